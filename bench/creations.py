@@ -5,6 +5,7 @@ python -m bench.creations [--count 1000] [--nodes 1]
 
 import argparse
 import json
+from collections.abc import Sequence
 
 from bench.wire import Connection, Lane, one_by_one, pump
 from tests.support.nodes import Nodes
@@ -13,12 +14,25 @@ from tests.support.pg import PostgresServer
 WINDOW = 64
 
 
-def requests(kind: str, name: str, count: int) -> list[bytes]:
-    """The requests that create so many streams, or a consumer of each of them."""
-    return [_request(kind, f"{name}{number}") for number in range(count)]
+def requests(kind: str, name: str, count: int, places: int = 1) -> list[list[bytes]]:
+    """The requests that create so many streams, or a consumer of each, dealt out to places.
+
+    The same number always goes to the same place, where the answers come to `_INBOX.<place>`.
+    """
+    return [
+        [_request(kind, f"{name}{number}", place) for number in range(place, count, places)]
+        for place in range(places)
+    ]
 
 
-def _request(kind: str, name: str) -> bytes:
+def listen(connections: Sequence[Connection]) -> None:
+    """Subscribe to the answers, each connection to its own: nodes pass on what others listen to."""
+    for place, connection in enumerate(connections):
+        connection.send(b"SUB _INBOX.%d 1\r\n" % place)
+        connection.flush()
+
+
+def _request(kind: str, name: str, place: int) -> bytes:
     subject, body = {
         "stream": (f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]}),
         "consumer": (
@@ -27,22 +41,25 @@ def _request(kind: str, name: str) -> bytes:
         ),
     }[kind]
     payload = json.dumps(body).encode()
-    return b"PUB $JS.API.%b _INBOX.c %d\r\n%b\r\n" % (subject.encode(), len(payload), payload)
+    head = b"PUB $JS.API.%b _INBOX.%d %d\r\n" % (subject.encode(), place, len(payload))
+    return head + payload + b"\r\n"
 
 
-def measure(connection: Connection, count: int) -> None:
-    """Print how many of each kind are created a second."""
-    connection.send(b"SUB _INBOX.c 1\r\n")
-    connection.flush()
+def measure(connections: Sequence[Connection], count: int) -> None:
+    """Print how many of each kind are created a second, each node asked for as many."""
+    listen(connections)
     for kind in ("stream", "consumer"):
-        alone = sum(one_by_one(connection, requests(kind, "A", count))) / 1e9
-        lane = Lane(connection, requests(kind, "B", count))
-        together = pump([lane], window=WINDOW)
+        alone, places = 0.0, len(connections)
+        for each in zip(connections, requests(kind, "A", count, places), strict=True):
+            alone += sum(one_by_one(*each)) / 1e9
+        shares = requests(kind, "B", count, places)
+        lanes = [Lane(*each) for each in zip(connections, shares, strict=True)]
+        together = pump(lanes, window=WINDOW // len(lanes))
         print(f"{kind:10}{count / alone:8.0f}/s one by one  {count / together:8.0f}/s at once")
 
 
 def main() -> None:
-    """Measure a node, or several, whose leader is asked."""
+    """Measure a node, or several, which are asked in turns: each leads what it creates."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--nodes", type=int, default=1)
@@ -51,9 +68,10 @@ def main() -> None:
         PostgresServer(settings={"fsync": "on"}) as postgres,
         Nodes(postgres.fresh_database(), options.nodes) as nodes,
     ):
-        connection = Connection(nodes.leader.address)
-        measure(connection, options.count)
-        connection.close()
+        connections = [Connection(node.address) for node in nodes.all]
+        measure(connections, options.count)
+        for connection in connections:
+            connection.close()
 
 
 if __name__ == "__main__":

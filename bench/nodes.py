@@ -13,11 +13,11 @@ from tests.support.nodes import Nodes
 from tests.support.pg import PostgresServer
 
 PARTS = {
-    "rates": "publish and pull at the leader, at another node, at all",
-    "kills": "kill -9 of the leader under load",
+    "rates": "publish and pull at the leader of a stream, at another node, at all nodes",
+    "kills": "kill -9 of the leader of a stream, under load",
     "steady": "one of three killed every so many seconds",
-    "stalls": "SIGSTOP of the leader, and the leader cut off from PostgreSQL",
-    "settle": "many streams after kill -9 of the leader",
+    "stalls": "SIGSTOP of the leader of a stream, and that one cut off from PostgreSQL",
+    "settle": "many streams, spread over all nodes, after kill -9 of one of them",
     "idle": "what PostgreSQL and the nodes use while nothing happens",
 }
 
@@ -31,7 +31,9 @@ def options() -> argparse.Namespace:
     )
     parser.add_argument("--only", action="append", choices=PARTS, help="this part; repeatable")
     parser.add_argument("--scale", type=float, default=1.0, help="of the messages of the rates")
-    parser.add_argument("--kills", type=int, default=10, help="of the leader, under load")
+    parser.add_argument(
+        "--kills", type=int, default=10, help="of the leader of the stream, under load"
+    )
     parser.add_argument("--stalls", type=int, default=3, help="of each kind")
     parser.add_argument("--seconds", type=float, default=240, help="how long nodes are killed")
     parser.add_argument("--every", type=float, default=30, help="seconds between two such kills")

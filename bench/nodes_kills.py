@@ -11,6 +11,7 @@ from bench.load import stream
 from bench.nodes_load import TICK_S, Load, Publisher
 from bench.wire import Connection
 from core.storage.postgres.embedded.directory import SOCKET_NAME
+from core.storage.postgres.locks import LEASE_GROUPS
 from tests.ledger.proxy import Proxy
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
@@ -34,13 +35,13 @@ def publishers(nodes: Nodes, name: str, *, window: int = 0, rate: float = 0) -> 
 
 def create(nodes: Nodes, name: str) -> None:
     """Create the stream of a load."""
-    connection = Connection(nodes.leader.address)
+    connection = Connection(nodes.all[0].address)
     stream(connection, name)
     connection.close()
 
 
 def kills(nodes: Nodes, count: int) -> None:
-    """Kill the leader under load, again and again; print how long nothing was acknowledged."""
+    """Kill who leads the stream, again and again; print how long nothing was acknowledged."""
     create(nodes, "KILL")
     probes = publishers(nodes, "KILL", rate=PROBES_A_SECOND)
     surviving: list[float] = []
@@ -48,7 +49,7 @@ def kills(nodes: Nodes, count: int) -> None:
     with Load([*probes, *publishers(nodes, "KILL", window=WINDOW)]) as load:
         _calm(load)
         for number in range(count):
-            victim = nodes.all.index(nodes.leader)
+            victim = nodes.all.index(nodes.leader_of("KILL"))
             load.mark()
             began = time.perf_counter()
             nodes.all[victim].kill()
@@ -96,7 +97,7 @@ def _print_gaps(what: str, gaps: Sequence[float]) -> None:
 
 
 def stalls(postgres: PostgresServer, count: int) -> None:
-    """Stop the leader, and cut it off from PostgreSQL, some times each."""
+    """Stop who leads the stream, and cut it off from PostgreSQL, some times each."""
     url = urlsplit(postgres.fresh_database())
     database, [directory] = url.path[1:], parse_qs(url.query)["host"]
     proxies = [Proxy(str(Path(directory) / SOCKET_NAME)) for _ in range(3)]
@@ -123,12 +124,12 @@ def _stall(nodes: Nodes, proxies: Sequence[Proxy], count: int) -> None:
         for what, is_cut in (("SIGSTOP of the leader", False), ("cut off from PostgreSQL", True)):
             gaps = []
             for number in range(count):
-                leader = nodes.leader
+                leader = nodes.leader_of("STALL")
                 place = nodes.all.index(leader)
                 others = [probe for probe in probes if probe.home != place]
                 load.mark()
                 (proxies[place].cut if is_cut else _sender(leader, signal.SIGSTOP))()
-                _one_leads([node for node in nodes.all if node is not leader])
+                _all_is_led([node for node in nodes.all if node is not leader])
                 _flow_of(others)
                 gaps.append(max(probe.gap for probe in others))
                 (proxies[place].heal if is_cut else _sender(leader, signal.SIGCONT))()
@@ -145,8 +146,13 @@ def _sender(node: JetgateServer, number: signal.Signals) -> Callable[[], None]:
     return lambda: process.send_signal(number)
 
 
-def _one_leads(nodes: Sequence[JetgateServer]) -> None:
-    eventually(lambda: any(numbers(node)["jetgate_leader"] for node in nodes), within=60)
+def _all_is_led(nodes: Sequence[JetgateServer]) -> None:
+    """Return when these nodes lead all lease groups."""
+
+    def groups() -> float:
+        return sum(numbers(node)["jetgate_lease_groups"] for node in nodes)
+
+    eventually(lambda: groups() == LEASE_GROUPS, within=60)
 
 
 def _flow_of(probes: Sequence[Publisher]) -> None:
@@ -166,7 +172,7 @@ def steady(nodes: Nodes, seconds: float, every: float) -> None:
         began = time.perf_counter()
         for number in range(int(seconds / every)):
             victim = nodes.all[number % len(nodes.all)]
-            leads = bool(numbers(victim)["jetgate_leader"])
+            leads = victim is nodes.leader_of("STEADY")
             leaders += leads
             load.mark()
             killed = time.perf_counter()
@@ -180,7 +186,7 @@ def steady(nodes: Nodes, seconds: float, every: float) -> None:
             time.sleep(max(0.0, began + (number + 1) * every - time.perf_counter()))
         ended = time.perf_counter()
     _print_steady(some, failovers, began, ended, leaders)
-    connection = Connection(nodes.leader.address)
+    connection = Connection(nodes.all[0].address)
     stored = connection.api("STREAM.INFO.STEADY")["state"]["messages"]
     connection.close()
     print(f"acknowledged {sum(sum(p.acks.values()) for p in some)}, stored {stored}", flush=True)

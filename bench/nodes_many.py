@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from bench.creations import requests
+from bench.creations import listen, requests
 from bench.processor import family, own, used
 from bench.wire import CHUNK, Address, Connection, Lane, pump
-from tests.support.nodes import Nodes
+from tests.support.nodes import Nodes, numbers
 from tests.support.pg import PostgresServer
 
 MESSAGES = 10
@@ -19,39 +19,44 @@ REST_S, IDLE_S = 20, 30
 
 
 def create(nodes: Nodes, streams: int, consumers: int) -> None:
-    """Create streams, some messages in each, and a consumer on the first of them."""
-    connection = Connection(nodes.leader.address)
-    connection.send(b"SUB _INBOX.c 1\r\n")
-    connection.flush()
-    bodies = requests("stream", "M", streams) + requests("consumer", "M", consumers)
-    pump([Lane(connection, bodies)], window=64)
+    """Create streams at all nodes, some messages in each, and a consumer on the first of them."""
+    connections = [Connection(node.address) for node in nodes.all]
+    listen(connections)
+    for kind, count in (("stream", streams), ("consumer", consumers)):
+        shares = requests(kind, "M", count, len(connections))
+        pump([Lane(*each) for each in zip(connections, shares, strict=True)], window=64)
+    found = connections[0].api("STREAM.NAMES")["total"]
+    assert found == streams, found
     messages = [
-        b"PUB M%d.a _INBOX.c 5\r\nhello\r\n" % number
+        b"PUB M%d.a _INBOX.0 5\r\nhello\r\n" % number
         for _ in range(MESSAGES)
         for number in range(streams)
     ]
-    pump([Lane(connection, messages)], window=2000)
-    connection.close()
+    pump([Lane(connections[0], messages)], window=2000)
+    for connection in connections:
+        connection.close()
+    nodes.settled()
     print(f"{streams} streams, {consumers} consumers, {len(messages)} messages", flush=True)
 
 
 def settle(nodes: Nodes, streams: int, count: int) -> None:
-    """Kill the leader; print the seconds until each stream answers and stores at each node."""
+    """Kill nodes in turn; print the seconds until each stream answers and stores at the others."""
     taken = []
     for number in range(count):
-        leader = nodes.leader
-        others = [node.address for node in nodes.all if node is not leader]
-        checks = [_Check(address, streams) for address in others]
+        victim = nodes.all[number % len(nodes.all)]
+        led = numbers(victim)["jetgate_lease_groups"]
+        others = [node.address for node in nodes.all if node is not victim]
+        checks = [_Check(address, streams, place) for place, address in enumerate(others)]
         began = time.perf_counter()
-        leader.kill()
+        victim.kill()
         _until_settled(checks)
         taken.append(time.perf_counter() - began)
-        print(f"settled {number + 1}: {taken[-1]:.2f} s", flush=True)
-        leader.start()
+        print(f"settled {number + 1}: {taken[-1]:.2f} s, {led:.0f} groups led anew", flush=True)
+        victim.start()
         nodes.settled()
     if taken:
         print(
-            f"{streams} streams answer and store at both other nodes after kill -9 of the leader:"
+            f"{streams} streams answer and store at the other nodes after kill -9 of one:"
             f" {median(taken):.2f} s (median), {max(taken):.2f} s (worst)",
             flush=True,
         )
@@ -60,9 +65,10 @@ def settle(nodes: Nodes, streams: int, count: int) -> None:
 class _Check:
     """Asks each stream at one node for its state, and publishes to it, until both are answered."""
 
-    def __init__(self, address: Address, streams: int) -> None:
+    def __init__(self, address: Address, streams: int, place: int) -> None:
         self.connection = Connection(address)
-        self.connection.send(b"SUB _INBOX.s.* 1\r\n")
+        self._inbox = f"_INBOX.s{place}"
+        self.connection.send(f"SUB {self._inbox}.* 1\r\n".encode())
         self.connection.flush()
         # What is not answered well yet, and when it is asked next.
         self.open = {f"{kind}{number}": 0.0 for number in range(streams) for kind in "ip"}
@@ -74,7 +80,7 @@ class _Check:
         for key, due in self.open.items():
             if due <= now:
                 to = "$JS.API.STREAM.INFO.M" + key[1:] if key[0] == "i" else f"M{key[1:]}.a"
-                parts.append(f"PUB {to} _INBOX.s.{key} 0\r\n\r\n")
+                parts.append(f"PUB {to} {self._inbox}.{key} 0\r\n\r\n")
                 self.open[key] = now + LOST_S
         self.connection.send("".join(parts).encode())
 

@@ -1,4 +1,4 @@
-"""What the leader serves, what another node does through it, and what all do at once."""
+"""What the leader of a stream serves, what another node does through it, what all do at once."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -14,11 +14,19 @@ PUBLISHES, LATENCIES = 100_000, 1000
 PAYLOAD = b"x" * 128
 
 
+def create(nodes: Nodes, name: str, at: int = 0) -> list[JetgateServer]:
+    """Create a stream at a node; return who leads it, and then the other nodes."""
+    connection = Connection(nodes.all[at].address)
+    stream(connection, name)
+    connection.close()
+    leader = nodes.leader_of(name)
+    return [leader, *(node for node in nodes.all if node is not leader)]
+
+
 def rates(node: JetgateServer, name: str, scale: float) -> Measure:
     """Messages a second published, and pulled and acknowledged; microseconds of one publish."""
     count = int(PUBLISHES * scale)
     connection = Connection(node.address)
-    stream(connection, name)
     connection.send(b"SUB _INBOX.p.* 1\r\n")
     subject = f"{name}.a".encode()
     taken = pump([Lane(connection, publishes(subject, count, PAYLOAD, b"_INBOX.p"))], window=4000)
@@ -40,42 +48,58 @@ def rates(node: JetgateServer, name: str, scale: float) -> Measure:
 
 
 def compare(nodes: Nodes, scale: float) -> None:
-    """Print what the leader serves, and what another node does through it."""
-    places = {"leader": nodes.leader, "other": nodes.followers[0]}
+    """Print what the leader of a stream serves, and what another node does through it."""
+    places = {"leader": 0, "other": 1}
     found: dict[str, list[Measure]] = {place: [] for place in places}
     for run in range(RUNS):
-        for place, node in places.items():
-            found[place].append(rates(node, f"R{run}{place}", scale))
+        for place, number in places.items():
+            name = f"R{run}{place}"
+            found[place].append(rates(create(nodes, name)[number], name, scale))
     for key in found["leader"][0]:
         near, far = (median(each[key] for each in found[place]) for place in places)
         print(f"{key:12} leader {near:10.0f}  other {far:10.0f}  ratio {far / near:.2f}")
 
 
-def publish_from(places: Sequence[JetgateServer], name: str, scale: float) -> float:
-    """Messages a second that a publisher at each of these nodes gets acknowledged in all."""
+def publish(places: Sequence[tuple[JetgateServer, str]], scale: float) -> float:
+    """Messages a second that are acknowledged in all: a publisher for each node and stream."""
     count = int(PUBLISHES * scale)
-    connections = [Connection(node.address) for node in places]
-    stream(connections[0], name)
-    lanes = []
-    for number, connection in enumerate(connections):
+    lanes, connections = [], [Connection(node.address) for node, _ in places]
+    for number, (connection, (_, name)) in enumerate(zip(connections, places, strict=True)):
         connection.send(b"SUB _INBOX.p%d.* 1\r\n" % number)
         connection.flush()
         subject, inbox = f"{name}.{number}".encode(), b"_INBOX.p%d" % number
         lanes.append(Lane(connection, publishes(subject, count, PAYLOAD, inbox)))
     taken = pump(lanes, window=4000)
-    connections[0].api(f"STREAM.DELETE.{name}")
+    for name in {name for _, name in places}:
+        connections[0].api(f"STREAM.DELETE.{name}")
     for connection in connections:
         connection.close()
     return len(lanes) * count / taken
 
 
+def _at_leader(nodes: Nodes, name: str) -> list[tuple[JetgateServer, str]]:
+    return [(create(nodes, name)[0], name)] * NODES
+
+
+def _at_each(nodes: Nodes, name: str) -> list[tuple[JetgateServer, str]]:
+    return [(node, name) for node in create(nodes, name)]
+
+
+def _own_streams(nodes: Nodes, name: str) -> list[tuple[JetgateServer, str]]:
+    names = [f"{name}{number}" for number in range(NODES)]
+    return [(create(nodes, each, at=at)[0], each) for at, each in enumerate(names)]
+
+
 def everywhere(nodes: Nodes, scale: float) -> None:
-    """Print what three publishers reach at one node, the leader, and at one node each."""
-    leader = nodes.leader
-    places = {"one": [leader] * NODES, "all": [leader, *nodes.followers]}
-    found: dict[str, list[float]] = {place: [] for place in places}
+    """Print what three publishers reach: at the leader of one stream, at each node, at own streams.
+
+    Own streams are one for each publisher, which publishes at the node that leads it.
+    """
+    cases = {"one node": _at_leader, "each node": _at_each, "own streams": _own_streams}
+    found: dict[str, list[float]] = {case: [] for case in cases}
     for run in range(RUNS):
-        for place, some in places.items():
-            found[place].append(publish_from(some, f"E{run}{place}", scale))
-    one, each = (median(found[place]) for place in places)
-    print(f"{NODES} publishers   one {one:10.0f}  each node {each:6.0f}  ratio {each / one:.2f}")
+        for number, (case, places) in enumerate(cases.items()):
+            found[case].append(publish(places(nodes, f"E{run}C{number}"), scale))
+    one = median(found["one node"])
+    for case, some in found.items():
+        print(f"{NODES} publishers  {case:12} {median(some):10.0f}  ratio {median(some) / one:.2f}")

@@ -1,17 +1,21 @@
-"""The campaign of a process that would lead over a database.
+"""How a process comes to a session with which it can lead.
 
 It needs little beside the driver of PostgreSQL: what is led, and takes long to import, `core.term`
-loads once the campaign is won.
+loads once there is a session.
 """
 
+import asyncio
+
 from core.cluster.leadership import Follower, Leadership
+from core.errors import Unavailable
 from core.runtime.clock import Clock
 from core.runtime.nuid import nuid
-from core.storage.health import StorageHealth
+from core.storage.health import SESSION, StorageHealth
 from core.storage.leases import NodeRow
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.leases import PostgresLeases
-from core.storage.postgres.locks import LEASE_GROUPS
+
+_RETRY_S = 0.25
 
 
 async def campaign(
@@ -22,22 +26,20 @@ async def campaign(
     health: StorageHealth | None = None,
     follower: Follower | None = None,
 ) -> Leadership:
-    """Wait until this process leads the nodes of a database.
+    """Wait until this process has a session with a database, and leads nothing yet.
 
     `row` is what other nodes see of this one, `follower` is told of them. Cancelled, this leaves
     nothing.
     """
-    leadership = Leadership(
-        PostgresLeases(connector),
-        clock,
-        row or NodeRow(nuid()),
-        range(LEASE_GROUPS),
-        health=health,
-        follower=follower,
-    )
-    try:
-        await leadership.acquire()
-    except BaseException:
-        await leadership.release()
-        raise
-    return leadership
+    store, node = PostgresLeases(connector), row or NodeRow(nuid())
+    leadership = Leadership(store, clock, node, health=health, follower=follower)
+    while True:
+        try:
+            await leadership.open()
+            return leadership
+        except Unavailable as error:
+            leadership.health.failed(SESSION, str(error))
+        except BaseException:
+            await leadership.release()
+            raise
+        await asyncio.sleep(_RETRY_S)

@@ -1,24 +1,27 @@
 """The front of a node: what clients see of who leads, and of nobody leading.
 
-The front lives as long as the process, terms come and go beneath it. While this node leads, or has
-a link to a node that does, publishes go on. Else they are held: sessions are not read, so that
-nothing gathers here but what one read and the socket's buffers hold. Two seconds after the leader
-was lost they go on all the same, and what is for a stream is refused (`core.api.leaderless`). What
-was once given to a leader is never given to another. A node that has just started waits longer:
-it may be the one that leads, and is loading.
+The front lives as long as the process, terms come and go beneath it. While a group with streams is
+led by this node, or by one to which there is a link, what is for its streams goes on. Else it is
+held (`core.api.held`): a session that brings some is not read on, so that nothing gathers here but
+what one read and the socket's buffers hold. Two seconds after a leader was lost it goes on all the
+same, and is refused (`core.api.leaderless`). What was once given to a leader is never given to
+another. A node that has just started waits longer: it may be the one that leads, and is loading.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from core.cluster.claims import Offered
 from core.cluster.gate import Gate, Stage
 from core.runtime.tasks import spawn, stop
 
 if TYPE_CHECKING:
+    from core.protocol.holding import IsHeld
+    from core.pubsub.route import Link
     from core.route.database_mesh import DatabaseMesh
     from core.server import Server
 
@@ -33,12 +36,12 @@ _SUCCESSION_S = 5.0
 _ANSWERS_S = 0.5
 _LOOK_S = 0.05
 _SECOND = 1_000_000_000
+_CATALOGUE = 0
 
 
 class Refusals(Protocol):
-    """What answers in the place of a leader (`core.api.leaderless`)."""
+    """What answers in the place of leaders (`core.api.leaderless`)."""
 
-    has_led: bool
     on_learned: Callable[[], None]
 
     @property
@@ -46,13 +49,26 @@ class Refusals(Protocol):
         """Whether it is known what to refuse."""
         ...
 
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
+    def groups(self) -> Collection[int]:
+        """Return the lease groups that have streams, as far as that is known."""
+        ...
+
+    def answer(self, groups: Collection[int], *, requests: bool) -> None:
+        """Answer for the streams of these groups from now on, and for no others.
+
+        `requests`: whether those of the API are answered too.
+        """
+        ...
+
+    def held(self, groups: Collection[int]) -> IsHeld:
+        """Return which publishes have to wait for the streams of these groups."""
+        ...
+
     async def close(self) -> None: ...
 
 
 class Front:
-    """Whether publishes go on, are held, or are refused.
+    """Whether publishes go on, are held, or are refused, for each stream.
 
     Args:
         server: whose sessions are held.
@@ -60,8 +76,12 @@ class Front:
             it leads.
 
     Attributes:
-        on_change: called when a leader is there, or gone.
-        overtaken: set when another node leads since this one did: its term is over.
+        on_change: called when all that has streams is led, or no longer is.
+        on_offer: called with the name of a node, and the groups that a peer has released for it,
+            and whether a client wanted that.
+        on_overtaken: called with groups of this node that a peer leads since.
+        on_unled: called when a peer may lead less than before.
+        on_led: called with groups that a peer leads from now on.
     """
 
     def __init__(self, server: Server, mesh: DatabaseMesh | None = None) -> None:
@@ -70,23 +90,40 @@ class Front:
         self._gate = Gate()
         self._stage = Stage.HELD
         self._refusals: Refusals | None = None
-        self._epoch = 0
+        self._own: frozenset[int] = frozenset()
+        self._ending: frozenset[int] = frozenset()
+        self._missing: frozenset[int] = frozenset()
         self._has_term = False
         self._timer: asyncio.TimerHandle | None = None
         self._led = asyncio.Event()
-        self.overtaken = asyncio.Event()
+        self.on_offer: Offered = lambda _name, _groups, _is_asked: None
+        self.on_overtaken: Callable[[frozenset[int]], None] = lambda _groups: None
+        self.on_unled: Callable[[], None] = lambda: None
+        self.on_led: Callable[[frozenset[int]], None] = lambda _groups: None
+        self._leaders: dict[int, Link] = {}
         if mesh is not None:
-            mesh.on_leader = self._look
+            mesh.on_leader = self._peers_changed
+            mesh.on_offer = lambda *offer: self.on_offer(*offer)
+            mesh.on_overtaken = lambda groups: self.on_overtaken(groups)
 
     @property
     def is_led(self) -> bool:
-        """Whether somebody leads whom this node can reach; it may be this node."""
+        """Whether all that has streams is led by whom this node can reach; it may be this node."""
         return self._gate.is_open
 
     @property
     def leads(self) -> bool:
-        """Whether this node leads, and serves."""
-        return self._epoch > 0
+        """Whether this node leads anything, and serves it."""
+        return bool(self._own)
+
+    def link(self, group: int) -> Link | None:
+        """Return the link to the peer that leads a group; None: this node does, or nobody."""
+        return None if self._mesh is None else self._mesh.leaders.get(group)
+
+    def nodes(self) -> dict[str, Link]:
+        """Return the links to the other nodes, by the names of these."""
+        peers = () if self._mesh is None else self._mesh.nodes
+        return {link.info.server_name: link for link in peers}
 
     @property
     def has_peers(self) -> bool:
@@ -101,50 +138,48 @@ class Front:
     def refuse_by(self, refusals: Refusals) -> None:
         """Have these answer while nobody leads."""
         self._refusals = refusals
-        refusals.on_learned = self._apply
+        refusals.on_learned = self.look
         self._gate.expect(self._hub.clock.monotonic() + int(START_S * _SECOND))
+        self.look()
+
+    # -- what this node leads ----------------------------------------------------------------
+
+    def begin(self) -> None:
+        """This node is about to serve more groups: their interest follows."""
+        if self._mesh is not None:
+            self._mesh.begin()
+
+    def claim(
+        self,
+        claims: Mapping[int, int],
+        offers: Mapping[str, Collection[int]] | None = None,
+        *,
+        ending: Collection[int] = (),
+        is_asked: bool = False,
+    ) -> None:
+        """This node serves these groups from now on, and no others.
+
+        `offers`: what it has released, by the name of the node that is to lead it. `is_asked`: a
+        client wanted that. `ending`: groups for which it still stores what has reached it: that is
+        not refused as well.
+        """
+        self._own, self._ending = frozenset(claims), frozenset(ending)
+        if self._mesh is not None:
+            self._mesh.claim(claims, offers or {}, is_asked=is_asked)
+        self.look()
+
+    def serves(self, is_serving: bool) -> None:
+        """There is a term that answers requests, or no longer."""
+        self._has_term = is_serving
         self._apply()
 
-    # -- the leadership of this node ---------------------------------------------------------
-
-    def win(self, epoch: int) -> None:
-        """This node has the leadership, and begins to load what it leads."""
+    async def settled(self) -> None:
+        """Return when peers send nothing more for what this node leads no longer."""
         if self._mesh is not None:
-            self._mesh.overtake(epoch)
-
-    def lead(self, epoch: int) -> None:
-        """This node serves what it leads."""
-        self._epoch, self._has_term = epoch, True
-        self.overtaken.clear()
-        if self._mesh is not None:
-            self._mesh.lead(epoch)
-        self._look()
-        self._apply()  # another node may have led until now
-
-    async def give_up(self, successor: str = "") -> None:
-        """This node will serve no more; return when peers send it no more publishes.
-
-        `successor`: the name of the node to which others leave it to lead; empty: to none.
-        """
-        self._epoch = 0
-        self._look()
-        if self._mesh is not None:
-            self._mesh.lead_no_more(successor)
             await self._mesh.read(_READ_S)
 
-    def retired(self) -> None:
-        """Nothing here takes publishes any more: they may go to another node."""
-        self._has_term = False
-        self._look()
-        self._apply()  # another node may lead already
-
-    def released(self) -> None:
-        """The leadership of this node is over, and its locks are free."""
-        if self._mesh is not None:
-            self._mesh.released()
-
     async def succeeded(self) -> None:
-        """Return when another node leads, or none is left, or none does for too long."""
+        """Return when others lead all of it, or none is left, or that takes too long."""
         led = spawn(self._led.wait(), name="succession")
         try:
             async with asyncio.timeout(_SUCCESSION_S):
@@ -169,22 +204,35 @@ class Front:
 
     # -- the stages --------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """See whether somebody leads; while there is a term of this node, nobody else does."""
-        leader = None if self._mesh is None else self._mesh.leader
-        if leader is not None and 0 < self._epoch < leader.info.leads:
-            # What follows on this link is the other's; nothing of this node may be told any more.
-            self._epoch = 0
-            self.overtaken.set()
-            assert self._mesh is not None, "it has a leader"
-            self._mesh.lead_no_more()
-        is_led = self._epoch > 0 if self._has_term else leader is not None
+    def _peers_changed(self) -> None:
+        self.look()
+        self.on_unled()
+        before, self._leaders = self._leaders, {} if self._mesh is None else {**self._mesh.leaders}
+        led = (group for group, link in self._leaders.items() if before.get(group) is not link)
+        if groups := frozenset(led):
+            self.on_led(groups)
+
+    def leaderless(self) -> frozenset[int]:
+        """Return the groups with streams that nobody leads whom this node can reach.
+
+        That of the catalogue counts: without its leader there is no JetStream.
+        """
+        led = self._own if self._mesh is None else self._own | self._mesh.leaders.keys()
+        used = () if self._refusals is None else self._refusals.groups()
+        return frozenset((_CATALOGUE, *used)) - led
+
+    def look(self) -> None:
+        """See whether all that has streams is led."""
+        missing = self.leaderless()
+        is_led, is_more = not missing, bool(missing - self._missing)
+        self._missing = missing
         is_alone = self._mesh is None and self._refusals is None
         patience = None if is_alone else int(PATIENCE_S * _SECOND)
         until = None if patience is None else self._hub.clock.monotonic() + patience
+        if is_more and not self._gate.is_open:
+            self._gate.wait(until)
         if not (self._gate.found() if is_led else self._gate.lost(until)):
-            if not is_led:
-                self._apply()  # somebody may be about to lead
+            self._apply()
             return
         if is_led:
             self._led.set()
@@ -197,21 +245,22 @@ class Front:
     def _apply(self) -> None:
         self._stop_timer()
         now, refusals = self._hub.clock.monotonic(), self._refusals
-        can_refuse = refusals is not None and refusals.is_known and not self._is_expected
+        is_beginning = self._mesh is not None and self._mesh.is_beginning
+        can_refuse = refusals is not None and refusals.is_known and not is_beginning
         stage = self._gate.stage(now, can_refuse=can_refuse)
         if refusals is not None:
-            if stage is Stage.OPEN:
-                refusals.has_led = self.leads
-                refusals.stop()
-            elif not self._has_term:  # else the term answers what has reached it
-                refusals.start()
+            missing = () if stage is Stage.OPEN else self.leaderless() - self._ending
+            refusals.answer(missing, requests=not self._has_term)
         if stage is Stage.REFUSING and self._stage is not stage:
             log.warning("no leader is reachable: publishes are refused until there is one")
         self._stage = stage
         if stage is not Stage.HELD:
             self._hub.take_publishes()
             return
-        self._hub.hold_publishes()
+        if refusals is None or not refusals.is_known:
+            self._hub.hold_publishes()
+        else:
+            self._hub.hold_publishes(refusals.held(self.leaderless()))
         if can_refuse and (until := self._gate.until) is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later((until - now) / _SECOND, self._apply)
@@ -225,12 +274,6 @@ class Front:
         if stood > PATIENCE_S * _SECOND:
             log.warning("stood still for %.1f s: clients have to connect anew", stood / _SECOND)
             self._server.close_clients("Stale Connection")
-
-    @property
-    def _is_expected(self) -> bool:
-        """Whether a peer takes publishes, or is about to: nothing is refused that it stores."""
-        mesh = self._mesh
-        return mesh is not None and (mesh.is_beginning or mesh.leader is not None)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -1,7 +1,7 @@
 """The one life of a process that serves NATS, whatever command started it.
 
-    open -> listen -> prepare -> campaign -> load -> lead -> end of a term -> ... -> leave -> close
-                                    ^-------- leadership was lost ---|
+    open -> listen -> prepare -> session -> load -> serve -> end of a term -> ... -> leave -> close
+                                    ^------- memory is in doubt ----|
 
 Clients are accepted at once and stay as long as the process: terms come and go beneath them
 (`core.front`). What they publish is held until there is somebody who can take it: this process, or
@@ -36,8 +36,8 @@ class Candidacy:
     """How a process comes to lead.
 
     Attributes:
-        campaign: waits until it leads (`core.campaign`).
-        load: loads what it leads (`core.term.load`); what fails leaves the leadership.
+        campaign: waits for a session (`core.campaign`).
+        load: loads what it finds free (`core.term.load`); what fails leaves the leadership.
     """
 
     campaign: Callable[[], Coroutine[Any, Any, Leadership]]
@@ -91,7 +91,7 @@ class Life:
 
     Attributes:
         front: what clients see of who leads.
-        term: the present leadership; None: this process does not lead.
+        term: what this process has in memory; None: it cannot lead now.
     """
 
     def __init__(self, server: Server, command: Command) -> None:
@@ -178,63 +178,57 @@ class Life:
         self._told = ""
 
     async def _lead(self, candidacy: Candidacy) -> Term:
-        """Win a campaign and load what publishes wait for.
+        """Have a session, and load what is free.
 
         Raises:
-            Fenced: the leadership was lost meanwhile.
+            OperatorError: what is stored cannot be read.
             Unavailable: storage is away.
         """
         try:
             leadership = await candidacy.campaign()
             try:
-                self.front.win(leadership.epoch)
-                if not await _unless(leadership.lost, self._load(candidacy, leadership)):
-                    raise Fenced("the leadership was lost before everything was loaded")
+                self.term = await candidacy.load(leadership)
             except BaseException:
                 await leadership.release()
                 raise
         except OSError as error:
             raise Unavailable(str(error)) from error
-        assert self.term is not None, "loaded"
         return self.term
 
-    async def _load(self, candidacy: Candidacy, leadership: Leadership) -> None:
-        self.term = await candidacy.load(leadership)
-        # In the same turn: publishes are refused until here, and stored from here on.
-        self.front.lead(leadership.epoch)
-
     async def _until_over(self) -> None:
-        """Return when this process is to stop, or no longer leads."""
-        ends = [self._stopped]
-        if self.term is not None:
-            ends += [self.term.deposed, self.term.stepping_down]
-            ends += [self.term.leadership.lost, self.front.overtaken]
+        """Return when this process is to stop, or its memory is in doubt. Raises OperatorError."""
+        ends, term = [self._stopped], self.term
+        if term is not None:
+            ends.append(term.deposed)
         waits = [spawn(event.wait(), name="end of a term") for event in ends]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         await stop(*waits)
+        if term is not None and term.failure is not None:
+            raise term.failure
         if self._ending.is_set():  # connections stay until then, whoever leads
             await self._stopped.wait()
 
     # -- ending ------------------------------------------------------------------------------
 
     async def _end_term(self) -> None:
-        """End the leadership, if there is one; clients stay, and their publishes wait."""
+        """End the term, if there is one; clients stay, and their publishes wait."""
         term, self.term = self.term, None
         if term is None:
             return
         self._command.step_down()
-        await self.front.give_up(term.successor)
+        self.front.claim({}, ending=term.holdings.groups)
+        await self.front.settled()
         await term.retire()
-        self.front.retired()
+        self.front.claim({})
         await term.stop()
-        self.front.released()
-        if term.stepping_down.is_set():
-            await _unless(self._ending, self.front.succeeded())
 
     async def _hand_over(self) -> None:
-        """End the leadership, if there is one, and wait for who leads next."""
+        """Have other nodes lead what this one does; requests of clients are sent on to them."""
         if self.term is not None:
-            await self._end_term()
+            try:
+                await self.term.leave()
+            except Unavailable as error:
+                log.warning("nothing is handed over: %s", error)
             await self.front.succeeded()
             await self.front.answered()
 

@@ -12,7 +12,7 @@ the next one finds out what was lost (`find_losses`).
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Container, Mapping
 
 from core.cluster.leadership import Leadership
 from core.errors import Fenced
@@ -35,17 +35,17 @@ async def lead_again(
     registry: Registry,
     work: Work,
     changes: int = 0,
-) -> tuple[Work, Work, int]:
-    """Return what of `work` turns out committed, what does not, and the catalogue's new epoch.
+) -> tuple[Work, Work]:
+    """Return what of `work` turns out committed, and what does not.
 
     Every stream takes its new epoch; those that are not led any more are left out. `changes`: how
     many the catalogue has had.
 
     Raises:
-        Fenced: another node has led since, or storage is not where this node left it.
+        Fenced: storage is not where this node left it.
         Unavailable: storage is still away.
     """
-    await leadership.acquire()
+    await leadership.renew()
     runners = {runner.stream: runner for runner in registry.streams.values()}
     heads = await writer.heads([CATALOGUE, *runners])
     plans = {runner.stream: plan for runner, plan in work}
@@ -64,21 +64,17 @@ async def lead_again(
         runner.epoch = heads[stream].epoch
     if heads[CATALOGUE].last_seq < changes:
         raise Fenced("the catalogue has lost changes")
-    return committed, rest, heads[CATALOGUE].epoch
+    return committed, rest
 
 
-async def find_fenced(writer: LogWriter, epoch: int, work: Work) -> set[int]:
+async def find_fenced(writer: LogWriter, work: Work) -> set[int]:
     """Return the streams of a commit that was fenced which another node has led since, by number.
 
-    `epoch`: that of the catalogue, as this node knows it.
-
     Raises:
-        Fenced: it leads the catalogue too, or a stream is not where this node left it.
+        Fenced: a stream is not where this node left it.
         Unavailable: storage is away.
     """
-    heads = await writer.heads([CATALOGUE, *(runner.stream for runner, _ in work)])
-    if heads[CATALOGUE].epoch != epoch:
-        raise Fenced("another node leads the catalogue")
+    heads = await writer.heads([runner.stream for runner, _ in work])
     fenced = set()
     for runner, plan in work:
         head = heads.get(runner.stream)
@@ -140,24 +136,33 @@ def _is_plan_of(head: Head, plan: StreamPlan) -> bool:
 
 
 async def find_losses(
-    acknowledged: Acknowledged, catalog: Catalog, catalogue: Head
+    acknowledged: Acknowledged,
+    catalog: Catalog,
+    catalogue: Head,
+    groups: Collection[int],
+    names: Container[tuple[str, str]],
 ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
-    """Load the catalogue; say what this process had acknowledged and storage does not have.
+    """Load lease groups; say what this process had acknowledged and storage does not have.
 
     Streams go on behind what they have lost, so that no sequence is given twice. What they still
     have keeps its place, and so do the positions of readers: between the two is a gap, as if the
     messages had been deleted.
 
-    Raises:
-        Fenced: another node took over meanwhile.
-        Unavailable: storage is away.
+    Args:
+        acknowledged: what earlier terms of this process have left.
+        catalog: storage.
+        catalogue: the head of the catalogue.
+        groups: what is loaded.
+        names: account and name of all streams that there are.
+
+    Raises Unavailable: storage is away.
     """
-    found = await catalog.load()
-    losses = acknowledged.losses(catalogue, found[0])
+    found = await catalog.load(groups)
+    losses = acknowledged.losses(catalogue, found[0], names)
     for loss in filter(acknowledged.count, losses):
         log.error("%s", loss.text)
     if raised := {loss.stream: loss.upto for loss in losses if loss.upto}:
         epochs = {row.stream: row.head.epoch for row in found[0]}
         await catalog.raise_heads({stream: (epochs[stream], s) for stream, s in raised.items()})
-        found = await catalog.load()
+        found = await catalog.load(groups)
     return found

@@ -1,31 +1,31 @@
-"""One leadership of this process: everything that it holds in memory while it leads.
+"""One session of this process with storage: everything that it holds in memory while it may lead.
 
-    load: streams, consumers -> lane, states, janitor -> API
+    start: catalogue -> lane, states, janitor -> lease groups (`core.holdings`) -> API
 
-A `Term` adds JetStream to one account of a `Server` and takes all of it out again when it ends. A
-process that loses its leadership to another node drops the term and says so (`deposed`); the next
-leadership is a new term, loaded from storage.
+A `Term` adds JetStream to one account of a `Server` and takes all of it out again when it ends.
+What it leads changes meanwhile (`core.cluster.spreading`): nothing, or everything. A process whose
+memory may no longer be what storage has drops the term and says so (`deposed`); the next term is
+loaded from storage.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from core.api.call import ApiServer
-from core.api.dispatcher import Dispatcher
-from core.api.domain import serve_domain
-from core.api.routes import CLUSTER_ROUTES, META_ROUTES, OWN_ROUTES, ROUTES
+from core.api.serving import Serving
 from core.client.loopback import attach
 from core.cluster.following import CatalogueFollower
 from core.cluster.leadership import Leadership
-from core.cluster.members import REPLICAS_MAX, Cluster, peer_id
+from core.cluster.members import REPLICAS_MAX, Alone, Cluster, peer_id
+from core.cluster.spreading import Spreading
+from core.errors import OperatorError, Unavailable
+from core.holdings import Holdings, Nobody, Peers
 from core.jetstream.advisories import Advisories
-from core.jetstream.dead_letters import DeadLetters
 from core.jetstream.janitor import Janitor
 from core.jetstream.lane import Lane, Work
 from core.jetstream.log.tail import TailBudget
@@ -33,22 +33,22 @@ from core.jetstream.registry import Registry
 from core.jetstream.resources import Resources
 from core.jetstream.services import TAIL_BYTES, Services
 from core.jetstream.state_writer import StateWriter
+from core.jetstream.stream.runner import StreamRunner
 from core.jetstream.timers import Timers
 from core.jetstream.transactions.transactions import Transactions
 from core.jetstream.trust import Trust
 from core.model.account import ServerLimits
-from core.pubsub.account import ServiceSubscription
 from core.pubsub.server import SYSTEM_ACCOUNT
-from core.recovery import CATALOGUE, check_consumers, find_fenced, find_losses, lead_again
+from core.recovery import CATALOGUE, check_consumers, find_fenced, lead_again
 from core.remote.keeper import Remotes
 from core.remote.settings import Remote
-from core.runtime.tasks import outcome, spawn, stop
+from core.runtime.tasks import spawn, stop
 from core.server import Server
-from core.storage.health import COMMITS, SPACE
-from core.storage.interface import CatalogueNews, CatalogueRow, ConsumerRow, StreamRow
+from core.storage.health import COMMITS, SPACE, waits
 from core.storage.postgres.catalog import PostgresCatalog
 from core.storage.postgres.catalogue_source import PostgresCatalogueSource
 from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.locks import LEASE_GROUPS
 from core.storage.postgres.migrate import check_revision
 from core.storage.postgres.nodes import delete_node
 from core.storage.postgres.reads import PostgresReader
@@ -78,6 +78,7 @@ class TermOptions:
         limits: members of `ServerLimits`, to which configurations and batches are held.
         remotes: other systems, besides those of the list in the database.
         cluster: the nodes of the database; None: it is this node's own.
+        peers: told what this node leads; None: nobody is.
     """
 
     account: str = "$G"
@@ -88,6 +89,7 @@ class TermOptions:
     limits: dict[str, int] = field(default_factory=dict)
     remotes: tuple[Remote, ...] = ()
     cluster: Cluster | None = None
+    peers: Peers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +122,24 @@ async def load(
     options: TermOptions,
     catalogue: CatalogueFollower | None = None,
 ) -> "Term":
-    """Load everything that a leadership leads, and serve it.
+    """Load what a leadership finds free, and serve it.
 
     `catalogue` is what the process knows of the streams of all nodes; None: there are no others.
     When this fails, or is cancelled, nothing is left; the leadership is released by the caller.
 
     Raises:
-        Fenced: another node took over meanwhile.
-        OperatorError: the schema is that of a newer release.
+        OperatorError: the schema is that of a newer release, or a row is damaged.
         Unavailable: PostgreSQL is away.
     """
+    pools = await Pools.open(connector)
     known = catalogue or CatalogueFollower(PostgresCatalogueSource(connector))
-    term = Term(server, connector, leadership, await Pools.open(connector), options, known)
+    term = Term(server, connector, leadership, pools, options, known)
+    term.has_own_catalogue = catalogue is None
     try:
         await term.start()
     except BaseException:
         await term.retire()
+        term.peers.claim({})
         await term.stop()
         raise
     return term
@@ -146,11 +150,15 @@ class Term:
 
     Attributes:
         leadership: how this process leads.
-        deposed: set when it no longer does, or when memory may no longer be what storage has.
-        stepping_down: set when another node is asked to lead.
-        successor: the name of that node; empty: any.
+        deposed: set when memory may no longer be what storage has.
+        failure: why no other term of this process can be better; None: one can.
+        holdings: what it leads.
+        peers: told what it leads.
+        spreading: what it is to lead.
         registry: the streams.
+        serving: what answers requests.
         api: the counters of API requests.
+        has_own_catalogue: whether what it knows of the catalogue ends with it.
     """
 
     def __init__(
@@ -164,16 +172,17 @@ class Term:
     ) -> None:
         self.leadership = leadership
         self.deposed = asyncio.Event()
-        self.stepping_down = asyncio.Event()
-        self.successor = ""
+        self.failure: OperatorError | None = None
         self._hub, self._clock, self._turn = server.hub, leadership.clock, server.turn
         self._account = server.hub.accounts[options.account]
         self._options = options
         self._cluster = options.cluster
+        self.peers: Peers = options.peers or Nobody()
         self._pools = pools
         self._tasks: list[asyncio.Task[Any]] = []
         self._is_loaded = False
-        self._epoch = 0  # that of the catalogue's head
+        self.has_own_catalogue = False
+        self._moves: set[asyncio.Task[Any]] = set()
         self._compared = 0  # the session of the leadership when storage was as memory has it
         self._in_doubt: Work = []  # plans of which nobody knows yet whether they were committed
         self.writer = PostgresLog(partial(connector.open, Purpose.LANE))
@@ -196,31 +205,49 @@ class Term:
         )
         self.lane.release = self._release
         leadership.reopened = self.lane.verify
-        leadership.gave_up = self._give_up_groups
+        leadership.gave_up = self._lost
         trust = Trust(leadership.trusted)
         leadership.confirmed = trust.confirm
         self.registry = Registry(self._account, self._services(sweeper, trust))
-        self.transactions = Transactions(self.registry.streams)
-        self.letters = self.registry.services.letters = DeadLetters(self.registry.streams)
-        served = ApiServer(
+        self.transactions = Transactions(self.registry.streams, self.registry.exists)
+        self.holdings = Holdings(
+            leadership,
             self.registry,
-            self._clock,
             self.transactions,
-            domain=self._hub.domain,
-            strict=options.strict,
-            own=self._limits,
-            trust=trust,
+            self.catalog,
+            catalogue,
+            self.peers,
+            partial(check_revision, pools.readers),
         )
-        self.api = served.counters
-        self._dispatchers = self._dispatchers_of(served)
-        self._domain: ServiceSubscription | None = None
+        self.holdings.on_loaded = self._expire_overdue
+        self.holdings.on_gained = self._gained
+        self.holdings.on_changed = lambda: self.remotes.look()
+        self.spreading = Spreading(
+            self._cluster or Alone(),
+            range(LEASE_GROUPS),
+            leadership,
+            self.holdings,
+            catalogue.catalogue.groups,
+            server.clock,
+            leadership.health,
+        )
+        self.serving = Serving(
+            self.registry,
+            self.transactions,
+            self.peers,
+            server.hub.accounts.get(SYSTEM_ACCOUNT),
+            limits=self._limits,
+            strict=options.strict,
+        )
+        self.api = self.serving.counters
         self.remotes = Remotes(
             self._account,
             self._clock,
             options.remotes,
             PostgresRemotes(pools.writers),
-            self.registry.reconnected,
+            self.serving.reconnected,
             attach(partial(connect_trusted, server.hub)),
+            lambda: CATALOGUE in self.holdings.groups,
         )
 
     def _services(self, sweeper: PostgresReader, trust: Trust) -> Services:
@@ -243,6 +270,7 @@ class Term:
             max_payload=lambda: hub.limits.max_payload,
             domain=hub.domain,
             cluster=self._cluster,
+            groups=lambda: self.holdings.groups,
             # Without limits there is nothing that would have to be asked.
             acknowledged=self.leadership.health.acknowledged,
             trust=trust,
@@ -250,19 +278,9 @@ class Term:
             batches=Quota(lambda: batch_limits(self._limits())),
         )
 
-    def _dispatchers_of(self, served: ApiServer) -> list[Dispatcher]:
-        """Return who serves requests: those of the account, and those of the system account."""
-        if self._cluster is None:
-            return [Dispatcher(self._account, served)]
-        routes = (*CLUSTER_ROUTES, *ROUTES, *OWN_ROUTES)
-        dispatchers = [Dispatcher(self._account, served, routes)]
-        if (system := self._hub.accounts.get(SYSTEM_ACCOUNT)) is not None:
-            dispatchers.append(Dispatcher(system, served, META_ROUTES))
-        return dispatchers
-
     def _leases(self) -> dict[int, int]:
         """Return the tokens of the lease groups that this node leads."""
-        return dict.fromkeys(self.leadership.groups, self.leadership.token)
+        return dict.fromkeys(self.holdings.groups, self.leadership.token)
 
     def _limits(self) -> ServerLimits:
         options = self._options
@@ -283,9 +301,16 @@ class Term:
     # -- starting ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Load everything and answer requests. Raises Fenced, Unavailable."""
-        started = self._clock.monotonic()
-        await self._load()
+        """Take what is free, and answer requests. Raises OperatorError, Unavailable."""
+        self._compared = self.leadership.session
+        await check_revision(self._pools.readers)
+        try:
+            await self.catalogue.look()
+        except Unavailable:
+            if (damage := self.catalogue.damage) is not None:
+                raise damage from None
+            raise
+        await self.writer.heads([CATALOGUE])  # its session is there before the first commit
         self._is_loaded = True
         self._tasks += [
             spawn(self.lane.run(), name="lane"),
@@ -294,84 +319,51 @@ class Term:
         ]
         for task in self._tasks:
             task.add_done_callback(self._ended)
-        await self._expire_overdue()
         if self._cluster is not None:
-            self._cluster.leader_since = self._clock.now()
             self._cluster.step_down = self._step_down
+            self._cluster.leader_since = self.holdings.since
             self._cluster.delete = partial(delete_node, self._pools.writers)
-        self._domain = serve_domain(self._account, self._hub.domain)
-        for dispatcher in self._dispatchers:
-            dispatcher.start()
-        self.registry.listen()
+        self.catalogue.catalogue.on_change.append(self.registry.heard)
         self.transactions.start()
-        self._tell_led()
-        log.info(
-            "leading %d streams, loaded in %.2f s",
-            len(self.registry.streams),
-            (self._clock.monotonic() - started) / 1e9,
-        )
+        self.serving.start()
+        self.peers.serves(True)
+        self.peers.on_offer = self.spreading.offered
+        self.peers.on_overtaken = self.leadership.lose
+        self.peers.on_unled = self._peers_changed
+        self.peers.on_led = self.registry.led_anew
+        await self.spreading.settle()
+        spreads = spawn(self.spreading.run(), name="spreading")
+        spreads.add_done_callback(self._ended)
+        self._tasks.append(spreads)
 
-    def _tell_led(self) -> None:
-        """Tell who listens that this node leads now."""
-        self.registry.tell_led()
-        cluster, system = self._cluster, self._hub.accounts.get(SYSTEM_ACCOUNT)
-        if cluster is not None and system is not None:
-            advisories = Advisories(system, self._clock, domain=self._hub.domain)
-            advisories.domain_led(peer_id(cluster.own), cluster.name, cluster.members)
-
-    async def _load(self) -> None:
-        self._compared = self.leadership.session
-        await check_revision(self._pools.readers)
-        head = (await self.writer.heads([CATALOGUE]))[CATALOGUE]
-        self._epoch = head.epoch
-        acknowledged = self.leadership.health.acknowledged
-        streams, consumers, purges = await find_losses(acknowledged, self.catalog, head)
-        self.catalogue.catalogue.take(_all_of(head.last_seq, streams))
-        by_stream: dict[int, list[ConsumerRow]] = {}
-        for consumer in consumers:
-            by_stream.setdefault(consumer.stream, []).append(consumer)
-        shelves = {row.stream: row.shelf for row in streams}
-        sweeper = self.registry.services.sweeper
-        for stream in {purge.stream for purge in purges}:
-            await sweeper.delete_purged(stream, shelves[stream], 0)  # which ids count shows later
-        await self._open(
-            iter([row for row in streams if row.account == self._account.name]), by_stream
-        )
-        self._give_up_groups()  # those that were lost meanwhile
-        self.transactions.restore(await self.catalog.ledgers())
-        for stream, shelf in await self.catalog.dropped_streams():
-            self.janitor.drop(stream, shelf)
-
-    async def _open(
-        self, rows: Iterator[StreamRow], consumers: Mapping[int, list[ConsumerRow]]
-    ) -> None:
-        """Bring streams back, as many at a time as there are sessions to read with."""
-
-        async def open_some() -> None:
-            for row in rows:
-                await self.registry.open(row, consumers.get(row.stream, []))
-
-        work = [spawn(outcome(open_some()), name="loading streams") for _ in range(_READERS)]
-        try:
-            for error in filter(None, await asyncio.gather(*work)):
-                raise error
-        finally:
-            await stop(*work)
-
-    async def _expire_overdue(self) -> None:
+    async def _expire_overdue(self, runners: list[StreamRunner]) -> None:
         """Let leave, before anybody can ask for it, what expired while no node was there."""
-        if not self.registry.expires_single_messages():
+        overdue = [runner for runner in runners if runner.machine.expiry is not None]
+        if not overdue:
             return
-        work = spawn(self.registry.expire_overdue(), name="overdue messages")
+        work = spawn(self.registry.expire_overdue(overdue), name="overdue messages")
         deposed = spawn(self.deposed.wait(), name="deposed while loading")
         await asyncio.wait({work, deposed}, return_when=asyncio.FIRST_COMPLETED)
         await stop(work, deposed)
+
+    def _gained(self, _runners: list[StreamRunner]) -> None:
+        """Tell of what is led now."""
+        log.info("leading %d streams in %d lease groups", *self._numbers())
+        cluster, system = self._cluster, self._hub.accounts.get(SYSTEM_ACCOUNT)
+        if cluster is not None and system is not None and CATALOGUE in self.holdings.groups:
+            advisories = Advisories(system, self._clock, domain=self._hub.domain)
+            advisories.domain_led(peer_id(cluster.own), cluster.name, cluster.members)
+
+    def _numbers(self) -> tuple[int, int]:
+        return len(self.registry.streams), len(self.holdings.groups)
 
     # -- leadership --------------------------------------------------------------------------
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         """A part that fails takes the term with it: what it holds in memory is not trusted."""
-        if not task.cancelled() and task.exception() is not None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if isinstance(error, OperatorError):
+                self.failure = error
             self._depose(f"{task.get_name()} failed")
 
     def _release(self) -> None:
@@ -384,15 +376,18 @@ class Term:
             self.lane.stopped = True
             self.deposed.set()
 
-    def _give_up_groups(self, _gone: frozenset[int] = frozenset()) -> None:
-        """Give up the streams in groups that this node does not lead any more."""
-        for runner in list(self.registry.streams.values()):
-            if runner.lease_group not in self.leadership.groups:
-                self.registry.give_up(runner)
+    def _peers_changed(self) -> None:
+        self.holdings.look()
+        self.spreading.hint()
+
+    def _lost(self, groups: frozenset[int]) -> None:
+        """Give up the streams in groups that another node leads."""
+        self.holdings.lost(groups)
+        self.spreading.hint()
 
     async def _sift(self, work: Work) -> Work:
         """Give up the streams of a fenced commit that another node leads; return the others."""
-        fenced = await find_fenced(self.writer, self._epoch, work)
+        fenced = await find_fenced(self.writer, work)
         for runner in list(self.registry.streams.values()):
             if runner.stream in fenced:
                 self.registry.give_up(runner)
@@ -401,21 +396,31 @@ class Term:
     async def recover(self, work: Work) -> tuple[Work, Work]:
         """Lead again after storage was away; return which plans turn out committed, which not."""
         self._in_doubt = work
-        committed, rest, epoch = await lead_again(
+        committed, rest = await lead_again(
             self.leadership, self.writer, self.registry, work, self.catalogue.catalogue.version
         )
         await check_consumers(self.writer, self.registry)
-        self._epoch = epoch
+        self.holdings.tell()
         self._in_doubt = []
         self._compared = self.leadership.session
         return committed, rest
 
-    def _step_down(self, successor: str) -> None:
-        if not self.stepping_down.is_set():
-            log.info("stepping down for %s", successor or "another node")
-            self.successor = successor
-            self.leadership.stays = True
-            self.stepping_down.set()
+    def _step_down(self, groups: Collection[int], successor: str) -> None:
+        log.info("stepping down for %s", successor or "another node")
+        task = spawn(self._moved(groups, successor), name="stepping down")
+        self._moves.add(task)
+        task.add_done_callback(self._moves.discard)
+
+    async def _moved(self, groups: Collection[int], successor: str) -> None:
+        try:
+            await self.spreading.step_down(groups, successor)
+        except Unavailable as error:
+            waits.warning("stepping down waits: %s", error)
+
+    async def leave(self) -> None:
+        """Hand everything over to other nodes, if there are any. Raises Unavailable."""
+        self.spreading.is_leaving = True
+        await self.spreading.step_down(self.holdings.groups)
 
     def _is_compared(self) -> bool:
         """Whether storage cannot have gone back since it was looked at: the session is the same."""
@@ -425,7 +430,7 @@ class Term:
         """Keep what clients have seen for the next leadership of this process."""
         doubtful = {runner.stream: plan.last_seq for runner, plan in self._in_doubt}
         self.leadership.health.acknowledged.remember(
-            self._epoch, self.catalogue.catalogue.version, self.registry.known(doubtful)
+            self.holdings.epoch, self.catalogue.catalogue.version, self.registry.known(doubtful)
         )
 
     # -- stopping ----------------------------------------------------------------------------
@@ -442,14 +447,20 @@ class Term:
             log.warning(
                 "stopped before everything gathered was written; nothing of it was acknowledged"
             )
+        self.peers.on_offer = lambda _name, _groups, _is_asked: None
+        self.peers.on_overtaken = lambda _groups: None
+        self.peers.on_unled = lambda: None
+        self.peers.on_led = lambda _groups: None
+        if (heard := self.registry.heard) in (calls := self.catalogue.catalogue.on_change):
+            calls.remove(heard)
         # Whoever still waits for PostgreSQL waits no longer: it may never answer.
         self._pools.terminate()
-        if self._domain is not None:
-            self._account.unsubscribe(self._domain)
+        # At once, so that each request is answered by one of them.
+        self.serving.unlisten()
+        self.peers.serves(False)
         await self.transactions.stop()
-        await self.letters.stop()
-        for dispatcher in self._dispatchers:
-            await dispatcher.stop()
+        await self.serving.stop()
+        await self.serving.asking.stop()
         self.states.close()
         self.registry.close()
         self._turn.run()
@@ -457,27 +468,20 @@ class Term:
     async def _finish_work(self) -> None:
         await self.remotes.stop()
         await self.transactions.stop()
-        await self.letters.stop()
+        await self.serving.letters.stop()
         if not self.deposed.is_set() and self._tasks:
             await self.lane.drain()
             await self.states.drain()
 
     async def stop(self) -> None:
         """End what `retire` left, and let go of the leadership."""
-        await stop(*self._tasks)
+        await stop(*self._tasks, *self._moves)
         if self._is_loaded:  # else what the last term has left stays
             self._remember()
         await self.writer.close()
+        if self.has_own_catalogue:
+            await self.catalogue.close()
         for what in (COMMITS, SPACE):  # the next leadership finds out anew
             self.leadership.health.works(what)
         self._release()
         await self.leadership.release()
-
-
-def _all_of(version: int, streams: Iterable[StreamRow]) -> CatalogueNews:
-    """Return streams that were loaded as what the catalogue had at a version, or later."""
-    rows = [
-        CatalogueRow(row.stream, row.account, row.name, row.lease_group, row.creation, row.config)
-        for row in streams
-    ]
-    return CatalogueNews(version, rows, is_whole=True)

@@ -71,8 +71,9 @@ class Snapshot:
     """What a node says of itself at one moment. Counters count since its start.
 
     Attributes:
-        is_leader: whether it leads; else it has no streams, consumers, remotes and commits.
-        has_leader: whether it leads, or reaches the node that does.
+        is_leader: whether it leads the catalogue.
+        has_leader: whether all streams are led by itself, or by nodes that it reaches.
+        groups: how many lease groups it leads.
         links: how many other nodes it is connected to.
         is_storage_up: whether nothing is known to keep messages from being stored.
         commit_age: seconds since messages were committed last; None: not yet.
@@ -89,6 +90,7 @@ class Snapshot:
 
     is_leader: bool = False
     has_leader: bool = True
+    groups: int = 0
     links: int = 0
     is_storage_up: bool = True
     commit_age: float | None = None
@@ -200,8 +202,9 @@ def _state(numbers: Snapshot) -> Iterable[Metric]:
     build.add_metric((numbers.version, platform.python_version()), 1)
     yield build
     gauges = (
-        ("jetgate_leader", "Whether this node leads.", numbers.is_leader),
-        ("jetgate_has_leader", "Whether it leads, or reaches who does.", numbers.has_leader),
+        ("jetgate_leader", "Whether this node leads the catalogue.", numbers.is_leader),
+        ("jetgate_has_leader", "Whether it reaches who leads each stream.", numbers.has_leader),
+        ("jetgate_lease_groups", "Lease groups that it leads.", numbers.groups),
         ("jetgate_links", "Connections to other nodes of its database.", numbers.links),
         ("jetgate_storage_up", "Whether messages can be stored.", numbers.is_storage_up),
     )

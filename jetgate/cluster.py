@@ -1,4 +1,4 @@
-"""`jetgate cluster`: the nodes of a database, who of them leads, and who reaches whom."""
+"""`jetgate cluster`: the nodes of a database, what each of them leads, and who reaches whom."""
 
 import asyncio
 import json
@@ -11,10 +11,11 @@ import typer
 
 from core.database import Database
 from core.errors import ConfigError, OperatorError
+from core.storage.postgres.locks import LEASE_GROUPS
 from core.storage.postgres.status import Node, nodes
 from jetgate.config import DATA_DIRECTORY
 from jetgate.database import Data, Dsn, DsnFile, DsnPasswordFile, given, looking
-from jetgate.nodes import leader_of, missing_links, node_table
+from jetgate.nodes import groups_led, leader_of, missing_links, node_table
 from jetgate.run import fail
 
 
@@ -25,11 +26,12 @@ def cluster_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Show the nodes of a database, which of them leads, and their links.
+    """Show the nodes of a database, what each of them leads, and their links.
 
     It asks the database, where each node writes once a second what it is and
-    whom it reaches. The exit code is 0 if a node leads and each one that is
-    there reaches each other one, else 1.
+    whom it reaches. Streams are led in 256 lease groups; the first of them is
+    that of the catalogue. The exit code is 0 if all of them are led and each
+    node that is there reaches each other one, else 1.
 
     [bold]Examples[/bold]
 
@@ -42,18 +44,19 @@ def cluster_command(
         found = asyncio.run(_look(database, data))
     except (ConfigError, OperatorError) as error:
         fail(error)
-    leader, missing = leader_of(found), missing_links(found)
+    leader, led, missing = leader_of(found), groups_led(found), missing_links(found)
     if as_json:
         links = [{"node": node, "to": to} for node, to in missing]
         told = {
             "leader": leader,
+            "groups": led,
             "nodes": [asdict(each) for each in found],
             "missing_links": links,
         }
         print(json.dumps(told, indent=2))
     else:
         print(_text(found, leader, missing))
-    if leader is None or missing:
+    if led < LEASE_GROUPS or missing:
         raise typer.Exit(1)
 
 
@@ -65,7 +68,8 @@ async def _look(database: Database | None, data: Path) -> list[Node]:
 def _text(found: Sequence[Node], leader: str | None, missing: Sequence[tuple[str, str]]) -> str:
     there = sum(each.is_there for each in found)
     many = {0: "no node is", 1: "1 node is"}.get(there, f"{there} nodes are")
-    parts = [f"{leader or 'nobody'} leads; {many} there"]
+    led = f"{groups_led(found)} of {LEASE_GROUPS} lease groups are led"
+    parts = [f"{leader or 'nobody'} leads the catalogue; {many} there; {led}"]
     if found:
         parts.append(node_table(found))
     if missing:

@@ -6,14 +6,19 @@ from core.storage.postgres.status import Node
 from jetgate.tables import table
 
 _HEADINGS = (
-    *("NODE", "STATE", "SINCE", "SEEN", "CLOCK", "VERSION"),
+    *("NODE", "STATE", "GROUPS", "STREAMS", "SINCE", "SEEN", "CLOCK", "VERSION"),
     *("NATS", "HTTP", "ROUTE", "LINKS"),
 )
 
 
 def leader_of(nodes: Sequence[Node]) -> str | None:
-    """Return the name of the node that leads."""
-    return next((each.node for each in nodes if each.state == "leads"), None)
+    """Return the name of the node that leads the catalogue."""
+    return next((each.node for each in nodes if each.is_leader), None)
+
+
+def groups_led(nodes: Sequence[Node]) -> int:
+    """Return how many lease groups somebody leads."""
+    return sum(each.groups for each in nodes)
 
 
 def missing_links(nodes: Sequence[Node]) -> list[tuple[str, str]]:
@@ -36,7 +41,8 @@ def node_table(nodes: Sequence[Node]) -> str:
 def _row(node: Node, there: set[str]) -> tuple[str, ...]:
     ahead, others = node.clock_ahead, there - {node.node}
     return (
-        *(node.node, node.state, node.since, f"{node.silent_seconds:.0f} s ago"),
+        *(node.node, node.state, str(node.groups), str(node.streams)),
+        *(node.since, f"{node.silent_seconds:.0f} s ago"),
         "" if ahead is None else f"{ahead:+.3f} s",
         *(node.version, node.nats, node.http, node.route),
         f"{len(others.intersection(node.links))} of {len(others)}" if node.is_there else "",

@@ -2,7 +2,7 @@
 
 `dev` brings its PostgreSQL, `serve` is given one, and shares it with other nodes. What the process
 does when, `core.life` says; here is what it does then. What it takes to serve is imported while
-PostgreSQL starts; where that is given, once the campaign is won, or while another process leads.
+PostgreSQL starts; where that is given, once there is a session with it.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ log = logging.getLogger("jetgate")
 
 T = TypeVar("T")
 
-# What is imported before the campaign.
+# What is imported before there is a session.
 _CAMPAIGN = (
     "core.storage.postgres.preflight",
     "core.storage.postgres.migrate",
     "core.campaign",
 )
 # What is imported beside the start of PostgreSQL, or after the first attempt to lead: it takes the
-# processor longer than all before, and would keep it from the campaign.
+# processor longer than all before, and would keep it from its session.
 _FACADE, _TERM = "jetgate.facade", "core.term"
 
 
@@ -111,7 +111,6 @@ class Process:
         self._system: SystemServices | None = None
         self._catalogue: CatalogueFollower | None = None
         self._imports: asyncio.Task[None] | None = None
-        self._following: asyncio.Task[None] | None = None
         self._answering = asyncio.Lock()
         self._was_ready = False
 
@@ -218,7 +217,6 @@ class Process:
         self._row.route_host = "" if host in WILDCARDS else host
         self._row.route_port = port
         self._neighbours = Neighbours(links)
-        self._neighbours.on_standing_by = self._stand_by
         cluster = self._neighbours.cluster
         if SYSTEM_ACCOUNT in self._server.hub.accounts and cluster is not None:
             from core.monitor.system import SystemServices  # most nodes have no such users
@@ -284,28 +282,14 @@ class Process:
             follower=self._neighbours,
         )
 
-    def _stand_by(self) -> None:
-        """Serve through the node that leads, or say that there is none."""
-        if self._following is None:
-            self._following = spawn(self._follow(), name="following")
-
-    async def _follow(self) -> None:
-        """Answer over HTTP, and say whenever another leader is there, or gone."""
-        self._manager.starting("looking for the node that leads")
-        await self._answer()
-        self._life.front.on_change = self._leader_changed
-        if self._life.front.is_led:
-            self._leader_changed()
-
     def _leader_changed(self) -> None:
-        front, links = self._life.front, self._server.links
-        leader = None if links is None else links.leader
-        if leader is not None:
-            log.info("serving through %s, which leads", leader.info.server_name)
-            self._manager.ready(f"serving through {leader.info.server_name}")
+        front, row = self._life.front, self._row
+        if front.is_led:
+            log.info("serving as %s: %s; all streams are led", row.node, row.shown)
+            self._manager.ready(f"serving: {row.shown}")
             self._say_ready()
-        elif not front.leads and not self._life.is_stopping:
-            log.info("no leader is reachable: publishes wait")
+        elif not self._life.is_stopping:
+            log.info("some streams have no leader that is reachable: publishes to them wait")
 
     async def _answer(self) -> None:
         """Answer what is asked over HTTP from now on."""
@@ -322,14 +306,13 @@ class Process:
 
         neighbours = self._neighbours
         cluster = None if neighbours is None else neighbours.cluster
-        options = TermOptions(remotes=self._config.remotes, cluster=cluster)
+        options = TermOptions(remotes=self._config.remotes, cluster=cluster, peers=self._life.front)
         known = self._known_streams()
         return await load(self._server, self._connector, leadership, options, known)
 
     async def leave(self) -> None:
         """Have clients go elsewhere, and close the HTTP port."""
         self._ports.remove()
-        await stop(self._following)
         self._server.begin_lame_duck()
         await self._close_http()
 
@@ -359,7 +342,7 @@ class Process:
             return refusal(self._config.host, self._server.ws_port or 0, "WS", error)
         return refusal(self._config.host, self._server.port, "NATS", error)
 
-    # -- one leadership ----------------------------------------------------------------------
+    # -- one term ----------------------------------------------------------------------------
 
     async def serve(self, term: Term | None) -> None:
         """Serve the façade, and tell that all is there."""
@@ -369,10 +352,12 @@ class Process:
         self._node.term = term
         if self._system is not None:
             self._system.show(term)
-        row, addresses = self._row, self._addresses
-        log.info("leading as %s since epoch %d: %s", row.node, term.leadership.epoch, row.shown)
-        self._manager.ready(f"leading: {addresses['nats']} {addresses['http']}")
-        self._say_ready()
+        front = self._life.front
+        front.on_change = self._leader_changed
+        if front.is_led:
+            self._leader_changed()
+        else:
+            self._manager.starting("looking for the nodes that lead")
 
     def step_down(self) -> None:
         """Show nothing of a term that ends."""

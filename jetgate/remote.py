@@ -1,6 +1,6 @@
 """The command `jetgate remote`: the list of other systems, kept in the database.
 
-The list is read by the node that leads, within seconds, and by the one that takes over from it.
+The list is read by each node, within seconds.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ remotes = typer.Typer(
     no_args_is_help=True,
     help="""Other NATS systems whose streams are read here, or who read ours.
 
-    [bold]nats://...[/bold]: one ordinary client connection of the leading node.
+    [bold]nats://...[/bold]: an ordinary client connection of each node.
     While it stands, the JetStream of the other system is [bold]$JS.NAME.API[/bold]
     here: mirrors and sources name that as external API, clients give NAME as
     domain.
@@ -126,7 +126,7 @@ def list_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Show all remotes, and what the leading node says of their connections.
+    """Show all remotes, and what nodes say of their connections.
 
     [bold]Example[/bold]
 
@@ -283,7 +283,7 @@ def _state(told: Told) -> str:
     if told.at is None:
         return "no node has looked yet"
     if _is_stale(told):
-        return "unknown: no node leads"
+        return "unknown: no node looks"
     if told.state.connected:
         return f"connected, {told.state.error}" if told.state.error else "connected"
     return f"not connected: {told.state.error}" if told.state.error else "not connected"

@@ -187,8 +187,8 @@ def serve(
     The database must be durable (fsync, full_page_writes, synchronous_commit)
     and reached directly, not through a transaction pooler.
 
-    Start the command several times: one node leads, each serves every
-    client, and another takes over within seconds.
+    Start the command several times: each node leads a part of the streams and
+    serves every client; when one ends, others take over within seconds.
 
     [bold]Examples[/bold]
 

@@ -18,10 +18,12 @@ from core.storage.health import StorageHealth
 from core.term import Term
 from gateway.metrics import ConsumerNumbers, Histogram, RemoteNumbers, Snapshot, StreamNumbers
 
+_CATALOGUE = 0
+
 
 @dataclass(slots=True)
 class Node:
-    """What a process has numbers of; `term` None: it does not lead."""
+    """What a process has numbers of; `term` None: it can lead nothing now."""
 
     hub: Hub
     health: StorageHealth
@@ -48,7 +50,8 @@ def snapshot(node: Node) -> Snapshot:
     since = health.last_commit
     return replace(
         found,
-        is_leader=True,
+        is_leader=_CATALOGUE in term.holdings.groups,
+        groups=len(term.holdings.groups),
         commit_age=(node.clock.monotonic() - since) / 1e9 if since else None,
         refused=dict(term.lane.refused),
         streams=_streams(term.registry),

@@ -37,10 +37,10 @@ def status_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Show nodes, the leader, latency, streams with rates and lag, outages of the last day.
+    """Show nodes, what each leads, latency, streams with rates and lag, outages of the last day.
 
     It asks the database, so it answers without a node as well. The exit code is
-    1 if no node leads.
+    1 if no node leads the catalogue.
 
     [bold]Examples[/bold]
 
@@ -92,7 +92,7 @@ def _members(before: Status, now: Status) -> dict[str, Any]:
 
 def _text(members: dict[str, Any], nodes: list[Node]) -> str:
     leader = members["leader"] or "nobody"
-    parts = [f"{leader} leads; PostgreSQL answers in {members['latency_ms']:.1f} ms"]
+    parts = [f"{leader} leads the catalogue; PostgreSQL answers in {members['latency_ms']:.1f} ms"]
     if nodes:
         parts.append(node_table(nodes))
     if members["streams"]:

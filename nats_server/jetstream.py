@@ -40,6 +40,7 @@ class JetStream:
         self.shared = Shared(server, options) if options.is_given else None
         self._storage = self.shared or Embedded(options.directory())
         self._connector: Connector
+        self._front: Front
         self._term: Term | None = None
         self._health: StorageHealth | None = None
         self._told: dict[str, Any] = {
@@ -68,6 +69,7 @@ class JetStream:
             self._connector = await self._storage.start()
         except (ConfigError, OperatorError, Unavailable) as error:
             raise OperatorError(f"Can't start JetStream: {error}") from error
+        self._front = front
         if self.shared is not None:
             await self.shared.follow(self._connector, front)
         return Candidacy(self._campaign, self._load)
@@ -98,7 +100,7 @@ class JetStream:
         from core.term import TermOptions  # imported by `start`
 
         cluster = None if self.shared is None else self.shared.neighbours.cluster
-        return TermOptions(**self._told, cluster=cluster)
+        return TermOptions(**self._told, cluster=cluster, peers=self._front)
 
     def serve(self, term: Term | None) -> None:
         """JetStream is served from now on."""

@@ -215,22 +215,16 @@ class Process:
         """Make PostgreSQL ready, and join the servers over the same one."""
         assert self._life is not None, "it asks"
         if (shared := self._shared) is not None:
-            shared.on_standing_by = self._stand_by
+            shared.on_change = self._leader_changed
         return await self._jetstream.start(self._life.front)
 
     @property
     def _shared(self) -> Shared | None:
         return None if isinstance(self._jetstream, CoreNats) else self._jetstream.shared
 
-    def _stand_by(self) -> None:
-        """Another server has JetStream, and serves it here, or nobody does: show that."""
-        assert self._life is not None, "it stands by"
-        front = self._life.front
-        if front.leads:
-            return
-        if self._monitor is not None:
-            self._monitor.show(None, front)
-        if front.is_led:
+    def _leader_changed(self) -> None:
+        assert self._life is not None, "it tells"
+        if self._life.front.is_led:
             self._say_ready()
 
     def listening(self) -> None:
@@ -255,7 +249,10 @@ class Process:
         if self._monitor is not None:
             assert self._life is not None, "it leads"
             self._monitor.show(term, self._life.front)
-        self._say_ready()
+        if self._shared is None:
+            self._say_ready()
+        else:
+            self._leader_changed()
 
     def _say_ready(self) -> None:
         if self._is_ready:

@@ -1,8 +1,8 @@
 """A PostgreSQL that is given, `jetstream { dsn }`, and may be that of several servers.
 
-One of them leads. The others stand by, and serve their clients through it over a route, to whom has
-`cluster {}`: links between such servers begin with a proof that both know a secret of the database
-(`core.route.database_mesh`).
+Each leads a part of the streams. Over routes, with `cluster {}`, each serves its clients what the
+others lead; one that has none stands by, or leads what nobody else does. Links between such servers
+begin with a proof that both know a secret of the database (`core.route.database_mesh`).
 """
 
 from __future__ import annotations
@@ -47,21 +47,20 @@ class Shared:
 
     Attributes:
         row: what other servers of the database see of this one.
-        neighbours: told of them during the campaign.
-        on_standing_by: called after each attempt to lead that has failed.
+        neighbours: told of them with each heartbeat.
+        on_change: called when all streams are led, or no longer are.
     """
 
     def __init__(self, server: Server, options: JetStreamOptions) -> None:
         self._server = server
         self._options = options
         self._front: Front
-        self._unreached: int | None = None
         self.row = NodeRow(server.hub.server_name, version=core.__version__)
         self.row.server_id = server.hub.server_id
         self.neighbours = Neighbours(server.links)
-        self.neighbours.on_standing_by = self._stand_by
-        self.on_standing_by: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
         self._known: CatalogueFollower | None = None
+        self._patience: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
         """Nothing has to be claimed: the database is told of this server later."""
@@ -99,7 +98,7 @@ class Shared:
             await asyncio.sleep(_LOOK_S)
 
     async def follow(self, connector: Connector, front: Front) -> None:
-        """Serve through whoever leads, where there is a route."""
+        """Serve through those that lead, where there are routes."""
         from core.api.leaderless import Leaderless  # imported by now
         from core.jetstream.direct.stored_get import StoredGet
         from core.storage.postgres.stored_messages import PostgresMessages
@@ -107,6 +106,8 @@ class Shared:
         hub, self._front = self._server.hub, front
         self.row.nats = f"nats://{join(hub.host, hub.port)}"
         front.on_change = self._leader_changed
+        patience = _UNREACHED_S if self._server.links is not None else _LOOK_S
+        self._patience = asyncio.get_running_loop().call_later(patience, self._look)
         if self._server.links is not None:
             await self._server.join(await link_secret(connector))
         account, clock = hub.default_account(), self._server.clock
@@ -123,32 +124,24 @@ class Shared:
             self.neighbours.follow(self._known)
         return self._known
 
-    def _stand_by(self) -> None:
+    def _look(self) -> None:
         """Say once that nobody who leads is reached."""
-        now = self._server.clock.monotonic()
-        if self._front.is_led:
-            self._unreached = None
-        elif self._unreached is None:
-            patience = _UNREACHED_S if self._server.links is not None else 0.0
-            self._unreached = now + int(patience * _SECOND)
-        elif 0 < self._unreached <= now:
-            self._unreached = 0
+        if not self._front.is_led:
             log.warning(
                 "JetStream is not available here: another server leads over the database, and there"
                 " is no route to it; both need cluster {} with one name, and routes"
             )
-        self.on_standing_by()
 
     def _leader_changed(self) -> None:
-        links, front = self._server.links, self._front
-        leader = None if links is None else links.leader
-        if leader is not None and not front.leads:
-            log.info("JetStream is served through %s, which leads", leader.info.server_name)
-        elif not front.is_led:
+        if self._front.is_led:
+            log.info("JetStream is served: all streams are led")
+        else:
             log.info("No JetStream leader is reachable: publishes wait")
-        self.on_standing_by()
+        self.on_change()
 
     async def stop(self) -> None:
         """Leave the database as it is."""
+        if self._patience is not None:
+            self._patience.cancel()
         if self._known is not None:
             await self._known.close()

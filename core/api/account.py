@@ -11,7 +11,7 @@ async def info(server: ApiServer, call: Call[Nothing]) -> AccountInfoResponse:
     """Return what the account uses, and its limits."""
     counters = server.counters
     stats = replace(
-        server.registry.usage(),
+        await server.gathering.usage(),
         limits=server.limits,
         domain=server.domain,
         api=ApiStats(level=API_LEVEL, total=counters.total, errors=counters.errors),

@@ -9,6 +9,7 @@ from typing import Generic, ParamSpec, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
+from core.api.gathering import Gathering
 from core.jetstream.registry import Registry
 from core.jetstream.transactions.transactions import Transactions
 from core.jetstream.trust import Trust
@@ -61,6 +62,7 @@ class ApiServer:
     registry: Registry
     clock: Clock
     transactions: Transactions
+    gathering: Gathering
     limits: AccountLimits = field(default_factory=AccountLimits)
     counters: Counters = field(default_factory=Counters)
     domain: str = ""

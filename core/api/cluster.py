@@ -1,12 +1,12 @@
 """The handlers of requests about who leads, and of those about the nodes of a cluster.
 
-A leader that is asked to step down answers first, and hands over then. While one node leads all
-streams, to step down for one is to step down for all. What nobody has is not taken away: every
-node reaches every message, so a peer that is removed from a stream gives its place to another.
+A leader that is asked to step down answers first, and hands over then. To step down for a stream
+is to step down for its lease group. What nobody has is not taken away: every node reaches every
+message, so a peer that is removed from a stream gives its place to another.
 """
 
 from core.api.call import ApiServer, Call, Nothing
-from core.cluster.groups import Group, stream_group
+from core.cluster.groups import Group
 from core.cluster.members import Cluster
 from core.model.api_errors import api_error
 from core.model.cluster import (
@@ -28,6 +28,9 @@ from core.model.stream import (
     StreamStepdownResponse,
 )
 
+_CATALOGUE = 0
+"""The lease group that the cluster itself is led with."""
+
 
 def group_of(server: ApiServer, names: tuple[str, ...]) -> Group:
     """Return the nodes of the stream, or of the consumer, that a request names.
@@ -36,7 +39,7 @@ def group_of(server: ApiServer, names: tuple[str, ...]) -> Group:
     """
     runner = server.registry.stream(names[0])
     if len(names) == 1:
-        return stream_group(runner.stream, runner.config)
+        return runner.group
     consumer = runner.consumers.get(names[1])
     if consumer is None:
         raise api_error("JSConsumerNotFound")
@@ -72,7 +75,8 @@ async def step_down(server: ApiServer, call: Call[LeaderStepdownRequest]) -> Met
 
 def _step_down(server: ApiServer, call: Call[LeaderStepdownRequest], group: Group | None) -> None:
     cluster = _cluster(server)
-    cluster.hand_over(cluster.successor(call.request.placement, group))
+    successor = cluster.successor(call.request.placement, group)
+    cluster.hand_over((_CATALOGUE if group is None else group.lease_group,), successor)
 
 
 async def remove_stream_peer(
@@ -131,10 +135,13 @@ async def remove_server(server: ApiServer, call: Call[ServerRemoveRequest]) -> S
 async def evacuate_server(
     server: ApiServer, call: Call[ServerRemoveRequest]
 ) -> ServerEvacuateResponse:
-    """Have a node lead nothing."""
+    """Have a node lead nothing until nodes come or go."""
     cluster = _cluster(server)
-    if _member(cluster, call) == cluster.own:
-        cluster.hand_over("")
+    node = _member(cluster, call)
+    if node == cluster.own:
+        cluster.evacuate()
+    elif cluster.lives(node) and not await server.gathering.evacuate(node):
+        raise api_error("JSClusterNotAvail")
     return ServerEvacuateResponse(success=True)
 
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
-from core.api.audit import Audit
+from core.api.audit import Audit, without_client
 from core.api.call import LARGE_BODY, ApiServer, Body, Call, in_thread_if
+from core.api.places import Places
 from core.api.route_table import RouteTable
 from core.api.routes import OWN_ROUTES, ROUTES, Level, Route
 from core.errors import ApiError, StorageError
@@ -28,6 +29,7 @@ from core.model.response import ErrorBody, Response
 from core.model.versions import is_level_supported
 from core.protocol import headers as header_block
 from core.pubsub.account import Account, ServiceSubscription, Session
+from core.pubsub.route import STRANGERS
 from core.runtime.tasks import spawn, stop
 from core.storage.health import waits
 
@@ -37,7 +39,10 @@ PREFIX = b"$JS.API."
 OWN_PREFIX = b"$JG.API."
 """Below it is what only jetgate serves; anywhere else such requests have no responders."""
 QUEUE_MAX = 10_000
-_NOT_FOUND = api_error("JSStreamNotFound").err_code
+_ELSEWHERE = tuple(
+    api_error(name).err_code
+    for name in ("JSStreamNotFound", "JSStreamNameExist", "JSClusterNotAvail")
+)
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 
 SUBJECTS = (
@@ -102,6 +107,10 @@ class QueuedRequest:
     reply: bytes
     headers: bytes
     payload: bytes
+    is_routed: bool = False
+    """Whether another node has sent it on."""
+    client: bytes = b""
+    """What that node says of the client, for the audit."""
 
 
 class Dispatcher:
@@ -112,9 +121,17 @@ class Dispatcher:
     """
 
     def __init__(
-        self, account: Account, server: ApiServer, routes: Iterable[Route] = (*ROUTES, *OWN_ROUTES)
+        self,
+        account: Account,
+        server: ApiServer,
+        places: Places,
+        routes: Iterable[Route] = (*ROUTES, *OWN_ROUTES),
+        *,
+        is_meta: bool = False,
     ) -> None:
         self._account = account
+        self._places = places
+        self._is_meta = is_meta
         self._server = server
         advisories = Advisories(account, server.clock, account.hub.server_name, server.domain)
         self._audit = Audit(account, advisories)
@@ -126,18 +143,26 @@ class Dispatcher:
         self.waiting = 0
 
     def start(self) -> None:
-        """Subscribe to API requests."""
+        """Subscribe to API requests, and to those that other nodes send on."""
         self._subscriptions = [
-            self._account.subscribe(subject, self.on_request) for subject in API_SUBJECTS
+            self._account.subscribe(subject, self.on_request, STRANGERS) for subject in API_SUBJECTS
         ]
+        for prefix in (PREFIX, OWN_PREFIX):
+            self._places.listen(prefix, self._on_routed)
         self._account.is_silent = is_silent
 
-    async def stop(self) -> None:
-        """Unsubscribe; queued requests are dropped."""
+    def unlisten(self) -> None:
+        """Take no requests any more."""
         self._account.is_silent = None
         for subscription in self._subscriptions:
             self._account.unsubscribe(subscription)
         self._subscriptions.clear()
+        for prefix in (PREFIX, OWN_PREFIX):
+            self._places.unlisten(prefix)
+
+    async def stop(self) -> None:
+        """Take no requests any more; those in queues are dropped."""
+        self.unlisten()
         await stop(*self._tasks)
         self._queues.clear()
         self.waiting = 0
@@ -152,20 +177,35 @@ class Dispatcher:
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Queue a request; its queue's task serves it."""
+        """Queue a request; its queue's task serves it. One for another node is sent there."""
         found = self.find(subject)
         if found is None:
             return
+        link = self._places.of(found[1], is_meta=self._is_meta)
+        if link is not None:
+            headers = self._audit.introduce(session, headers)
+            self._places.send(link, subject, reply, headers, payload)
+            return
+        self._take(QueuedRequest(*found, session, subject, reply, headers, payload))
+
+    def _on_routed(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        found = self.find(subject)
+        if found is not None:
+            headers, client = without_client(headers)
+            request = QueuedRequest(
+                *found, None, subject, reply, headers, payload, is_routed=True, client=client
+            )
+            self._take(request)
+
+    def _take(self, waiting: QueuedRequest) -> None:
         if self.waiting + self._alone >= QUEUE_MAX:
             self._drop_all()
             return
-        route, names = found
-        waiting = QueuedRequest(route, names, session, subject, reply, headers, payload)
-        if route.may_wait:
+        if waiting.route.may_wait:
             self._spawn(self._serve_alone(waiting), "")
             return
         self.waiting += 1
-        key = names[0] if names else ""
+        key = waiting.names[0] if waiting.names else ""
         queue = self._queues.get(key)
         if queue is not None:
             queue.append(waiting)
@@ -231,8 +271,7 @@ class Dispatcher:
             call: Call[Any] = Call(waiting.names, request, waiting.headers)
             return await route.handler(self._server, call)
         except ApiError as error:
-            found = await self._found(waiting.names, error)
-            return route.response(error=ErrorBody.of(found))
+            return await self._refused(waiting, error)
         except StorageError as error:
             waits.warning("%s is not served: %s", route.subject, error)
             return route.response(error=ErrorBody.of(api_error("JSClusterNotAvail")))
@@ -241,12 +280,23 @@ class Dispatcher:
             unexpected = api_error("JSStreamGeneral", err="internal error")
             return route.response(error=ErrorBody.of(unexpected))
 
-    async def _found(self, names: tuple[str, ...], error: ApiError) -> ApiError:
-        """Return an error, or another one where the stream is there, and led by another node."""
-        is_unknown = bool(names) and error.err_code == _NOT_FOUND
-        if is_unknown and await self._server.registry.is_elsewhere(names[0]):
-            return api_error("JSClusterNotAvail")
-        return error
+    async def _refused(self, waiting: QueuedRequest, error: ApiError) -> Response | None:
+        """Return the answer for an error; none where another node turns out to lead the stream.
+
+        One that is not known is looked for once, before that is said. A request of a client is
+        sent on then, to be answered there.
+        """
+        names, route = waiting.names, waiting.route
+        if names and error.err_code in _ELSEWHERE:
+            is_elsewhere = await self._server.registry.is_elsewhere(names[0])
+            link = self._places.of(names, is_meta=False) if is_elsewhere else None
+            if link is not None and not waiting.is_routed:
+                headers = self._audit.introduce(waiting.session, waiting.headers)
+                self._places.send(link, waiting.subject, waiting.reply, headers, waiting.payload)
+                return None
+            if is_elsewhere:
+                error = api_error("JSClusterNotAvail")
+        return route.response(error=ErrorBody.of(error))
 
     def _answer(self, waiting: QueuedRequest, response: Response) -> None:
         counters = self._server.counters
@@ -261,7 +311,9 @@ class Dispatcher:
         if waiting.reply:
             self._account.publish(waiting.reply, b"", response.headers(), answer)
         if audited:
-            self._audit.record(waiting.session, waiting.subject, waiting.payload, answer)
+            self._audit.record(
+                waiting.session, waiting.client, waiting.subject, waiting.payload, answer
+            )
 
 
 def _request(waiting: QueuedRequest, strict: bool) -> msgspec.Struct:

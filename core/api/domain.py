@@ -6,6 +6,7 @@ responders" if that has no subscription.
 
 from core.api.dispatcher import PREFIX
 from core.pubsub.account import Account, ServiceSubscription, Session
+from core.pubsub.route import STRANGERS
 
 _STORES = (b"$KV.", b"$OBJ.")
 """Mapped to subjects outside the API: clients put the API prefix before those of their stores."""
@@ -29,4 +30,4 @@ def serve_domain(account: Account, domain: str) -> ServiceSubscription | None:
         elif reply and getattr(session, "no_responders", False):
             account.publish(reply, b"", b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % mapped, b"")
 
-    return account.subscribe(prefix + b">", take)
+    return account.subscribe(prefix + b">", take, STRANGERS)

@@ -11,7 +11,7 @@ async def get(server: ApiServer, call: Call[MsgGetRequest]) -> MsgGetResponse:
     request = call.request
     if request.batch > 0 or request.max_bytes > 0 or _is_contradictory(request):
         raise api_error("JSBadRequest")
-    found = await server.registry.stream(call.names[0]).get_message(request)
+    found = await server.registry.stream(call.names[0]).requests.get_message(request)
     if found is None:
         raise api_error("JSNoMessageFound")
     seq, time, subject, headers, payload = found
@@ -43,5 +43,5 @@ async def delete(server: ApiServer, call: Call[MsgDeleteRequest]) -> MsgDeleteRe
         raise api_error("JSStreamSealed")
     if runner.config.deny_delete:
         raise api_error("JSStreamMsgDeleteFailed", err="message delete not permitted")
-    await runner.delete_message(call.request.seq)
+    await runner.requests.delete_message(call.request.seq)
     return MsgDeleteResponse(success=True)

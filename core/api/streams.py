@@ -92,7 +92,7 @@ async def info(server: ApiServer, call: Call[StreamInfoRequest]) -> StreamInfoRe
 
 async def names(server: ApiServer, call: Call[StreamPageRequest]) -> StreamNamesResponse:
     """Return the names of streams, on request only of those with a subject."""
-    found = [runner.name for runner in _matching(server, call.request.subject)]
+    found = _matching(server, call.request.subject)
     offset = page_offset(call.request.offset, len(found))
     page = found[offset : offset + NAMES_PAGE]
     return StreamNamesResponse(
@@ -104,8 +104,14 @@ async def list_streams(server: ApiServer, call: Call[StreamListRequest]) -> Stre
     """Return streams with configuration and state, on request only of those with a subject."""
     found = _matching(server, call.request.subject)
     offset = page_offset(call.request.offset, len(found))
-    page = [await runner.info() for runner in found[offset : offset + LIST_PAGE]]
-    return StreamListResponse(total=len(found), offset=offset, limit=LIST_PAGE, streams=tuple(page))
+    page, missing = await server.gathering.infos(found[offset : offset + LIST_PAGE])
+    return StreamListResponse(
+        total=len(found),
+        offset=offset,
+        limit=LIST_PAGE,
+        streams=tuple(info for _, info in sorted(page.items())),
+        missing=tuple(missing),
+    )
 
 
 async def delete(server: ApiServer, call: Call[Nothing]) -> StreamDeleteResponse:
@@ -124,7 +130,9 @@ async def purge(server: ApiServer, call: Call[StreamPurgeRequest]) -> StreamPurg
         raise api_error("JSStreamSealed")
     if runner.config.deny_purge:
         raise api_error("JSStreamPurgeFailed", err="stream purge not permitted")
-    purged = await runner.purge(request.filter or None, request.seq or None, request.keep or None)
+    purged = await runner.requests.purge(
+        request.filter or None, request.seq or None, request.keep or None
+    )
     return StreamPurgeResponse(success=True, purged=purged)
 
 
@@ -154,8 +162,8 @@ def _alternates(server: ApiServer, runner: StreamRunner) -> tuple[StreamAlternat
         return ()
     mirrors = [
         name
-        for name, other in sorted(server.registry.streams.items())
-        if (mirror := other.config.mirror) is not None
+        for name, config in sorted(server.registry.configs().items())
+        if (mirror := config.mirror) is not None
         and mirror.name == runner.name
         and mirror.external is None
     ]
@@ -171,8 +179,9 @@ def _shown(info: StreamInfo) -> StreamInfo:
     return replace(info, config=show_stream(info.config))
 
 
-def _matching(server: ApiServer, subject: str) -> list[StreamRunner]:
-    runners = [runner for _, runner in sorted(server.registry.streams.items())]
+def _matching(server: ApiServer, subject: str) -> list[str]:
+    """Return the names of streams, whoever leads them; with a subject of those that have it."""
+    found = sorted(server.registry.configs().items())
     if not subject:
-        return runners
-    return [r for r in runners if any(collide(subject, mine) for mine in r.config.subjects)]
+        return [name for name, _ in found]
+    return [name for name, config in found if any(collide(subject, s) for s in config.subjects)]

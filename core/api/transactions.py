@@ -2,11 +2,12 @@
 
 from core.api.call import ApiServer, Call, Nothing
 from core.jetstream.stream.runner import StreamRunner
-from core.jetstream.transactions.staging import STAGE, stage_of
+from core.jetstream.transactions.staging import stage_of
 from core.jetstream.transactions.transactions import Standing
 from core.model.response import ErrorBody
 from core.model.transaction_errors import transaction_error
 from core.model.transactions import (
+    STAGE,
     BatchState,
     CommitRequest,
     CommitResponse,
@@ -28,7 +29,7 @@ async def open_run(server: ApiServer, call: Call[OpenRequest]) -> OpenResponse:
     """Give a run of an app its token, and create the stream that it stages in."""
     runner = server.registry.stream(call.names[0])
     _check_target(runner)
-    await _create_stage(server, runner.name)
+    await _create_stage(server, runner)
     request = call.request
     entry = await server.transactions.open(runner, request.app, request.run, request.keep)
     standing = server.transactions.standing(runner, entry)
@@ -51,15 +52,18 @@ def _check_target(runner: StreamRunner) -> None:
         raise transaction_error("Target", why=f'stream "{name}" holds staged transactions')
 
 
-async def _create_stage(server: ApiServer, target: str) -> None:
-    """Create the stream that blocks are staged in, unless it is there."""
-    config = stage_of(target)
+async def _create_stage(server: ApiServer, target: StreamRunner) -> None:
+    """Create the stream that blocks are staged in, unless it is there, to be led with its target.
+
+    Raises ApiError.
+    """
+    config = stage_of(target.name)
     existing = server.registry.streams.get(config.name)
     if existing is None:
         checked, _ = check_create(
             config, server.registry.configs(), name=config.name, limits=server.config_limits
         )
-        await server.registry.create_stream(checked)
+        await server.registry.create_stream(checked, lease_group=target.lease_group)
     elif config.subjects[0] not in existing.config.subjects:
         why = f'stream "{config.name}" has no subject "{config.subjects[0]}"'
         raise transaction_error("Target", why=why)

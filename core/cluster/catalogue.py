@@ -8,7 +8,7 @@ has made itself, a reading of storage. The same news taken twice is taken once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,24 @@ from core.errors import OperatorError
 from core.model.codec import decode_lenient
 from core.model.gojson import JsonError
 from core.model.stream import StreamConfig
+from core.model.transactions import STAGE
 
 if TYPE_CHECKING:
     from core.storage.interface import CatalogueNews, CatalogueRow
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A stream that came, changed or went.
+
+    Attributes:
+        stream: as it is now; as it was, if it went.
+        is_new: whether it came.
+    """
+
+    stream: KnownStream
+    is_new: bool
+
 
 UNREAD = -1
 """The version of a catalogue of which nothing is known yet."""
@@ -65,13 +80,13 @@ class Catalogue:
 
     Attributes:
         version: how many changes there had been.
-        on_change: called when something is known that was not before.
+        on_change: called with what changed when a version is known that was not before.
         takings: how often news were taken.
     """
 
     def __init__(self) -> None:
         self.version = UNREAD
-        self.on_change: list[Callable[[], None]] = []
+        self.on_change: list[Callable[[Sequence[Change]], None]] = []
         self.takings = 0
         self._streams: dict[int, KnownStream] = {}
         self._accounts: dict[str, dict[str, KnownStream]] = {}
@@ -86,9 +101,22 @@ class Catalogue:
         """Return a stream by its name."""
         return self._accounts.get(account, {}).get(name)
 
+    def kin(self, account: str, name: str) -> KnownStream | None:
+        """Return the stream that one of this name is led with: its stage, or whose stage it is."""
+        target = name.removeprefix(STAGE)
+        return self.find(account, STAGE + name if target == name else target)
+
     def of(self, account: str) -> Mapping[str, KnownStream]:
         """Return the streams of an account by name."""
         return self._accounts.get(account, {})
+
+    def all(self) -> Iterable[KnownStream]:
+        """Return the streams of all accounts."""
+        return self._streams.values()
+
+    def groups(self) -> Mapping[int, int]:
+        """Return how many streams each lease group has that has any."""
+        return {group: count for group, count in self._groups.items() if count}
 
     def smallest(self, groups: Iterable[int]) -> int:
         """Return which of some lease groups has the fewest streams; of several the lowest."""
@@ -102,21 +130,36 @@ class Catalogue:
         `takings`: how often news had been taken when the reading of these began, if they were read.
         All streams as they are then replace what is known, even where the database went back.
         """
+        before = self._streams
+        numbers = dict.fromkeys(row.stream for row in news.rows)
         if news.is_whole:
             if news.version < self.version and takings not in (None, self.takings):
                 return  # read before what was taken meanwhile
+            numbers = dict.fromkeys((*before, *numbers))
             self._forget_all()
         elif news.version <= self.version:
             return
+        else:
+            before = {number: before[number] for number in numbers if number in before}
         for row in news.rows:
             self._put(row)
         self.version = news.version
         self.takings += 1
-        for call in self.on_change:
-            call()
+        changes = list(self._changes(before, numbers))
+        for call in list(self.on_change):
+            call(changes)
+
+    def _changes(
+        self, before: Mapping[int, KnownStream], numbers: Iterable[int]
+    ) -> Iterator[Change]:
+        """Yield which of some streams are not as they were."""
+        for number in numbers:
+            old, new = before.get(number), self._streams.get(number)
+            if (stream := new or old) is not None and old != new:
+                yield Change(stream, is_new=old is None)
 
     def _forget_all(self) -> None:
-        self._streams.clear()
+        self._streams = {}
         self._accounts.clear()
         self._groups.clear()
 

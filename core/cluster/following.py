@@ -32,6 +32,7 @@ class CatalogueFollower:
     Attributes:
         catalogue: what is known.
         has_peers: whether other nodes could have changed something.
+        damage: why what storage has cannot be read; None: it can.
         shared: returns when the linked nodes have read a version, or that takes too long.
     """
 
@@ -43,6 +44,7 @@ class CatalogueFollower:
         self._turn = asyncio.Lock()
         self._asked = self._read = 0
         self._error: StorageError | None = None
+        self.damage: OperatorError | None = None
         self._reading: asyncio.Task[None] | None = None
         self._heard = 0
 
@@ -80,14 +82,14 @@ class CatalogueFollower:
     async def _look(self, asked: int) -> None:
         """Read once for all who have asked by now, and keep how that ended for them."""
         takings = self.catalogue.takings
-        self._error = None
+        self._error = self.damage = None
         try:
             self.catalogue.take(await self._source.news(self.catalogue.version), takings)
         except StorageError as error:
             self._error = error
         except OperatorError as error:  # who would lead ends with it
             log.error("%s", error)
-            self._error = Unavailable(str(error))
+            self.damage, self._error = error, Unavailable(str(error))
         self._read = asked
 
     async def close(self) -> None:

@@ -42,6 +42,11 @@ class Gate:
         self.is_open, self.until = False, until
         return True
 
+    def wait(self, until: int | None) -> None:
+        """One more leader is gone: publishes are held until then again, if not for longer."""
+        if until is not None and self.until is not None:
+            self.until = max(self.until, until)
+
     def expect(self, until: int) -> None:
         """Hold until some time for a first leader, if there is none yet."""
         if not self.is_open and self.until is None:

@@ -16,12 +16,14 @@ class Group:
         replicas: how many nodes are wanted.
         consumer: what identifies the consumer among those of the stream; empty: it is the stream's.
         in_memory: whether its storage is.
+        lease_group: that of the stream.
     """
 
     stream: int
     replicas: int
     consumer: str = ""
     in_memory: bool = False
+    lease_group: int = 0
 
     @property
     def name(self) -> str:
@@ -31,21 +33,24 @@ class Group:
         return f"{kind}-R{self.replicas}{storage}-{named}"
 
 
-def stream_group(stream: int, config: StreamConfig) -> Group:
+def stream_group(stream: int, lease_group: int, config: StreamConfig) -> Group:
     """Return the group of a stream."""
-    return Group(stream, config.num_replicas, in_memory=config.storage is Storage.MEMORY)
+    in_memory = config.storage is Storage.MEMORY
+    return Group(stream, config.num_replicas, "", in_memory, lease_group)
 
 
 def consumer_group(
-    stream: int, config: StreamConfig, name: str, created: int, consumer: ConsumerConfig
+    of: Group, config: StreamConfig, name: str, created: int, consumer: ConsumerConfig
 ) -> Group:
     """Return the group of a consumer: with as many replicas as it wants, or its stream has.
 
-    Where it says none, an ephemeral consumer of a stream that keeps by limits has one.
+    Where it says none, an ephemeral consumer of a stream that keeps by limits has one. `of`: the
+    group of its stream.
     """
     replicas = consumer.num_replicas
     if not replicas:
         is_durable = bool(consumer.durable_name) or config.retention is not Retention.LIMITS
         replicas = config.num_replicas if is_durable else 1
     in_memory = consumer.mem_storage or config.storage is Storage.MEMORY
-    return Group(stream, min(replicas, config.num_replicas), f"{name} {created}", in_memory)
+    replicas = min(replicas, config.num_replicas)
+    return Group(of.stream, replicas, f"{name} {created}", in_memory, of.lease_group)

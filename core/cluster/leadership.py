@@ -1,32 +1,31 @@
-"""Leadership of one node: acquire it, keep it with heartbeats, notice its loss.
+"""What one node leads: it takes lease groups, keeps them with heartbeats, notices their loss.
 
-    standby --- locks taken, epochs bumped ---> leading --- another node bumped all ---> lost
-       ^ wait; end the session of a stalled holder  | session gone: not trusted, take them again
-                                                    | another node bumped some: those given up
+    open --- locks taken, epochs bumped ---> leads --- another node bumped some ---> those given up
+     ^                                         | session gone: not trusted, take them again
+     +------- all given back, or lost <--------+
 
 *Rules.* Streams are led by groups, each with a lock: one session holds those of all groups that a
-node leads, and one heartbeat confirms them. Which groups a node campaigns for is said by who makes
-the leadership; today it gets all of them or none. The locks are a hint, the epochs are the truth.
-They are bumped in one transaction before anything is read, so that no write of an earlier leader
-can be committed later. Each bump stores a token of this leadership in the rows of its groups: while
-it is there, no other node has led the group since. Time is the database's, measured with each
-heartbeat (`core.storage.database_time`).
+node leads, and one heartbeat confirms them. Which groups a node is to have is said elsewhere
+(`core.cluster.spreading`). The locks are a hint, the epochs are the truth. They are bumped in one
+transaction before anything is read, so that no write of an earlier leader can be committed later.
+Each bump stores a token of this node in the rows of its groups: while it is there, no other node
+has led the group since. Its number, the claim, is higher than that of any bump before: of two nodes
+that say that they lead a group, the one with the higher claim does. Time is the database's,
+measured with each heartbeat (`core.storage.database_time`).
 
 *Failure.* While PostgreSQL is unreachable nobody leads: `trusted` becomes False within seconds and
-`acquire` raises Unavailable. When it is back the locks are taken again; the tokens show which
-groups this node still leads, and the others are given up. Without any, or without that of the
-catalogue, the leadership is `lost`, which is final: the node must start anew as a standby.
+`renew` raises Unavailable. When it is back the locks are taken again; the tokens show which groups
+this node still leads, and the others are given up.
 """
 
 import asyncio
 import logging
-import random
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from core.cluster.lease import LeaseTimes, TrustWindow
-from core.errors import Fenced, Unavailable
+from core.errors import Unavailable
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
 from core.storage.database_time import DatabaseClock
@@ -36,17 +35,10 @@ from core.storage.leases import Holder, LeaseStore, NodeRow, PeerRow
 log = logging.getLogger("jetgate.cluster")
 
 _SECOND = 1_000_000_000
-_POLLS_FOR_ADDRESS = 12
-_CATALOGUE = 0
-"""The group that the catalogue is led with. It is taken first: its holder finds the others free."""
 
 
 class Follower(Protocol):
     """What a node does about the others of its database."""
-
-    def stands_by(self) -> None:
-        """Hear that another node leads, or none: after each attempt that failed."""
-        ...
 
     def links(self) -> tuple[str, ...]:
         """Return the names of the nodes that are reached now."""
@@ -54,10 +46,6 @@ class Follower(Protocol):
 
     def met(self, rows: Sequence[PeerRow]) -> None:
         """Hear which nodes there are: with each heartbeat."""
-        ...
-
-    async def pause(self, seconds: float) -> None:
-        """Wait for so long, or until there is reason to believe that nobody leads."""
         ...
 
 
@@ -68,7 +56,6 @@ class Leadership:
         store: the session that holds the locks.
         clock: the machine's.
         row: what other nodes see of this node.
-        groups: the lease groups to lead, that of the catalogue among them.
         times: the intervals of leases.
         health: told whether storage answers.
         follower: told of the other nodes; None: nobody is.
@@ -76,13 +63,10 @@ class Leadership:
     Attributes:
         row: what other nodes see of this node; its addresses may be filled in later.
         health: what it was told.
-        epoch: the catalogue's epoch under which the node leads; 0 before it does.
-        groups: which lease groups it leads, as far as it knows.
-        token: what says in their rows that it is this leadership.
-        clock: the time of the database, by which everything is stored; from when the node leads.
-        lost: set when another node has taken over.
+        claims: the groups that it leads, as far as it knows, each with its claim.
+        token: what says in their rows that it is this node since this start.
+        clock: the time of the database, by which everything is stored; from `open` on.
         gave_up: called when another node has taken over some groups, with these.
-        stays: whether the node goes on when it has released the leadership, and its row with it.
         reopened: called when this node leads on in another session than before.
         confirmed: called each time it turns out that this node still leads.
     """
@@ -92,7 +76,6 @@ class Leadership:
         store: LeaseStore,
         clock: Clock,
         row: NodeRow,
-        groups: Iterable[int],
         *,
         times: LeaseTimes | None = None,
         health: StorageHealth | None = None,
@@ -100,13 +83,10 @@ class Leadership:
     ) -> None:
         self.row = row
         self.health = health or StorageHealth(clock)
-        self.epoch = 0
-        self.groups: frozenset[int] = frozenset()
+        self.claims: dict[int, int] = {}
         self.token = secrets.randbits(62) + 1
         self.clock: Clock
-        self.lost = asyncio.Event()
         self.gave_up: Callable[[frozenset[int]], None] = lambda _groups: None
-        self.stays = False
         self.reopened: Callable[[], None] = lambda: None
         self.confirmed: Callable[[], None] = lambda: None
         self._store = store
@@ -115,15 +95,14 @@ class Leadership:
         self._times = times or LeaseTimes()
         self._follower = follower
         self._window = TrustWindow(self._times)
-        self._wanted = frozenset(groups)
         self._session_lock = asyncio.Lock()  # one operation at a time on the session of the store
         self._heartbeats: asyncio.Task[None] | None = None
-        self._last_beat = -self._times.beat
+        self._others_until = 0  # who led when storage went away comes first
 
     @property
-    def is_leading(self) -> bool:
-        """Whether this node has led and knows of no other that has led since."""
-        return self.epoch > 0 and not self.lost.is_set()
+    def groups(self) -> frozenset[int]:
+        """The groups that it leads, as far as it knows."""
+        return frozenset(self.claims)
 
     @property
     def session(self) -> int:
@@ -134,21 +113,81 @@ class Leadership:
         """Say whether the leadership was confirmed recently enough to write and to answer."""
         return self._store.is_open and self._window.trusted(self._clock.monotonic())
 
-    async def acquire(self) -> None:
-        """Become the leader, with every epoch of the groups bumped.
+    def may_take(self) -> bool:
+        """Whether nobody who led before an outage comes first."""
+        return self._clock.monotonic() >= self._others_until
 
-        The first call waits until the locks are free. A later one, after storage was unreachable,
-        takes them again and bumps, so that no COMMIT of a lost connection can succeed. Groups that
-        another node has led since are given up.
+    async def open(self) -> None:
+        """Have a session, and keep it from now on. Raises Unavailable."""
+        async with self._session_lock:
+            await self._checked(self._confirm())
+        self.health.works(SESSION)
+        self.clock = self._time = DatabaseClock(self._clock, self.health.time)
+        self._heartbeats = spawn(self._keep(), name="leadership")
 
-        Raises:
-            Fenced: another node has led all of them since, or the catalogue; final.
-            Unavailable: PostgreSQL is not reachable (only if this node has led before).
+    async def take(self, groups: Collection[int]) -> frozenset[int]:
+        """Lead those of some groups whose locks are free, with every epoch bumped; return them.
+
+        Raises Unavailable.
         """
-        if self.epoch == 0:
-            await self._campaign()
-            self._heartbeats = spawn(self._keep(), name="leadership")
-            return
+        async with self._session_lock:
+            taken: frozenset[int] = frozenset()
+
+            async def lock() -> None:
+                nonlocal taken
+                self._require_session()
+                taken = await self._store.take(groups)
+
+            async def bump() -> None:
+                nonlocal taken
+                bumped = await self._store.bump(taken, self.token, None, self.row.node)
+                taken = bumped.groups
+                self.claims.update(dict.fromkeys(taken, bumped.claim))
+
+            await self._checked(self._in_time(lock()))
+            if taken:
+                await self._checked(bump())  # without timeout: it waits for transactions
+        return taken
+
+    async def give(self, groups: Collection[int]) -> None:
+        """Lead some groups no more, so that another node can. Raises Unavailable."""
+        for group in groups:
+            self.claims.pop(group, None)
+        async with self._session_lock:
+            if self._store.is_open:
+                await self._checked(self._in_time(self._store.give(groups)))
+
+    def lose(self, groups: Collection[int]) -> None:
+        """Lead some groups no more: another node has led them since."""
+        self._lead_on(self.groups - frozenset(groups), "another node leads them")
+
+    async def survey(self, groups: Collection[int]) -> Mapping[int, Holder]:
+        """Return who holds the locks of groups; the sessions of nodes that stall are ended.
+
+        Raises Unavailable.
+        """
+        found: Mapping[int, Holder] = {}
+
+        async def look() -> None:
+            nonlocal found
+            self._require_session()
+            found = await self._store.holders(groups)
+            for holder in set(found.values()):
+                if holder.silence > self._times.stale and holder.pid != self._store.pid:
+                    silence = holder.silence / _SECOND
+                    log.warning("taking over: %s was silent for %.1f s", holder.shown, silence)
+                    await self._store.end_session(holder.pid)
+
+        async with self._session_lock:
+            await self._checked(self._in_time(look()))
+        return found
+
+    async def renew(self) -> None:
+        """Lead on after storage was unreachable: in a session that holds the locks.
+
+        Epochs are bumped, so that no COMMIT of a lost connection can succeed. Groups that another
+        node has led since are given up. Raises Unavailable.
+        """
         async with self._session_lock:
             await self._checked(self._renew())
 
@@ -157,117 +196,35 @@ class Leadership:
         await stop(self._heartbeats)
         self._heartbeats = None
         self._window.withdraw()
-        if self._store.is_open:
-            try:
-                async with asyncio.timeout(0.5):
-                    await (self._store.unlock() if self.stays else self._store.leave(self.row))
-            except (Unavailable, TimeoutError) as error:
-                log.info("the locks end with their session: %s", error)
+        self.claims.clear()
+        try:
+            async with asyncio.timeout(0.5):
+                await self._leave()
+        except (Unavailable, TimeoutError) as error:
+            log.info("the locks end with their session: %s", error)
         self._store.close()
         # Who asks storage for something next finds out anew.
         self.health.works(SESSION)
 
-    # -- standby -----------------------------------------------------------------------------
-
-    async def _campaign(self) -> None:
-        logged, polls, others_until = 0, 0, 0
-        while True:
-            try:
-                async with self._session_lock:
-                    if logged and not self._store.is_open:
-                        # Who led knows what PostgreSQL may have lost meanwhile.
-                        others_until = self._clock.monotonic() + self._times.precedence
-                    is_turn = self._clock.monotonic() >= others_until
-                    holder = await self._attempt(may_lead=is_turn)
-            except Unavailable as error:
-                self.health.failed(SESSION, str(error))
-            else:
-                self.health.works(SESSION)
-                if self.epoch:
-                    return
-                polls += 1
-                # A new leader knows its address when it serves, and tells within a heartbeat.
-                is_known = holder is not None and (holder.nats or polls > _POLLS_FOR_ADDRESS)
-                if is_known and holder is not None and holder.pid != logged:
-                    log.info("standing by: %s leads (session %d)", holder.shown, holder.pid)
-                    logged, polls = holder.pid, 0
-            await self._pause()
-
-    async def _pause(self) -> None:
-        """Wait until it is time for another attempt, or until somebody has reason for one."""
-        seconds = self._times.poll / _SECOND * random.uniform(0.8, 1.2)
-        if self._follower is None:
-            await asyncio.sleep(seconds)
-        else:
-            self._follower.stands_by()
-            await self._follower.pause(seconds)
-
-    async def _attempt(self, *, may_lead: bool = True) -> Holder | None:
-        """Try once to become the leader; return who leads the catalogue if that is another node.
-
-        Who may not lead says only that it is there.
-        """
-        started = self._clock.monotonic()
-        try:
-            async with asyncio.timeout(self._times.answer / _SECOND):
-                if not self._store.is_open:
-                    await self._store.open()
-                if started - self._last_beat >= self._times.beat:
-                    await self._beat()
-                    self._last_beat = started
-                if not may_lead:
-                    return (await self._store.holders((_CATALOGUE,))).get(_CATALOGUE)
-                if held := await self._take_all():
-                    return await self._end_stalled_holders(held)
-                await self._beat()
-            # Without timeout: it waits for transactions of the last leader.
-            bumped = await self._store.bump(self._wanted, self.token, None, self.row.node)
-            self.groups, self.epoch = bumped.groups, bumped.epoch
-            self.clock = self._time = DatabaseClock(self._clock, self.health.time)
-        except TimeoutError:
-            self._store.close()
-            raise Unavailable("PostgreSQL does not answer") from None
-        except BaseException:
-            self._store.close()
-            raise
-        self._window.confirm(started)
-        return None
-
-    async def _take_all(self) -> frozenset[int]:
-        """Take the locks of all groups that are wanted, or none; return which others hold."""
-        first = await self._store.take((_CATALOGUE,))
-        if not first:
-            return frozenset((_CATALOGUE,))
-        rest = self._wanted - first
-        taken = await self._store.take(rest)
-        if taken != rest:
-            await self._store.give(taken | first)
-        return rest - taken
-
-    async def _end_stalled_holders(self, groups: frozenset[int]) -> Holder | None:
-        """Return who leads the catalogue; terminate the sessions that have groups and stall."""
-        holders = await self._store.holders(groups)
-        for holder in set(holders.values()):
-            if holder.silence > self._times.stale:
-                log.warning(
-                    "taking over: %s was silent for %.1f s", holder.shown, holder.silence / _SECOND
-                )
-                await self._store.end_session(holder.pid)
-        return holders.get(_CATALOGUE)
+    async def _leave(self) -> None:
+        """Take this node out of storage, if it ever was there; its locks with it."""
+        if not self._store.pid:
+            return
+        if not self._store.is_open:  # what it was asked last was cut off
+            await self._store.open()
+        await self._store.leave(self.row)
 
     # -- leading -----------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        """Confirm the leadership once per heartbeat interval until it is lost."""
-        while not self.lost.is_set():
+        """Confirm the leadership once per heartbeat interval."""
+        while True:
             await asyncio.sleep(self._times.beat / _SECOND)
             try:
                 async with self._session_lock:
                     await self._checked(self._confirm())
             except Unavailable as error:
                 self.health.failed(SESSION, str(error))
-            except Fenced:
-                return
             else:
                 self.health.works(SESSION)
 
@@ -304,18 +261,17 @@ class Leadership:
 
     async def _renew(self) -> None:
         started = self._clock.monotonic()
-        async with asyncio.timeout(self._times.answer / _SECOND):
-            await self._ensure_locks()
+        await self._in_time(self._ensure_locks())
         bumped = await self._store.bump(self.groups, self.token, self.token, self.row.node)
         self._lead_on(bumped.groups, "another node has led since")
-        self.epoch = bumped.epoch
+        self.claims.update(dict.fromkeys(bumped.groups, bumped.claim))
         self._window.confirm(started)
         self.confirmed()
 
     async def _ensure_locks(self) -> None:
         """Make sure that this node has its locks; give up groups that other nodes have led since.
 
-        Raises Fenced or Unavailable.
+        Raises Unavailable.
         """
         if self._store.is_open:
             return
@@ -323,6 +279,9 @@ class Leadership:
         self._window.withdraw()
         former = self._store.pid
         await self._store.open()
+        if former:
+            # Who led knows what PostgreSQL may have lost meanwhile.
+            self._others_until = self._clock.monotonic() + self._times.precedence
         taken = await self._store.take(self.groups)
         why = "another node has led since"
         if missing := self.groups - taken:
@@ -341,15 +300,21 @@ class Leadership:
             await self._store.give(taken - kept)
         self._lead_on(kept, why)
 
+    def _require_session(self) -> None:
+        if not self._store.is_open:
+            raise Unavailable("there is no session with PostgreSQL")
+
     def _lead_on(self, groups: frozenset[int], why: str) -> None:
-        """Lead only these groups from now on. Raises Fenced where that is no leadership."""
-        gone = self.groups - groups
-        if _CATALOGUE in gone or not groups:
-            raise Fenced(why)
-        self.groups = groups
-        if gone:
-            log.warning("%d of %d lease groups are lost: %s", len(gone), len(gone | groups), why)
+        """Lead only these of the groups from now on."""
+        if gone := self.groups - groups:
+            log.warning("%d of %d lease groups are lost: %s", len(gone), len(self.claims), why)
+            for group in gone:
+                del self.claims[group]
             self.gave_up(gone)
+
+    async def _in_time(self, work: Awaitable[None]) -> None:
+        async with asyncio.timeout(self._times.answer / _SECOND):
+            await work
 
     async def _checked(self, check: Awaitable[None]) -> None:
         """Run a check; close the session when it fails, since its state is unknown."""
@@ -358,10 +323,6 @@ class Leadership:
         except TimeoutError:
             self._close_session()
             raise Unavailable("PostgreSQL does not answer") from None
-        except Fenced as error:
-            self._close_session()
-            self._set_lost(str(error))
-            raise
         except BaseException:
             self._close_session()
             raise
@@ -369,8 +330,3 @@ class Leadership:
     def _close_session(self) -> None:
         self._window.withdraw()
         self._store.close()
-
-    def _set_lost(self, why: str) -> None:
-        if not self.lost.is_set():
-            log.warning("leadership is lost: %s", why)
-            self.lost.set()

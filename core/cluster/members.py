@@ -1,7 +1,7 @@
 """Who leads a stream, since when, and who else could: the nodes of one database as infos show them.
 
-Today one node leads all streams, and every other one could in its place. `Cluster` is asked about
-one stream, or one consumer, at a time all the same (`Group`). Which of the nodes are shown as its
+Streams are led by lease groups, spread over the nodes, and each node could lead any. `Cluster` is
+asked about one stream, or one consumer, at a time (`Group`). Which of the nodes are shown as its
 replicas is decided by rendezvous hashing: every leader shows the same, and few change when a node
 comes or goes. PostgreSQL replicates; a replica is a node that could lead.
 
@@ -22,6 +22,8 @@ from core.storage.leases import PeerRow
 REPLICAS_MAX = 5
 _OFFLINE = 4_000_000_000
 _SYSTEM_ACCOUNT = "$SYS"
+_CATALOGUE = 0
+"""The lease group whose leader counts as that of the cluster."""
 
 
 async def _keep(node: str) -> None:
@@ -33,6 +35,25 @@ def peer_id(node: str) -> str:
     return short_hash(node).decode()
 
 
+class Alone:
+    """Stands for the nodes where this process has no links: it is the only one."""
+
+    own = "-"
+    is_evacuated = False
+
+    def living(self) -> set[str]:
+        """Return this node."""
+        return {self.own}
+
+    def able(self) -> set[str]:
+        """Return no other."""
+        return set()
+
+    def leader(self, group: int) -> str:
+        """Return that nobody is known to lead."""
+        return ""
+
+
 class Cluster:
     """The nodes of a database, as one of them sees them.
 
@@ -40,13 +61,15 @@ class Cluster:
         own: the name of this node.
         clock: that of its machine.
         name: returns the name of the cluster.
-        leader: returns the name of the node that leads; empty: none is known.
-        linked: returns the ids of the servers to which there is a link.
+        leader: returns the name of the node that leads a lease group; empty: none is known.
+        linked: returns the ids of the servers to which there is a link, and which stay.
+        evacuated: returns the ids of those of them that are to lead nothing.
 
     Attributes:
-        leader_since: when this node began to lead, nanoseconds since the Unix epoch.
-        step_down: has this node give its leadership up, for a node of that name or (empty) any.
+        leader_since: when this node began to lead lease groups, nanoseconds since the Unix epoch.
+        step_down: has this node give lease groups up, for a node of that name or (empty) any.
         delete: deletes the row of a node that is gone. Raises Unavailable.
+        tell_evacuated: tells the others whether this node is to lead nothing.
     """
 
     def __init__(
@@ -55,15 +78,18 @@ class Cluster:
         clock: Clock,
         *,
         name: Callable[[], str],
-        leader: Callable[[], str],
+        leader: Callable[[int], str],
         linked: Callable[[], Collection[str]],
+        evacuated: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self.own = own
-        self.leader_since = 0
-        self.step_down: Callable[[str], None] = lambda successor: None
+        self.leader_since: dict[int, int] = {}
+        self.step_down: Callable[[Collection[int], str], None] = lambda groups, successor: None
         self.delete: Callable[[str], Awaitable[None]] = _keep
+        self.tell_evacuated: Callable[[bool], None] = lambda is_evacuated: None
+        self._evacuated, self._members_then = evacuated, frozenset[str]()
         self._clock = clock
-        self._name, self._leader, self._linked = name, leader, linked
+        self._name, self.leader, self._linked = name, leader, linked
         self._rows: dict[str, PeerRow] = {}
         self._read = 0
         self._left: dict[int, set[str]] = {}
@@ -75,8 +101,8 @@ class Cluster:
 
     @property
     def leads(self) -> bool:
-        """Whether this node leads."""
-        return self._leader() == self.own
+        """Whether this node leads the catalogue."""
+        return self.leader(_CATALOGUE) == self.own
 
     def met(self, rows: Sequence[PeerRow]) -> None:
         """Take the rows of all nodes, this one included."""
@@ -93,7 +119,7 @@ class Cluster:
             name=self.name,
             raft_group=group.name,
             leader=self.own,
-            leader_since=self.leader_since,
+            leader_since=self.leader_since.get(group.lease_group, 0),
             system_account=True,
             traffic_account=_SYSTEM_ACCOUNT,
             replicas=tuple(self._shown(name) for name in self._others(group)),
@@ -119,7 +145,7 @@ class Cluster:
         if self._living() <= members:
             raise api_error("JSPeerRemap")
         if name == self.own:
-            self.hand_over("")
+            self.hand_over((group.lease_group,), "")
         else:
             self._left.setdefault(group.stream, set()).add(name)
 
@@ -147,7 +173,7 @@ class Cluster:
             return ""
         if placement.preferred:
             return self._preferred(placement.preferred, within)
-        able = self._able()
+        able = self.able()
         if placement.cluster not in ("", self.name) or placement.tags or not able:
             raise api_error("JSClusterNoPeers", err="no replacement peer connected")
         return ""
@@ -156,7 +182,7 @@ class Cluster:
         if wanted == self.own:
             err = f'preferred server "{wanted}" is already leader'
             raise api_error("JSClusterNoPeers", err=err)
-        known = self._able()
+        known = self.able()
         if within is not None and within.replicas > 1:
             known &= set(self._others(within))
         if wanted not in known:
@@ -179,14 +205,14 @@ class Cluster:
         await self.delete(node)
         self._rows.pop(node, None)
 
-    def hand_over(self, successor: str) -> None:
-        """Have another node lead, that of this name or (empty) any; nothing, when there is none."""
-        if self._able():
-            self.step_down(successor)
+    def hand_over(self, groups: Collection[int], successor: str) -> None:
+        """Have another node lead groups, that of this name or (empty) any; if there is one."""
+        if self.able():
+            self.step_down(groups, successor)
 
     def meta(self) -> MetaCluster:
         """Return what /jsz shows; nodes that are gone count until they are removed."""
-        leader = self._leader()
+        leader = self.leader(_CATALOGUE)
         names = {self.own, *self._rows}
         return MetaCluster(
             name=self.name,
@@ -197,10 +223,31 @@ class Cluster:
             quorum_needed=1,
         )
 
-    def _able(self) -> set[str]:
+    def living(self) -> set[str]:
+        """Return the names of the nodes that were heard of in the last seconds."""
+        now = self._clock.monotonic()
+        there = {name for name, row in self._rows.items() if self._active(row, now) < _OFFLINE}
+        return {self.own, *there}
+
+    def able(self) -> set[str]:
         """Return the names of the other nodes that could lead, and serve clients of this one."""
-        linked, others = self._linked(), self._living() - {self.own}
-        return {name for name in others if self._rows[name].server_id in linked}
+        able = set(self._linked()) - set(self._evacuated())
+        return {n for n in self._living() - {self.own} if self._rows[n].server_id in able}
+
+    def evacuate(self) -> None:
+        """Have this node lead nothing until nodes come or go; without any other it leads on."""
+        if self.able():
+            self._members_then = frozenset(self.living())
+            self.tell_evacuated(True)
+            self.hand_over(tuple(self.leader_since), "")
+
+    @property
+    def is_evacuated(self) -> bool:
+        """Whether this node is to lead nothing."""
+        if self._members_then and self._members_then != self.living():
+            self._members_then = frozenset()
+            self.tell_evacuated(False)
+        return bool(self._members_then)
 
     def _living(self) -> set[str]:
         now = self._clock.monotonic()

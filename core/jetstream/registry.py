@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from core.cluster.catalogue import stored_config
-from core.cluster.groups import stream_group
+from core.cluster.catalogue import Change, KnownStream, stored_config
 from core.errors import ApiError, StorageError
 from core.jetstream.refusals import or_not_available
 from core.jetstream.services import Services
@@ -54,7 +53,7 @@ class Registry:
         self.account = account
         self.services = services
         self.streams: dict[str, StreamRunner] = {}
-        self._left: list[StreamRunner] = []
+        self._left: list[StreamRunner] = []  # when it was closed
         self._changes = asyncio.Lock()
         if services.resources is not None:
             services.resources.used = self._used
@@ -72,6 +71,11 @@ class Registry:
             is_there = known.find(self.account.name, name) is not None
             raise api_error("JSClusterNotAvail" if is_there else "JSStreamNotFound")
         return runner
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a stream of that name, whoever leads it."""
+        known = self.services.catalogue.catalogue
+        return name in self.streams or known.find(self.account.name, name) is not None
 
     async def is_elsewhere(self, name: str) -> bool:
         """Whether a stream may be there that this node does not lead.
@@ -105,34 +109,29 @@ class Registry:
         self.streams[row.name] = runner
         return runner
 
-    def listen(self) -> None:
-        """Take publishes and requests: everything is loaded."""
-        for runner in self.streams.values():
-            runner.start()
-
-    def expires_single_messages(self) -> bool:
-        """Whether messages of any stream expire one by one."""
-        return any(runner.machine.expiry is not None for runner in self.streams.values())
-
-    async def expire_overdue(self) -> None:
+    async def expire_overdue(self, runners: Iterable[StreamRunner]) -> None:
         """Let messages leave whose time came while nobody was there; the lane has to run."""
-        for runner in list(self.streams.values()):
+        for runner in runners:
             if runner.machine.expiry is None:
                 continue
             try:
-                await runner.trim()
+                await runner.requests.trim()
             except ApiError as error:
                 log.warning("expiry of stream %s waits: %s", runner.name, error)
 
     # -- streams -----------------------------------------------------------------------------
 
     async def create_stream(
-        self, config: StreamConfig, limits: ServerLimits = NO_LIMITS
+        self,
+        config: StreamConfig,
+        limits: ServerLimits = NO_LIMITS,
+        lease_group: int | None = None,
     ) -> tuple[StreamRunner, bool]:
         """Create a checked stream; (the stream, False) when an identical one exists.
 
         What it was checked for beside other streams is checked again when there are new ones.
-        Raises ApiError.
+        `lease_group`: what it is to be led with; None: what its stage is, if there is one, or whose
+        stage it is. Raises ApiError; JSClusterNotAvail where this node does not lead that.
         """
         async with self._changes:
             existing = self.streams.get(config.name)
@@ -140,19 +139,32 @@ class Registry:
                 if not is_same(config, existing.config):
                     raise api_error("JSStreamNameExist")
                 return existing, False
-            runner = await self._create(config, limits)
+            runner = await self._create(config, limits, lease_group)
         await self._shared()
         return runner, True
 
-    async def _create(self, config: StreamConfig, limits: ServerLimits) -> StreamRunner:
-        check = partial(self._check_new, config, limits)
+    async def _create(
+        self, config: StreamConfig, limits: ServerLimits, group: int | None
+    ) -> StreamRunner:
+        kin = self._kin(config.name)
+        group = kin.lease_group if group is None and kin is not None else group
+        check = partial(self._check_new, config, limits, group)
         check()
         created, creation = self.services.clock.now(), random_id()
         shelf, text = shelf_for(config), encode(config).decode()
         new = NewStream(
-            self.account.name, config.name, shelf, created, creation, text, config.first_seq
+            self.account.name,
+            config.name,
+            shelf,
+            created,
+            creation,
+            text,
+            config.first_seq,
+            group,
         )
         row = await or_not_available(self.services.catalog.add_stream(new, check))
+        if row.lease_group not in self.services.groups():
+            raise api_error("JSClusterNotAvail")  # lost meanwhile: another node leads the stream
         runner = StreamRunner(row, config, self.account, self.services)
         self.streams[config.name] = runner
         runner.start()
@@ -161,7 +173,10 @@ class Registry:
         runner.advisories.stream_created(config.name)
         return runner
 
-    def _check_new(self, config: StreamConfig, limits: ServerLimits) -> None:
+    def _kin(self, name: str) -> KnownStream | None:
+        return self.services.catalogue.catalogue.kin(self.account.name, name)
+
+    def _check_new(self, config: StreamConfig, limits: ServerLimits, group: int | None) -> None:
         """Refuse a stream that cannot be created beside those of all nodes."""
         others = self.configs()
         if (existing := others.get(config.name)) is not None:
@@ -169,6 +184,9 @@ class Registry:
             raise api_error("JSClusterNotAvail" if is_there else "JSStreamNameExist")
         check_room(config, others.values(), limits)
         check_overlap(config, others.values())
+        kin = self._kin(config.name)
+        if kin is not None and kin.lease_group != group:
+            raise api_error("JSClusterNotAvail")  # it came meanwhile: the next attempt goes there
 
     async def update_stream(self, config: StreamConfig) -> StreamRunner:
         """Change a stream to a checked configuration.
@@ -196,14 +214,19 @@ class Registry:
         others.pop(config.name, None)
         check_overlap(config, others.values())
 
+    async def settled(self) -> None:
+        """Return when changes of streams that have begun are over."""
+        async with self._changes:
+            pass
+
     async def _shared(self) -> None:
         """Return when other nodes know what this one has changed, or that takes too long."""
         follower = self.services.catalogue
         await follower.shared(follower.catalogue.version)
 
-    def tell_led(self) -> None:
+    def tell_led(self, runners: Iterable[StreamRunner]) -> None:
         """Tell who listens that this node leads what has several replicas: it took over."""
-        for runner in self.streams.values():
+        for runner in runners:
             self._tell_led(runner)
             for consumer in runner.consumers.values():
                 consumer.tell_led()
@@ -211,13 +234,33 @@ class Registry:
     def _tell_led(self, runner: StreamRunner) -> None:
         cluster, config = self.services.cluster, runner.config
         if cluster is not None and config.num_replicas > 1:
-            peers = partial(cluster.peers, stream_group(runner.stream, config))
+            peers = partial(cluster.peers, runner.group)
             runner.advisories.stream_led(config.name, cluster.own, peers)
 
     def _tell_copiers(self, name: str, *, is_new: bool = False) -> None:
         """Streams that copy this one need not wait to find out."""
         for runner in self.streams.values():
             runner.copier.poke(name, is_new=is_new)
+
+    def heard(self, changes: Sequence[Change]) -> None:
+        """Tell streams that copy what another node has created, changed or deleted."""
+        account, led = self.account.name, self.services.groups()
+        names = {
+            change.stream.name: change.is_new
+            for change in changes
+            if change.stream.account == account and change.stream.lease_group not in led
+        }
+        for runner in self.streams.values() if names else ():
+            for name in runner.copier.origins() & names.keys():
+                runner.copier.poke(name, is_new=names[name])
+
+    def led_anew(self, groups: Collection[int]) -> None:
+        """Streams that copy one whose leader is another now ask that one for a consumer."""
+        known = self.services.catalogue.catalogue.of(self.account.name)
+        for runner in self.streams.values():
+            for name in runner.copier.origins():
+                if name in known and known[name].lease_group in groups:
+                    runner.copier.poke(name, is_new=True)
 
     def reconnected(self, api: str) -> None:
         """Streams that copy from behind an API prefix need not wait either."""
@@ -258,9 +301,12 @@ class Registry:
         if self.streams.get(runner.name) is not runner:
             return
         log.warning("another node leads stream %s", runner.name)
+        self.let_go(runner)
+
+    def let_go(self, runner: StreamRunner) -> None:
+        """Take a stream out of memory: another node is to lead it."""
         consumers = set(runner.consumers.values())
-        del self.streams[runner.name]
-        self._left.append(runner)
+        self.streams.pop(runner.name, None)
         runner.close(shutdown=True)
         self.services.states.forget(consumers)
 

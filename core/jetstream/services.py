@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -65,7 +65,8 @@ TAIL_BYTES = 64 << 20
 class Services:
     """The services of the node that leads, wired once for all its streams.
 
-    `cluster`: the nodes that could lead; None: this is a server on its own.
+    `cluster`: the nodes that could lead; None: this is a server on its own. `groups`: returns the
+    lease groups that this node leads.
     """
 
     clock: Clock
@@ -83,6 +84,7 @@ class Services:
     max_payload: Callable[[], int] = lambda: 1 << 20
     domain: str = ""
     cluster: Cluster | None = None
+    groups: Callable[[], Container[int]] = lambda: range(256)
     resources: Resources | None = None
     letters: Letters | None = None
     acknowledged: Acknowledged = field(default_factory=Acknowledged)

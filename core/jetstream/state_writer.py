@@ -8,7 +8,8 @@ than a fifth of the time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from core.errors import Fenced, Unavailable
@@ -62,6 +63,21 @@ class StateWriter:
         self.mark(consumer)
         self._waiting.append((consumer, done))
         self._urgent.set()
+
+    async def written(self, consumers: Iterable[Stateful]) -> None:
+        """Return when the states that consumers have now are in storage."""
+        left = set(consumers)
+        done = asyncio.Event()
+
+        def wrote(consumer: Stateful) -> None:
+            left.discard(consumer)
+            if not left:
+                done.set()
+
+        for consumer in list(left):
+            self.sync(consumer, partial(wrote, consumer))
+        if left:
+            await done.wait()
 
     def forget(self, consumers: Container[Stateful]) -> None:
         """Write and answer nothing more of consumers that another node leads now."""

@@ -299,6 +299,7 @@ class StreamNamesResponse(Paged, frozen=True, kw_only=True):
 class StreamListResponse(Paged, frozen=True, kw_only=True):
     type: str = TYPE_PREFIX + "stream_list_response"
     streams: tuple[StreamInfo, ...] = ()
+    missing: Annotated[tuple[str, ...], OMIT] = ()
 
 
 class StreamDeleteResponse(Response, frozen=True, kw_only=True):

@@ -10,6 +10,8 @@ from core.model.wire import INLINE, OMIT, Duration, Int64, Uint64
 _TYPE = "io.jetgate.api.v1.txn_"
 
 HOUR = 3600 * 1_000_000_000
+STAGE = "JG_STAGE_"
+"""Before the name of a stream: the stream in which transactions for it are staged."""
 
 
 class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):

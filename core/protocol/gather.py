@@ -43,6 +43,16 @@ class Batch:
         self.has_headers = False
         self.nbytes = 0
 
+    def add(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Add a message."""
+        self.subjects.append(subject)
+        self.replies.append(reply)
+        self.headers.append(headers)
+        self.payloads.append(payload)
+        self.nbytes += len(headers) + len(payload)
+        if headers:
+            self.has_headers = True
+
     def messages(self) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
         """Return (subject, reply, headers, payload) of each."""
         return zip(self.subjects, self.replies, self.headers, self.payloads, strict=True)

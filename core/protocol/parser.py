@@ -126,6 +126,16 @@ class Parser:
         self._publication: Publication = (b"", b"", -1, 0)
         self._large_reads = 0
 
+    @property
+    def begun(self) -> tuple[bytes, int] | None:
+        """The subject of a publish whose payload is not complete, and how many bytes it lacks."""
+        return (self._publication[0], self._missing) if self._missing else None
+
+    def take_back(self) -> bytes:
+        """Return what is kept in front of the next operation, and keep it no longer."""
+        data, self._rest, self.unread = self._rest + self.unread, b"", b""
+        return data
+
     def feed(self, data: bytes, sink: ServerSink) -> None:
         """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
         if self._missing:

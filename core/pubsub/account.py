@@ -62,9 +62,15 @@ _SEARCH_MAX = 16 * ROUTES_MAX
 _FEW = 8
 ACK_PREFIX = b"$JS.ACK."
 _NOBODY = Route([], None)
-_ALL_ACKS = frozenset((ACK_PREFIX + b">",))
+_LED = b"_JG.ACK."
+"""Before the name of a stream: who subscribes to it gets acknowledgements of its consumers."""
+_SHORT_ACK = 9
 _ACK_FILTER_STARTS = frozenset((b"$", b"*", b">"))
 
+NODES = b"_JG."
+"""Before the name of an account: what nodes send each other, which no client can."""
+NodeCall = Callable[[bytes, bytes, bytes, bytes], None]
+"""Called with subject, reply, headers, payload of what another node sends."""
 Watch = Callable[[Member, bool], None]
 """Called with a subscription, and whether it was made or has ended."""
 Split = Callable[[list[Any]], tuple[list[Member], Onward | None]]
@@ -88,11 +94,13 @@ class Account:
         self.is_silent: Callable[[bytes], bool] | None = None
         """Which subjects get no answer that nobody listens (503), though nobody does."""
         self.watchers: list[Watch] = []
+        self.node_calls: dict[bytes, NodeCall] = {}
+        """What takes messages of other nodes, by how their subjects begin."""
         self.split: Split | None = None
         self._mappings: Mappings | None = None
         self._sublist: Sublist[Any] = Sublist()
         self._ack_watchers = self._ack_services = 0
-        self._ack_route: Route | None = None
+        self._ack_routes: dict[bytes, Route] = {}
         self._guarded = 0
         self._searched = 0
         self._chance = chance
@@ -121,7 +129,6 @@ class Account:
         call: ServiceCall,
         queue: bytes = b"",
         *,
-        intercept: bool = False,
         here: bool = False,
         instead: bool = False,
     ) -> ServiceSubscription:
@@ -130,7 +137,7 @@ class Account:
         With `here`, only with those of clients of this server; with `instead`, in the place of
         other servers.
         """
-        subscription = ServiceSubscription(subject, call, queue, intercept, here, instead)
+        subscription = ServiceSubscription(subject, call, queue, here, instead)
         self._ack_services += _may_watch_acks(subject)
         self._sublist.insert(subject, subscription)
         self._touch(subject)
@@ -145,6 +152,13 @@ class Account:
             self._touch(subscription.subject)
             for watch in self.watchers:
                 watch(subscription, False)
+
+    def untell(self, subscription: ServiceSubscription) -> None:
+        """Have other servers send nothing more for a subscription; what they had sent is taken."""
+        if not subscription.untold:
+            for watch in self.watchers:
+                watch(subscription, False)
+            subscription.untold = True
 
     def subscription_counts(self) -> tuple[int, int]:
         """Return how many subscriptions there are, services included, and ever were."""
@@ -240,9 +254,8 @@ class Account:
 
     def resolve(self, subject: bytes) -> Route:
         """Return the route of a subject that is not in `routes`."""
-        is_ack = subject.startswith(ACK_PREFIX)
-        if is_ack and self._ack_route is not None:
-            return self._ack_route
+        if subject.startswith(ACK_PREFIX):
+            return self._resolve_ack(subject)
         head, _, last = subject.rpartition(b".")
         if last and (route := self.prefixes.get(head)) is not None:
             return route
@@ -255,11 +268,6 @@ class Account:
         onward = None
         if self.split is not None:
             members, onward = self.split(members)
-        if is_ack:  # unique, so not worth keeping
-            route = Route(members, None, onward)
-            if onward is not None and onward.sole is not None and self._has_one_ack_watcher:
-                self._ack_route = route if onward.subjects == _ALL_ACKS else None
-            return route
         if head and not last_matters:
             if len(self.prefixes) >= ROUTES_MAX:
                 _drop(self.prefixes)
@@ -270,9 +278,32 @@ class Account:
             route = self.routes[subject] = Route(members, subject, onward)
         return route
 
-    @property
-    def _has_one_ack_watcher(self) -> bool:
-        return self._ack_watchers == 1 and not self._ack_services
+    def _resolve_ack(self, subject: bytes) -> Route:
+        """Return who else gets an acknowledgement: watchers, and who leads its stream elsewhere.
+
+        Each has a subject of its own, so routes are kept by consumer, while nobody watches.
+        """
+        head = subject.rsplit(b".", 5)[0]
+        if (route := self._ack_routes.get(head)) is not None:
+            return route
+        is_watched = self._ack_watchers or self._ack_services
+        members = self._sublist.match(subject)[0] if is_watched else []
+        if head not in self.acks:
+            leaders = self._sublist.match(_LED + stream_of_ack(subject))[0]
+            members = [*members, *(each for each in leaders if isinstance(each, RemoteInterest))]
+        onward = None
+        if self.split is not None:
+            members, onward = self.split(members)
+        route = Route(members, None, onward)
+        if not is_watched:
+            if len(self._ack_routes) >= ROUTES_MAX:
+                _drop(self._ack_routes)
+            self._ack_routes[head] = route
+        return route
+
+    def take_acks_of(self, stream: str) -> ServiceSubscription:
+        """Have other servers send the acknowledgements of a stream here; to be unsubscribed."""
+        return self.subscribe(_LED + stream.encode(), _nothing)
 
     def has_interest(self, subject: bytes) -> bool:
         """Say whether a message on `subject` would reach anybody now."""
@@ -376,8 +407,7 @@ class Account:
                 route.onward.take_group(group[0].queue)
         for service in route.services:
             service.call(source, subject, reply, headers, payload)
-            if not service.intercept:
-                delivered = True
+            delivered = True
         return delivered
 
     def deliver_run(self, route: Route, subject: bytes, payloads: list[bytes]) -> None:
@@ -476,8 +506,8 @@ class Account:
 
     def _touch(self, subject: bytes) -> None:
         """Drop the routes that a subscription to `subject` can change."""
-        if self._ack_route is not None and _may_watch_acks(subject):
-            self._ack_route = None
+        if self._ack_routes and (subject.startswith(_LED) or _may_watch_acks(subject)):
+            _drop(self._ack_routes)
         if not has_wildcard(subject):
             _discard(self.routes, subject)
             _discard(self.prefixes, subject.rpartition(b".")[0])
@@ -497,7 +527,7 @@ class Account:
         """Make all routes anew."""
         _drop(self.routes)
         _drop(self.prefixes)
-        self._ack_route = None
+        _drop(self._ack_routes)
         self._searched = 0
 
 
@@ -511,6 +541,19 @@ def _drop(routes: dict[bytes, Route]) -> None:
     for route in routes.values():
         route.stale = True
     routes.clear()
+
+
+def stream_of_ack(subject: bytes) -> bytes:
+    """Return the stream that an acknowledgement's subject names; empty: none."""
+    tokens = subject.split(b".", 11)
+    place = 2 if len(tokens) == _SHORT_ACK else 4
+    return tokens[place] if len(tokens) >= _SHORT_ACK else b""
+
+
+def _nothing(
+    session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+) -> None:
+    """Take nothing: the subscription is for others to see."""
 
 
 def message_tail(reply: bytes, headers: bytes, payload: bytes) -> bytes:

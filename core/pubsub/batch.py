@@ -1,8 +1,12 @@
-"""A batch of published messages that all go to one service, which takes them with one call."""
+"""Messages in columns that a client has published: all to one service, which takes them with one
+call, or acknowledgements of several consumers, which take them or are led on other nodes.
+"""
+
+from collections.abc import Callable
 
 from core.protocol.gather import Batch
 from core.pubsub.account import ACK_PREFIX, Account
-from core.pubsub.route import BatchCall, Route
+from core.pubsub.route import BatchCall, Route, Session
 
 _REFUSED = b"$NRG."
 """How subjects begin that no client may publish to."""
@@ -22,8 +26,8 @@ def take_together(account: Account, batch: Batch) -> bool:
         route = routes.get(subject)
         if route is None:
             if subject.startswith(ACK_PREFIX):
-                if account.acks:
-                    return False  # it may be for a consumer that is led here
+                if subject.rsplit(b".", 5)[0] in account.acks:
+                    return False  # it is for a consumer that is led here
                 route = account.resolve(subject)
             elif subject.startswith(_REFUSED):
                 return False
@@ -41,3 +45,50 @@ def take_together(account: Account, batch: Batch) -> bool:
         return False
     found(batch)
     return True
+
+
+def take_acks(
+    account: Account,
+    batch: Batch,
+    source: Session,
+    publish: Callable[[bytes, bytes, bytes, bytes], None],
+) -> bool:
+    """Take the acknowledgements of a batch by consumer, and `publish` what stands between them.
+
+    Those for one other node go there together. What is published comes after the acknowledgements
+    before it, and those of one consumer stay in order. Returns False when all have to be looked at
+    one by one; nothing has happened then.
+    """
+    subjects = batch.subjects
+    if not (subjects[0].startswith(ACK_PREFIX) or subjects[-1].startswith(ACK_PREFIX)):
+        return False
+    replies = b" " + b" ".join(batch.replies)
+    if account.watches_acks or any(reserved in replies for reserved in _RESERVED):
+        return False
+    acks = account.acks
+    onward: dict[bytes, Batch | None] = {}
+    parcels: dict[BatchCall, Batch] = {}
+    for subject, reply, headers, payload in batch.messages():
+        if subject.startswith(ACK_PREFIX):
+            parts = subject.rsplit(b".", 5)
+            head = parts[0]
+            if (take := acks.get(head)) is not None:
+                take(parts, source, reply, headers, payload)
+                continue
+            if head not in onward:
+                call = account.resolve(subject).batch
+                onward[head] = None if call is None else parcels.setdefault(call, Batch())
+            if (parcel := onward[head]) is not None:
+                parcel.add(subject, reply, headers, payload)
+                continue
+        _send(parcels)
+        onward.clear()
+        publish(subject, reply, headers, payload)
+    _send(parcels)
+    return True
+
+
+def _send(parcels: dict[BatchCall, Batch]) -> None:
+    for call, parcel in parcels.items():
+        call(parcel)
+    parcels.clear()

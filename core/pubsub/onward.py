@@ -221,5 +221,5 @@ def deliver_here(
             if group[0].queue in queues:
                 account.deliver_group(group, None, subject, reply, headers, payload)
     for service in route.services:
-        if not isinstance(service, Forward):
+        if not (service.here or isinstance(service, Forward)):
             service.call(None, subject, reply, headers, payload)

@@ -75,6 +75,10 @@ AckCall = Callable[[list[bytes], "Session | None", bytes, bytes, bytes], None]
 """Called with the subject in six parts (`rsplit(b".", 5)`), session, reply, headers, payload."""
 
 
+STRANGERS = b"_jetgate"
+"""The queue group of what one of the nodes of a database answers for all. Nodes do not tell each
+other of it, but only servers that are none."""
+
 MESSAGE = 1 << 60
 """What a message adds to `Subscription.sent`, beside its size."""
 _NBYTES = MESSAGE - 1
@@ -124,20 +128,28 @@ Target = Subscription
 class ServiceSubscription:
     """A subscription inside the process.
 
-    With `intercept` it sees the messages but does not count as interest. With `here` it is for
-    what is published on this server alone: the others of a cluster are not told of it. `batch`
-    takes several messages as `call` takes each; None: it has to be called for each. `traced` takes
-    a message whose way is traced; None: there is nothing to tell.
+    With `here` it is for what is published on this server alone: the others of a cluster are not
+    told of it. `batch` takes several messages as `call` takes each; None: it has to be called for
+    each. `traced` takes a message whose way is traced; None: there is nothing to tell. `untold`:
+    other servers were told of it, and then that it has ended (`Account.untell`).
     """
 
-    __slots__ = ("batch", "call", "here", "instead", "intercept", "queue", "subject", "traced")
+    __slots__ = (
+        "batch",
+        "call",
+        "here",
+        "instead",
+        "queue",
+        "subject",
+        "traced",
+        "untold",
+    )
 
     def __init__(
         self,
         subject: bytes,
         call: ServiceCall,
         queue: bytes,
-        intercept: bool = False,
         here: bool = False,
         instead: bool = False,
     ) -> None:
@@ -146,9 +158,9 @@ class ServiceSubscription:
         self.subject = subject
         self.call = call
         self.queue = queue
-        self.intercept = intercept
         self.here = here
         self.instead = instead
+        self.untold = False
 
 
 Member = Subscription | ServiceSubscription
@@ -233,7 +245,7 @@ class Route:
     with header support, `head` then the beginning of its MSG line if that is known; `only` is
     the only receiver when that is one service, `batch` what takes many messages at once for it.
     `plain` says that no target has a limit, lacks header support, or remembers reply subjects.
-    `interest` says that somebody would get a message (an intercepting service does not count).
+    `interest` says that somebody would get a message.
     `onward` is the service that takes messages to other servers of the cluster; None: nobody
     listens there.
     """
@@ -275,10 +287,7 @@ class Route:
         self.sole = targets[0] if alone and targets and self.plain else None
         self.head = self.heads[0][3] if self.sole and self.heads else b""
         self.only = services[0].call if alone and services else None
-        counts = any(not service.intercept for service in services)
-        self.interest = bool(targets or groups or counts)
-        if not counts:
-            self.only = None  # an intercepting service leaves the no-responders rule in force
+        self.interest = bool(targets or groups or services)
         self.batch = services[0].batch if self.only is not None else None
         self.onward = onward
         self.stale = False

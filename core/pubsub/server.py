@@ -11,8 +11,8 @@ had taken, and when that was found. `congested` are the links that have much uns
 one of them waits until it has less. `on_overload` is called when it has become overloaded, or no
 longer is.
 
-Between `hold_publishes` and `take_publishes` clients are served, but a session whose publish comes
-is not read further, and one that was there before is not read at all.
+Between `hold_publishes` and `take_publishes` clients are served, but a session is read no further
+than its first publish that has to wait (`is_held`).
 
 `cluster` is the name of the cluster, `connect_urls` where clients may connect to in its place,
 those over WebSocket at `ws_connect_urls`: `use_cluster` tells them. `ldm` is lame duck mode:
@@ -32,6 +32,7 @@ from core.auth.authenticator import HIDDEN, Authenticator, Identity
 from core.auth.users import Users
 from core.errors import AuthError
 from core.protocol.connect import Connect
+from core.protocol.holding import IsHeld, everything
 from core.pubsub.account import Account
 from core.pubsub.ending_log import EndingLog
 from core.pubsub.hub_view import Waiter
@@ -103,7 +104,7 @@ class Connection(Waiter, Session, Protocol):
         ...
 
     def hold_publishes(self) -> None:
-        """Read nothing until `publish_on`."""
+        """Read no further than the first publish that the hub holds."""
         ...
 
     def publish_on(self) -> None:
@@ -163,6 +164,7 @@ class Hub:
         self.ws_advertised: tuple[str, int] | None = None
         self.overloaded = False
         self.is_holding = False
+        self.is_held: IsHeld = everything
         self.blocked: dict[Connection, tuple[int, int]] = {}
         self.congested: list[Link] = []
         self.on_overload: Callable[[], None] | None = None
@@ -334,11 +336,14 @@ class Hub:
 
     # -- while something is still being loaded
 
-    def hold_publishes(self) -> None:
-        """Let clients publish only after `take_publishes`: they are not read on."""
-        if self.is_holding:
+    def hold_publishes(self, is_held: IsHeld = everything) -> None:
+        """Have publishes wait until `take_publishes`: who sends one is not read on.
+
+        `is_held`: which have to; another one than before may let some go on.
+        """
+        if self.is_holding and is_held is self.is_held:
             return
-        self.is_holding = True
+        self.is_holding, self.is_held = True, is_held
         for session in list(self.sessions.values()):
             session.hold_publishes()
 

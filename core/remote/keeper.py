@@ -2,7 +2,8 @@
 
 The remotes are those of the configuration and those in storage; of two with one name the one of the
 configuration is used. Storage is read every few seconds, so `jetgate remote add` needs no restart;
-the states of connections are stored whenever they change.
+the states of connections are stored whenever they change. Of the nodes of one database only one
+connects, since each of them would answer a request.
 """
 
 import asyncio
@@ -166,6 +167,7 @@ class Remotes:
         store: the list in storage, if there is one.
         connected: called with an API prefix when that is served (again).
         own: opens a client of this server that may do everything.
+        connects: whether this node is the one that connects; `look` follows a change of that.
 
     Attributes:
         attached: the remotes by name.
@@ -179,6 +181,7 @@ class Remotes:
         store: RemoteStore | None = None,
         connected: Callable[[str], None] = lambda api: None,
         own: Connector | None = None,
+        connects: Callable[[], bool] = lambda: True,
     ) -> None:
         self.attached: dict[str, AttachedRemote] = {}
         self._account = account
@@ -188,6 +191,7 @@ class Remotes:
         self._store = store
         self._connected = connected
         self._own = own
+        self._connects = connects
         self._recorded: tuple[RemoteState, ...] = ()
         self._refused: set[str] = set()
         self._wake = asyncio.Event()
@@ -204,6 +208,11 @@ class Remotes:
         self._wake.set()
         if self._task is None:
             self.start()
+
+    def look(self) -> None:
+        """Connect, or close what is connected, if that is to change."""
+        if self._connects() == (not self.attached):
+            self._wake.set()
 
     async def stop(self) -> None:
         """Close every connection."""
@@ -236,6 +245,9 @@ class Remotes:
 
     async def _reload(self) -> None:
         """Read the list in storage and apply it; keep the last one if storage is unreachable."""
+        if not self._connects():
+            await self._end(list(self.attached.values()))
+            return
         if self._store is not None:
             try:
                 rows = await self._store.load()

@@ -23,10 +23,11 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     What begins `jetgate_` are additions of this server, between the nodes of one database:
     `nonce` and `proof` (`core.route.proof`); `begins`: what is to come until the next INFO is the
-    interest of who leads; `leads`: the epoch under which the node leads and serves now; `released`:
-    that it has stopped to, and its locks are free; `successor`: the name of the node that is to
-    lead next, others wait for a while; `catalogue`: the version that it has read
-    (`core.route.versions`).
+    interest of who leads; `claims`: the lease groups that the node leads and serves now
+    (`core.cluster.claims`); `offers`: groups that it has released, each with the name of the node
+    that is to lead them next, others wait for a while; `asked`: a client wanted these to move;
+    `catalogue`: the version that it has read (`core.route.versions`); `evacuated`: the node is to
+    lead nothing.
     """
 
     server_id: str
@@ -54,10 +55,11 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     nonce: str = msgspec.field(name="jetgate_nonce", default="")
     proof: str = msgspec.field(name="jetgate_proof", default="")
     begins: bool = msgspec.field(name="jetgate_begins", default=False)
-    leads: int = msgspec.field(name="jetgate_leads", default=0)
-    released: bool = msgspec.field(name="jetgate_released", default=False)
-    successor: str = msgspec.field(name="jetgate_successor", default="")
+    claims: tuple[tuple[int, str], ...] = msgspec.field(name="jetgate_claims", default=())
+    offers: tuple[tuple[str, str], ...] = msgspec.field(name="jetgate_offers", default=())
+    asked: bool = msgspec.field(name="jetgate_asked", default=False)
     catalogue: int = msgspec.field(name="jetgate_catalogue", default=0)
+    evacuated: bool = msgspec.field(name="jetgate_evacuated", default=False)
 
 
 class RouteConnect(msgspec.Struct, kw_only=True):
@@ -110,9 +112,9 @@ def without_leadership(info: RouteInfo) -> RouteInfo:
         nonce="",
         proof="",
         begins=False,
-        leads=0,
-        released=False,
-        successor="",
+        claims=(),
+        offers=(),
+        asked=False,
         catalogue=0,
     )
 

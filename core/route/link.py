@@ -317,6 +317,7 @@ class RouteLink(asyncio.Protocol):
             self._answer()
             return
         self.info = info if self.is_proved else without_leadership(info)
+        self._incoming.is_of_node = self.is_proved
         self._cluster.register(self, info)
         self._stop_timer()
         self.is_registered = True

@@ -25,7 +25,7 @@ import msgspec
 from core.model.release import SERVER_VERSION
 from core.pubsub.account import ACK_PREFIX, Account
 from core.pubsub.onward import Splitter
-from core.pubsub.route import Member, Subscription
+from core.pubsub.route import Member, ServiceSubscription, Subscription
 from core.pubsub.server import Hub, Traffic
 from core.route.addresses import host_port, joined, own_addresses
 from core.route.cluster import Refused
@@ -240,7 +240,7 @@ class Mesh:
 
     def _on_interest(self, account: Account, member: Member, is_new: bool) -> None:
         is_ours = not isinstance(member, Subscription)
-        if not isinstance(member, Subscription) and (member.here or member.intercept):
+        if not isinstance(member, Subscription) and not _is_told(member):
             return
         key = account.name.encode(), member.subject, member.queue
         self.say_to_all(self.count_interest(key, is_new=is_new, is_ours=is_ours))
@@ -457,3 +457,8 @@ class Mesh:
             del self.peers[link.info.server_id]
             self._departed.add(link.count())
             self.on_change()
+
+
+def _is_told(service: ServiceSubscription) -> bool:
+    """Whether other servers are told of a subscription inside the process."""
+    return not (service.here or service.untold)

@@ -1,7 +1,5 @@
 """What a node does about the other nodes of its database while it leads or would lead."""
 
-import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 
 from core.cluster.following import CatalogueFollower
@@ -9,11 +7,6 @@ from core.cluster.members import Cluster
 from core.cluster.membership import SILENT, Membership
 from core.route.database_mesh import DatabaseMesh
 from core.storage.leases import PeerRow
-
-_SUCCESSION = 1_500_000_000
-"""Nanoseconds for which a node leaves it to the one that was named to lead; publishes wait."""
-_SECOND = 1_000_000_000
-_LOOK_S = 0.05
 
 
 class Neighbours:
@@ -24,17 +17,13 @@ class Neighbours:
 
     Attributes:
         cluster: the nodes as infos show them; None: it has no links.
-        on_standing_by: called after each attempt to lead that has failed.
     """
 
     def __init__(self, mesh: DatabaseMesh | None) -> None:
-        self.on_standing_by: Callable[[], None] = lambda: None
         self._on_version: Callable[[int], None] = lambda _version: None
         self._has_others = False
         self._mesh = mesh
         self.cluster: Cluster | None = None
-        self._hurry = asyncio.Event()
-        self._waits_until = 0
         if mesh is not None:
             self._membership = Membership(mesh.hub.server_id)
             self.cluster = Cluster(
@@ -42,10 +31,12 @@ class Neighbours:
                 mesh.hub.clock,
                 name=lambda: mesh.name,
                 leader=mesh.leader_name,
-                linked=lambda: mesh.peers.keys(),
+                linked=lambda: {link.info.server_id for link in mesh.nodes if not link.info.ldm},
+                evacuated=lambda: {
+                    link.info.server_id for link in mesh.nodes if link.info.evacuated
+                },
             )
-            mesh.on_released = self._hasten
-            mesh.on_succession = self._leave_it
+            self.cluster.tell_evacuated = mesh.evacuate
 
     def follow(self, known: CatalogueFollower) -> None:
         """Have what a node knows of the catalogue follow what the others change, and tell them."""
@@ -53,15 +44,11 @@ class Neighbours:
         if mesh is None:
             return  # it has no links: what others do it finds out when it leads
         catalogue, versions = known.catalogue, mesh.versions
-        catalogue.on_change.append(lambda: versions.read(catalogue.version))
+        catalogue.on_change.append(lambda _changes: versions.read(catalogue.version))
         known.shared = versions.read_by_all
         known.has_peers = lambda: self._has_others or bool(mesh.nodes)
         versions.on_heard = self._on_version = known.heard
         known.heard(0)
-
-    def stands_by(self) -> None:
-        """Hear that another node leads, or none."""
-        self.on_standing_by()
 
     def links(self) -> tuple[str, ...]:
         """Return the names of the nodes to which there are links."""
@@ -86,36 +73,3 @@ class Neighbours:
             mesh.dial_no_more(*address)
         for address in changes.dial:
             mesh.dial(*address)
-
-    async def pause(self, seconds: float) -> None:
-        """Wait for so long, or until the leader says that it has let go, or is lost.
-
-        Where that one has named another node, wait until it leads, or took too long.
-        """
-        await self._hurried(seconds)
-        if self._mesh is not None:
-            await self._left(self._mesh)
-
-    async def _left(self, mesh: DatabaseMesh) -> None:
-        """Return when nobody else is to be left to lead, or leads."""
-        clock = mesh.hub.clock
-        while (waits := (self._waits_until - clock.monotonic()) / _SECOND) > 0:
-            if mesh.leader is not None:
-                return
-            await self._hurried(min(waits, _LOOK_S))
-
-    async def _hurried(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._hurry.wait()
-        self._hurry.clear()
-
-    def _hasten(self) -> None:
-        """Try at once: the leader has let go, and names nobody else."""
-        self._waits_until = 0
-        self._hurry.set()
-
-    def _leave_it(self) -> None:
-        """Leave it to another node to lead next."""
-        assert self._mesh is not None, "it has told"
-        self._waits_until = self._mesh.hub.clock.monotonic() + _SUCCESSION

@@ -95,7 +95,7 @@ class Proving:
     def introduce(self, info: RouteInfo) -> RouteInfo:
         """Return what is said of this server before it is known whether the peer belongs here."""
         proof = self.own() if self.has_met else ""
-        return replace(info, nonce=self.nonce, proof=proof, leads=0)
+        return replace(info, nonce=self.nonce, proof=proof, claims=(), offers=(), asked=False)
 
     def own(self) -> str:
         """Return the proof for the peer that was met."""

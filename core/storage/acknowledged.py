@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # who campaigns does not wait for what it takes to lead
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from core.storage.interface import Head, StreamRow
 
@@ -91,11 +91,14 @@ class Acknowledged:
         if len(self._deleted) > _DELETED_MAX:
             del self._deleted[next(iter(self._deleted))]
 
-    def losses(self, catalogue: Head, rows: Iterable[StreamRow]) -> list[Loss]:
+    def losses(
+        self, catalogue: Head, rows: Iterable[StreamRow], names: Container[tuple[str, str]]
+    ) -> list[Loss]:
         """Return what is not in a database any more, as its catalogue's head and streams tell.
 
         A stream that is gone may have been deleted by a node that led meanwhile. It counts as lost
-        if the catalogue itself has gone back.
+        if the catalogue itself has gone back. `names`: account and name of all that are there,
+        `rows` those that are about to be led.
         """
         found = []
         present = {(row.account, row.name, row.created): row for row in rows}
@@ -109,8 +112,8 @@ class Acknowledged:
                 found.append(Loss(key, text, 0, row.stream, known.upto))
             elif (known := self._streams.get(key)) is not None and row.head.last_seq < known.last:
                 found.append(_lost_end(key, row, known))
-        if changes > 0 or catalogue.epoch <= self._epoch:
-            gone = [(key, known) for key, known in self._streams.items() if key not in present]
+        if changes > 0 or catalogue.epoch < self._epoch:
+            gone = [(k, known) for k, known in self._streams.items() if k[:2] not in names]
             found += [_lost_stream(key, known) for key, known in gone]
         return found
 

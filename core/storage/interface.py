@@ -8,7 +8,7 @@ epoch, `Unavailable` when storage cannot be reached or refused the work (nothing
 are nanoseconds since the Unix epoch.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -117,7 +117,10 @@ class CatalogueSource(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class NewStream:
-    """A stream to be created; `creation` is the id of the request, `config` is JSON."""
+    """A stream to be created; `creation` is the id of the request, `config` is JSON.
+
+    `lease_group`: what it is to be led with; None: whichever this node leads with fewest streams.
+    """
 
     account: str
     name: str
@@ -126,6 +129,7 @@ class NewStream:
     creation: int
     config: str
     first_seq: int
+    lease_group: int | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -395,19 +399,26 @@ class StateStore(Protocol):
 class Catalog(Protocol):
     """The catalogue: which streams and consumers exist, with their configurations."""
 
-    async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
-        """Return all streams, consumers and unfinished purges."""
+    async def load(
+        self, groups: Collection[int]
+    ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
+        """Return the streams of lease groups, their consumers and unfinished purges."""
         ...
 
-    async def ledgers(self) -> list[tuple[int, Entry]]:
-        """Return what the ledgers of all streams have, each with its stream."""
+    async def head(self) -> Head:
+        """Return the head of the catalogue: its version is its last sequence."""
+        ...
+
+    async def ledgers(self, groups: Collection[int]) -> list[tuple[int, Entry]]:
+        """Return what the ledgers of the streams of lease groups have, each with its stream."""
         ...
 
     async def add_stream(self, new: NewStream, check: Callable[[], None]) -> StreamRow:
         """Add a stream with its head row; return it.
 
         `check` is called, within the transaction, when something is known that was not when this
-        was called: it raises what is wrong with the stream now.
+        was called: it raises what is wrong with the stream now. Raises Fenced: this node does not
+        lead the lease group.
         """
         ...
 
@@ -428,7 +439,7 @@ class Catalog(Protocol):
         """Delete a stream with its consumers; its messages are deleted later."""
         ...
 
-    async def dropped_streams(self) -> list[tuple[int, int]]:
+    async def dropped_streams(self, groups: Collection[int]) -> list[tuple[int, int]]:
         """Return (stream, shelf) of deleted streams that may still have messages."""
         ...
 

@@ -74,11 +74,11 @@ class Bumped:
 
     Attributes:
         groups: those whose streams have new epochs.
-        epoch: the catalogue's.
+        claim: a number above that of every bump of one of them before.
     """
 
     groups: frozenset[int]
-    epoch: int
+    claim: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +166,6 @@ class LeaseStore(Protocol):
 
     async def has_space(self) -> bool:
         """Say whether storage has room for a megabyte more, which is not kept."""
-        ...
-
-    async def unlock(self) -> None:
-        """Release the locks, end the session; the row of the node stays."""
         ...
 
     async def leave(self, row: NodeRow) -> None:

@@ -29,7 +29,7 @@ class Unauthenticated(Protocol):
     def authorize(self, identity: Identity) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
-    def data_received(self, data: bytes) -> None: ...
+    def serve(self, data: bytes) -> None: ...
     def close(self, reason: str, error: str = "") -> None: ...
 
 
@@ -68,6 +68,11 @@ class Authentication:
         self._timer.cancel()
         return data
 
+    def take_back(self) -> bytes:
+        """Return what is kept, and keep it no longer."""
+        data, self._kept = self._kept, b""
+        return data
+
     def cancel(self) -> None:
         """Wait for nothing any more: the connection is gone."""
         self._timer.cancel()
@@ -98,9 +103,10 @@ class Authentication:
         if check.cancelled() or check.exception() or not check.result():
             self._session.close("Authentication Failure", AUTHORIZATION_VIOLATION)
             return
-        data, self._kept = self._kept, b""
+        data = self.take_back()
         self._session.resume()
-        self._session.data_received(data)
+        if data:
+            self._session.serve(data)
         self._session.hub.turn.run()  # the next read may be the end, which ends writing too
 
 

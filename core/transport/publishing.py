@@ -23,7 +23,7 @@ from core.protocol.connect import Connect
 from core.protocol.gather import Batch
 from core.protocol.parser import Publisher
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
-from core.pubsub.batch import take_together
+from core.pubsub.batch import take_acks, take_together
 from core.pubsub.route import MESSAGE, Session
 from core.subjects.subject import can_publish
 from core.transport.wording import permissions_violation, quoted
@@ -133,7 +133,10 @@ class PlainPublisher:
 
     def on_batch(self, batch: Batch) -> bool:
         """Publish several messages, at once where they all go to one stream."""
-        return take_together(self._account, batch) or _publish_singly(self.on_pub, batch)
+        account = self._account
+        if take_together(account, batch) or take_acks(account, batch, self._client, self.on_pub):
+            return True
+        return _publish_singly(self.on_pub, batch)
 
 
 class CheckedPublisher:

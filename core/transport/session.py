@@ -5,8 +5,8 @@ event loop may read one busy socket for a long time before it looks at the other
 subscribes a thousand times in a read; the rest of that read waits with it. While the hub is
 overloaded, a session that brings much does not read at all. Nor does one that has sent something
 to another server of the cluster while much was unsent there, until that is less. While the hub
-holds publishes, because what is to store them is not there, a session that begins stops reading at
-its first one, and those that are there already do not read.
+holds publishes, because what is to store them is not there, a session stops reading at the first
+one that has to wait.
 
 Publishing: messages go to the session's `publisher`, see `core.transport.publishing`.
 
@@ -136,7 +136,7 @@ class ClientSession(asyncio.Protocol):
             self.use_trace_log()
         limits = self.hub.limits
         if self.hub.is_holding and self.connection_type != TRUSTED:
-            self._hold = PublishHold()
+            self._hold = PublishHold(None, self._is_held)
         high = min(_HIGH_WATER, max(limits.max_pending // 2, 1))
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
         self._transport.write(encoder.info(encode_info(info_of(self.hub, self))))
@@ -155,22 +155,28 @@ class ClientSession(asyncio.Protocol):
         if self.closed:
             return
         self.is_heard = True
-        if self._hold is not None and not (data := self._before_publish(self._hold, data)):
+        if self._hold is not None and not (data := self._before_held(self._hold, data)):
             return
         if self._parser.unread:
             self._parser.unread += data
             return
-        self._serve(data)
+        self.serve(data)
 
-    def _before_publish(self, hold: PublishHold, data: bytes) -> bytes:
-        """Return what stands before the first publish; there, read no more until `publish_on`."""
-        data = hold.take(data)
+    def _before_held(self, hold: PublishHold, data: bytes) -> bytes:
+        """Return what stands before the first held publish; there, read no more."""
+        data = hold.take(data, self._is_held)
         if hold.is_holding and self._hold_timer is None:
             self._transport.pause_reading()
-            self._hold_timer = self._loop.call_later(HOLD_SECONDS, self._hold_no_longer)
+            if self.connection_type != IN_PROCESS:  # who waits there has a limit of his own
+                self._hold_timer = self._loop.call_later(HOLD_SECONDS, self._hold_no_longer)
         return data
 
-    def _serve(self, data: bytes) -> None:
+    def _is_held(self, subject: bytes) -> bool:
+        """Say whether a publish has to wait; where subjects are mapped, chance may decide."""
+        return self.account.mappings is not None or self.hub.is_held(subject)
+
+    def serve(self, data: bytes) -> None:
+        """Serve bytes that need not wait."""
         self._changes = 0
         links = self.hub.congested
         congested = [(link, link.sent) for link in links] if links else []
@@ -225,41 +231,42 @@ class ClientSession(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """Serve the rest of a read that was ended early, then read from the socket again."""
-        if self.closed or self._is_held:
+        if self.closed:
             return
         data, self._parser.unread = self._parser.unread, b""
-        self._serve(data)
+        if data:
+            self.serve(data)
         if not self._parser.unread and len(data) < LARGE_READ:
             self._loop.call_soon(self.resume)  # write first: the next read may end the connection
 
     def hold_publishes(self) -> None:
-        """Read nothing until `publish_on`: what was read may end in the middle of a publish."""
-        if self.closed or self._hold is not None or self.connection_type == TRUSTED:
+        """Read no further than the first publish that the hub holds; what it held may go on."""
+        if self.closed or self.connection_type == TRUSTED:
             return
-        self._hold = PublishHold(is_holding=True)
+        kept = b"" if self._hold is None else self._hold.kept
+        self._stop_hold()
+        if self.authentication is not None:
+            kept = self.authentication.take_back() + kept
+        hold = self._hold = PublishHold(self._parser.begun, self._is_held)
         self._transport.pause_reading()
-        if self.connection_type == IN_PROCESS:  # who waits there has a limit of his own
-            return
-        self._hold_timer = self._loop.call_later(HOLD_SECONDS, self._hold_no_longer)
+        self._parser.unread = self._before_held(hold, self._parser.take_back() + kept)
+        self._loop.call_soon(self._read_on)
 
     def publish_on(self) -> None:
         """Take publishes from now on, those first that were held."""
-        hold, self._hold = self._hold, None
-        if hold is None or self.closed:
+        if self._hold is None or self.closed:
             return
+        kept = self._hold.kept
+        self._stop_hold()
+        self._transport.pause_reading()
+        self._parser.unread += kept
+        self._loop.call_soon(self._read_on)
+
+    def _stop_hold(self) -> None:
+        self._hold = None
         if self._hold_timer is not None:
             self._hold_timer.cancel()
             self._hold_timer = None
-        if hold.kept or self._parser.unread:
-            self._transport.pause_reading()
-            self._parser.unread += hold.kept
-            self._loop.call_soon(self._read_on)
-        elif hold.is_holding:
-            self._loop.call_soon(self.resume)
-
-    @property
-    def _is_held(self) -> bool:
-        return self._hold is not None and self._hold.is_holding
 
     def _hold_no_longer(self) -> None:
         self.close("JetStream Not Available", "JetStream system temporarily unavailable")
@@ -270,7 +277,7 @@ class ClientSession(asyncio.Protocol):
 
     def resume(self) -> None:
         """Read again, unless the hub is overloaded: then when it no longer is."""
-        if self.closed or self._is_waiting or self._is_held:
+        if self.closed or self._is_waiting or (self._hold is not None and self._hold.is_holding):
             return
         if self.hub.overloaded:
             self.hub.wait(self)

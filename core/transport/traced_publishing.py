@@ -126,8 +126,7 @@ class _Publishing:
         for group in route.groups:
             delivered = self._to_one(self._account.in_turn(group), subject) or delivered
         for service in route.services:
-            is_taken = self._to_service(service, subject)
-            delivered = delivered or (is_taken and not service.intercept)
+            delivered = self._to_service(service, subject) or delivered
         return delivered
 
     def _to_one(self, members: tuple[Member, ...], subject: bytes) -> bool:

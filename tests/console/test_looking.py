@@ -201,7 +201,7 @@ def test_a_place_that_is_gone_says_what_to_do(page: Browser, at: str) -> None:
 def test_the_server_shows_how_it_is(page: Browser, at: str) -> None:
     page.go(f"{at}/server")
 
-    page.see("this node leads")
+    page.see("ready: all streams are led")
     page.see("Connections")
     page.see("99 of 100 within")
     page.see("API level")

@@ -15,22 +15,17 @@ from typing import Any, Self
 
 import msgspec
 
-from core.storage.postgres.locks import LOCK_CLASS
+from core.storage.postgres.locks import LEASE_GROUPS
 from tests.crash.pointed import POINTS_VARIABLE, Armed
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
-from tests.support.nodes import Nodes, numbers
+from tests.support.nodes import Nodes, end_session, numbers
 from tests.support.sql import on
 from tests.support.wire import Closed, Frame, Wire
 
 UNAVAILABLE = 10008
 _WITHIN = 60.0
 
-END_HOLDER = (
-    "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted"
-    f" and classid = {LOCK_CLASS} and objid = 0"
-    " and database = (select oid from pg_database where datname = current_database())"
-)
 _HALF = """
     select 'stream without head', name from jetgate_store.stream s
      where not dropped and not exists (select from jetgate_store.head h where h.stream = s.stream)
@@ -173,12 +168,24 @@ class World:
     # -- the nodes ---------------------------------------------------------------------------
 
     def settle(self) -> tuple[JetgateServer, JetgateServer]:
-        """Start what does not run; the node that leads, and the other one, once both serve."""
+        """Start what does not run; the node that leads LOG, and the other one."""
         for node in self._nodes.all:
             if node.process is None:
                 node.start()
-        leader = self._nodes.leader
+        self._nodes.settled()
+        eventually(self._is_level, within=_WITHIN)
+        leader = self._nodes.leader_of("LOG")
         return leader, next(node for node in self._nodes.all if node is not leader)
+
+    def _is_level(self) -> bool:
+        """Whether both lead about as many streams: none is about to move."""
+        with self.talk(self._nodes.all[0]) as wire:
+            names = wire.api("STREAM.NAMES").get("streams") or []
+            infos = [wire.api(f"STREAM.INFO.{name}") for name in names]
+        if any("error" in info for info in infos):
+            return False
+        leads = Counter(info["cluster"]["leader"] for info in infos)
+        return 2 * max(leads.values()) - len(infos) <= 1
 
     def arm(self, node: JetgateServer, armed: Armed) -> None:
         """Have a node end at a point."""
@@ -204,13 +211,13 @@ class World:
         return (node.dir / "reached").read_text()
 
     def replace(self, node: JetgateServer) -> JetgateServer:
-        """Wait until another node leads than one that ended or stopped at a point."""
+        """Wait until the other node leads all that one had which ended or stopped at a point."""
         other = next(each for each in self._nodes.all if each is not node)
         if other.process is None:
             other.start()
         if _state(node) == "T":
-            on(self.dsn, END_HOLDER)  # as a node does that sees no heartbeat for four seconds
-        eventually(lambda: numbers(other)["jetgate_leader"], within=_WITHIN)
+            end_session(self.dsn, node)
+        eventually(lambda: numbers(other)["jetgate_lease_groups"] == LEASE_GROUPS, within=_WITHIN)
         return other
 
     def go_on(self, node: JetgateServer) -> None:

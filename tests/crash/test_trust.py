@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from urllib.parse import parse_qs, urlsplit
 
 from core.storage.postgres.embedded.directory import SOCKET_NAME
+from core.storage.postgres.locks import LEASE_GROUPS
 from tests.ledger.proxy import Proxy
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
@@ -55,7 +56,7 @@ def test_a_leader_that_is_cut_off_delivers_nothing_and_answers_nothing() -> None
         waiting = pool.submit(second.start)
         way.hold(to_database=True, to_node=True)
         waiting.result()
-        eventually(lambda: numbers(second)["jetgate_leader"], within=60)
+        eventually(lambda: numbers(second)["jetgate_lease_groups"] == LEASE_GROUPS, within=60)
         with Wire(second.address) as new:
             new.hello()
             delivered = _pull(new, 30)

@@ -13,6 +13,7 @@ from typing import Any
 import asyncpg
 
 from core.model.gotime import parse_time
+from core.storage.postgres.locks import LEASE_GROUPS
 from tests.e2e.test_commands import Process, request, run, serve
 from tests.support.eventually import eventually
 from tests.support.headers import block
@@ -153,11 +154,12 @@ async def _stored_pending(dsn: str) -> int:
 
 
 def take_over(former: Process, standby: Process) -> None:
-    """Kill who leads once the other stands by, and wait until that one leads."""
-    eventually(lambda: "standing by" in standby.stderr(), within=120)
+    """Kill a node once the other serves, and wait until that one leads everything."""
+    eventually(lambda: "all streams are led" in standby.stderr(), within=120)
     former.send(signal.SIGKILL)
     former.end()
-    eventually(lambda: "leading as " in standby.stderr(), within=60)
+    everything = f"\njetgate_lease_groups {LEASE_GROUPS}.0\n"
+    eventually(lambda: everything in request(standby.ports, "GET", "/metrics")[1], within=60)
 
 
 def check_what_is_shown(process: Process, dsn: str, ahead: float) -> None:
@@ -168,9 +170,14 @@ def check_what_is_shown(process: Process, dsn: str, ahead: float) -> None:
     _, metrics = request(process.ports, "GET", "/metrics")
     [told] = re.findall(r"^jetgate_clock_offset_seconds (\S+)$", metrics, re.MULTILINE)
     assert abs(float(told) - ahead) < 1
-    nodes = json.loads(run("status", "--json", "--seconds", "0", "--dsn", dsn).stdout)["nodes"]
-    assert nodes[0]["state"] == "leads"
-    assert abs(nodes[0]["clock_ahead"] - ahead) < 1
+
+    def listed() -> Any:
+        told = run("status", "--json", "--seconds", "0", "--dsn", dsn).stdout
+        return json.loads(told)["nodes"][0]
+
+    eventually(lambda: listed()["clock_ahead"] is not None)
+    assert listed()["state"] == "leads"
+    assert abs(listed()["clock_ahead"] - ahead) < 1
 
 
 def test_clocks_an_hour_wrong_either_way_change_nothing(
@@ -192,7 +199,7 @@ def test_clocks_an_hour_wrong_either_way_change_nothing(
             check_what_is_shown(ahead, dsn, HOUR)
             pause = "/v1/streams/L/consumers/rests:pause"
             assert request(ahead.ports, "POST", pause, '{"duration": "1800s"}')[0] == 200
-            eventually(lambda: "standing by" in behind.stderr(), within=120)
+            eventually(lambda: "all streams are led" in behind.stderr(), within=120)
             begin_what_ends(wire)
             eventually(lambda: durable.run(_stored_pending(dsn)) == 3)
             take_over(ahead, behind)

@@ -285,7 +285,7 @@ def test_dev_is_gone_soon(data: Path) -> None:
 
 
 @pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
-def test_a_standby_takes_over(
+def test_another_node_takes_over(
     durable: PostgresServer, tmp_path: Path, fate: signal.Signals
 ) -> None:
     limit = 8 if fate is signal.SIGSTOP else 5
@@ -301,7 +301,7 @@ def _taken_over(durable: PostgresServer, place: Path, fate: signal.Signals) -> f
         request(first.ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
         assert request(first.ports, "POST", "/v1/subjects/s.1", "hello")[0] == 201
         with serve(dsn, second_data) as second:
-            eventually(lambda: "standing by" in second.stderr(), within=60)
+            eventually(lambda: "all streams are led" in second.stderr(), within=60)
             began = time.monotonic()
             first.send(fate)
 
@@ -313,13 +313,13 @@ def _taken_over(durable: PostgresServer, place: Path, fate: signal.Signals) -> f
             assert found["messages"] == 1
             assert request(second.ports, "POST", "/v1/subjects/s.2", "again")[0] == 201
             if fate is signal.SIGSTOP:
-                _a_deposed_leader_stands_by(first)
+                _a_deposed_leader_goes_on(first)
             return taken
 
 
-def _a_deposed_leader_stands_by(first: Process) -> None:
+def _a_deposed_leader_goes_on(first: Process) -> None:
     first.send(signal.SIGCONT)
-    eventually(lambda: first.stderr().count("standing by") >= 1, within=60)
+    eventually(lambda: "lease groups are lost" in first.stderr(), within=60)
     eventually(lambda: request(first.ports, "GET", "/readyz")[0] == 200, within=60)
 
 

@@ -2,10 +2,11 @@
 
 import json
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.test_commands import request, serve
+from tests.e2e.test_commands import Process, request, serve
 from tests.support.eventually import eventually
 from tests.support.pg import PostgresServer
 
@@ -18,16 +19,19 @@ def _post(ports: dict[str, str], path: str, body: Any) -> Any:
     return json.loads(text)
 
 
+def _serves(node: Process) -> bool:
+    return "all streams are led" in node.stderr()
+
+
 def test_the_next_leader_stores_the_letters_of_the_last(
     durable: PostgresServer, tmp_path: Path
 ) -> None:
     dsn = durable.fresh_database()
     consumer = {"ack_policy": "explicit", "metadata": {"jetgate.dead_letter": "DEAD"}}
     with serve(dsn, tmp_path / "first") as first, serve(dsn, tmp_path / "second") as second:
-        leader, other = (first, second)
-        eventually(lambda: "standing by" in first.stderr() + second.stderr(), within=120)
-        if "standing by" in first.stderr():
-            leader, other = (second, first)
+        for node in (first, second):
+            eventually(partial(_serves, node), within=120)
+        leader, other = first, second
         ports = leader.ports
         request(ports, "PUT", "/v1/streams/JOBS", '{"subjects": ["j"], "retention": "workqueue"}')
         request(ports, "PUT", CONSUMER, json.dumps(consumer))

@@ -16,6 +16,7 @@ import trustme
 import migrations
 from core.errors import OperatorError
 from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.locks import LEASE_GROUPS
 from core.storage.postgres.preflight import preflight
 from tests.e2e.test_commands import Process, request
 from tests.e2e.test_database_role import ask, run, serve, stored
@@ -334,15 +335,17 @@ def test_the_status_shows_nodes_and_streams(operator: OperatorPostgres, tmp_path
         request(first.ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
         assert stored(first, "s.1") == 1
         with serve(dsn, tmp_path / "second") as second:
-            eventually(lambda: "standing by" in second.stderr(), within=60)
+            eventually(lambda: _nodes_share(dsn), within=60)
             told = json.loads(run("status", "--json", "--seconds", "0", "--dsn", dsn).stdout)
             text = run("status", "--dsn", dsn).stdout
 
-            assert [each["state"] for each in told["nodes"]] == ["leads", "follows"]
-            assert told["nodes"][0]["http"] == first.ports["http"]
+            assert [each["is_leader"] for each in told["nodes"]] == [True, False]
+            assert sorted(each["streams"] for each in told["nodes"]) == [0, 1]
+            http = {each["http"] for each in told["nodes"]}
+            assert http == {first.ports["http"], second.ports["http"]}
             [stream] = told["streams"]
             assert (stream["stream"], stream["messages"], stream["last_seq"]) == ("S", 1, 1)
-            assert text.startswith(f"{told['leader']} leads; PostgreSQL answers in ")
+            assert text.startswith(f"{told['leader']} leads the catalogue; PostgreSQL answers in ")
             assert "STREAM  MESSAGES  BYTES  STORED/S" in text
             _the_cluster_is_whole_until_a_node_is_cut_off(dsn, operator)
         first.send(signal.SIGTERM)
@@ -352,7 +355,17 @@ def test_the_status_shows_nodes_and_streams(operator: OperatorPostgres, tmp_path
     assert nobody.stdout.startswith("nobody leads")
     without = run("cluster", "--dsn", dsn)
     assert without.returncode == 1
-    assert without.stdout.startswith("nobody leads; ")
+    assert without.stdout.startswith("nobody leads the catalogue; ")
+    assert "; 0 of 256 lease groups are led\n" in without.stdout
+
+
+def _nodes_share(dsn: str) -> bool:
+    """Whether two nodes lead all lease groups, each about as many as the other."""
+    told = json.loads(run("cluster", "--json", "--dsn", dsn).stdout)
+    groups = [each["groups"] for each in told["nodes"]]
+    assert told["groups"] == sum(groups)
+    assert all((each["state"] == "leads") == (each["groups"] > 0) for each in told["nodes"])
+    return told["groups"] == LEASE_GROUPS and len(groups) == 2 and max(groups) < 0.6 * LEASE_GROUPS
 
 
 def _the_cluster_is_whole_until_a_node_is_cut_off(dsn: str, operator: OperatorPostgres) -> None:
@@ -370,7 +383,7 @@ def _the_cluster_is_whole_until_a_node_is_cut_off(dsn: str, operator: OperatorPo
     )
     cut = run("cluster", "--dsn", dsn)
     assert cut.returncode == 1
-    assert cut.stdout.startswith(f"{first['node']} leads; 3 nodes are there\n\nNODE ")
+    assert cut.stdout.startswith(f"{first['node']} leads the catalogue; 3 nodes are there; 256 ")
     for node in (first["node"], second["node"]):
         assert f"\n{node} does not reach alone\n" in cut.stdout
         assert f"\nalone does not reach {node}\n" in cut.stdout

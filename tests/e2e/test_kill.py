@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 _ROUNDS = 50
 _BUSY_TICKS = 5
+_EXITING = 0x4  # PF_EXITING of the kernel: the signal is taken, memory is still being given back
 _SESSIONS = 5  # of the server, and more works in the background
 _YOUNG_S = 3.0  # within which a session that was forked has signed in, and is bound
 
@@ -110,13 +111,16 @@ def age_of(pid: int) -> float:
 
 
 def is_being_killed(pid: int) -> bool:
-    """Whether SIGKILL waits for a process, which it can do nothing more before."""
+    """Whether SIGKILL waits for a process, which it can do nothing more before, or is ending it."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
+        flags = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[6])
     except OSError:
         return True
     pending = re.findall(r"^(?:SigPnd|ShdPnd):\s*([0-9a-f]+)$", status, re.MULTILINE)
-    return any(int(mask, 16) >> (signal.SIGKILL - 1) & 1 for mask in pending)
+    return bool(flags & _EXITING) or any(
+        int(mask, 16) >> (signal.SIGKILL - 1) & 1 for mask in pending
+    )
 
 
 def test_a_kill_ends_what_postgresql_is_busy_with() -> None:

@@ -160,7 +160,7 @@ def test_clients_stay_when_the_leader_is_killed_and_lose_nothing(nodes: Nodes) -
         leader, (one, other) = nodes.leader, nodes.followers
         async with client(one) as nc, client(other) as far:
             js, there = nc.jetstream(timeout=PATIENT), far.jetstream(timeout=PATIENT)
-            await js.add_stream(name="KILL", subjects=["kill.>"])
+            await led_by(leader, "KILL", "kill.>")
             await there.subscribe("kill.>", durable="reader", manual_ack=True)
             core = await far.subscribe("core.news")
             await far.flush()
@@ -185,40 +185,69 @@ def test_clients_stay_when_the_leader_is_killed_and_lose_nothing(nodes: Nodes) -
 
 
 @asynccontextmanager
-async def no_leader(dsn: str) -> AsyncIterator[None]:
-    """Be next in line for the lock of who leads now, as a node whose heartbeat lies in the future.
+async def no_leader(dsn: str, *streams: str) -> AsyncIterator[None]:
+    """Be next in line for the locks of streams and the catalogue, as a node that never stalls.
 
-    Nodes only try to take it, so they do not get it before the block is over.
+    Nodes only try to take them, so they do not get them before the block is over.
     """
-    session = await asyncpg.connect(dsn)
+    first = await asyncpg.connect(dsn)
+    found = await first.fetch(
+        "select lease_group from jetgate_store.stream where name = any($1)", streams
+    )
+    locks = sorted({0, *(row[0] for row in found)})
+    sessions = [first, *[await asyncpg.connect(dsn) for _ in locks[1:]]]
     try:
-        await session.execute(
-            "insert into jetgate_store.node (node, session_pid, started, seen) values"
-            " ('nobody', pg_backend_pid(), clock_timestamp(),"
-            "  clock_timestamp() + interval '1 hour')"
-        )
-        waiting = asyncio.ensure_future(
-            session.execute(f"select pg_advisory_lock({LOCK_CLASS}, 0)")
-        )
-        await observed(lambda: _is_waited_for(dsn))
-        yield
-        await waiting
-        await session.execute("delete from jetgate_store.node where node = 'nobody'")
-    finally:
-        session.terminate()
-
-
-async def _is_waited_for(dsn: str) -> bool:
-    session = await asyncpg.connect(dsn)
-    try:
-        return bool(
-            await session.fetchval(
-                "select count(*) from pg_locks where locktype = 'advisory' and not granted"
-                f" and classid = {LOCK_CLASS} and objid = 0"
+        for session, lock in zip(sessions, locks, strict=True):
+            await session.execute(
+                "insert into jetgate_store.node (node, session_pid, started, seen) values"
+                " ($1, pg_backend_pid(), clock_timestamp(),"
+                "  clock_timestamp() + interval '1 hour')",
+                f"nobody {lock}",
             )
+        waiting = [
+            asyncio.ensure_future(session.execute(f"select pg_advisory_lock({LOCK_CLASS}, {lock})"))
+            for session, lock in zip(sessions, locks, strict=True)
+        ]
+        await observed(lambda: _are_waited_for(dsn, len(waiting)))
+        yield
+        await asyncio.gather(*waiting)
+        await first.execute("delete from jetgate_store.node where node like 'nobody %'")
+    finally:
+        for session in sessions:
+            session.terminate()
+
+
+async def _are_waited_for(dsn: str, count: int) -> bool:
+    session = await asyncpg.connect(dsn)
+    try:
+        found = await session.fetchval(
+            "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+            f" and classid = {LOCK_CLASS}"
         )
+        return bool(found == count)
     finally:
         await session.close()
+
+
+async def gathered(nc: Client, leader: str, *streams: str) -> None:
+    """Have a node lead streams, wherever they are led now."""
+
+    async def is_led(stream: str) -> bool:
+        config = (await nc.jetstream(timeout=PATIENT).stream_info(stream)).cluster
+        if config is not None and config.leader == leader:
+            return True
+        placement = json.dumps({"placement": {"preferred": leader}}).encode()
+        await nc.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", placement, timeout=PATIENT)
+        return False
+
+    for stream in streams:
+        await observed(lambda: is_led(stream))  # noqa: B023  (it is over within the turn)
+
+
+async def led_by(node: JetgateServer, name: str, subject: str) -> None:
+    """Create a stream where a node leads it."""
+    async with client(node) as nc:
+        await nc.jetstream(timeout=PATIENT).add_stream(name=name, subjects=[subject])
 
 
 def test_while_nobody_leads_publishes_are_held_and_then_refused(nodes: Nodes, dsn: str) -> None:
@@ -226,8 +255,8 @@ def test_while_nobody_leads_publishes_are_held_and_then_refused(nodes: Nodes, ds
         leader, (one, _) = nodes.leader, nodes.followers
         async with client(one) as nc:
             js = nc.jetstream(timeout=PATIENT)
-            await js.add_stream(name="HELD", subjects=["held.>"])
-            async with no_leader(dsn):
+            await led_by(leader, "HELD", "held.>")
+            async with no_leader(dsn, "HELD"):
                 loop = asyncio.get_running_loop()
                 began = loop.time()
                 leader.kill()
@@ -270,7 +299,7 @@ def _failed_publishes(nodes: Nodes) -> float:
         nonlocal refused
         leader, (one, other) = nodes.leader, nodes.followers
         async with client(one) as nc, client(other) as far:
-            await nc.jetstream(timeout=PATIENT).add_stream(name="MOVE", subjects=["move.>"])
+            await led_by(leader, "MOVE", "move.>")
             before = (await nc.jetstream(timeout=PATIENT).stream_info("MOVE")).state.messages
             publishers = [c.jetstream(timeout=PATIENT) for c in (nc, far)]
             is_over = False
@@ -316,7 +345,7 @@ def test_a_reader_stays_at_its_place_when_the_leader_changes(nodes: Nodes) -> No
         leader, (one, _) = nodes.leader, nodes.followers
         async with client(one) as nc:
             js = nc.jetstream(timeout=PATIENT)
-            await js.add_stream(name="READ", subjects=["read.>"])
+            await led_by(leader, "READ", "read.>")
             config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
             reader = await js.subscribe("read.>", durable="r", config=config)
             await stored(js, "read.a", b"1")

@@ -15,6 +15,7 @@ from tempfile import mkdtemp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from core.storage.postgres.locks import LEASE_GROUPS
 from core.storage.postgres.preflight import VERSIONS
 from tests.e2e.test_commands import Process, request
 from tests.support.best import best
@@ -218,14 +219,14 @@ def test_a_full_disk_is_an_outage_until_there_is_room(
     postgres.execute("drop tablespace small")
 
 
-def test_a_node_that_does_not_lead_has_probes_and_metrics(
+def test_a_node_that_does_not_lead_the_catalogue_has_probes_and_metrics(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     dsn = postgres.fresh_database()
     with serve(dsn, tmp_path / "first") as first:
         eventually(lambda: is_ready(first.ports))
         with serve(dsn, tmp_path / "second") as second:
-            eventually(lambda: "standing by: " in second.stderr())
+            eventually(lambda: "all streams are led" in second.stderr())
             assert request(second.ports, "GET", "/healthz")[0] == 200
             eventually(lambda: is_ready(second.ports))
             found = metrics(second.ports)
@@ -233,10 +234,10 @@ def test_a_node_that_does_not_lead_has_probes_and_metrics(
             assert (found["jetgate_has_leader"], found["jetgate_links"]) == (1, 1)
             assert found["process_open_fds"] > 0
             assert metrics(first.ports)["jetgate_leader"] == 1
-            [line] = about(second, "standing by: ")
-            assert first.ports["nats"] in line
-        [line] = about(first, "leading as ")
-        assert f"leading as {socket.gethostname()}-" in line
+            groups = [metrics(each.ports)["jetgate_lease_groups"] for each in (first, second)]
+            assert sum(groups) == LEASE_GROUPS
+        line = about(first, "serving as ")[0]
+        assert f"serving as {socket.gethostname()}-" in line
         assert first.ports["nats"] in line
         assert first.ports["http"] in line
     postgres.drop(dsn)
@@ -250,7 +251,7 @@ def test_metrics_of_a_node_that_does_not_lead_ask_for_credentials(
     with serve(dsn, tmp_path / "first", *users) as first:
         assert first.ports
         with serve(dsn, tmp_path / "second", *users) as second:
-            eventually(lambda: "standing by: " in second.stderr())
+            eventually(lambda: "all streams are led" in second.stderr())
             assert request(second.ports, "GET", "/healthz")[0] == 200
             assert request(second.ports, "GET", "/metrics")[0] == 401
 

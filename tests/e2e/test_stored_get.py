@@ -15,7 +15,7 @@ from nats.errors import NoRespondersError
 from nats.js.api import RetentionPolicy
 
 from tests.e2e.test_database_role import ask
-from tests.e2e.test_nodes import client, no_leader, run
+from tests.e2e.test_nodes import client, gathered, no_leader, run
 from tests.support.eventually import observed
 from tests.support.jetgate import ROOT
 from tests.support.nodes import Nodes, numbers
@@ -113,7 +113,10 @@ def test_without_a_leader_the_answers_are_those_of_the_leader(nodes: Nodes, dsn:
                     *(b"", b"4", b"8", b"", b"")
                 ]
                 assert await get(near, "QUEUE", 1) == b"z"
-            async with no_leader(dsn):
+            async with client(leader) as near:
+                name = str(near._server_info["server_name"])
+                await gathered(near, name, "LOG", "COPY", "QUEUE", "CLOSED")
+            async with no_leader(dsn, "LOG", "COPY", "QUEUE", "CLOSED"):
                 leader.kill()
                 await observed(lambda: not numbers(other)["jetgate_has_leader"])
                 for (stream, place), answer in expected.items():

@@ -17,6 +17,7 @@ from nats.js.errors import APIError, ServiceUnavailableError
 from core.cluster.catalogue import Catalogue
 from core.cluster.following import CatalogueFollower
 from core.errors import ApiError, Fenced
+from core.front import Front
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig
 from core.route import versions
@@ -32,7 +33,7 @@ from core.storage.postgres.catalog import PostgresCatalog
 from core.storage.postgres.catalogue_source import KEPT, PostgresCatalogueSource
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.locks import LEASE_GROUPS
-from core.term import Term
+from core.term import Term, TermOptions
 from tests.integration.test_catalogue_faults import lose_answers
 from tests.support.eventually import observed
 from tests.support.node import add_stream, lead, running_node
@@ -314,26 +315,34 @@ async def member(dsn: str) -> AsyncIterator[Member]:
 
 
 @asynccontextmanager
+async def term_of(each: Member, dsn: str) -> AsyncIterator[Term]:
+    """A term of a node, which leads what is free when it begins."""
+    options = TermOptions(peers=Front(each.server, each.server.links))
+    name = each.server.hub.server_name
+    term = await lead(each.server, Connector(dsn), options, name=name, known=each.known)
+    try:
+        yield term
+    finally:
+        await term.retire()
+        await term.stop()
+
+
+@asynccontextmanager
 async def three(dsn: str) -> AsyncIterator[tuple[list[Member], Term]]:
     """Three nodes, of which the first leads, each linked with each."""
     async with AsyncExitStack() as stack:
         members = [await stack.enter_async_context(member(dsn)) for _ in range(3)]
-        term = await lead(members[0].server, Connector(dsn), known=members[0].known)
-        try:
-            meshes = [each.server.links for each in members if each.server.links is not None]
-            meshes[0].lead(term.leadership.epoch)
-            rows = [
-                PeerRow(mesh.hub.server_name, mesh.hub.server_id, *mesh.address, 0, -age)
-                for age, mesh in enumerate(meshes)
-            ]
-            for each in members:
-                each.neighbours.met(rows)
-            await observed(lambda: all(len(mesh.peers) == 2 for mesh in meshes))
-            await observed(lambda: all(mesh.leader for mesh in meshes[1:]))
-            yield members, term
-        finally:
-            await term.retire()
-            await term.stop()
+        terms = [await stack.enter_async_context(term_of(each, dsn)) for each in members]
+        meshes = [each.server.links for each in members if each.server.links is not None]
+        rows = [
+            PeerRow(mesh.hub.server_name, mesh.hub.server_id, *mesh.address, 0, -age)
+            for age, mesh in enumerate(meshes)
+        ]
+        for each in members:
+            each.neighbours.met(rows)
+        await observed(lambda: all(len(mesh.peers) == 2 for mesh in meshes))
+        await observed(lambda: all(len(mesh.leaders) == LEASE_GROUPS for mesh in meshes[1:]))
+        yield members, terms[0]
 
 
 def test_every_node_knows_what_one_has_changed_when_that_is_answered(
@@ -383,10 +392,10 @@ def test_a_stream_that_nobody_has_told_of_is_looked_for_before_it_counts_as_miss
             with pytest.raises(APIError) as missing:
                 await js.stream_info("OLD")
             assert missing.value.err_code == 10059
-            # Neither its name nor its subjects are free.
-            for name, subject in (("NEW", "x"), ("X", "new")):
+            # Neither its name nor its subjects are free; of its name its leader would say why.
+            for name, subject, code in (("NEW", "x", 10008), ("X", "new", 10065)):
                 with pytest.raises(APIError) as refused:
                     await js.add_stream(name=name, subjects=[subject])
-                assert refused.value.err_code in (10058, 10065)
+                assert refused.value.err_code == code
 
     run(scenario)

@@ -19,6 +19,7 @@ from core.model.consumer import ConsumerConfig as StoredConsumer
 from core.model.stream import StreamConfig
 from core.storage.interface import ConsumerRow, StreamCommit
 from core.storage.postgres import outcomes
+from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.node import Node, add_stream, running_node
 
 Change = Callable[[JetStreamContext], Awaitable[object]]
@@ -66,7 +67,7 @@ def remembered(node: Node) -> Found:
 
 
 async def stored_by(node: Node) -> Found:
-    streams, consumers, _ = await node.catalog.load()
+    streams, consumers, _ = await node.catalog.load(range(LEASE_GROUPS))
     return {
         row.name: (
             decode_lenient(StreamConfig, row.config.encode()),

@@ -57,26 +57,32 @@ async def info_of(reader: asyncio.StreamReader) -> dict[str, Any]:
 def test_nodes_of_one_database_are_linked_and_learn_who_leads_behind_its_interest() -> None:
     async def scenario() -> None:
         async with node() as one, node() as two, node() as three:
-            one.lead(7)
+            one.claim({0: 7, 3: 7}, {})
             one.hub.default_account().subscribe(b"served.*", lambda *_: None)
             for mesh in (two, three):
                 mesh.dial(*one.address)
             three.dial(*two.address)
-            await observed(lambda: two.leader and three.leader and len(two.peers) == 2)
-            assert two.leader is two.peers[one.hub.server_id]
+            await observed(lambda: two.leaders and three.leaders and len(two.peers) == 2)
+            assert two.leaders == dict.fromkeys((0, 3), two.peers[one.hub.server_id])
             # Whoever knows the leader knows what it takes.
-            for subject in (b"served.a", b"$JS.ACK.a"):
-                assert two.hub.default_account().has_interest(subject)
-            assert one.leader is None
+            assert two.hub.default_account().has_interest(b"served.a")
+            assert not one.leaders
+            assert [each.leader_name(3) for each in (one, two)] == [one.hub.server_name] * 2
 
-            heard: list[str] = []
-            two.on_released = lambda: heard.append("released")
-            one.lead_no_more()
-            await observed(lambda: two.leader is None)
-            assert not heard
-            one.released()
+            heard: list[tuple[str, frozenset[int], bool]] = []
+            for mesh in (two, three):
+                mesh.on_offer = lambda *offer: heard.append(offer)
+            one.claim({0: 7}, {})
+            await observed(lambda: 3 not in two.leaders)
+            one.claim({0: 7}, {two.hub.server_name: [3]}, is_asked=True)
+            await observed(lambda: len(heard) == 2)
+            two.claim({3: 9}, {})
+            await observed(lambda: 3 in one.leaders and 3 in three.leaders)
+            assert set(heard) == {(two.hub.server_name, frozenset((3,)), True)}
+            heard.clear()
+            two.claim({}, {one.hub.server_name: [3]})
             await observed(lambda: heard)
-            assert not two.hub.default_account().has_interest(b"$JS.ACK.a")
+            assert heard[0] == (one.hub.server_name, frozenset((3,)), False)
 
     run(scenario)
 
@@ -104,18 +110,14 @@ def test_who_is_linked_already_is_not_dialled_again(
 def test_of_two_who_say_that_they_lead_the_later_one_does_and_the_other_is_left() -> None:
     async def scenario() -> None:
         async with node() as former, node() as later, node() as third:
-            former.lead(1)
+            former.claim({0: 1, 3: 1}, {})
             third.dial(*former.address)
-            await observed(lambda: third.leader)
-            later.lead(2)
+            await observed(lambda: third.leaders)
+            later.claim({3: 2}, {})
             third.dial(*later.address)
             later.dial(*former.address)
-            await observed(
-                lambda: (
-                    third.leader is not None and third.leader.info.server_id == later.hub.server_id
-                )
-            )
-            assert all(link.info.leads != 1 for link in third.peers.values())
+            await observed(lambda: third.leader_name(3) == later.hub.server_name)
+            assert {link.info.server_id for link in third.peers.values()} == {later.hub.server_id}
 
     run(scenario)
 
@@ -132,7 +134,7 @@ def test_only_who_stood_still_does_not_read_what_clients_have_sent(stood_still: 
         mesh = server.links
         assert mesh is not None
         async with node() as leader:
-            leader.lead(1)
+            leader.claim({0: 1}, {})
             mesh.dial(*leader.address)
             await observed(lambda: front.is_led)
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -144,11 +146,11 @@ def test_only_who_stood_still_does_not_read_what_clients_have_sent(stood_still: 
             if stood_still == "until just before":
                 mesh._tick()
                 mesh._timer.cancel()
-            leader.lead_no_more()
+            leader.claim({}, {})
             await observed(lambda: not front.is_led)
             writer.write(b"PUB a 1\r\nx\r\n")
             if not stood_still:
-                leader.lead(2)
+                leader.claim({0: 2}, {})
             said = b""
             with contextlib.suppress(ConnectionResetError):  # closed with something unread
                 said = await (reader.read() if stood_still else reader.readuntil(b"x\r\n"))
@@ -169,7 +171,7 @@ def test_who_does_not_prove_the_secret_is_refused(
             reader, writer = await asyncio.open_connection(*mesh.address)
             greeting = await info_of(reader)
             assert "jetgate_proof" not in greeting
-            assert "jetgate_leads" not in greeting
+            assert "jetgate_claims" not in greeting
             info = {"server_id": "X", "server_name": "x", "cluster": mesh.name, "jetstream": True}
             proving = Proving(b"t" * 32, "X", has_dialled=True)
             proving.meet(RouteInfo(server_id=mesh.hub.server_id, nonce=greeting["jetgate_nonce"]))
@@ -215,7 +217,7 @@ def test_an_imposter_that_listens_learns_nothing_and_is_told_nothing() -> None:
         over = asyncio.Event()
         async with node() as mesh:
             name = mesh.name
-            mesh.lead(3)
+            mesh.claim({0: 3}, {})
             mesh.hub.default_account().subscribe(b"private", lambda *_: None)
             server = await asyncio.start_server(accept, "127.0.0.1", 0)
             address = server.sockets[0].getsockname()[:2]
@@ -230,7 +232,7 @@ def test_an_imposter_that_listens_learns_nothing_and_is_told_nothing() -> None:
     run(scenario)
     said = b"".join(told)
     assert said.endswith(b"-ERR 'Authorization Violation'\r\n") or b"-ERR" in said
-    for private in (SECRET, SECRET.hex().encode(), b"private", b"jetgate_leads", b"RS+"):
+    for private in (SECRET, SECRET.hex().encode(), b"private", b"jetgate_claims", b"RS+"):
         assert private not in said
 
 
@@ -252,20 +254,20 @@ def test_in_a_cluster_with_a_name_others_are_peers_and_not_believed_who_leads() 
 
     async def scenario() -> None:
         async with node(settings=named) as mesh, node(settings=named) as other:
-            other.lead(3)
+            other.claim({0: 3}, {})
             mesh.dial(*other.address)
-            await observed(lambda: mesh.leader)
+            await observed(lambda: mesh.leaders)
             reader, writer = await asyncio.open_connection(*mesh.address)
             await info_of(reader)
             info: dict[str, Any] = {"server_id": "X", "server_name": "x", "cluster": "east"}
-            claims = {"jetgate_leads": 9, "jetgate_begins": True}
+            claims = {"jetgate_claims": [[9, "1"]], "jetgate_begins": True}
             said = CONNECT % b"east" + b"INFO %b\r\n" % json.dumps(info | claims).encode()
             writer.write(said + b"RS+ $G heard\r\n")
             await observed(lambda: mesh.hub.default_account().has_interest(b"heard"))
             writer.write(b"INFO %b\r\nRS+ $G after\r\n" % json.dumps(info | claims).encode())
             await observed(lambda: mesh.hub.default_account().has_interest(b"after"))
             assert not mesh.is_beginning
-            assert mesh.leader is mesh.peers[other.hub.server_id]
+            assert mesh.leaders == {0: mesh.peers[other.hub.server_id]}
             assert [link.info.server_id for link in mesh.nodes] == [other.hub.server_id]
             assert "X" in mesh.peers
             writer.close()

@@ -77,7 +77,7 @@ def test_a_stream_may_be_deleted_while_it_looks_for_what_expired(
 
             monkeypatch.setattr(runner.services.reader, "names", slow)
             clock.ahead = 100 * SECOND
-            expiring = asyncio.create_task(runner.trim())
+            expiring = asyncio.create_task(runner.requests.trim())
             await asked.wait()
             await node.registry.delete_stream("S")
             go_on.set()

@@ -150,7 +150,7 @@ async def _compare(node: Node, limit: int, chance: random.Random) -> None:
             ack = await js.publish(subject, data)
             model.add(ack.seq, subject, data)
         gone = chance.choice(model.rows)
-        await runner.delete_message(gone[0])
+        await runner.requests.delete_message(gone[0])
         model.rows.remove(gone)
         if step % 3 == 0:
             runner.log.tail.clear(runner.machine.last_seq + 1)  # everything is cold from here on

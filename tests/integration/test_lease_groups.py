@@ -12,7 +12,7 @@ import pytest
 from core.cluster.catalogue import Catalogue
 from core.cluster.leadership import Leadership
 from core.cluster.lease import LeaseTimes
-from core.errors import Fenced, Unavailable
+from core.errors import Unavailable
 from core.runtime.clock import SystemClock
 from core.storage.interface import NewStream
 from core.storage.leases import NodeRow
@@ -57,10 +57,14 @@ class Place:
         await store.open()
         return store
 
-    def leadership(self, name: str, groups: set[int]) -> tuple[Leadership, PostgresLeases]:
+    async def leader(self, name: str, groups: set[int]) -> tuple[Leadership, PostgresLeases]:
+        """Return a node that has taken some groups, and its session."""
         store = PostgresLeases(Connector(self.dsn))
         self.stores.append(store)
-        return Leadership(store, SystemClock(), NodeRow(name), groups, times=_STILL), store
+        leadership = Leadership(store, SystemClock(), NodeRow(name), times=_STILL)
+        await leadership.open()
+        assert await leadership.take(groups) == groups
+        return leadership, store
 
     async def value(self, statement: str) -> Any:
         return await self._looks.fetchval(statement)
@@ -115,13 +119,11 @@ def test_a_bump_gives_new_epochs_to_the_streams_of_its_groups_alone(database: st
         bumped = await store.bump([1, 3], 77, None, "a")
 
         assert bumped.groups == {1, 3}
-        assert bumped.epoch == 0
         assert await place.value(_EPOCHS) == [0, 11, 20, 31, 40]
         assert await place.value(_OF_CONSUMERS) == [11, 20, 31, 40]
         assert await place.rows(_LED) == [(1, 77, "a"), (3, 77, "a")]
         bumped = await store.bump([0, 2], 78, None, "b")
         assert bumped.groups == {0, 2}
-        assert bumped.epoch == 1
         assert await place.value(_EPOCHS) == [1, 11, 21, 31, 40]
 
     at(database, run)
@@ -174,6 +176,35 @@ def test_of_two_nodes_that_bump_at_once_the_later_one_sees_the_other(database: s
     at(database, run)
 
 
+def test_a_bump_that_begins_first_and_ends_last_has_the_higher_claim(database: str) -> None:
+    """Else peers would believe the node that led before."""
+
+    async def run(place: Place) -> None:
+        first, second = await place.store(), await place.store()
+        writer = await asyncpg.connect(place.dsn)
+        try:
+            transaction = writer.transaction()
+            await transaction.start()
+            await writer.execute("select from jetgate_store.lease where lease_group = 2 for share")
+            later = asyncio.ensure_future(first.bump([1, 2, 3], 77, None, "a"))
+            waiting = "select count(*) from pg_locks where not granted"
+            await observed(lambda: place.value(waiting))
+            earlier = asyncio.ensure_future(second.bump([3], 78, None, "b"))
+            ended = "select count(*) from jetgate_store.lease where token = 78"
+            both = f"{waiting} having count(*) > 1 or ({ended}) > 0"
+            await observed(lambda: _is(place.value(both)))
+            await transaction.commit()
+        finally:
+            await writer.close()
+        claims = {77: (await later).claim, 78: (await earlier).claim}
+
+        last = await place.value("select token from jetgate_store.lease where lease_group = 3")
+        assert claims[last] == max(claims.values())
+        assert len(set(claims.values())) == 2
+
+    at(database, run)
+
+
 async def _takes(store: PostgresLeases, group: int) -> bool:
     return bool(await store.take([group]))
 
@@ -213,24 +244,41 @@ async def _lead_again(leadership: Leadership) -> None:
 
     async def leads() -> bool:
         with contextlib.suppress(Unavailable):
-            await leadership.acquire()
+            await leadership.renew()
             return True
         return False
 
     await observed(leads)
 
 
+def test_a_node_takes_free_groups_alone_with_new_epochs_for_their_streams(database: str) -> None:
+    async def run(place: Place) -> None:
+        first, _ = await place.leader("a", {1, 2})
+        second, _ = await place.leader("b", set())
+
+        assert await second.take({0, 2, 3}) == {0, 3}
+
+        assert first.groups == {1, 2}
+        assert second.groups == {0, 3}
+        assert await place.value(_EPOCHS) == [1, 11, 21, 31, 40]
+        led = [(0, "b"), (1, "a"), (2, "a"), (3, "b")]
+        assert [(group, node) for group, _, node in await place.rows(_LED)] == led
+        for leadership in (first, second):
+            await leadership.release()
+
+    at(database, run)
+
+
 def test_a_node_that_lost_some_groups_leads_the_others_on(database: str) -> None:
     async def run(place: Place) -> None:
-        first, store = place.leadership("a", {0, 1, 2, 3})
+        first, store = await place.leader("a", {0, 1, 2, 3})
         gone: list[frozenset[int]] = []
         first.gave_up = gone.append
-        await first.acquire()
-        assert first.groups == {0, 1, 2, 3}
+        claims = dict(first.claims)
         store.close()
         other = await place.store()
         await observed(lambda: _takes(other, 2))  # its lock is held by another node
-        await other.bump([2], 78, None, "b")
+        theirs = await other.bump([2], 78, None, "b")
         await observed(lambda: _takes(other, 3))  # and that of 3 is free again
         await other.bump([3], 78, None, "b")
         await other.give([3])
@@ -239,9 +287,9 @@ def test_a_node_that_lost_some_groups_leads_the_others_on(database: str) -> None
 
         assert gone == [{2, 3}]
         assert first.groups == {0, 1}
-        assert not first.lost.is_set()
         assert first.trusted()
-        assert first.epoch == 2
+        assert theirs.claim > claims[2]
+        assert all(first.claims[group] > claims[group] for group in (0, 1))
         assert await place.value(_EPOCHS) == [2, 12, 22, 32, 40]
         assert set(await other.holders(range(8))) == {0, 1, 2}
         await first.release()
@@ -250,26 +298,28 @@ def test_a_node_that_lost_some_groups_leads_the_others_on(database: str) -> None
 
 
 @pytest.mark.parametrize("taken", [{0}, {0, 1, 2}], ids=["the catalogue", "all"])
-def test_without_the_catalogue_or_any_group_a_leadership_is_lost(
-    database: str, taken: set[int]
-) -> None:
+def test_without_the_catalogue_or_any_group_a_node_goes_on(database: str, taken: set[int]) -> None:
+    """What it has lost it can take again, like any other node."""
+
     async def run(place: Place) -> None:
-        first, store = place.leadership("a", {0, 1, 2})
+        first, store = await place.leader("a", {0, 1, 2})
         gone: list[frozenset[int]] = []
         first.gave_up = gone.append
-        await first.acquire()
         store.close()
         other = await place.store()
         for group in taken:
             await observed(partial(_takes, other, group))
         await other.bump(taken, 78, None, "b")
 
-        with pytest.raises(Fenced):
-            await _lead_again(first)
+        await _lead_again(first)
 
-        assert first.lost.is_set()
-        assert not first.trusted()
-        assert gone == []
+        assert gone == [taken]
+        assert first.groups == {0, 1, 2} - taken
+        assert first.trusted()
+        assert await first.take(taken) == frozenset()
+        await other.give(taken)
+        assert await first.take(taken) == taken
+        assert first.groups == {0, 1, 2}
         await first.release()
 
     at(database, run)

@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 import asyncpg
@@ -11,7 +10,7 @@ import pytest
 
 from core.cluster.leadership import Follower, Leadership
 from core.cluster.lease import LeaseTimes, TrustWindow
-from core.errors import Fenced, Unavailable
+from core.errors import Unavailable
 from core.runtime.clock import SystemClock
 from core.storage.leases import NodeRow, PeerRow
 from core.storage.postgres.connect import Connector
@@ -29,6 +28,8 @@ STEADY = LeaseTimes(
 HASTY = LeaseTimes(
     ttl=1500 * MS, margin=100 * MS, beat=50 * MS, poll=20 * MS, stale=1400 * MS, answer=1000 * MS
 )
+ALL = frozenset(range(LEASE_GROUPS))
+EPOCH = "select epoch from jetgate_store.head where stream = 0"
 LOCKS = """
     select count(*) from pg_locks where locktype = 'advisory' and granted and classid = 27239
        and database = (select oid from pg_database where datname = current_database())
@@ -39,24 +40,23 @@ class Noted:
     """A follower that notes what it is told."""
 
     def __init__(self) -> None:
-        self.has_stood_by = False
         self.rows: Sequence[PeerRow] = ()
-        self.reached: tuple[str, ...] = ()
-        self.hurry = asyncio.Event()
-
-    def stands_by(self) -> None:
-        self.has_stood_by = True
 
     def links(self) -> tuple[str, ...]:
-        return self.reached
+        return ()
 
     def met(self, rows: Sequence[PeerRow]) -> None:
         self.rows = rows
 
-    async def pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.hurry.wait()
+
+class MovedClock(SystemClock):
+    """A clock that a test moves ahead; nanoseconds."""
+
+    def __init__(self) -> None:
+        self.ahead = 0
+
+    def monotonic(self) -> int:
+        return super().monotonic() + self.ahead
 
 
 class Cluster:
@@ -72,18 +72,32 @@ class Cluster:
         name: str,
         times: LeaseTimes = STEADY,
         follower: Follower | None = None,
+        clock: SystemClock | None = None,
     ) -> Leadership:
         store = self.stores[name] = PostgresLeases(Connector(self._dsn))
         leadership = Leadership(
             store,
-            SystemClock(),
+            clock or SystemClock(),
             NodeRow(name, route_port=1),
-            range(LEASE_GROUPS),
             times=times,
             follower=follower,
         )
         self._nodes.append(leadership)
         return leadership
+
+    async def leader(
+        self, name: str, times: LeaseTimes = STEADY, groups: Collection[int] = ALL
+    ) -> Leadership:
+        """Return a node that has taken some groups."""
+        node = self.node(name, times)
+        await node.open()
+        assert await node.take(groups) == frozenset(groups)
+        return node
+
+    async def end_session(self, name: str) -> None:
+        """End the session of a node; return when PostgreSQL has let go of its locks."""
+        pid = self.stores[name].pid
+        await self.value(f"select pg_terminate_backend({pid}, 30000)")
 
     async def value(self, statement: str) -> Any:
         connection = await asyncpg.connect(self._dsn)
@@ -113,35 +127,130 @@ def scenario(run: Callable[[Cluster], Awaitable[None]], dsn: str) -> None:
     asyncio.run(go())
 
 
+async def gets(node: Leadership, groups: Collection[int] = ALL) -> None:
+    """Take groups as soon as they are free."""
+    left = set(groups)
+
+    async def all_are_taken() -> bool:
+        with contextlib.suppress(Unavailable):
+            left.difference_update(await node.take(left))
+        return not left
+
+    await observed(all_are_taken)
+
+
+async def leads_again(node: Leadership) -> None:
+    """As after an outage; refused until PostgreSQL has noticed the end of the session before."""
+
+    async def leads() -> bool:
+        with contextlib.suppress(Unavailable):
+            await node.renew()
+            return True
+        return False
+
+    await observed(leads)
+
+
+# -- taking and giving ---------------------------------------------------------------------------
+
+
 def test_the_first_node_leads_with_every_lock_and_a_new_epoch(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         first = cluster.node("a")
 
-        await first.acquire()
+        await first.open()
+        assert first.groups == frozenset()
+        assert await cluster.value(EPOCH) == 0
+        assert await first.take(ALL) == ALL
 
         assert first.trusted()
-        assert first.is_leading
-        assert first.epoch == 1
+        assert first.groups == ALL
+        assert await cluster.value(EPOCH) == 1
         assert await cluster.value(LOCKS) == LEASE_GROUPS
         assert await cluster.value("select node from jetgate_store.node") == "a"
 
     scenario(run, database)
 
 
-def test_who_does_not_lead_at_once_is_told_so(database: str) -> None:
+def test_who_has_no_session_takes_nothing(database: str) -> None:
     async def run(cluster: Cluster) -> None:
-        noted = Noted(), Noted()
-        first, second = (
-            cluster.node(name, follower=each) for name, each in zip("ab", noted, strict=True)
-        )
-        await first.acquire()
-        waiting = asyncio.ensure_future(second.acquire())
-        await observed(lambda: noted[1].has_stood_by)
-        await first.release()
-        noted[1].hurry.set()
-        await waiting
+        with pytest.raises(Unavailable):
+            await cluster.node("a").take(ALL)
+        with pytest.raises(Unavailable):
+            await cluster.node("a").survey(ALL)
 
-        assert not noted[0].has_stood_by
+    scenario(run, database)
+
+
+def test_a_node_takes_what_is_free_and_knows_who_has_the_rest(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        await cluster.leader("a", groups={1, 2})
+        second = cluster.node("b")
+        await second.open()
+
+        assert await second.take({0, 1, 2, 3}) == {0, 3}
+
+        assert second.groups == {0, 3}
+        holders = await second.survey({1, 3, 5})
+        assert {group: holder.node for group, holder in holders.items()} == {1: "a", 3: "b"}
+        assert await second.take({1, 2}) == frozenset()
+        assert cluster.stores["a"].is_open
+
+    scenario(run, database)
+
+
+def test_what_a_node_gives_another_one_can_take(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        first = await cluster.leader("a", groups={0, 1, 2})
+        second = cluster.node("b")
+        await second.open()
+        gone: list[frozenset[int]] = []
+        first.gave_up = gone.append
+
+        await first.give({1, 2})
+
+        assert first.groups == {0}
+        assert await second.take({0, 1, 2}) == {1, 2}
+        assert gone == []  # it knew
+        await first.renew()
+        assert first.groups == {0}
+        assert gone == []
+
+    scenario(run, database)
+
+
+def test_a_claim_is_higher_than_any_before(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        first, second = cluster.node("a"), cluster.node("b")
+        await first.open()
+        await second.open()
+        claims = []
+        for node in (first, second, first):
+            await node.take({1})
+            claims.append(node.claims[1])
+            await node.give({1})
+        await second.take({1, 2})
+        claims.append(second.claims[1])
+        assert second.claims[2] == second.claims[1]
+        await second.renew()
+        claims.append(second.claims[1])
+
+        assert claims == sorted(set(claims))
+
+    scenario(run, database)
+
+
+def test_what_another_node_is_known_to_lead_is_given_up_at_once(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        first = await cluster.leader("a", groups={1, 2, 3})
+        gone: list[frozenset[int]] = []
+        first.gave_up = gone.append
+
+        first.lose({2, 9})
+        first.lose({2})
+
+        assert first.groups == {1, 3}
+        assert gone == [{2}]
 
     scenario(run, database)
 
@@ -153,8 +262,8 @@ def test_every_node_sees_all_others_where_the_database_sees_them(database: str) 
         nodes[1].row.route_host, nodes[1].row.route_port = "10.0.0.1", 2
         for node, server_id in zip(nodes, ("A", "B"), strict=True):
             node.row.server_id = server_id
-        await nodes[0].acquire()
-        waiting = asyncio.ensure_future(nodes[1].acquire())
+        for node in nodes:
+            await node.open()
 
         def places(each: Noted) -> list[tuple[str, str, int]]:
             return sorted((row.server_id, row.host, row.port) for row in each.rows)
@@ -164,55 +273,53 @@ def test_every_node_sees_all_others_where_the_database_sees_them(database: str) 
         await observed(lambda: [places(each) for each in noted] == [there, there])
         assert all(row.silence < row.age + MS for row in noted[0].rows)
         await nodes[0].release()
-        await waiting
         await observed(lambda: places(noted[1]) == there[1:])
 
     scenario(run, database)
 
 
-def test_a_standby_leads_as_soon_as_the_leader_lets_go(database: str) -> None:
+def test_another_node_leads_as_soon_as_the_leader_lets_go(database: str) -> None:
     async def run(cluster: Cluster) -> None:
-        first, second = cluster.node("a"), cluster.node("b")
-        await first.acquire()
-        waiting = asyncio.ensure_future(second.acquire())
-        await observed(lambda: cluster.stores["b"].is_open)
+        first, second = await cluster.leader("a"), cluster.node("b")
+        await second.open()
 
-        assert not second.trusted()
+        assert await second.take(ALL) == frozenset()
         await first.release()
-        await waiting
+        assert await second.take(ALL) == ALL
 
         assert not first.trusted()
+        assert first.groups == frozenset()
         assert second.trusted()
-        assert second.epoch == 2
+        assert await cluster.value(EPOCH) == 2
 
     scenario(run, database)
 
 
-def test_after_an_outage_the_node_that_led_leads_again(
-    database: str, caplog: pytest.LogCaptureFixture
-) -> None:
+# -- outages -------------------------------------------------------------------------------------
+
+
+def test_after_an_outage_who_led_comes_first(database: str) -> None:
     """It alone knows what a database that went back has lost."""
-    slow = dataclasses.replace(STEADY, beat=500 * MS)  # the other would be there first
-    modest = dataclasses.replace(STEADY, poll=1 * MS, precedence=3_600_000 * MS)
+    clock = MovedClock()
 
     async def run(cluster: Cluster) -> None:
-        first, second = cluster.node("a", slow), cluster.node("b", modest)
-        first.row.nats = "nats://a"
-        await first.acquire()
-        waiting = asyncio.ensure_future(second.acquire())
-        await observed(lambda: "standing by: a" in caplog.text)
-        pids = [cluster.stores[name].pid for name in "ab"]
-        for pid in reversed(pids):
-            await cluster.value(f"select pg_terminate_backend({pid})")
-        await observed(lambda: all(cluster.stores[n].pid not in pids for n in "ab"))
+        first = await cluster.leader("a")
+        second = cluster.node("b", clock=clock)
+        await second.open()
+        assert second.may_take()
+        pids = {name: cluster.stores[name].pid for name in "ab"}
+        for name in "ba":
+            await cluster.end_session(name)
+        await observed(lambda: all(cluster.stores[name].pid != pids[name] for name in "ab"))
         await observed(lambda: cluster.stores["b"].is_open and first.trusted())
 
-        assert not waiting.done()
-        assert not first.lost.is_set()
-        waiting.cancel()
+        assert not second.may_take()
+        assert first.groups == ALL
+        clock.ahead += STEADY.precedence
+        assert second.may_take()
+        assert await second.take(ALL) == frozenset()
 
-    with caplog.at_level("INFO", "jetgate.cluster"):
-        scenario(run, database)
+    scenario(run, database)
 
 
 def test_every_head_and_consumer_gets_the_epoch_of_the_new_leader(database: str) -> None:
@@ -228,7 +335,7 @@ def test_every_head_and_consumer_gets_the_epoch_of_the_new_leader(database: str)
             " values (5, 1, 'C', 0, 40, '{}')"
         )
 
-        await cluster.node("a").acquire()
+        await cluster.leader("a")
 
         heads = "select array_agg(epoch order by stream) from jetgate_store.head"
         assert await cluster.value(heads) == [1, 41]
@@ -237,44 +344,48 @@ def test_every_head_and_consumer_gets_the_epoch_of_the_new_leader(database: str)
     scenario(run, database)
 
 
-def test_a_stalled_leader_is_deposed(database: str) -> None:
+def test_the_session_of_a_stalled_leader_is_ended(database: str) -> None:
     async def run(cluster: Cluster) -> None:
-        first, second = cluster.node("a"), cluster.node("b", HASTY)
-        await first.acquire()
+        first, second = await cluster.leader("a"), cluster.node("b", HASTY)
+        gone: list[frozenset[int]] = []
+        first.gave_up = gone.append
+        await second.open()
         assert first._heartbeats is not None
         first._heartbeats.cancel()  # as if the process were stopped; its session lives
 
-        await second.acquire()
+        async def are_free() -> bool:
+            with contextlib.suppress(Unavailable):  # a machine that stands still for a second
+                return not await second.survey(ALL)
+            return False
 
-        # Its next heartbeat confirms it again where this one took too long.
-        await observed(second.trusted)
-        # Its locks go before its connection does.
+        await observed(are_free)
+        await gets(second)
+
         await observed(lambda: not cluster.stores["a"].is_open)
         assert not first.trusted()
-        with pytest.raises(Fenced):
-            await first.acquire()
-        assert first.lost.is_set()
+        await leads_again(first)
+        assert gone == [ALL]
+        assert first.groups == frozenset()
 
     scenario(run, database)
 
 
 def test_a_leader_whose_session_ended_leads_on_if_nobody_else_did(database: str) -> None:
     async def run(cluster: Cluster) -> None:
-        first = cluster.node("a")
-        await first.acquire()
+        first = await cluster.leader("a")
+        again, gone = asyncio.Event(), list[frozenset[int]]()
+        first.reopened, first.gave_up = again.set, gone.append
+        claims, session = dict(first.claims), first.session
 
-        pid = cluster.stores["a"].pid
-        await cluster.value(f"select pg_terminate_backend({pid})")
-        await observed(lambda: cluster.stores["a"].pid != pid and first.trusted())
+        await cluster.end_session("a")
+        await again.wait()
 
-        # The first lock decides; the others follow in a moment.
-        async def has_all() -> bool:
-            return bool(await cluster.value(LOCKS) == LEASE_GROUPS)
-
-        await observed(has_all)
-
-        assert not first.lost.is_set()
-        assert first.epoch == 1
+        assert first.trusted()
+        assert first.session != session
+        assert first.claims == claims
+        assert gone == []
+        assert await cluster.value(LOCKS) == LEASE_GROUPS
+        assert await cluster.value(EPOCH) == 1
 
     scenario(run, database)
 
@@ -283,47 +394,78 @@ def test_a_leader_notices_that_another_node_led_meanwhile(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run(cluster: Cluster) -> None:
-        first, second = cluster.node("a"), cluster.node("b")
-        await first.acquire()
-        waiting = asyncio.ensure_future(second.acquire())
-        await observed(lambda: cluster.stores["b"].is_open)
+        first, second = await cluster.leader("a"), cluster.node("b")
+        await second.open()
+        noticed: asyncio.Future[frozenset[int]] = asyncio.get_running_loop().create_future()
+        first.gave_up = noticed.set_result
         store = cluster.stores["a"]
         open_again = store.open
 
         async def open_behind_the_other() -> None:
-            await asyncio.shield(waiting)
+            await gets(second, {0, 5})
             await open_again()
 
         monkeypatch.setattr(store, "open", open_behind_the_other)
-        await cluster.value(f"select pg_terminate_backend({store.pid})")
-        await waiting
-        await first.lost.wait()
+        await cluster.end_session("a")
 
-        assert not first.trusted()
-        assert second.trusted()
+        assert await noticed == {0, 5}
+        await observed(first.trusted)
+        assert first.groups == ALL - {0, 5}
+        assert second.groups == {0, 5}
+
+    scenario(run, database)
+
+
+def test_what_another_node_has_led_since_is_given_up_though_its_lock_is_free(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(cluster: Cluster) -> None:
+        first, second = await cluster.leader("a"), cluster.node("b")
+        await second.open()
+        noticed: asyncio.Future[frozenset[int]] = asyncio.get_running_loop().create_future()
+        first.gave_up = noticed.set_result
+        store = cluster.stores["a"]
+        open_again = store.open
+
+        async def open_behind_the_other() -> None:
+            await gets(second, {5})
+            await second.give({5})
+            await open_again()
+
+        monkeypatch.setattr(store, "open", open_behind_the_other)
+        await cluster.end_session("a")
+
+        assert await noticed == {5}
+        assert first.groups == ALL - {5}
+        assert await second.take({5}) == {5}  # its lock was not kept
 
     scenario(run, database)
 
 
 def test_leading_again_bumps_the_epochs_once_more(database: str) -> None:
     async def run(cluster: Cluster) -> None:
-        first = cluster.node("a")
-        await first.acquire()
+        first = await cluster.leader("a")
 
-        await first.acquire()
+        await first.renew()
 
-        assert first.epoch == 2
+        assert await cluster.value(EPOCH) == 2
+        assert first.groups == ALL
         assert first.trusted()
 
     scenario(run, database)
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["taking", "leading again"])
 def test_a_bump_that_was_cut_off_does_not_depose_its_own_node(
-    database: str, monkeypatch: pytest.MonkeyPatch
+    database: str, monkeypatch: pytest.MonkeyPatch, is_first: bool
 ) -> None:
     async def run(cluster: Cluster) -> None:
         first = cluster.node("a")
-        await first.acquire()
+        await first.open()
+        gone: list[frozenset[int]] = []
+        first.gave_up = gone.append
+        if not is_first:
+            await first.take(ALL)
         store = cluster.stores["a"]
         bump = store.bump
 
@@ -334,20 +476,20 @@ def test_a_bump_that_was_cut_off_does_not_depose_its_own_node(
         with monkeypatch.context() as patch:
             patch.setattr(store, "bump", bump_and_lose_the_answer)
             with pytest.raises(Unavailable):
-                await first.acquire()
+                await (first.take(ALL) if is_first else first.renew())
+        assert first.groups == (frozenset() if is_first else ALL)
+        assert not first.trusted()
 
-        async def leads() -> bool:
-            # Refused for as long as PostgreSQL has not noticed the end of the session before.
-            with contextlib.suppress(Unavailable):
-                await first.acquire()
-            return first.epoch > 1
+        await (gets(first) if is_first else leads_again(first))
 
-        await observed(leads)
-
-        assert first.epoch == 3
-        assert not first.lost.is_set()
+        assert await cluster.value(EPOCH) == (2 if is_first else 3)
+        assert first.groups == ALL
+        assert gone == []
 
     scenario(run, database)
+
+
+# -- what the last leader has left ---------------------------------------------------------------
 
 
 def test_a_new_leader_waits_for_what_the_last_one_has_in_flight(database: str) -> None:
@@ -364,8 +506,7 @@ def test_a_new_leader_waits_for_what_the_last_one_has_in_flight(database: str) -
         )
         waiting = "select count(*) > {} from pg_locks where not granted"
         await observed(lambda: cluster.value(waiting.format(0)))
-        first = cluster.node("a")
-        leading = asyncio.ensure_future(first.acquire())
+        leading = asyncio.ensure_future(cluster.leader("a"))
         await observed(lambda: cluster.value(waiting.format(1)))
 
         assert not leading.done()
@@ -402,9 +543,8 @@ def test_a_new_leader_ends_what_nobody_goes_on_with(database: str, how: str) -> 
         if how == "in a COPY":
             copy = writer.copy_records_to_table("filler", records=rows())
             work = asyncio.ensure_future(copy)
-        first = cluster.node("a")
         try:
-            await first.acquire()
+            await cluster.leader("a")
             head = "select last_seq from jetgate_store.head where stream = 0"
             assert await cluster.value(head) == 0
         finally:

@@ -2,11 +2,12 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import Self
@@ -17,6 +18,7 @@ from core.storage.postgres.embedded.directory import SOCKET_NAME
 from tests.ledger import power
 from tests.ledger.guardless import CONTROL_VARIABLE
 from tests.ledger.proxy import Proxy, RouteProxy
+from tests.support import nodes
 from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT, _descendants
 from tests.support.pg import PostgresServer
@@ -140,11 +142,15 @@ class Node:
             return (self.dir / "log").read_text(errors="replace")
         return ""
 
-    def leads(self) -> bool:
-        """Whether it says that it leads."""
+    def leads(self, stream: str) -> bool:
+        """Whether it says that it leads a stream itself."""
+        return nodes.leads(self.nats, stream, timeout=1)
+
+    def leads_something(self) -> bool:
+        """Whether it leads lease groups: a stream that is created through it is its own."""
         url = "http://{}:{}/metrics".format(*self.http)
         with contextlib.suppress(OSError, HTTPException), urlopen(url, timeout=1) as answer:
-            return b"\njetgate_leader 1" in answer.read()
+            return re.search(rb"\njetgate_lease_groups [1-9]", answer.read()) is not None
         return False
 
     def close(self) -> None:
@@ -159,7 +165,7 @@ class Node:
 
 
 class Cluster:
-    """Nodes over one database; the first of them leads at first.
+    """Nodes over one database, each of which leads some of its lease groups at first.
 
     Args:
         count: How many nodes.
@@ -182,9 +188,10 @@ class Cluster:
             path = str(Path(directory) / SOCKET_NAME)
             self.nodes.append(Node(number, path, database, self._control, self._peer))
         self.nodes[0].start()
-        self.wait_for_leader()
+        self.wait_for(self.nodes[:1])
         for node in self.nodes[1:]:
             node.start()
+        self.wait_for(self.nodes)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -202,17 +209,21 @@ class Cluster:
         nodes = self.nodes[first:] + self.nodes[:first]
         return ((node.nats, node.http) for node in nodes)
 
-    def wait_for_leader(self) -> None:
-        """Wait until a node leads."""
-        eventually(lambda: self.leader() is not None or self.failures(), within=180)
+    def wait_for(self, nodes: Sequence[Node]) -> None:
+        """Wait until each of some nodes leads something."""
+
+        def look() -> bool:
+            return bool(self.failures()) or all(node.leads_something() for node in nodes)
+
+        eventually(look, within=180)
         assert not self.failures(), self.failures()
 
     def _peer(self, port: int) -> str | None:
         return next((node.name for node in self.nodes if node.connects_from(port)), None)
 
-    def leader(self) -> Node | None:
-        """The first node that says that it leads."""
-        return next((node for node in self.nodes if node.is_running and node.leads()), None)
+    def leader(self, stream: str) -> Node | None:
+        """The first node that says that it leads a stream."""
+        return next((node for node in self.nodes if node.is_running and node.leads(stream)), None)
 
     def failures(self) -> list[str]:
         """How nodes ended by themselves."""

@@ -50,6 +50,7 @@ class Control:
 
 
 def _replace(of: Any, name: str, new: Any) -> None:
+    assert hasattr(of, name), f"{of} has no {name}: nothing would be taken out"
     setattr(of, name, new)
 
 
@@ -92,8 +93,9 @@ def without_epochs() -> None:
 
     _replace(PostgresLog, "commit", believe)
     _replace(Leadership, "trusted", lambda _self: True)
-    for of, name in ((Leadership, "_set_lost"), (Lane, "_depose"), (Term, "_depose")):
-        _replace(of, name, lambda _self, _why: None)
+    _replace(Leadership, "_lead_on", lambda _self, _groups, _why: None)
+    for of in (Lane, Term):
+        _replace(of, "_depose", lambda _self, _why: None)
 
 
 def without_trust() -> None:
@@ -136,20 +138,25 @@ def without_database_time() -> None:
     _replace(DatabaseClock, "now", lambda self: self._machine.now())
 
 
+def _claim_of(link: RouteLink) -> int:
+    """The newest claim of a peer; 0: it leads nothing."""
+    return max((claim for claim, _ in link.info.claims), default=0)
+
+
 def resend_handed() -> None:
     """What was given to a leader is given to the next one too: perhaps nobody stored it."""
     send, changed = RouteLink.send, DatabaseMesh.changed
     given: deque[tuple[int, bytes]] = deque(maxlen=5000)
 
     def note(self: RouteLink, lines: bytes, sent: int) -> None:
-        if self.info.leads:
-            given.append((self.info.leads, lines))
+        if claim := _claim_of(self):
+            given.append((claim, lines))
         send(self, lines, sent)
 
     def again(self: DatabaseMesh, link: RouteLink, before: RouteInfo) -> None:
         changed(self, link, before)
-        if link.info.leads:
-            former = [lines for epoch, lines in given if epoch < link.info.leads]
+        if claim := _claim_of(link):
+            former = [lines for before, lines in given if before < claim]
             for _ in former:
                 given.popleft()
             for lines in former:

@@ -13,31 +13,33 @@ import asyncpg
 
 from tests.ledger.cluster import Cluster, Node
 from tests.ledger.history import SharedWriter
+from tests.ledger.scenario import STREAMS
 from tests.support.sql import on
 
 KINDS = {
-    "kill": "kill -9 of the leader",
-    "kill-standby": "kill -9 of a node that does not lead",
-    "stop": "SIGSTOP of the leader",
-    "stop-standby": "SIGSTOP of a node that does not lead",
-    "term": "SIGTERM of the leader",
-    "skew": "kill -9 of the leader, whose clock is an hour wrong when it comes back",
+    "kill": "kill -9 of the leader of a stream",
+    "kill-standby": "kill -9 of a node that does not lead LOG",
+    "stop": "SIGSTOP of the leader of a stream",
+    "stop-standby": "SIGSTOP of a node that does not lead LOG",
+    "term": "SIGTERM of the leader of a stream",
+    "skew": "kill -9 of the leader of a stream, whose clock is an hour wrong when it comes back",
     "sessions": "every session of PostgreSQL terminated",
-    "lock": "the session with the lock terminated",
+    "lock": "every session with locks terminated",
     "postgres-quit": "immediate stop of PostgreSQL",
     "postgres-kill": "kill -9 of every process of PostgreSQL",
     "postgres-power": "power cut: of PostgreSQL's log only what was flushed is left",
-    "cut": "connections of the leader to PostgreSQL ended, and new ones",
-    "hold": "nothing passes between the leader and PostgreSQL",
-    "hold-to-node": "PostgreSQL hears the leader, who hears nothing",
-    "hold-to-database": "the leader hears PostgreSQL, which hears nothing",
-    "slow": "what passes between the leader and PostgreSQL is late",
-    "hold-standby": "nothing passes between a node that does not lead and PostgreSQL",
+    "cut": "connections of the leader of a stream to PostgreSQL ended, and new ones",
+    "hold": "nothing passes between the leader of a stream and PostgreSQL",
+    "hold-to-node": "PostgreSQL hears the leader of a stream, who hears nothing",
+    "hold-to-database": "the leader of a stream hears PostgreSQL, which hears nothing",
+    "slow": "what passes between the leader of a stream and PostgreSQL is late",
+    "hold-standby": "nothing passes between a node that does not lead LOG and PostgreSQL",
     "link-cut": "connections between two nodes ended, and new ones",
     "link-hold": "nothing passes between two nodes",
     "link-hold-one": "of two nodes one hears the other, who hears nothing",
     "link-slow": "what passes between two nodes is late",
 }
+_STREAMS = tuple(STREAMS)
 _STANDBY = {"kill-standby", "stop-standby", "hold-standby"}
 _NEED_OTHERS = {*_STANDBY, "link-cut", "link-hold", "link-hold-one", "link-slow"}
 _END = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
@@ -54,7 +56,8 @@ class Fault:
     Attributes:
         at: seconds after the beginning.
         seconds: how long it lasts, for those that do.
-        which: a number by which one of several nodes, links or directions is chosen.
+        which: a number by which one of several streams, nodes, links or directions is chosen; 0 is
+            LOG, the first of the streams.
     """
 
     at: float
@@ -160,14 +163,16 @@ class Chaos:
         thread.start()
 
     def _victims(self, fault: Fault) -> tuple[Node, ...]:
-        """The node, or the two nodes, that something is done to; empty: nobody leads."""
+        """The node, or the two nodes, that something is done to; empty: nobody leads the stream."""
         if fault.kind.startswith("link"):
             pairs = list(itertools.combinations(self._cluster.nodes, 2))
             first, second = pairs[fault.which % len(pairs)]
             return (first, second) if fault.which // len(pairs) % 2 else (second, first)
-        leader = self._cluster.leader()
         if fault.kind not in _STANDBY:
+            stream = _STREAMS[fault.which % len(_STREAMS)]
+            leader = self._cluster.leader(stream)
             return () if leader is None else (leader,)
+        leader = self._cluster.leader(_STREAMS[0])
         others = [node for node in self._cluster.nodes if node is not leader]
         return (others[fault.which % len(others)],)
 

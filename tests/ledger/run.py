@@ -171,8 +171,8 @@ def play(plan: Plan, directory: Path, said: Callable[[str], None]) -> Outcome:
     """
     write_rules(directory, scenario.rules(plan.nodes))
     with Cluster(plan.nodes, plan.control) as cluster, SharedWriter(directory, "run") as history:
-        with _talk(cluster) as wire:
-            scenario.create(wire, plan.nodes)
+        with contextlib.ExitStack() as stack:
+            scenario.create([stack.enter_context(_connected(node)) for node in cluster.nodes])
         load = Load(cluster, directory, plan.seed)
         chaos = Chaos(cluster, history)
         load.start()
@@ -307,11 +307,11 @@ class _Finisher:
 
 @contextlib.contextmanager
 def _talk(cluster: Cluster) -> Iterator[Wire]:
-    """A connection to who leads; raises ConnectionError when nobody does for long."""
+    """A connection to who leads LOG; raises ConnectionError when nobody does for long."""
     try:
-        leader = eventually(cluster.leader, within=_LEADER_S)
+        leader = eventually(lambda: cluster.leader("LOG"), within=_LEADER_S)
     except AssertionError:
-        raise ConnectionError("nobody leads") from None
+        raise ConnectionError("nobody leads LOG") from None
     with _connected(leader) as wire:
         yield wire
 

@@ -1,6 +1,8 @@
 """The streams and consumers of a run, and what each of them promises."""
 
+import itertools
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from tests.ledger.history import ConsumerRule, ReaderRule, Rules, StreamRule
@@ -110,17 +112,17 @@ def _stream_rule(name: str, config: dict[str, Any]) -> StreamRule:
     )
 
 
-def create(wire: Wire, nodes: int) -> None:
-    """Create them all."""
-    for name, config in STREAMS.items():
+def create(wires: Sequence[Wire]) -> None:
+    """Create them all; `wires`: connections to the nodes, which lead the streams in turn."""
+    for (name, config), wire in zip(STREAMS.items(), itertools.cycle(wires), strict=False):
         made = {"name": name, "duplicate_window": _LONG, **config}
         if "mirror" in config:
             del made["duplicate_window"]
         answer = wire.api(f"STREAM.CREATE.{name}", made)
         assert "error" not in answer, (name, answer)
-    for name, (stream, config) in consumers(nodes).items():
+    for name, (stream, config) in consumers(len(wires)).items():
         wanted = {"durable_name": name, "ack_policy": "explicit", "ack_wait": _ACK_WAIT, **config}
-        answer = wire.api(
+        answer = wires[0].api(
             f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": wanted}
         )
         assert "error" not in answer, (name, answer)

@@ -17,18 +17,18 @@
 import json
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
-from tests.crash.point_world import END_HOLDER, UNAVAILABLE
+from tests.crash.point_world import UNAVAILABLE
 from tests.past_bugs.desk import code
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
-from tests.support.nodes import Nodes, numbers
+from tests.support.nodes import Nodes, end_session, leader_of
 from tests.support.pg import PostgresServer
 from tests.support.sql import on
 from tests.support.wire import Closed, Silence, Wire
@@ -97,31 +97,29 @@ def newest(node: JetgateServer, stream: str, subject: str) -> bytes:
     return frame.payload
 
 
-def depose(dsn: str, leader: JetgateServer, others: list[JetgateServer]) -> JetgateServer:
-    """Stop a leader; the node that leads in its place."""
+def depose(
+    dsn: str, leader: JetgateServer, others: Sequence[JetgateServer], of: str
+) -> JetgateServer:
+    """Stop the leader of a stream; the node that leads it in its place."""
     assert leader.process is not None
     leader.process.send_signal(signal.SIGSTOP)
-    on(dsn, END_HOLDER)
-    return leading(others)
+    end_session(dsn, leader)
+    return leader_of(others, of)
 
 
-def leading(nodes: list[JetgateServer]) -> JetgateServer:
-    """The one of these nodes that leads, once one does."""
-
-    def look() -> JetgateServer | None:
-        return next((node for node in nodes if numbers(node)["jetgate_leader"]), None)
-
-    return eventually(look, within=60)
+def others_than(node: JetgateServer, nodes: Nodes) -> list[JetgateServer]:
+    """All nodes but one."""
+    return [each for each in nodes.all if each is not node]
 
 
 def test_a_deleted_stream_is_not_revived_by_a_node_that_comes_back(dsn: str, nodes: Nodes) -> None:
-    former, others = nodes.leader, nodes.followers
     for name in ("GONE", "KEPT"):
         config = {"name": name, "subjects": [f"{name}.>"], "allow_direct": True}
-        assert "error" not in api(former, f"STREAM.CREATE.{name}", config)
-        assert store(former, f"{name}.x", b"old") == 1
+        assert "error" not in api(nodes.all[0], f"STREAM.CREATE.{name}", config)
+        assert store(nodes.all[0], f"{name}.x", b"old") == 1
+    former = nodes.leader_of("GONE")
 
-    heir = depose(dsn, former, others)
+    heir = depose(dsn, former, others_than(former, nodes), "GONE")
     assert api(heir, "STREAM.DELETE.GONE")["success"]
     assert store(heir, "KEPT.x", b"new") == 2
     assert former.process is not None
@@ -142,9 +140,10 @@ def test_a_deleted_stream_is_not_revived_by_a_node_that_comes_back(dsn: str, nod
 
 
 def test_a_node_that_has_lost_its_directory_deletes_nothing(nodes: Nodes) -> None:
-    leader = nodes.leader
-    assert "error" not in api(leader, "STREAM.CREATE.DIR", {"name": "DIR", "subjects": ["dir"]})
-    assert store(leader, "dir", b"kept") == 1
+    config = {"name": "DIR", "subjects": ["dir"]}
+    assert "error" not in api(nodes.all[0], "STREAM.CREATE.DIR", config)
+    assert store(nodes.all[0], "dir", b"kept") == 1
+    leader = nodes.leader_of("DIR")
     leader.kill()
     shutil.rmtree(leader.data)
     leader.data.mkdir()
@@ -235,9 +234,10 @@ def test_an_illegal_update_through_any_node_changes_nothing(nodes: Nodes) -> Non
 def test_nothing_is_lost_when_nodes_leave_stand_still_and_are_killed(
     dsn: str, nodes: Nodes
 ) -> None:
-    first, (second, third) = nodes.leader, nodes.followers
     config = {"name": "ALL", "subjects": ["all"], "allow_direct": True}
-    assert "error" not in api(first, "STREAM.CREATE.ALL", config)
+    assert "error" not in api(nodes.all[0], "STREAM.CREATE.ALL", config)
+    first = nodes.leader_of("ALL")
+    second, third = others_than(first, nodes)
     acked = {store(second, "all", b"%d" % n): b"%d" % n for n in range(5)}
 
     assert first.process is not None
@@ -245,9 +245,9 @@ def test_nothing_is_lost_when_nodes_leave_stand_still_and_are_killed(
     acked |= {store(third, "all", b"%d" % n): b"%d" % n for n in range(5, 10)}
     assert first.process.wait(60) == 0
     first.process = None
-    leader = leading([second, third])
+    leader = leader_of([second, third], "ALL")
     other = third if leader is second else second
-    assert depose(dsn, leader, [other]) is other
+    assert depose(dsn, leader, [other], "ALL") is other
     acked |= {store(other, "all", b"%d" % n): b"%d" % n for n in range(10, 15)}
     other.kill()
     assert leader.process is not None

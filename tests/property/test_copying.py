@@ -263,7 +263,7 @@ class CopyRules(RuleBasedStateMachine):
 
     @rule(seq=st.integers(0, 8), crashes=st.booleans())
     def purge(self, seq: int, crashes: bool) -> None:
-        self.bench.serve(self.bench.runner.purge(None, seq or None, None))
+        self.bench.serve(self.bench.runner.requests.purge(None, seq or None, None))
         self.model = [row for row in self.model if seq and row[0] >= seq]
         self.last = self.excused = self.bench.machine.last_seq
         if crashes:

@@ -168,12 +168,12 @@ class CounterRules(RuleBasedStateMachine):
     def delete(self, data: st.DataObject) -> None:
         if self.messages:
             gone = data.draw(st.sampled_from(self.messages))
-            self.bench.serve(self.bench.runner.delete_message(gone.seq))
+            self.bench.serve(self.bench.runner.requests.delete_message(gone.seq))
             self.messages.remove(gone)
 
     @rule(pattern=st.sampled_from(FILTERS), keep=st.integers(0, 2))
     def purge(self, pattern: bytes, keep: int) -> None:
-        self.bench.serve(self.bench.runner.purge(pattern.decode(), None, keep or None))
+        self.bench.serve(self.bench.runner.requests.purge(pattern.decode(), None, keep or None))
 
         found = [m for m in self.messages if matches(m.subject, pattern)]
         kept = found[len(found) - keep :] if keep else []

@@ -158,17 +158,17 @@ class Crowd:
     async def purge(self) -> None:
         pattern = self.rng.choice(["s.*", self._subject().decode()])
         keep = self.rng.choice([None, None, 1, 4])
-        await self.bench.runner.purge(pattern, None, keep)
+        await self.bench.runner.requests.purge(pattern, None, keep)
 
     async def delete(self) -> None:
         machine = self.bench.machine
         seq = self.rng.randint(machine.first_seq, machine.last_seq)
         if machine.index.last(ANCHOR) > seq:
-            await self.bench.runner.delete_message(seq)
+            await self.bench.runner.requests.delete_message(seq)
 
     async def expire(self) -> None:
         self.bench.clock.time += SECOND // 4
-        await self.bench.runner.trim()
+        await self.bench.runner.requests.trim()
 
     async def reconfigure(self) -> None:
         limit = self.rng.choice([-1, 1, 3])

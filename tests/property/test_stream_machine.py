@@ -170,7 +170,7 @@ class StreamRules(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        self.bench.serve(self.bench.runner.trim())
+        self.bench.serve(self.bench.runner.requests.trim())
 
         self.model.expire(self.now)
 
@@ -189,14 +189,14 @@ class StreamRules(RuleBasedStateMachine):
         if seq and keep:
             keep = 0
         text = pattern.decode() if pattern else None
-        purged = self.bench.serve(self.bench.runner.purge(text, seq or None, keep or None))
+        purged = self.bench.serve(self.bench.runner.requests.purge(text, seq or None, keep or None))
 
         assert purged == self.model.purge(pattern or b">", seq, keep)
 
     @rule(seq=sequences)
     def delete(self, seq: int) -> None:
         there = [m for m in self.model.messages if m.seq == seq]
-        request = self.bench.runner.delete_message(seq)
+        request = self.bench.runner.requests.delete_message(seq)
         if there:
             self.bench.serve(request)
             self.model.drop(there)

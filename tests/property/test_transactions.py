@@ -18,10 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from core.errors import ApiError
 from core.jetstream.transactions import promotion, staging
-from core.jetstream.transactions.staging import STAGE, stage_of
+from core.jetstream.transactions.staging import stage_of
 from core.jetstream.transactions.transactions import Standing, Transactions
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig
+from core.model.transactions import STAGE
 from core.stream.config import check_create
 from core.stream.ledger import Attempt
 from tests.support.streams import STREAM, StreamBench
@@ -89,7 +90,7 @@ class TransactionRules(RuleBasedStateMachine):
             streams = {"S": self.target.runner, STAGE + "S": self.stage.runner}
             transactions = Transactions(streams)
             transactions.restore((STREAM, e) for e in self.target.store.ledger.values())
-            transactions.start()
+            transactions.go_on(streams.values())
             return transactions
 
         self.transactions = self.target.run(lead())
@@ -280,7 +281,7 @@ class TransactionRules(RuleBasedStateMachine):
     @rule()
     def purge(self) -> None:
         """The stream is purged."""
-        self._serve(self.target.runner.purge(None, None, None))
+        self._serve(self.target.runner.requests.purge(None, None, None))
 
     @rule(seconds=st.sampled_from([1, 3000, 4000]))
     def sweep(self, seconds: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from core.auth.grant import Guard
+from core.cluster.groups import stream_group
 from core.consumer.machine import ConsumerMachine
 from core.jetstream.advisories import Advisories
 from core.jetstream.consumer.consumers import Consumers
@@ -136,6 +137,7 @@ class FakeStream:
             self.services.lane,
             self.services.janitor,
         )
+        self.group = stream_group(1, 0, self.config)
         self.advisories = Advisories(self.account, self.clock)
         self.settled: list[list[int]] = []
         self.consumers = Consumers(self)

@@ -1,20 +1,35 @@
 """Several nodes of `jetgate serve` over one database, as processes."""
 
+import contextlib
 import json
 import signal
 from base64 import b64encode
+from collections.abc import Iterable
 from typing import Self
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
+from tests.support.sql import on
+from tests.support.wire import Closed, Silence, Wire
+
+_NUMBERS = ("jetgate_leader", "jetgate_has_leader", "jetgate_links", "jetgate_lease_groups")
+_END_SESSION = """
+    select pg_terminate_backend(session_pid)
+      from (select session_pid from jetgate_store.node
+             where nats like $1 order by started desc limit 1) as newest
+"""
+_UNEVEN = 16
+"""The number of lease groups by which two nodes may differ (`core.cluster.assignment`)."""
 
 
 class Nodes:
     """Processes that end with the block, whatever became of them; `flags` are given to each."""
 
     def __init__(self, dsn: str, count: int, *flags: str) -> None:
+        self.dsn = dsn
         self.all = [JetgateServer(*flags, dsn=dsn) for _ in range(count)]
 
     def __enter__(self) -> Self:
@@ -34,13 +49,14 @@ class Nodes:
             node.stop()
 
     def settled(self) -> None:
-        """Wait until one leads and all are linked with all."""
+        """Wait until all are linked with all, and lead about as many lease groups."""
 
         def look() -> bool:
             found = [numbers(node) for node in self.all]
-            leaders = sum(each["jetgate_leader"] for each in found)
             others = len(self.all) - 1
-            return leaders == 1 and all(
+            groups = [each["jetgate_lease_groups"] for each in found]
+            is_level = sum(groups) == LEASE_GROUPS and max(groups) - min(groups) <= _UNEVEN
+            return is_level and all(
                 each["jetgate_has_leader"] and each["jetgate_links"] == others for each in found
             )
 
@@ -48,15 +64,50 @@ class Nodes:
 
     @property
     def leader(self) -> JetgateServer:
-        """The one that leads, once all are settled."""
+        """The one that leads the catalogue, once all are settled."""
         self.settled()
         return next(node for node in self.all if numbers(node)["jetgate_leader"])
+
+    def leader_of(self, stream: str) -> JetgateServer:
+        """The one that leads a stream, once somebody does."""
+        return leader_of(self.all, stream)
 
     @property
     def followers(self) -> list[JetgateServer]:
         """The others."""
         leader = self.leader
         return [node for node in self.all if node is not leader]
+
+
+def leader_of(nodes: Iterable[JetgateServer], stream: str) -> JetgateServer:
+    """The one of some nodes that says that it leads a stream, once one does."""
+
+    def look() -> JetgateServer | None:
+        return next((node for node in nodes if leads(node.address, stream)), None)
+
+    return eventually(look, within=60)
+
+
+def leads(address: tuple[str, int], stream: str, timeout: float = 2.0) -> bool:
+    """Whether the node at an address says that it leads a stream itself; `timeout`: seconds.
+
+    What was sent on to a leader that stands still is never answered; without anybody who answers
+    requests, the answer is empty.
+    """
+    with (
+        contextlib.suppress(OSError, Closed, Silence, AssertionError, ValueError),
+        Wire(address, timeout=timeout) as wire,
+    ):
+        own = wire.hello()["server_name"]
+        told = wire.api(f"STREAM.INFO.{stream}").get("cluster", {})
+        return bool(told.get("leader") == own)
+    return False
+
+
+def end_session(dsn: str, node: JetgateServer) -> None:
+    """End the session with the locks of a node, as another one does that misses its heartbeats."""
+    ended = on(dsn, _END_SESSION, arguments=(f"%:{node.address[1]}",))
+    assert len(ended) == 1, "the node is not known"
 
 
 def numbers(node: JetgateServer) -> dict[str, float]:
@@ -66,7 +117,7 @@ def numbers(node: JetgateServer) -> dict[str, float]:
         with urlopen(Request(url, headers=_credentials(node)), timeout=30) as answer:
             lines = answer.read().decode().splitlines()
     except OSError:
-        return dict.fromkeys(("jetgate_leader", "jetgate_has_leader", "jetgate_links"), 0.0)
+        return dict.fromkeys(_NUMBERS, 0.0)
     pairs = (line.split() for line in lines if line.startswith("jetgate_") and "{" not in line)
     return {name: float(value) for name, value in pairs}
 

@@ -1,11 +1,13 @@
 """What the front of a node does with publishes while its own leadership ends."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import cast
 
 from core.front import Front
+from core.protocol.holding import IsHeld
 from core.pubsub.server import Hub
+from core.route.database_mesh import DatabaseMesh
 from core.runtime.turn import Turn
 from core.server import Server
 from tests.support.sessions import ManualClock
@@ -24,16 +26,18 @@ class _Server:
 class _Refusals:
     """Notes whether it refuses."""
 
-    has_led = False
     is_known = True
     is_refusing = False
     on_learned: Callable[[], None]
 
-    def start(self) -> None:
-        self.is_refusing = True
+    def groups(self) -> Collection[int]:
+        return (0, 7)
 
-    def stop(self) -> None:
-        self.is_refusing = False
+    def answer(self, groups: Collection[int], *, requests: bool) -> None:
+        self.is_refusing = bool(groups)
+
+    def held(self, groups: Collection[int]) -> IsHeld:
+        return lambda subject: subject == b"7" and 7 in groups
 
     async def close(self) -> None:
         self.is_refusing = False
@@ -49,14 +53,48 @@ def test_nothing_is_refused_while_a_term_that_ends_still_stores_it() -> None:
         front.refuse_by(refusals)
         assert (refusals.is_refusing, server.hub.is_holding) == (True, True)
 
-        front.lead(1)
+        front.claim({0: 5, 7: 5})
         assert (refusals.is_refusing, server.hub.is_holding) == (False, False)
 
-        await front.give_up()
+        front.claim({0: 5}, ending=(7,))
         assert (refusals.is_refusing, server.hub.is_holding) == (False, True)
 
-        front.retired()
+        front.claim({0: 5})
         assert (refusals.is_refusing, server.hub.is_holding) == (True, True)
+        assert (server.hub.is_held(b"7"), server.hub.is_held(b"6")) == (True, False)
         await front.close()
 
     asyncio.run(play())
+
+
+class _Mesh:
+    """The links of a node, and who leads what behind them."""
+
+    is_beginning, stood_still, nodes = False, 0, ()
+    on_leader: Callable[[], None]
+    on_offer: object
+    on_overtaken: object
+
+    def __init__(self) -> None:
+        self.leaders: dict[int, object] = {}
+
+    def led(self, **links: list[int]) -> None:
+        self.leaders = {group: name for name, groups in links.items() for group in groups}
+        self.on_leader()
+
+
+def test_groups_that_a_peer_leads_from_now_on_are_told_once() -> None:
+    async def play() -> list[set[int]]:
+        told: list[set[int]] = []
+        mesh = _Mesh()
+        front = Front(cast(Server, _Server()), cast(DatabaseMesh, mesh))
+        front.on_led = lambda groups: told.append(set(groups))
+        mesh.led(one=[0, 7])
+        mesh.led(one=[0, 7])
+        mesh.led(one=[0], two=[7, 8])
+        mesh.led(one=[0])
+        mesh.led(one=[0, 8])
+        await front.close()
+        return told
+
+    assert asyncio.run(play()) == [{0, 7}, {7, 8}, {8}]

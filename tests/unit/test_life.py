@@ -103,6 +103,7 @@ class Happenings:
 
     async def load(self, leadership: Leadership) -> Term:
         self.note("load")
+        self.life.front.claim({0: 1, 1: 1})
         return cast(Term, leadership)
 
     async def serving(self) -> None:
@@ -114,18 +115,20 @@ class Happenings:
 class FakeTerm:
     """A leadership and its term."""
 
-    epoch = 1
-    successor = ""
+    failure: OperatorError | None = None
+    groups = frozenset(range(2))
 
     def __init__(self, happenings: Happenings) -> None:
         self._happenings = happenings
         self.deposed = asyncio.Event()
-        self.stepping_down = asyncio.Event()
-        self.lost = asyncio.Event()
-        self.leadership = self.remotes = self
+        self.leadership = self.remotes = self.holdings = self
 
     def start(self) -> None:
         self._happenings.note("connect remotes")
+
+    async def leave(self) -> None:
+        self._happenings.note("hand over")
+        self._happenings.life.front.claim({})
 
     async def retire(self) -> None:
         self._happenings.note("retire")
@@ -180,13 +183,12 @@ def test_a_storage_that_cannot_be_prepared_ends_the_connections_that_were_accept
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("event", ["deposed", "lost"])
-def test_a_lost_leadership_closes_no_connection_and_another_begins(event: str) -> None:
+def test_memory_in_doubt_closes_no_connection_and_another_term_begins() -> None:
     async def scenario() -> None:
         happenings = Happenings()
         run = asyncio.create_task(happenings.life.run())
         await happenings.serving()
-        getattr(happenings.terms[0], event).set()
+        happenings.terms[0].deposed.set()
         await happenings.serving()
 
         assert happenings.log == [*BEGIN, *TERM, *LOST, *TERM]
@@ -218,17 +220,28 @@ def test_who_cannot_load_what_it_leads_lets_go_of_it_and_keeps_its_clients(
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("end", ["lost", "stopped"])
-def test_what_is_loaded_no_longer_matters_once_the_leadership_is_over(end: str) -> None:
+def test_a_failure_that_no_other_term_can_mend_ends_the_process() -> None:
+    async def scenario() -> None:
+        happenings = Happenings()
+        run = asyncio.create_task(happenings.life.run())
+        await happenings.serving()
+        happenings.terms[0].failure = OperatorError("damaged")
+        happenings.terms[0].deposed.set()
+        with pytest.raises(OperatorError, match="damaged"):
+            await run
+
+        assert happenings.log[-1] == "close"
+
+    asyncio.run(scenario())
+
+
+def test_what_is_loaded_no_longer_matters_once_the_process_is_stopped() -> None:
     """The loading is cancelled, and over before anything else happens."""
 
     async def scenario() -> None:
-        happenings = Happenings()
-        load, loading = happenings.load, asyncio.Event()
+        happenings, loading = Happenings(), asyncio.Event()
 
         async def load_for_ever(leadership: Leadership) -> Term:
-            if loading.is_set():
-                return await load(leadership)
             loading.set()
             try:
                 await asyncio.Event().wait()
@@ -239,16 +252,10 @@ def test_what_is_loaded_no_longer_matters_once_the_leadership_is_over(end: str) 
         happenings.load = load_for_ever  # type: ignore[method-assign]
         run = asyncio.create_task(happenings.life.run())
         await loading.wait()
-        failed = [*BEGIN, "campaign", "cancelled", "release"]
-        if end == "lost":
-            happenings.terms[0].lost.set()
-            await happenings.serving()
-            assert happenings.log == [*failed, *TERM]
         happenings.life.stop()
         await run
-        assert happenings.log[: len(failed)] == failed
-        assert "release" not in happenings.log[len(failed) :]
-        assert happenings.log[-1] == "close"
+        failed = [*BEGIN, "campaign", "cancelled", "release"]
+        assert happenings.log == [*failed, *GONE, "disconnect", "close"]
 
     asyncio.run(scenario())
 
@@ -313,31 +320,23 @@ class Peers:
         self.on_leader = self.nobody
         self.peers = {"another": self}
         self.nodes = (self,)
-        self.leader: Peers | None = None
+        self.leaders: dict[int, Any] = {}
         self.has_let_go = asyncio.Event()
 
     def nobody(self) -> None:
         """Stands for whoever is to be told."""
 
-    def overtake(self, epoch: int) -> None:
-        self.happenings.note("overtake")
-
     is_beginning = False
     stood_still = 0
     info = RouteInfo(server_id="another")
 
-    def lead(self, epoch: int) -> None:
-        self.happenings.note("tell that it leads")
-
-    def lead_no_more(self, successor: str = "") -> None:
-        self.happenings.note(f"tell that it leads no more {successor}".strip())
+    def claim(self, claims: dict[int, int], offers: object, *, is_asked: bool) -> None:
+        self.happenings.note(f"tell of {len(claims)} groups")
+        if not claims:
+            self.has_let_go.set()
 
     async def read(self, within: float) -> None:
         self.happenings.note("wait for peers")
-
-    def released(self) -> None:
-        self.happenings.note("tell that it has let go")
-        self.has_let_go.set()
 
 
 def test_who_is_stopped_hands_over_before_clients_have_to_leave() -> None:
@@ -350,40 +349,14 @@ def test_who_is_stopped_hands_over_before_clients_have_to_leave() -> None:
         await happenings.serving()
         happenings.life.stop()
         await links.has_let_go.wait()
-        links.leader = links
+        links.leaders = {0: links, 1: links}
         links.on_leader()
         await run
 
-        won = ["campaign", "overtake", "load", "tell that it leads", "take publishes"]
-        lost = ["step down", "hold publishes", "tell that it leads no more", "wait for peers"]
-        lost += ["retire", "stop", "tell that it has let go", "take publishes"]
-        end = [*GONE, "disconnect", "close"]
+        won = ["campaign", "load", "tell of 2 groups", "take publishes"]
+        lost = ["hand over", "tell of 0 groups", "hold publishes", "take publishes"]
+        end = [*GONE, "step down", "tell of 0 groups", "wait for peers", "retire"]
+        end += ["tell of 0 groups", "stop", "disconnect", "close"]
         assert happenings.log == [*BEGIN, *won, "connect remotes", "serve", *lost, *end]
-
-    asyncio.run(scenario())
-
-
-def test_who_is_asked_to_step_down_lets_another_lead_before_it_campaigns_again() -> None:
-    async def scenario() -> None:
-        happenings = Happenings()
-        links: Any = Peers(happenings)
-        happenings.links = links
-        happenings.life = Life(cast(Server, happenings), happenings)
-        run = asyncio.create_task(happenings.life.run())
-        await happenings.serving()
-        before = len(happenings.log)
-        happenings.terms[0].successor = "another"
-        happenings.terms[0].stepping_down.set()
-        await links.has_let_go.wait()
-        links.leader = links
-        links.on_leader()
-        await happenings.serving()  # it leads again, once the other one has ended
-
-        told = "tell that it leads no more another"
-        lost = ["step down", "hold publishes", told, "wait for peers", "retire", "stop"]
-        lost += ["tell that it has let go", "take publishes", "campaign"]
-        assert happenings.log[before : before + len(lost)] == lost
-        happenings.life.stop()
-        await run
 
     asyncio.run(scenario())

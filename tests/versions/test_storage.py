@@ -3,8 +3,8 @@
 from tests.integration.test_deleting import *  # noqa: F403
 from tests.integration.test_leases import (  # noqa: F401
     test_a_leader_whose_session_ended_leads_on_if_nobody_else_did,
-    test_a_stalled_leader_is_deposed,
     test_every_head_and_consumer_gets_the_epoch_of_the_new_leader,
+    test_the_session_of_a_stalled_leader_is_ended,
 )
 from tests.integration.test_storage_faults import (  # noqa: F401
     test_a_database_that_becomes_read_only,

@@ -118,7 +118,7 @@ class ConsumerRunner:
         self.listeners = Listeners(self, machine, stream.account, services.clock, services.states)
         self._queued = False
         self.pending_count = PendingCount(name, machine, log, services.clock, self.wake)
-        self._subscriptions: list[ServiceSubscription] = []
+        self.subscriptions: list[ServiceSubscription] = []
         self.watch_retention()
         self._take_pause()
 
@@ -132,12 +132,12 @@ class ConsumerRunner:
     def start(self) -> None:
         """Listen for requests, acknowledgements and subscribers."""
         account, names = self._account, (self._log.name.encode(), self.name.encode())
-        self._subscriptions = [
+        self.subscriptions = [
             account.subscribe(b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % names, self._on_next)
         ]
         for head in self._ack_heads():
             account.acks[head] = self.acks.take
-        self._subscriptions += self.listeners.start()
+        self.subscriptions += self.listeners.start()
         self._timers.at(self, self.deadline())
         if self.machine.endings:
             self._send_letters(self.machine.endings.last)  # what is restored is durable
@@ -164,7 +164,7 @@ class ConsumerRunner:
         if self.machine.settled:
             self._report_settled()
         self.closed = True
-        for subscription in self._subscriptions:
+        for subscription in self.subscriptions:
             self._account.unsubscribe(subscription)
         for head in self._ack_heads():
             self._account.acks.pop(head, None)
@@ -494,8 +494,9 @@ class ConsumerRunner:
     @property
     def group(self) -> Group:
         """The nodes that stand for it."""
-        log = self._log
-        return consumer_group(log.stream, self.stream.config, self.name, self.created, self.config)
+        return consumer_group(
+            self.stream.group, self.stream.config, self.name, self.created, self.config
+        )
 
     def tell_led(self) -> None:
         """Tell who listens that this node leads it, where it has several replicas."""

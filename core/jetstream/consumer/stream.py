@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from core.cluster.groups import Group
     from core.jetstream.advisories import Advisories
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.services import Services
@@ -23,6 +24,11 @@ class ConsumedStream(Protocol):
     account: Account
     services: Services
     advisories: Advisories
+
+    @property
+    def group(self) -> Group:
+        """The nodes that stand for it."""
+        ...
 
     def settle(self, sseqs: Sequence[int]) -> None:
         """Hear what a consumer is done with; told only where retention depends on it.

@@ -164,6 +164,10 @@ class Copier:
         """Whether it is known how far an origin was copied, without looking through the log."""
         return origin.mirrors or origin.key in self._positions or not self._log.machine.last_seq
 
+    def origins(self) -> set[str]:
+        """Return the names of the streams that are copied, wherever they are."""
+        return {follower.origin.source.name for follower in self._followers.values()}
+
     def poke(self, name: str, *, is_new: bool = False) -> None:
         """A stream of that name came, changed or went."""
         for follower in self._followers.values():

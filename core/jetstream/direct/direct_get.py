@@ -60,7 +60,7 @@ class DirectGet:
         self._subject = _PREFIX + (name or log.name.encode())
         self._queue = queue
         self._skip = len(self._subject) + 1
-        self._subscriptions: list[ServiceSubscription] = []
+        self.subscriptions: list[ServiceSubscription] = []
         # What storage is asked for: sequence, reply, without headers, as the last of which subject.
         self._missed: list[tuple[int, bytes, bool, bytes]] = []
         self._reading = False
@@ -72,15 +72,15 @@ class DirectGet:
 
     def configure(self, allowed: bool) -> None:
         """Listen when the stream allows Direct Get, else be nobody (no responders)."""
-        if allowed == bool(self._subscriptions):
+        if allowed == bool(self.subscriptions):
             return
         if not allowed:
-            for subscription in self._subscriptions:
+            for subscription in self.subscriptions:
                 self._account.unsubscribe(subscription)
-            self._subscriptions = []
+            self.subscriptions = []
             return
         subscribe = self._account.subscribe
-        self._subscriptions = [
+        self.subscriptions = [
             subscribe(self._subject, self._on_request, self._queue),
             subscribe(self._subject + b".>", self._on_subject, self._queue),
         ]

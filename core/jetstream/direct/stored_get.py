@@ -20,10 +20,12 @@ from core.errors import Unavailable
 from core.jetstream.direct.answers import Answers
 from core.jetstream.direct.request import read_request
 from core.protocol.headers import build
+from core.pubsub.onward import Forward
+from core.pubsub.route import ServiceSubscription
 from core.runtime.tasks import spawn, stop
 
 if TYPE_CHECKING:
-    from core.pubsub.account import Account, ServiceSubscription, Session
+    from core.pubsub.account import Account, Session
     from core.runtime.clock import Clock
     from core.storage.interface import Row, StoredMessages
 
@@ -122,7 +124,12 @@ class StoredGet:
 
     def _leads(self, subject: bytes) -> bool:
         """Whether this node leads the stream: then it answers from memory."""
-        return any(not each.here for each in self._account.route(subject).services)
+        route = self._account.route(subject)
+        others = (*route.services, *(each for group in route.groups for each in group))
+        return any(
+            isinstance(each, ServiceSubscription) and not (each.here or isinstance(each, Forward))
+            for each in others
+        )
 
     def _pass_on(self, request: _Request) -> None:
         """Give a request to the leader, or say that nobody answers it."""

@@ -197,3 +197,20 @@ async def plan_expiry(
     if machine.expiry is not None and not plan.removed:
         await plan_due(log, plan, foreseen, now, without_interest)
     return plan
+
+
+def erase_superseded(log: StreamLog, plan: StreamPlan) -> None:
+    """Let superseded rows that still wait for removal go with an explicit removal.
+
+    With the newest message of a subject gone, a reload would take an older one, which the
+    per-subject limit had removed, for the newest, and mark again what has expired.
+    """
+    machine, rows = log.machine, log.removed.rows
+    limited = machine.limit > 0
+    if not rows or not (limited or machine.expiry is not None):
+        return
+    if plan.erased or plan.purge_filters:
+        plan.erased += rows
+        plan.ends_replaced = limited
+    elif plan.purged_below and plan.index is None:
+        plan.ends_replaced = limited

@@ -10,7 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
-from core.cluster.groups import stream_group
+from core.cluster.groups import Group, stream_group
 from core.errors import ApiError
 from core.jetstream.advisories import Advisories
 from core.jetstream.changes import Change, Changes
@@ -18,25 +18,22 @@ from core.jetstream.consumer.consumers import Consumers
 from core.jetstream.copying.copier import Copier
 from core.jetstream.direct.direct_get import DirectGet
 from core.jetstream.log.facts import FactReader
-from core.jetstream.log.loading import build_index, load, load_behind, take_head
-from core.jetstream.log.message import Message
+from core.jetstream.log.loading import load, load_behind, take_head
 from core.jetstream.log.state import state_of
 from core.jetstream.log.stream_log import StreamLog
-from core.jetstream.log.subjects import get_message
 from core.jetstream.refusals import or_not_available
 from core.jetstream.services import Services
-from core.jetstream.stream import commands, expiry
+from core.jetstream.stream import commands, reconfiguring
 from core.jetstream.stream.acks import AckEmitter
 from core.jetstream.stream.batches import Batches
 from core.jetstream.stream.effects import PlanEffects
 from core.jetstream.stream.expiry_timer import ExpiryTimer
-from core.jetstream.stream.following import follow_purge
 from core.jetstream.stream.republish import Republisher
+from core.jetstream.stream.requests import Requests
 from core.jetstream.stream.retention import RetentionKeeper
 from core.jetstream.stream.scheduler import Scheduler
 from core.model.api_errors import api_error
 from core.model.cluster import ClusterInfo
-from core.model.message import MsgGetRequest
 from core.model.names import short_hash
 from core.model.stream import Retention, StreamConfig, StreamInfo
 from core.model.transform import Transform
@@ -46,7 +43,6 @@ from core.pubsub.route import Trace
 from core.runtime.tasks import spawn
 from core.storage.interface import Head, StreamRow
 from core.stream.copying import Copied, Run, plan_copies
-from core.stream.expiry import Expiry
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
 from core.stream.planner import decide
@@ -91,6 +87,7 @@ class StreamRunner:
         # Whether the last plan was that of a change: then publishes take their turn first.
         self._changed = False
         self._subscriptions: list[ServiceSubscription] = []
+        self._acks_taken: ServiceSubscription | None = None
         self.machine = StreamMachine(config, services.domain)
         self.log = StreamLog(
             row.stream,
@@ -113,7 +110,10 @@ class StreamRunner:
         self.acks = AckEmitter(account, services.turn, self.machine.ack_name)
         self.consumers = Consumers(self)
         self.direct = DirectGet(log, account, services.turn)
-        self.expiry = ExpiryTimer(log, clock, services.janitor, self.trim)
+        self.requests = Requests(
+            log, self.consumers, clock, self.submit, self._without_interest, self.caught_up
+        )
+        self.expiry = ExpiryTimer(log, clock, services.janitor, self.requests.trim)
         facts = FactReader(log, services.resources, services.max_payload, self._without_interest)
         abandoned = partial(self.advisories.batch_abandoned, self.name)
         self.batches = Batches(
@@ -134,6 +134,7 @@ class StreamRunner:
 
     def start(self) -> None:
         """Take publishes and requests."""
+        self._acks_taken = self.account.take_acks_of(self.name)
         self.listen()
         self.direct.configure(self.config.allow_direct)
         self.consumers.start()
@@ -165,9 +166,42 @@ class StreamRunner:
         if self.has_work():
             self.services.lane.enqueue(self)
 
+    @property
+    def group(self) -> Group:
+        """The nodes that stand for it."""
+        return stream_group(self.stream, self.lease_group, self.config)
+
+    def untell(self) -> None:
+        """Have other servers send nothing more for the stream and its consumers."""
+        own = [*self._subscriptions, *self.direct.subscriptions]
+        if self._acks_taken is not None:
+            own.append(self._acks_taken)
+        for consumer in self.consumers.values():
+            own += consumer.subscriptions
+        for subscription in own:
+            self.account.untell(subscription)
+
+    async def drained(self) -> None:
+        """Return when what was given to it so far is committed, and acknowledgements are applied.
+
+        Raises ApiError: storage is away.
+        """
+        for consumer in self.consumers.values():
+            consumer.acks.apply()
+        while True:
+            await self.submit(self._nothing)
+            if not self._columns.subjects:
+                return
+
+    async def _nothing(self, _now: int) -> StreamPlan:
+        return self.machine.unchanged(self.log.first_seq)
+
     def close(self, *, shutdown: bool = False) -> None:
         """Take nothing any more; waiting pulls are told why."""
         self.log.closed = True
+        if self._acks_taken is not None:
+            self.account.unsubscribe(self._acks_taken)
+            self._acks_taken = None
         self.unlisten()
         self.direct.configure(False)
         self.copier.close(forget=not shutdown)
@@ -184,14 +218,7 @@ class StreamRunner:
         """Have `save` record a configuration in the catalogue, then take it."""
         old = self.config
         await or_not_available(self.copier.restore(config))
-        other_limit = max(old.max_msgs_per_subject, 0) != max(config.max_msgs_per_subject, 0)
-        if other_limit or expiry.begin(old, config):
-            await self.submit(lambda _now: self._plan_new_limit(config, save))
-        elif expiry.may_grow(old, config):
-            await self.submit(lambda _now: self._plan_longer_lives(config, save))
-        else:
-            await save()
-            self.machine.configure(config)
+        await reconfiguring.record(self.log, old, config, save, self.submit)
         self.config = config
         self._configure_subjects()
         self.batches.configure()
@@ -228,9 +255,6 @@ class StreamRunner:
             self.transform = Transform(transform.src, transform.dest, random.random)
         self.republisher = Republisher(config, self.account) if config.republish else None
 
-    async def _plan_expiry(self, foreseen: expiry.Foresight, now: int) -> StreamPlan:
-        return await commands.plan_expiry(self.log, foreseen, now, self._without_interest)
-
     def _without_interest(self, subjects: Iterable[bytes]) -> frozenset[bytes]:
         """Return the subjects of which nothing is stored, because no consumer matches them."""
         return frozenset() if self.retention is None else self.retention.without_interest(subjects)
@@ -238,48 +262,6 @@ class StreamRunner:
     def map_subjects(self, subjects: list[bytes]) -> list[bytes]:
         """Return what the stream's subject transform makes of subjects."""
         return subjects if self.transform is None else self.transform.apply_all(subjects)
-
-    async def _plan_new_limit(
-        self, config: StreamConfig, save: Callable[[], Awaitable[None]]
-    ) -> StreamPlan:
-        """Read the rows anew for another per-subject limit, or to know when they expire.
-
-        Rows that the old limit removed leave storage before the new one is recorded, which could
-        allow them again; nothing is published in between.
-        """
-        await self.log.deleted()
-        limit = max(config.max_msgs_per_subject, 0)
-        queues = Expiry(config.max_age) if expiry.begin(self.config, config) else None
-        index, superseded = await build_index(self.log, limit, expiry=queues)
-        await save()
-        plan = self.machine.unchanged(self.log.first_seq)
-        plan.config, plan.index, plan.expiry = config, index, queues
-        for row in superseded:
-            self.machine.remove(plan, *row)
-        plan.replaced = [row[0] for row in superseded]
-        return plan
-
-    async def _plan_longer_lives(
-        self, config: StreamConfig, save: Callable[[], Awaitable[None]]
-    ) -> StreamPlan:
-        """Let what has expired leave storage before a configuration that would have kept it."""
-        await self.log.deleted()
-        await save()
-        plan = self.machine.unchanged(self.log.first_seq)
-        plan.config = config
-        return plan
-
-    async def trim(self) -> None:
-        """Enforce limits that a new configuration or the passing of time made tighter.
-
-        Raises ApiError JSClusterNotAvail while storage is away.
-        """
-        removed = True
-        while removed:
-            now = self.services.clock.now()
-            foreseen = await or_not_available(expiry.foresee(self.log, now))
-            plan = await self.submit(partial(self._plan_expiry, foreseen))
-            removed = bool(plan.removed)
 
     # -- interest ----------------------------------------------------------------------------
 
@@ -389,7 +371,7 @@ class StreamRunner:
             self._changed = True
             plan = await self._changes.plan_next(now)
             if plan is not None:
-                self._erase_superseded(plan)
+                commands.erase_superseded(self.log, plan)
             return plan
         self._changed = False
         columns = self._columns
@@ -414,7 +396,7 @@ class StreamRunner:
             columns.subjects = published
             self._give_back(columns)
             raise
-        self._erase_superseded(plan)
+        commands.erase_superseded(self.log, plan)
         return plan
 
     async def foresee(self, columns: Columns, now: int) -> StreamPlan:
@@ -428,22 +410,6 @@ class StreamRunner:
     def lacks_interest(self, subject: bytes) -> bool:
         """Say whether a message on `subject` is not stored because no consumer wants it."""
         return subject in self._without_interest((subject,))
-
-    def _erase_superseded(self, plan: StreamPlan) -> None:
-        """Let superseded rows that still wait for removal go with an explicit removal.
-
-        With the newest message of a subject gone, a reload would take an older one, which the
-        per-subject limit had removed, for the newest, and mark again what has expired.
-        """
-        limited = self.machine.limit > 0
-        rows = self.log.removed.rows
-        if not rows or not (limited or self.machine.expiry is not None):
-            return
-        if plan.erased or plan.purge_filters:
-            plan.erased += rows
-            plan.ends_replaced = limited
-        elif plan.purged_below and plan.index is None:
-            plan.ends_replaced = limited
 
     def _give_back(self, columns: Columns) -> None:
         later, self._columns = self._columns, columns
@@ -502,49 +468,7 @@ class StreamRunner:
         self.acks.answer((reply, body) for reply in replies if reply)
         self._changes.refuse(error)
 
-    # -- requests ----------------------------------------------------------------------------
-
-    async def purge(self, pattern: str | None, seq: int | None, keep: int | None) -> int:
-        """Purge everything, or by filter, below a sequence, or all but the newest `keep`.
-
-        Returns how many messages went. Raises ApiError.
-        """
-        wanted = pattern.encode() if pattern and pattern != ">" else None
-        before = 0
-
-        async def plan_it(now: int) -> StreamPlan:
-            nonlocal before
-            before = self.machine.msgs
-            purge = commands.plan_purge(
-                self.log, wanted, seq or 0, keep or 0, now, self._without_interest
-            )
-            plan = await or_not_available(purge)
-            plan.purges.append((wanted or b"", 0))
-            return plan
-
-        plan = await self.submit(plan_it)
-        await or_not_available(follow_purge(self.log, self.consumers, wanted))
-        markers = 0 if plan.segment is None else len(plan.segment)
-        return before - plan.msgs + markers
-
-    async def delete_message(self, seq: int) -> None:
-        """Delete one message; its row is gone when this returns.
-
-        Raises ApiError JSStreamMsgDeleteFailed.
-        """
-        await self.submit(
-            lambda now: or_not_available(
-                commands.plan_delete(self.log, seq, now, self._without_interest)
-            )
-        )
-
-    async def get_message(self, request: MsgGetRequest) -> Message | None:
-        """Return the message that STREAM.MSG.GET asks for.
-
-        Raises ApiError JSClusterNotAvail while storage is away.
-        """
-        await self.caught_up()
-        return await or_not_available(get_message(self.log, request))
+    # -- info --------------------------------------------------------------------------------
 
     async def info(
         self,
@@ -576,7 +500,7 @@ class StreamRunner:
 
     def _cluster_info(self, *, with_cluster: bool) -> ClusterInfo | None:
         if (cluster := self.services.cluster) is not None:
-            return cluster.info(stream_group(self.stream, self.config))
+            return cluster.info(self.group)
         return ClusterInfo(leader=self.services.server_name) if with_cluster else None
 
     def consumer_count(self) -> int:

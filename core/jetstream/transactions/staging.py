@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from core.errors import ApiError
 from core.model.stream import StreamConfig
 from core.model.transaction_errors import transaction_error
+from core.model.transactions import STAGE
 from core.stream.blocks import rows_of
 from core.stream.ledger import Attempt, Place, Stop, blocks_from
 from core.stream.plan import Columns
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from core.jetstream.log.stream_log import StreamLog
 
-STAGE = "JG_STAGE_"
 SUBJECT = "$JG.STAGE."
 
 CHUNK_ROWS = 4096

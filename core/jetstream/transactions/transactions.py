@@ -17,15 +17,15 @@ from core.jetstream.refusals import or_not_available
 from core.jetstream.stream.commands import plan_purge_subjects
 from core.jetstream.transactions.book import Book
 from core.jetstream.transactions.promotion import Promotion
-from core.jetstream.transactions.staging import STAGE, Staged, stage_of
+from core.jetstream.transactions.staging import Staged, stage_of
 from core.model.transaction_errors import transaction_error
-from core.model.transactions import HOUR
+from core.model.transactions import HOUR, STAGE
 from core.runtime.tasks import spawn, stop
 from core.storage.health import waits
 from core.stream.ledger import Attempt, Batch, Entry, check_manifest, is_new_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.stream.runner import StreamRunner
@@ -56,32 +56,40 @@ class Transactions:
 
     Args:
         streams: Those that this node leads, by name; it changes.
+        exists: Whether there is a stream of a name, whoever leads it.
     """
 
-    def __init__(self, streams: Mapping[str, StreamRunner]) -> None:
+    def __init__(
+        self,
+        streams: Mapping[str, StreamRunner],
+        exists: Callable[[str], bool] = lambda _name: False,
+    ) -> None:
         self._streams = streams
+        self._exists = exists
         self._books: dict[int, Book] = {}
+        self._stored: dict[int, list[Entry]] = {}
         self._running: dict[tuple[int, str], Promotion] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], int] = {}
         self._sweeper: asyncio.Task[None] | None = None
 
     # -- life --------------------------------------------------------------------------------
 
     def restore(self, entries: Iterable[tuple[int, Entry]]) -> None:
-        """Take what storage has of the streams of this account."""
-        runners = {runner.stream: runner for runner in self._streams.values()}
+        """Take what storage has of the streams that are about to be led, before any is there."""
+        self._stored.clear()
         for stream, entry in entries:
-            if stream in runners:
-                self._book(runners[stream]).restore(entry)
+            self._stored.setdefault(stream, []).append(entry)
 
-    def start(self) -> None:
+    def go_on(self, runners: Iterable[StreamRunner]) -> None:
         """Go on with every batch that is recorded, and neither stored whole nor stopped."""
-        for runner in list(self._streams.values()):
-            book = self._books.get(runner.stream)
-            for entry in book.entries.values() if book is not None else ():
+        for runner in list(runners):
+            for entry in list(self._book(runner).entries.values()):
                 batch = entry.batch
                 if batch is not None and not batch.is_done and batch.stop is None:
                     self._promote(runner, entry.app, entry.token, batch.number, batch.attempts)
+
+    def start(self) -> None:
+        """Purge from now on what was staged and never committed."""
         self._sweeper = spawn(self._sweep_on(), name="staged transactions")
 
     async def stop(self) -> None:
@@ -89,10 +97,20 @@ class Transactions:
         await stop(self._sweeper, *self._tasks)
         self._sweeper = None
 
+    async def leave(self, runners: Iterable[StreamRunner]) -> None:
+        """Store no further chunk into these streams; who leads them next goes on."""
+        gone = {runner.stream for runner in runners}
+        await stop(*(task for task, stream in self._tasks.items() if stream in gone))
+        for number in gone:
+            self._books.pop(number, None)
+        self._running = {key: p for key, p in self._running.items() if key[0] not in gone}
+
     def _book(self, runner: StreamRunner) -> Book:
         book = self._books.get(runner.stream)
         if book is None:
             book = self._books[runner.stream] = Book(runner)
+            for entry in self._stored.pop(runner.stream, ()):
+                book.restore(entry)
         return book
 
     # -- requests ----------------------------------------------------------------------------
@@ -209,8 +227,8 @@ class Transactions:
         )
         self._running[runner.stream, app] = promotion
         task = spawn(self._run(runner, promotion), name=f"batch {batch} of {app}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = runner.stream
+        task.add_done_callback(self._tasks.pop)
         return promotion
 
     async def _run(self, runner: StreamRunner, promotion: Promotion) -> None:
@@ -265,6 +283,8 @@ class Transactions:
             if target == name or runner.config.subjects != stage_of(target).subjects:
                 continue
             found = self._streams.get(target)
+            if found is None and self._exists(target):
+                continue  # it is being taken over, or handed over, together with its stage
             book = self._book(found) if found is not None else None
             if runner.machine.msgs and book is None:
                 await self._purge(runner, None)
@@ -283,4 +303,4 @@ class Transactions:
         below = await stage.log.first_at_time(oldest)
         below = min([below, *(seq for seq in needed if seq is not None)])
         if below > stage.log.first_seq:
-            await stage.purge(None, below, None)
+            await stage.requests.purge(None, below, None)

@@ -15,7 +15,7 @@ the request; nothing else is touched. When the outcome stays unknown the node mu
 anew (`in_doubt`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,12 +42,24 @@ _LOAD_STREAMS = """
     select s.stream, s.account, s.name, s.shelf, s.created, s.config, s.lease_group, s.creation,
            s.consumer_changes, h.epoch, h.first_seq, h.last_seq, h.last_ts, h.msgs, h.bytes
     from jetgate_store.stream s join jetgate_store.head h using (stream)
-    where not s.dropped order by s.stream
+    where not s.dropped and s.lease_group = any($1::int[]) order by s.stream
 """
 _LOAD_CONSUMERS = """
     select c.stream, c.consumer, c.name, c.created, c.epoch, c.config, c.state, c.creation
     from jetgate_store.consumer c join jetgate_store.stream s using (stream)
-    where not s.dropped order by c.stream, c.consumer
+    where not s.dropped and s.lease_group = any($1::int[]) order by c.stream, c.consumer
+"""
+_HEAD = """
+    select epoch, first_seq, last_seq, last_ts, msgs, bytes
+    from jetgate_store.head where stream = 0
+"""
+_LOAD_DROPPED = """
+    select stream, shelf from jetgate_store.stream where dropped and lease_group = any($1::int[])
+"""
+_LOAD_PURGES = """
+    select p.stream, p.n, p.filters, p.up_to_seq
+    from jetgate_store.purge p join jetgate_store.stream s using (stream)
+    where s.lease_group = any($1::int[]) order by p.stream, p.n
 """
 _WRITE_STATES = """
     update jetgate_store.consumer c
@@ -147,12 +159,14 @@ class PostgresCatalog:
         check()
         return version
 
-    async def _hold(self, session: Any) -> int:
+    async def _hold(self, session: Any, wanted: int | None) -> int:
         """Choose a lease group for a stream, and keep others from taking it over meanwhile."""
         leases = self._leases()
         if not leases:
             raise Fenced("this node leads no lease group")
-        group = self._view.smallest(leases)
+        group = self._view.smallest(leases) if wanted is None else wanted
+        if group not in leases:
+            raise Fenced(f"this node does not lead lease group {group}")
         if await session.fetchrow(_HOLD, group, leases[group]) is None:
             raise Fenced(f"another node leads lease group {group}")
         return group
@@ -162,26 +176,32 @@ class PostgresCatalog:
         await session.execute(_WAIT)
         self._view.take(await read_news(session.fetch, self._view.version))
 
-    async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
-        """Return all streams, consumers and unfinished purges."""
+    async def load(
+        self, groups: Collection[int]
+    ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
+        """Return the streams of lease groups, their consumers and unfinished purges."""
+        of = list(groups)
         streams = [
             StreamRow(row[0], row[1], row[2], row[3], row[4], row[5], Head(*row[9:]), *row[6:9])
-            for row in await self._fetch(_LOAD_STREAMS)
+            for row in await self._fetch(_LOAD_STREAMS, of)
         ]
-        consumers = [ConsumerRow(*row) for row in await self._fetch(_LOAD_CONSUMERS)]
-        purges = await self._fetch(
-            "select stream, n, filters, up_to_seq from jetgate_store.purge order by stream, n"
-        )
+        consumers = [ConsumerRow(*row) for row in await self._fetch(_LOAD_CONSUMERS, of)]
+        purges = await self._fetch(_LOAD_PURGES, of)
         return streams, consumers, [PurgeRow(r[0], r[1], tuple(r[2]), r[3]) for r in purges]
 
-    async def ledgers(self) -> list[tuple[int, Entry]]:
-        """Return what the ledgers of all streams have, each with its stream."""
-        return list(map(entry_of, await self._fetch(LOAD_LEDGERS)))
+    async def head(self) -> Head:
+        """Return the head of the catalogue."""
+        (row,) = await self._fetch(_HEAD)
+        return Head(*row)
+
+    async def ledgers(self, groups: Collection[int]) -> list[tuple[int, Entry]]:
+        """Return what the ledgers of the streams of lease groups have, each with its stream."""
+        return list(map(entry_of, await self._fetch(LOAD_LEDGERS, list(groups))))
 
     async def add_stream(self, new: NewStream, check: Check) -> StreamRow:
         """Add a stream with its head row; return it.
 
-        It goes to the group that has the fewest, of those that this node leads.
+        Unless it says which, it goes to the group with the fewest of those that this node leads.
         """
         check = self._checked(check)
         made = (new.account, new.name, new.shelf, new.created, new.creation, new.config)
@@ -191,7 +211,7 @@ class PostgresCatalog:
                 await self._catch_up(session)
                 if (found := await session.fetchrow(_CREATED, new.creation)) is not None:
                     return 0, *found
-            group = await self._hold(session)
+            group = await self._hold(session, new.lease_group)
             version = await self._raise(session, check)
             number = await session.fetchval(_ADD, group, version, *made, new.first_seq)
             return version, number, group, _FIRST_EPOCH
@@ -265,9 +285,9 @@ class PostgresCatalog:
         version = await self._outcomes.run(drop)
         self._changed(version, CatalogueRow(stream, is_deleted=True))
 
-    async def dropped_streams(self) -> list[tuple[int, int]]:
+    async def dropped_streams(self, groups: Collection[int]) -> list[tuple[int, int]]:
         """Return (stream, shelf) of deleted streams that may still have messages."""
-        rows = await self._fetch("select stream, shelf from jetgate_store.stream where dropped")
+        rows = await self._fetch(_LOAD_DROPPED, list(groups))
         return [(r[0], r[1]) for r in rows]
 
     async def forget_stream(self, stream: int) -> None:

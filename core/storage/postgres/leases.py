@@ -25,7 +25,7 @@ from core.errors import Unavailable
 from core.storage.health import Outage
 from core.storage.leases import Bumped, Holder, NodeRow, PeerRow
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
-from core.storage.postgres.locks import LOCK_CLASS
+from core.storage.postgres.locks import BUMPS_IN_TURN, LOCK_CLASS
 
 _TAKE = f"select g from unnest($1::int[]) as g where pg_try_advisory_lock({LOCK_CLASS}, g)"
 _GIVE = f"select count(pg_advisory_unlock({LOCK_CLASS}, g)) from unnest($1::int[]) as g"
@@ -103,6 +103,8 @@ _END_STANDING_STILL = """
 _TOKENS = """
     select lease_group, token from jetgate_store.lease where lease_group = any($1::int[])
 """
+# One bump after the other (`BUMPS_IN_TURN`): of two at once, one that has its number from the first
+# row could wait at the next for one with a later number.
 _LOCK_LEASES = """
     select lease_group from jetgate_store.lease
      where lease_group = any($1::int[]) and ($2::bigint is null or token = $2)
@@ -126,6 +128,8 @@ _LEAD = """
        set token = $2, node = $3, since = case when token = $2 then since else clock_timestamp() end
      where lease_group = any($1::int[])
 """
+# Whoever bumps later has a higher one.
+_CLAIM = "select pg_current_xact_id()::text::bigint"
 
 
 class PostgresLeases:
@@ -216,6 +220,7 @@ class PostgresLeases:
         async with connection.transaction():
             await connection.execute("set local synchronous_commit = on")
             await connection.execute(_WAIT_FOR_LOCKS)
+            await connection.execute(BUMPS_IN_TURN)
             rows = await connection.fetch(_LOCK_LEASES, list(groups), expected)
             found = [row[0] for row in rows]
             await connection.execute(_LOCK_CATALOGUE)
@@ -224,11 +229,9 @@ class PostgresLeases:
             await connection.execute(_BUMP_HEADS, heads)
             await connection.execute(_BUMP_CONSUMERS, streams)
             await connection.execute(_LEAD, found, token, node)
-            epoch = await connection.fetchval(
-                "select epoch from jetgate_store.head where stream = 0"
-            )
+            claim = await connection.fetchval(_CLAIM)
         # Behind COMMIT: nothing that was not committed is believed to be led.
-        return Bumped(frozenset(found), int(epoch))
+        return Bumped(frozenset(found), int(claim))
 
     async def tokens(self, groups: Collection[int]) -> Mapping[int, int]:
         """Return the tokens that the last bumps of groups stored."""
@@ -269,12 +272,6 @@ class PostgresLeases:
                 await attempt.rollback()
             return True
 
-    async def unlock(self) -> None:
-        """Release the locks and close the session."""
-        with self._translated() as connection:
-            await connection.execute("select pg_advisory_unlock_all()")
-            await connection.close(timeout=0.5)
-
     async def leave(self, row: NodeRow) -> None:
         """Delete the row of a node, release the locks and close the session."""
         with self._translated() as connection:
@@ -283,7 +280,8 @@ class PostgresLeases:
                 " where node = $1 or seen < clock_timestamp() - interval '1 day'",
                 row.node,
             )
-        await self.unlock()
+            await connection.execute("select pg_advisory_unlock_all()")
+            await connection.close(timeout=0.5)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[Any]:

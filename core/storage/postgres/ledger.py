@@ -21,7 +21,7 @@ _PROGRESS = "changed, promoted, duplicates, first_seq, last_seq, place, stop"
 LOAD_LEDGERS = f"""
     select l.stream, l.app, {_COLUMNS}
     from jetgate_store.ledger l join jetgate_store.stream s using (stream)
-    where not s.dropped order by l.stream, l.app
+    where not s.dropped and s.lease_group = any($1::int[]) order by l.stream, l.app
 """
 
 _NOTHING = Batch(0, (), 0)

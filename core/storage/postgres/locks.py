@@ -8,3 +8,5 @@ PROBE_LOCK = -2
 """Taken for a moment to find out whether there is a connection pooler."""
 TRIAL_LOCKS = range(-(2**31), PROBE_LOCK)
 """One of them, by chance, is taken for a moment to find out whether locks exclude."""
+BUMPS_IN_TURN = "lock table jetgate_store.lease in share row exclusive mode"
+"""Who gives epochs takes this first, before any row; rows can be read, and kept, meanwhile."""

@@ -1,4 +1,4 @@
-"""The list of remotes in PostgreSQL: written by `jetgate remote`, read by the leading node.
+"""The list of remotes in PostgreSQL: written by `jetgate remote`, read by each node.
 
 A role that may read this table may read every message, too; a password in an address is no more
 secret than that. The contents of credentials files are never stored.
@@ -15,7 +15,7 @@ from core.storage.remotes import RemoteRow, RemoteState
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A remote, and the state that the leading node stored last.
+    """A remote, and the state that a node stored last.
 
     Attributes:
         row: what was configured.

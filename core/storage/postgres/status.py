@@ -9,19 +9,31 @@ from typing import Any
 
 from core.storage.postgres.locks import LOCK_CLASS
 
+# A node leads a group while the row of the group names it and its session holds the lock: the row
+# alone stays when a node is killed.
 _NODES = f"""
+    with led as (
+      select e.node, e.lease_group,
+             (select count(*) from jetgate_store.stream s
+               where s.lease_group = e.lease_group and not s.dropped) as streams
+        from jetgate_store.lease e
+        join jetgate_store.node o on o.node = e.node
+        join pg_locks k
+          on k.locktype = 'advisory' and k.classid = {LOCK_CLASS}
+         and k.objid = e.lease_group::int::oid and k.objsubid = 2 and k.granted
+         and k.pid = o.session_pid
+         and k.database = (select oid from pg_database where datname = current_database())
+    )
     select n.node, n.nats, n.http, n.outages, n.clock_ahead, n.version,
            n.route_host, n.route_port, n.links,
            extract(epoch from n.started)::float8 as started,
            extract(epoch from clock_timestamp())::float8 as now,
            extract(epoch from clock_timestamp() - n.seen)::float8 as silent_seconds,
-           coalesce(l.pid = n.session_pid, false) as leads
-      from jetgate_store.node n
-      left join pg_locks l
-        on l.locktype = 'advisory' and l.classid = {LOCK_CLASS} and l.objid = 0
-       and l.objsubid = 2 and l.granted
-       and l.database = (select oid from pg_database where datname = current_database())
-     order by leads desc, n.started
+           count(l.lease_group) as groups, coalesce(sum(l.streams), 0)::bigint as streams,
+           coalesce(bool_or(l.lease_group = 0), false) as is_leader
+      from jetgate_store.node n left join led l on l.node = n.node
+     group by n.node
+     order by is_leader desc, n.started
 """
 _STREAMS = """
     select s.account, s.name as stream, h.msgs as messages, h.bytes, h.last_seq,
@@ -46,7 +58,10 @@ class Node:
 
     Attributes:
         node: its name.
-        state: `leads`, `follows`, or `gone`.
+        state: `leads` some lease groups, `follows`, or `gone`.
+        is_leader: whether it leads the catalogue.
+        groups: how many lease groups it leads.
+        streams: how many streams are in these.
         since: when it came, in UTC.
         silent_seconds: since it wrote last.
         clock_ahead: what its clock is ahead of the database's, seconds; None: not measured.
@@ -59,6 +74,9 @@ class Node:
 
     node: str
     state: str
+    is_leader: bool
+    groups: int
+    streams: int
     since: str
     silent_seconds: float
     clock_ahead: float | None
@@ -123,7 +141,7 @@ class Status:
     Attributes:
         at: monotonic seconds.
         latency_ms: of the statement that asked for the nodes.
-        nodes: the one that leads comes first.
+        nodes: the one that leads the catalogue comes first.
         streams: by account and name.
         outages: of storage, the oldest first.
     """
@@ -136,7 +154,7 @@ class Status:
 
 
 async def nodes(session: Any) -> list[Node]:
-    """Ask for the nodes alone; the one that leads comes first. Raises what asyncpg raises."""
+    """Ask for the nodes alone, who leads the catalogue first. Raises what asyncpg raises."""
     return [_node(row) for row in await session.fetch(_NODES)]
 
 
@@ -166,7 +184,10 @@ def _node(row: Mapping[str, Any]) -> Node:
     host, port = row["route_host"], row["route_port"]
     return Node(
         node=row["node"],
-        state="leads" if row["leads"] else "follows" if silent < _PRESENT_S else "gone",
+        state="leads" if row["groups"] else "follows" if silent < _PRESENT_S else "gone",
+        is_leader=row["is_leader"],
+        groups=row["groups"],
+        streams=row["streams"],
         since=_utc(row["started"]),
         silent_seconds=round(silent, 1),
         clock_ahead=None if ahead is None else round(ahead, 3),

@@ -33,7 +33,7 @@ export async function server(box, { life }) {
 /** Whether requests are served, and by whom. */
 async function readiness(signal) {
   const version = document.querySelector("meta[name=version]").content;
-  let said = "ready: this node leads and JetStream answers";
+  let said = "ready: all streams are led and JetStream answers";
   try {
     await send("/readyz", { signal });
   } catch (error) {

@@ -17,21 +17,32 @@ from core.model.stream import StreamDeleteResponse, StreamPageRequest
 from core.subjects.subject import matches
 from tests.support.eventually import observed
 
+AUDIT = b"$JS.EVENT.ADVISORY.API"
+SESSION: Any = SimpleNamespace(
+    started=1_700_000_000_123_456_789,
+    client_ip="127.0.0.1",
+    client_id=7,
+    rtt=5,
+    user="\u00fc<",
+    connect=SimpleNamespace(name="n", lang="go", version="1"),
+    connection_type="WEBSOCKET",
+)
+
 
 class FakeAccount:
     """Keeps what is published and subscribed."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: str) -> None:
         self.sent: list[tuple[bytes, Any]] = []
         self.subjects: list[bytes] = []
         self.heard: set[bytes] = set()
         self.name = "$G"
-        self.hub = SimpleNamespace(server_name="server")
+        self.hub = SimpleNamespace(server_name=server)
 
     def has_interest(self, subject: bytes) -> bool:
         return subject in self.heard
 
-    def subscribe(self, subject: bytes, call: Any) -> bytes:
+    def subscribe(self, subject: bytes, call: Any, queue: bytes) -> bytes:
         self.subjects.append(subject)
         return subject
 
@@ -40,6 +51,36 @@ class FakeAccount:
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         self.sent.append((subject, json.loads(payload)))
+
+
+PREFIXES = (b"$JS.API.", b"$JG.API.")
+"""Below them other nodes send requests on."""
+
+
+class FakePlaces:
+    """Where requests are served: here, but for those that name what another node leads."""
+
+    def __init__(self, account: FakeAccount) -> None:
+        self.account = account
+        self.led_elsewhere: set[str] = set()
+        self.sent: list[bytes] = []
+        self.headers: list[bytes] = []
+
+    def of(self, names: tuple[str, ...], *, is_meta: bool) -> object | None:
+        return self if self.led_elsewhere.intersection(names) else None
+
+    def send(
+        self, link: object, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        self.sent.append(subject)
+        self.headers.append(headers)
+
+    def listen(self, below: bytes, serve: Any) -> None:
+        self.account.subjects.append(below)
+
+    def unlisten(self, below: bytes) -> None:
+        if below in self.account.subjects:
+            self.account.subjects.remove(below)
 
 
 class Bench:
@@ -52,8 +93,9 @@ class Bench:
         level: Level = Level.BEFORE_BODY,
         *,
         may_wait: bool = False,
+        server: str = "server",
     ) -> None:
-        self.account = FakeAccount()
+        self.account = FakeAccount(server)
         request: type[msgspec.Struct] = Nothing
         if body in (Body.JSON, Body.OPTIONAL, Body.NEEDED):
             request = StreamPageRequest
@@ -67,8 +109,9 @@ class Bench:
             return name in self.elsewhere
 
         registry = SimpleNamespace(is_elsewhere=is_elsewhere)
-        self.server = ApiServer(registry=registry, clock=clock, transactions=None)  # type: ignore[arg-type]  # doubles
-        self.dispatcher = Dispatcher(self.account, self.server, (route,))  # type: ignore[arg-type]  # doubles
+        self.server = ApiServer(registry, clock, None, None)  # type: ignore[arg-type]  # doubles
+        self.places = FakePlaces(self.account)
+        self.dispatcher = Dispatcher(self.account, self.server, self.places, (route,))  # type: ignore[arg-type]  # doubles
 
     def request(
         self, name: str, payload: bytes = b"", headers: bytes = b"", reply: bytes = b"r"
@@ -279,11 +322,25 @@ def test_nobody_listens_elsewhere(subject: str) -> None:
     assert not is_silent(subject.encode())
 
 
+def test_a_request_for_a_stream_that_another_node_leads_is_sent_there_once() -> None:
+    async def steps() -> None:
+        bench = Bench(_success)
+        bench.places.led_elsewhere = {"far"}
+        bench.request("far")
+        bench.request("near")
+        assert len(await bench.settle()) == 1
+        assert bench.places.sent == [b"$JS.API.TEST.far"]
+        bench.dispatcher._on_routed(b"$JS.API.TEST.far", b"r", b"", b"")
+        assert len(await bench.settle()) == 2
+
+    _run(steps())
+
+
 def test_stopping_ends_listening() -> None:
     async def steps() -> None:
         bench = Bench(_success)
         bench.dispatcher.start()
-        assert len(bench.account.subjects) == len(SUBJECTS) + len(OWN_ROUTES)
+        assert len(bench.account.subjects) == len(SUBJECTS) + len(OWN_ROUTES) + len(PREFIXES)
 
         await bench.dispatcher.stop()
 
@@ -346,28 +403,125 @@ def test_when_too_many_wait_all_are_dropped_and_an_advisory_says_how_many(
 def test_an_audit_follows_the_answer_and_is_made_without_one_too() -> None:
     async def steps() -> None:
         bench = Bench(_success)
-        audit = b"$JS.EVENT.ADVISORY.API"
         bench.request("unheard")
         await bench.settle()
-        bench.account.heard.add(audit)
-        session = SimpleNamespace(
-            started=0,
-            client_ip="127.0.0.1",
-            client_id=7,
-            rtt=5,
-            user="",
-            connect=SimpleNamespace(name="n", lang="go", version="1"),
-            connection_type="STANDARD",
-        )
+        bench.account.heard.add(AUDIT)
         for reply in (b"r", b""):
-            bench.dispatcher.on_request(session, b"$JS.API.TEST.S", reply, b"", b"body")
+            bench.dispatcher.on_request(SESSION, b"$JS.API.TEST.S", reply, b"", b"body")
             await bench.settle()
 
-        assert [subject for subject, _ in bench.account.sent] == [b"r", b"r", audit, audit]
+        assert [subject for subject, _ in bench.account.sent] == [b"r", b"r", AUDIT, AUDIT]
         event = bench.account.sent[-1][1]
         assert event["subject"] == "$JS.API.TEST.S"
         assert event["request"] == "body"
         assert json.loads(event["response"])["success"] is True
         assert event["client"]["id"] == 7
+
+    _run(steps())
+
+
+class Pair:
+    """Two dispatchers: what the first is asked about the stream `far`, the second serves."""
+
+    def __init__(self) -> None:
+        self.served: list[bytes] = []
+
+        async def handler(server: ApiServer, call: Call[Any]) -> StreamDeleteResponse:
+            self.served.append(call.headers)
+            return StreamDeleteResponse(success=True)
+
+        self.asked, self.leading = Bench(handler, server="asked"), Bench(handler, server="leading")
+        self.asked.places.led_elsewhere = {"far"}
+        self.leading.account.heard.add(AUDIT)
+
+    async def request(self, headers: bytes, *, session: Any = SESSION) -> list[Any]:
+        """Ask about `far`; return the audits of it."""
+        subject = b"$JS.API.TEST.far"
+        self.asked.dispatcher.on_request(session, subject, b"r", headers, b"body")
+        assert await self.asked.settle() == []
+        (sent,) = self.asked.places.headers
+        self.leading.dispatcher._on_routed(subject, b"r", sent, b"body")
+        await self.leading.settle()
+        return [event for subject, event in self.leading.account.sent if subject == AUDIT]
+
+
+FORGED = b'Nats-Request-Info: {"name":"forged"}\r\n'
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"",
+        b"NATS/1.0\r\nA: 1\r\n\r\n",
+        b"NATS/1.0 503 Text\r\nA:  1 \r\na: 2\r\n\r\n",
+        b"NATS/1.0\r\n" + FORGED + b"A: 1\r\n\r\n",
+        b"NATS/1.0\r\nA: 1\r\n" + FORGED + b"\r\n",
+    ],
+)
+def test_the_audit_of_a_request_that_was_sent_on_names_the_client_as_its_own_node_would(
+    headers: bytes,
+) -> None:
+    async def steps() -> None:
+        near, pair = Bench(_success, server="asked"), Pair()
+        for bench in (near, pair.asked):
+            bench.account.heard.add(AUDIT)
+        near.dispatcher.on_request(SESSION, b"$JS.API.TEST.far", b"r", b"", b"body")
+        expected = (await near.settle())[-1]
+
+        (event,) = await pair.request(headers)
+
+        assert event["client"] == expected["client"]
+        assert (event["client"]["server"], event["server"]) == ("asked", "leading")
+        assert pair.served == [headers]
+
+    _run(steps())
+
+
+@pytest.mark.parametrize("session", [SESSION, None])
+@pytest.mark.parametrize(
+    "headers",
+    [b"", b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\n" + FORGED + b"\r\n", b"NATS/1.0\r\n" + FORGED, b"x"],
+)
+def test_nobody_is_named_by_a_header_of_a_client_while_its_node_knows_of_no_listener(
+    headers: bytes, session: Any
+) -> None:
+    async def steps() -> None:
+        pair = Pair()
+
+        assert await pair.request(headers, session=session) == []
+
+        assert pair.served == [headers]
+
+    _run(steps())
+
+
+def test_what_cannot_be_read_names_nobody() -> None:
+    async def steps() -> None:
+        bench = Bench(_success)
+        bench.account.heard.add(AUDIT)
+        told = b"NATS/1.0\r\nNats-Request-Info: {\r\n\r\n"
+        bench.dispatcher._on_routed(b"$JS.API.TEST.far", b"r", told, b"")
+
+        await bench.settle()
+
+        assert [subject for subject, _ in bench.account.sent] == [b"r"]
+
+    _run(steps())
+
+
+def test_a_request_whose_stream_turns_out_to_be_elsewhere_is_sent_on_with_its_client() -> None:
+    async def steps() -> None:
+        async def handler(server: ApiServer, call: Call[Any]) -> StreamDeleteResponse:
+            bench.places.led_elsewhere = bench.elsewhere = {"far"}
+            raise api_error("JSStreamNotFound")
+
+        bench = Bench(handler)
+        bench.account.heard.add(AUDIT)
+        bench.dispatcher.on_request(SESSION, b"$JS.API.TEST.far", b"r", b"", b"")
+
+        assert await bench.settle() == []
+
+        (sent,) = bench.places.headers
+        assert b'"user":"\xc3\xbc\\u003c"' in sent
 
     _run(steps())

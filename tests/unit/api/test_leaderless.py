@@ -53,7 +53,7 @@ class Bench:
 def test_publishes_and_requests_are_refused_and_nothing_else_is_answered() -> None:
     bench = Bench(*STREAMS)
     assert not bench.account.has_interest(b"s.a")
-    bench.leaderless.start()
+    bench.leaderless.answer({0}, requests=True)
 
     for subject in (b"s.a", b"t"):
         assert bench.ask(subject) == {"error": ERROR, "stream": "S", "seq": 0}
@@ -65,25 +65,26 @@ def test_publishes_and_requests_are_refused_and_nothing_else_is_answered() -> No
     # Whose answer would be taken for a message, and what no stream of this account has.
     for nobody in (b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"$JS.API.DIRECT.GET.S", b"other", b"u"):
         assert not bench.account.has_interest(nobody)
-    bench.leaderless.stop()
+    bench.leaderless.answer({0}, requests=False)
+    assert bench.account.has_interest(b"s.a")
+    assert not bench.account.has_interest(b"$JS.API.INFO")
+    bench.leaderless.answer({1}, requests=False)
     assert not bench.account.has_interest(b"s.a")
     assert not bench.account.has_interest(b"$JS.API.INFO")
 
 
-@pytest.mark.parametrize("has_led", [False, True])
-def test_what_comes_from_peers_is_answered_by_who_has_led(has_led: bool) -> None:
+def test_what_comes_from_peers_is_left_to_who_leads() -> None:
     bench = Bench(*STREAMS)
-    bench.leaderless.has_led = has_led
-    bench.leaderless.start()
-    assert (bench.ask(b"t", from_peer=True) is not None) == has_led
-    assert (bench.ask(b"$JS.API.INFO", from_peer=True) is not None) == has_led
+    bench.leaderless.answer({0}, requests=True)
+    assert bench.ask(b"t", from_peer=True) is None
+    assert bench.ask(b"$JS.API.INFO", from_peer=True) is None
 
 
 def test_what_the_catalogue_has_is_refused_from_when_it_is_known() -> None:
     bench = Bench()
     learned: list[bool] = []
     bench.leaderless.on_learned = lambda: learned.append(True)
-    bench.leaderless.start()
+    bench.leaderless.answer({0}, requests=True)
     assert not bench.leaderless.is_known
 
     bench.catalogue.take(CatalogueNews(3, STREAMS, is_whole=True))
@@ -94,7 +95,7 @@ def test_what_the_catalogue_has_is_refused_from_when_it_is_known() -> None:
     bench.catalogue.take(CatalogueNews(5, changed, is_whole=False))
     assert bench.ask(b"new")["stream"] == "NEW"
     assert not bench.account.has_interest(b"t")
-    bench.leaderless.stop()
+    bench.leaderless.answer((), requests=False)
     assert not bench.account.has_interest(b"new")
 
 
@@ -122,13 +123,10 @@ def test_direct_get_is_answered_while_nobody_leads_or_beside_another_by_a_standb
     async def scenario() -> None:
         bench, get = Bench(), _StoredGet(has_standby=has_standby)
         leaderless = Leaderless(bench.account, bench.catalogue, cast(StoredGet, get))
-        leaderless.stop()  # another node leads when this one starts
+        leaderless.answer((), requests=False)
         assert get.is_listening == has_standby
-        leaderless.start()
+        leaderless.answer({3}, requests=False)
         assert get.is_listening
-        leaderless.has_led = True
-        leaderless.stop()
-        assert not get.is_listening
         await leaderless.close()
         assert get.is_closed
 

@@ -63,3 +63,24 @@ def test_who_is_alone_holds_until_it_leads() -> None:
     assert gate.stage(1000, can_refuse=True) is Stage.HELD
     gate.found()
     assert gate.stage(1000, can_refuse=True) is Stage.OPEN
+
+
+def test_when_one_more_leader_is_gone_they_are_held_longer_never_shorter() -> None:
+    gate = Gate()
+    gate.found()
+    gate.lost(12)
+
+    gate.wait(20)
+    assert gate.stage(19, can_refuse=True) is Stage.HELD
+    gate.wait(15)
+    gate.wait(None)
+    assert gate.stage(20, can_refuse=True) is Stage.REFUSING
+
+
+def test_who_waits_without_end_is_not_made_to_refuse() -> None:
+    gate = Gate()
+    gate.found()
+    gate.lost(None)
+    gate.wait(20)
+
+    assert gate.stage(1000, can_refuse=True) is Stage.HELD

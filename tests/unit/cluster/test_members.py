@@ -6,6 +6,7 @@ import pytest
 
 from core.cluster.groups import Group, consumer_group, stream_group
 from core.cluster.members import Cluster, peer_id
+from core.cluster.membership import SILENT
 from core.errors import ApiError
 from core.model.cluster import Placement
 from core.model.consumer import ConsumerConfig
@@ -25,7 +26,7 @@ def row(name: str, silence: int = 0) -> PeerRow:
 def cluster_of(*rows: PeerRow, own: str = "a", linked: str = "BCD") -> Cluster:
     """A cluster as its leader sees it."""
     cluster = Cluster(
-        own, ManualClock(), name=lambda: "C", leader=lambda: own, linked=lambda: set(linked)
+        own, ManualClock(), name=lambda: "C", leader=lambda _: own, linked=lambda: set(linked)
     )
     cluster.met(rows)
     return cluster
@@ -90,10 +91,53 @@ def test_nobody_can_lead_whom_this_node_does_not_reach(placement: Placement, tex
     cluster = cluster_of(row("a"), row("b"), linked="")
     with pytest.raises(ApiError, match=text):
         cluster.successor(placement)
-    asked: list[str] = []
-    cluster.step_down = asked.append
-    cluster.hand_over(cluster.successor(None))
+    asked: list[tuple[list[int], str]] = []
+    cluster.step_down = lambda groups, to: asked.append((sorted(groups), to))
+    cluster.hand_over((0, 3), cluster.successor(None))
     assert asked == []
+
+
+def test_whom_it_reaches_is_asked_to_lead_these_groups_alone() -> None:
+    cluster = cluster_of(row("a"), row("b"), row("c"), linked="B")
+    asked: list[tuple[list[int], str]] = []
+    cluster.step_down = lambda groups, to: asked.append((sorted(groups), to))
+    cluster.hand_over((0, 3), cluster.successor(Placement(preferred="b")))
+    cluster.hand_over((2,), cluster.successor(None))
+    assert asked == [([0, 3], "b"), ([2], "")]
+    assert cluster.able() == {"b"}
+    with pytest.raises(ApiError, match='preferred server "c" not known'):
+        cluster.successor(Placement(preferred="c"))
+
+
+def test_of_a_stream_only_a_replica_may_be_named_to_lead_next() -> None:
+    cluster = cluster_of(*map(row, NAMES))
+    two = Group(7, 2)
+    [replica] = replicas(cluster, two)
+    assert cluster.successor(Placement(preferred=replica), two) == replica
+    other = next(name for name in NAMES if name not in ("a", replica))
+    with pytest.raises(ApiError, match=f'preferred server "{other}" not known'):
+        cluster.successor(Placement(preferred=other), two)
+    assert cluster.successor(Placement(preferred=other), Group(7, 1)) == other
+
+
+def test_who_is_silent_leads_no_more_long_before_it_is_no_replica() -> None:
+    clock = ManualClock()
+    cluster = Cluster("a", clock, name=lambda: "C", leader=lambda _: "b", linked=lambda: {"B"})
+    cluster.met([row("a"), row("b", 4 * SECOND - 1)])
+    assert cluster.living() == {"a", "b"}
+    clock.advance(1)
+    assert cluster.living() == {"a"}
+    assert cluster.able() == {"b"}
+    clock.advance(SILENT / SECOND)
+    assert cluster.able() == set()
+    assert replicas(cluster) == []
+
+
+def test_what_is_shown_of_a_group_is_since_when_that_one_is_led() -> None:
+    cluster = cluster_of(*map(row, NAMES))
+    cluster.leader_since = {3: 33, 4: 44}
+    assert cluster.info(Group(7, 3, lease_group=4)).leader_since == 44
+    assert cluster.info(Group(7, 3, lease_group=5)).leader_since == 0
 
 
 def test_a_peer_that_is_removed_gives_its_place_to_another() -> None:
@@ -102,10 +146,10 @@ def test_a_peer_that_is_removed_gives_its_place_to_another() -> None:
     cluster.leave(THREE, peer_id(first))
     assert first not in replicas(cluster)
     assert second in replicas(cluster)
-    asked: list[str] = []
-    cluster.step_down = asked.append
-    cluster.leave(THREE, "a")
-    assert asked == [""]
+    asked: list[tuple[list[int], str]] = []
+    cluster.step_down = lambda groups, to: asked.append((sorted(groups), to))
+    cluster.leave(Group(7, 3, lease_group=5), "a")
+    assert asked == [([5], "")]
     with pytest.raises(ApiError, match="peer remap failed"):
         cluster.leave(Group(7, 4), "b")
     with pytest.raises(ApiError, match="peer not a member"):
@@ -127,11 +171,12 @@ def test_how_many_replicas_a_consumer_has(
 ) -> None:
     known: dict[str, Any] = {"name": "S", "num_replicas": 3} | stream
     config = StreamConfig(**known)
-    group = consumer_group(7, config, "C", 1, ConsumerConfig(**consumer))
+    group = consumer_group(stream_group(7, 5, config), config, "C", 1, ConsumerConfig(**consumer))
     assert group.replicas == replicas
+    assert (group.stream, group.lease_group) == (7, 5)
     assert group.name.startswith(f"C-R{replicas}F-")
 
 
 def test_groups_are_named_by_kind_replicas_and_storage() -> None:
     config = StreamConfig(name="S", num_replicas=3, storage=Storage.MEMORY)
-    assert stream_group(7, config).name.startswith("S-R3M-")
+    assert stream_group(7, 5, config).name.startswith("S-R3M-")

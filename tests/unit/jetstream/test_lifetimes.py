@@ -34,7 +34,7 @@ def publish(bench: StreamBench, subject: str, **headers: str) -> None:
 
 def pass_time(bench: StreamBench, seconds: float) -> None:
     bench.clock.time += int(seconds * SECOND)
-    bench.serve(bench.runner.trim())
+    bench.serve(bench.runner.requests.trim())
 
 
 def seqs(bench: StreamBench) -> list[int]:
@@ -77,7 +77,7 @@ def test_a_marker_that_was_deleted_does_not_come_back(make: Any) -> None:
     publish(bench, "stays")
     publish(bench, "a", Nats_TTL="5")
     pass_time(bench, 5.1)
-    bench.serve(bench.runner.delete_message(3))
+    bench.serve(bench.runner.requests.delete_message(3))
 
     bench.reload()
     pass_time(bench, 0)
@@ -166,7 +166,7 @@ def test_deleting_the_last_message_of_a_subject_leaves_a_marker(make: Any, limit
     publish(bench, "a")
     publish(bench, "b")
 
-    bench.serve(bench.runner.delete_message(1))
+    bench.serve(bench.runner.requests.delete_message(1))
 
     assert blocks(bench) == {2: b"", 3: removal("Remove")}
     bench.reload()
@@ -179,8 +179,8 @@ def test_deleting_one_of_several_or_a_marker_leaves_none(make: Any) -> None:
     publish(bench, "a")
     publish(bench, "k", KV_Operation="PURGE")
 
-    bench.serve(bench.runner.delete_message(2))
-    bench.serve(bench.runner.delete_message(3))
+    bench.serve(bench.runner.requests.delete_message(2))
+    bench.serve(bench.runner.requests.delete_message(3))
 
     assert seqs(bench) == [1]
 
@@ -212,7 +212,7 @@ def test_a_purge_marks_the_subjects_that_have_nothing_left(
     if limit == 1:
         purged -= seq is not None or pattern == "a" or pattern is None
 
-    assert bench.serve(bench.runner.purge(pattern, seq, keep)) == purged
+    assert bench.serve(bench.runner.requests.purge(pattern, seq, keep)) == purged
 
     assert {row[0]: row[2] for row in bench.live()} == left
     new = [row[3] for row in bench.live() if row[0] > 4]
@@ -226,8 +226,8 @@ def test_without_being_asked_removals_leave_no_markers(make: Any) -> None:
     publish(bench, "a")
     publish(bench, "b")
 
-    bench.serve(bench.runner.delete_message(1))
-    bench.serve(bench.runner.purge("b", None, None))
+    bench.serve(bench.runner.requests.delete_message(1))
+    bench.serve(bench.runner.requests.purge("b", None, None))
 
     assert seqs(bench) == []
     assert bench.machine.last_seq == 2
@@ -246,9 +246,9 @@ def test_what_was_foreseen_to_be_the_last_may_be_gone_by_then(make: Any) -> None
     foreseen = bench.run(foresee(runner.log, bench.clock.now()))
     assert foreseen.last_seqs == {b"a": 2}
 
-    bench.serve(runner.delete_message(2))
+    bench.serve(runner.requests.delete_message(2))
     bench.run(bench.janitor.finish(runner.log))
-    bench.change(partial(runner._plan_expiry, foreseen))
+    bench.change(partial(runner.requests.plan_expiry, foreseen))
 
     assert bench.machine.index.last(b"a") == 1
     assert seqs(bench) == [1, 4]

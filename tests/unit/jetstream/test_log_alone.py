@@ -23,7 +23,7 @@ def _stored() -> MemoryStore:
     for subject in (b"s.a", b"s.b", b"s.c", b"s.b"):
         bench.gather(subject, b"%b %d" % (subject, len(bench.store.rows)))
         bench.flush()
-    bench.serve(bench.runner.delete_message(3))
+    bench.serve(bench.runner.requests.delete_message(3))
     bench.close()
     return bench.store
 

@@ -96,13 +96,13 @@ def test_a_count_leaves_out_what_a_purge_has_still_to_remove(
 
     monkeypatch.setattr(bench.janitor, "finish", before)
     _publish(bench, 2)
-    assert bench.serve(bench.runner.purge("s.a", 7, None)) == 3
+    assert bench.serve(bench.runner.requests.purge("s.a", 7, None)) == 3
     assert sorted(bench.store.rows) == list(range(1, 11))
     assert _count(bench) == 2
 
 
 async def _delete(bench: StreamBench, seq: int) -> None:
-    deleting = asyncio.ensure_future(bench.runner.delete_message(seq))
+    deleting = asyncio.ensure_future(bench.runner.requests.delete_message(seq))
     await asyncio.sleep(0)
     await bench.step()
     await deleting
@@ -142,7 +142,7 @@ def test_the_message_of_a_time_is_the_next_when_it_is_deleted_meanwhile(
         return await read(*request)
 
     monkeypatch.setattr(bench.store, "points", slowly)
-    found = bench.run(bench.runner.get_message(MsgGetRequest(start_time=times[3])))
+    found = bench.run(bench.runner.requests.get_message(MsgGetRequest(start_time=times[3])))
     assert found is not None
     assert found[0] == 5
 
@@ -162,7 +162,7 @@ def test_a_list_of_what_is_gone_is_as_long_as_it_says(
         return found
 
     monkeypatch.setattr(bench.store, "names", slowly)
-    bench.serve(bench.runner.delete_message(3))
+    bench.serve(bench.runner.requests.delete_message(3))
     state = bench.run(bench.runner.info(deleted=True)).state
     assert (state.deleted, state.num_deleted) == ((3, 5, 9), 3)
     assert (state.messages, state.first_seq, state.last_seq) == (7, 1, 10)
@@ -173,7 +173,7 @@ def test_a_state_waits_for_a_removal_that_only_storage_knows_of(
 ) -> None:
     async def scenario() -> tuple[int, int, int]:
         runner, waited = bench.runner, 0
-        purging = asyncio.ensure_future(runner.purge("s.a", None, None))
+        purging = asyncio.ensure_future(runner.requests.purge("s.a", None, None))
         await asyncio.sleep(0)
         plan = await runner.next_plan(1, bench.clock.now())
         assert plan is not None

@@ -77,7 +77,7 @@ def test_what_wildcards_rolled_up_does_not_come_back_after_a_crash(
 def test_a_deleted_message_does_not_come_back_after_a_crash(make: Any) -> None:
     bench = make()
     publish(bench, "a", "a", "a")
-    bench.serve(bench.runner.delete_message(2))
+    bench.serve(bench.runner.requests.delete_message(2))
 
     bench.reload()
 
@@ -93,9 +93,9 @@ def test_superseded_messages_do_not_come_back_when_their_successor_is_removed(
     for _ in range(3):
         publish(bench, "a")
     if purges:
-        bench.serve(bench.runner.purge("a", None, None))
+        bench.serve(bench.runner.requests.purge("a", None, None))
     else:
-        bench.serve(bench.runner.delete_message(3))
+        bench.serve(bench.runner.requests.delete_message(3))
 
     bench.reload()
 
@@ -120,7 +120,7 @@ def test_purged_messages_do_not_come_back_after_a_crash(
 ) -> None:
     bench = make()
     publish(bench, "a", "b", "a", "b")
-    purged = bench.serve(bench.runner.purge(pattern, seq, keep))
+    purged = bench.serve(bench.runner.requests.purge(pattern, seq, keep))
 
     bench.reload()
 
@@ -153,7 +153,7 @@ def test_an_emptied_stream_keeps_its_last_sequence_over_two_restarts(make: Any) 
     bench = make(max_age=SECOND)
     publish(bench, "a", "a")
     bench.clock.time += 2 * SECOND
-    bench.serve(bench.runner.trim())
+    bench.serve(bench.runner.requests.trim())
     for _ in range(2):
         bench.reload()
 
@@ -191,7 +191,7 @@ def test_the_last_of_a_subject_is_its_neighbour_once_it_is_deleted(make: Any) ->
     bench = make()
     publish(bench, "a", "b", "a", "b")
 
-    bench.serve(bench.runner.delete_message(3))
+    bench.serve(bench.runner.requests.delete_message(3))
 
     found = bench.run(last_by_subject(bench.runner.log, b"a"))
     assert found is not None
@@ -205,7 +205,7 @@ def test_deleting_the_last_message_does_not_lower_the_last_sequence(make: Any) -
     bench = make()
     publish(bench, "a", "a")
 
-    bench.serve(bench.runner.delete_message(2))
+    bench.serve(bench.runner.requests.delete_message(2))
     publish(bench, "a")
 
     assert seqs(bench) == [1, 3]
@@ -217,7 +217,7 @@ def test_what_is_not_there_cannot_be_deleted(make: Any, seq: int) -> None:
     publish(bench, "a")
 
     with pytest.raises(ApiError) as refused:
-        bench.serve(bench.runner.delete_message(seq))
+        bench.serve(bench.runner.requests.delete_message(seq))
 
     assert refused.value.err_code == 10057
 
@@ -244,7 +244,7 @@ def test_what_was_swept_is_no_longer_remembered_as_dead(make: Any) -> None:
     bench = make()
     publish(bench, *["a"] * 100)
     publish(bench, *["a"] * 100)
-    bench.serve(bench.runner.delete_message(5))
+    bench.serve(bench.runner.requests.delete_message(5))
     assert bench.runner.log.removed.hidden == {5}
 
     bench.run(bench.janitor.finish(bench.runner.log))

@@ -1,9 +1,11 @@
-"""Nothing of what comes after a publish is read while publishes are held, however it is cut."""
+"""Nothing of what comes after a held publish is read, however it is cut; all before it is."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.errors import ProtocolError
-from core.protocol.holding import PublishHold
+from core.protocol.holding import PublishHold, everything
 from core.protocol.parser import Parser
 
 SENT = (
@@ -32,7 +34,7 @@ class Sink:
         raise AssertionError("nothing is traced")
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        raise AssertionError("there is no run")
+        self.calls += [("pub", subject, payload) for payload in payloads]
 
     def on_batch(self, batch: object) -> bool:
         raise AssertionError("there is no batch")
@@ -55,9 +57,9 @@ class Sink:
 
 @pytest.mark.parametrize("cut", range(len(SENT) + 1))
 def test_what_is_read_before_and_after(cut: int) -> None:
-    sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold()
+    sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, everything)
     for part in (SENT[:cut], SENT[cut:]):
-        parser.feed(hold.take(part), sink)
+        parser.feed(hold.take(part, everything), sink)
     assert sink.calls == BEFORE
     assert hold.is_holding
 
@@ -68,18 +70,18 @@ def test_what_is_read_before_and_after(cut: int) -> None:
 
 
 def test_single_bytes_are_divided_alike() -> None:
-    sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold()
+    sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, everything)
     for place in range(len(SENT)):
-        parser.feed(hold.take(SENT[place : place + 1]), sink)
+        parser.feed(hold.take(SENT[place : place + 1], everything), sink)
     parser.feed(hold.kept, sink)
     assert sink.calls == BEFORE + AFTER
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_the_end_of_a_line_is_no_publish(cut: int) -> None:
-    sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold()
+    sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, everything)
     for part in (b"SUB PUB pub"[:cut], b"SUB PUB pub"[cut:], b"\r\nPING\r\n"):
-        parser.feed(hold.take(part), sink)
+        parser.feed(hold.take(part, everything), sink)
     assert sink.calls == [("sub", b"PUB"), ("ping",)]
     assert not hold.is_holding
 
@@ -87,4 +89,72 @@ def test_the_end_of_a_line_is_no_publish(cut: int) -> None:
 @pytest.mark.parametrize("wrong", [b"PUB\r\n", b"PUBLISH a 1\r\n", b"P U B\r\n"])
 def test_what_is_no_publish_is_refused_at_once(wrong: bytes) -> None:
     with pytest.raises(ProtocolError):
-        Parser(1024, 4096).feed(PublishHold().take(wrong), Sink())
+        Parser(1024, 4096).feed(PublishHold(None, everything).take(wrong, everything), Sink())
+
+
+_OPERATIONS = st.sampled_from(
+    (
+        b"PING\r\n",
+        b"SUB held 1\r\n",
+        b"pub other 7\r\nPUB a 1\r\n",
+        b"HPUB other r 12 15\r\nNATS/1.0\r\n\r\nx\r\n\r\n",
+        b"PUB\tother.held 6 \r\nPING\r\n\r\n",
+        b"PUB held 4\r\n\r\n\r\n\r\n",
+        b"hPUB held 12 12\r\nNATS/1.0\r\n\r\n\r\n",
+    )
+)
+
+
+def _is_held(subject: bytes) -> bool:
+    return subject == b"held"
+
+
+@given(operations=st.lists(_OPERATIONS, max_size=8), data=st.data())
+def test_all_before_the_first_held_publish_goes_on(
+    operations: list[bytes], data: st.DataObject
+) -> None:
+    sent = b"".join(operations)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=6)))
+    begins = [i for i, each in enumerate(operations) if b"held" in each.split()[1:2]]
+    first = next((i for i in begins if not operations[i].startswith(b"SUB")), len(operations))
+    hold = PublishHold(None, _is_held)
+
+    passed = [
+        hold.take(sent[start:stop], _is_held)
+        for start, stop in zip([0, *cuts], [*cuts, len(sent)], strict=True)
+    ]
+
+    assert b"".join(passed) == b"".join(operations[:first])
+    assert b"".join(passed) + hold.kept == sent
+    assert hold.is_holding == (first < len(operations))
+
+
+@given(operations=st.lists(_OPERATIONS, max_size=8), data=st.data())
+def test_a_hold_may_begin_and_change_anywhere(operations: list[bytes], data: st.DataObject) -> None:
+    """The parser gets everything once and in order, whatever it had read when the hold began."""
+    sent = b"".join(operations)
+    begin = data.draw(st.integers(0, len(sent)))
+    change = data.draw(st.integers(begin, len(sent)))
+    sink, parser = Sink(), Parser(1024, 4096)
+    parser.feed(sent[:begin], sink)
+    hold = PublishHold(parser.begun, _is_held)
+    parser.feed(hold.take(parser.take_back() + sent[begin:change], _is_held), sink)
+    begun_before = Sink()
+    Parser(1024, 4096).feed(sent[:begin], begun_before)
+    assert ("pub", b"held") not in [call[:2] for call in sink.calls[len(begun_before.calls) :]]
+
+    again = PublishHold(parser.begun, everything)
+    kept = parser.take_back() + hold.kept
+    parser.feed(again.take(kept + sent[change:], everything), sink)
+    parser.feed(again.kept, sink)
+
+    whole = Sink()
+    Parser(1024, 4096).feed(sent, whole)
+    assert sink.calls == whole.calls
+
+
+def test_a_line_without_end_is_left_to_the_parser() -> None:
+    hold = PublishHold(None, everything)
+    with pytest.raises(ProtocolError):
+        Parser(1024, 4096).feed(hold.take(b"SUB " + b"x" * 9000, everything), Sink())
+    assert len(hold.kept) < 9000

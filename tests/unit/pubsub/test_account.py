@@ -142,16 +142,6 @@ def test_services_are_called_and_count_as_interest(account: Account) -> None:
     assert not publish(account, b"orders.new")
 
 
-def test_an_intercepting_service_sees_but_does_not_count(account: Account) -> None:
-    service = Service()
-    account.subscribe(b"a", service, intercept=True)
-
-    assert not publish(account, b"a")
-    assert len(service.calls) == 1
-    assert not account.has_interest(b"a")
-    assert account.route(b"a").only is None
-
-
 def test_services_in_a_queue_group_share_with_clients(account: Account) -> None:
     service, session = Service(), ListSession()
     account.subscribe(b"a", service, b"q")

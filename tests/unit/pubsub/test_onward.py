@@ -1,7 +1,6 @@
 """Messages on their way to other servers: batches and acknowledgements, and what a route says."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -14,44 +13,10 @@ from core.pubsub.account import Account
 from core.pubsub.batch import take_together
 from core.pubsub.onward import Splitter
 from core.pubsub.route import RemoteInterest, bytes_of, messages_of
-from core.route.route_parser import RouteParser
+from tests.support.links import ListLink
 from tests.support.sessions import ListSession, idle_hub, listen
 
 BLOCK = b"NATS/1.0\r\n\r\n"
-
-
-class ListLink:
-    """A link whose output stays in `out`."""
-
-    closed = False
-    blocked = False
-
-    def __init__(self) -> None:
-        self.out: list[bytes] = []
-        self.sent = 0
-        self.on_writable: list[Callable[[], None]] = []
-
-    def send(self, lines: bytes, sent: int) -> None:
-        self.out.append(lines)
-        self.sent += sent
-
-    def messages(self) -> list[tuple[bytes, ...]]:
-        """Subject, reply, headers and payload of all that was sent."""
-        found: list[tuple[bytes, ...]] = []
-
-        class Sink:
-            def on_message(self, account: bytes, *message: Any) -> None:
-                subject, reply, queues, headers, payload = message
-                assert (account, queues) == (b"$G", ())
-                found.append((subject, reply, headers, payload))
-
-            def on_batch(self, account: bytes, batch: Batch) -> None:
-                for subject, reply, headers, payload in batch.messages():
-                    self.on_message(account, subject, reply, (), headers, payload)
-
-        sink: Any = Sink()
-        RouteParser(sink).feed(b"".join(self.out))
-        return found
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Messages from other servers while JetStream is still being loaded."""
 
+from core.protocol.gather import Batch
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub
 from core.route.incoming import Incoming
@@ -60,3 +61,27 @@ def test_an_account_that_is_not_here_gets_nothing() -> None:
     session, incoming = told(hub), Incoming(hub, holds=True)
     incoming.deliver(b"OTHER", b"s", b"", (), b"", b"x")
     assert session.take() == b""
+
+
+def test_only_what_a_node_sends_to_this_node_itself_is_served_and_no_client_hears_of_it() -> None:
+    hub, taken = idle_hub(), list[tuple[bytes, ...]]()
+    account, session = hub.default_account(), ListSession()
+    listen(account, session, b">")
+    account.node_calls[b"$JS.API."] = lambda *message: taken.append(message)
+    request = (b"$JS.API.INFO", b"r", (), b"", b"x")
+
+    incoming = Incoming(hub, holds=False)
+    incoming.deliver(b"_JG.$G", *request)
+    assert not taken
+    incoming.is_of_node = True
+    incoming.deliver(b"_JG.$G", b"$JG.API.TXN.BEGIN", b"r", (), b"", b"x")
+    assert not taken
+    incoming.deliver(b"_JG.$G", *request)
+    batch = Batch()
+    batch.add(b"$JS.API.LIST", b"q", b"", b"y")
+    incoming.deliver_batch(b"_JG.$G", batch)
+    assert taken == [(b"$JS.API.INFO", b"r", b"", b"x"), (b"$JS.API.LIST", b"q", b"", b"y")]
+    assert session.take() == b""
+
+    incoming.deliver(b"$G", *request)
+    assert len(taken) == 2

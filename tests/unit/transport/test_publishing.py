@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
 from core.auth.users import Permissions, Rule, User, Users
 from core.pubsub.limits import Limits
 from core.pubsub.mappings import Destination, Mapping
+from core.pubsub.onward import Splitter
+from core.pubsub.route import RemoteInterest
 from core.pubsub.server import Hub
 from core.transport.publishing import (
     CheckedPublisher,
@@ -16,6 +19,7 @@ from core.transport.publishing import (
     PlainPublisher,
 )
 from core.transport.session import ClientSession
+from tests.support.links import ListLink
 from tests.support.sessions import IdleTurn, ListSession, ManualClock, listen
 
 PLAIN = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
@@ -160,3 +164,93 @@ def test_new_limits_hold_for_the_next_publish_of_a_connected_client() -> None:
     session.data_received(b"PUB a 2\r\n12\r\n")
 
     assert session.close_reason == "Maximum Message Payload Exceeded"
+
+
+class Acknowledged:
+    """A hub with a client; consumers of A are here, those of B and C on two other nodes.
+
+    Attributes:
+        here: what the consumers here took.
+        links: to the other nodes: B's, which also takes pull requests, and C's.
+    """
+
+    def __init__(self) -> None:
+        self.hub = new_hub()
+        account = self.hub.default_account()
+        account.split = Splitter(account).split
+        self.here: list[tuple[bytes, ...]] = []
+        for consumer in (b"a", b"b"):
+            account.acks[b"$JS.ACK.A.%b" % consumer] = self._take
+        self.links = ListLink(), ListLink()
+        for link, stream in zip(self.links, (b"B", b"C"), strict=True):
+            account.add_remote(RemoteInterest(link, b"_JG.ACK." + stream, b"", 0))
+        account.add_remote(RemoteInterest(self.links[0], b"next.*", b"", 0))
+        self.session = join(self.hub, PLAIN.replace(b"}", b',"no_responders":true}'))
+        self.session.data_received(b"SUB in 1\r\n")
+
+    def _take(self, parts: list[bytes], _session: object, *rest: bytes) -> None:
+        self.here.append((*parts, *rest))
+
+    def done(self) -> tuple[object, ...]:
+        """All that anybody got, in order."""
+        return self.here, [link.messages() for link in self.links], b"".join(self.session.out)
+
+
+PULL = b"PUB next.B in 3\r\n100\r\n"
+NOBODYS = b"PUB $JS.ACK.Z.a.1.5.5.1.0 in 4\r\n+ACK\r\n"
+
+
+def acknowledgement(number: int, chance: Random) -> bytes:
+    consumer = chance.choice((b"A.a", b"A.b", b"B.a", b"B.b", b"C.a"))
+    reply = chance.choice((b"", b"", b"in "))
+    body = chance.choice((b"+ACK", b"+ACK", b"", b"-NAK"))
+    subject = b"$JS.ACK.%b.1.%d.%d.1.0" % (consumer, number, number)
+    return b"PUB %b %b%d\r\n%b\r\n" % (subject, reply, len(body), body)
+
+
+def one_by_one(lines: list[bytes]) -> tuple[object, ...]:
+    whole = Acknowledged()
+    for line in lines:
+        whole.session.data_received(line)
+    return whole.done()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_acknowledgements_in_one_read_do_what_each_does(seed: int) -> None:
+    chance = Random(seed)
+    lines = [acknowledgement(number, chance) for number in range(200)]
+    for _ in range(seed * 3):
+        lines.insert(chance.randrange(200), chance.choice((PULL, NOBODYS)))
+    whole = Acknowledged()
+
+    whole.session.data_received(b"".join(lines[:80]))  # of the first read, some as a sample
+    before = sum(len(link.out) for link in whole.links)
+    whole.session.data_received(b"".join(lines[80:]))
+
+    assert whole.done() == one_by_one(lines)
+    sent = sum(len(link.out) for link in whole.links) - before
+    assert sent <= 2 + 3 * seed * 3, "those for one node go there together"
+
+
+def test_a_reply_that_no_client_may_use_is_refused_among_acknowledgements() -> None:
+    chance = Random(1)
+    lines = [acknowledgement(number, chance) for number in range(50)]
+    lines.insert(25, b"PUB $JS.ACK.A.a.1.1.1.1.0 _R_.x 0\r\n\r\n")
+    whole = Acknowledged()
+
+    whole.session.data_received(b"".join(lines))
+
+    assert whole.done() == one_by_one(lines)
+    assert b"Permissions Violation for Publish with Reply" in b"".join(whole.session.out)
+
+
+def test_who_listens_to_acknowledgements_gets_those_of_one_read() -> None:
+    chance = Random(2)
+    lines = [acknowledgement(number, chance) for number in range(50)]
+    whole = Acknowledged()
+    watcher = ListSession()
+    listen(whole.hub.default_account(), watcher, b"$JS.ACK.>")
+
+    whole.session.data_received(b"".join(lines))
+
+    assert b"".join(watcher.out).count(b"MSG $JS.ACK.") == 50

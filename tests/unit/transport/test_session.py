@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from core.auth.users import User, Users
 from core.protocol import parser as parser_module
 from core.pubsub.limits import Limits
 from core.pubsub.server import IN_PROCESS, TRUSTED, Hub
@@ -472,7 +473,8 @@ def test_who_publishes_nothing_is_not_held() -> None:
         session.data_received(b"SUB a 1\r\nPI")
         w.hub.take_publishes()
         session.data_received(b"NG\r\nPUB a 1\r\nx\r\n")
-        w.hub.turn.run()
+        w.one_turn()
+        w.one_turn()
 
         assert socket.take() == b"PONG\r\nMSG a 1 1\r\nx\r\n"
         assert socket.reading
@@ -506,7 +508,7 @@ def test_a_part_of_this_server_publishes_while_clients_are_held() -> None:
         assert socket.take() == b"MSG a 1 1\r\nx\r\n"
 
 
-def test_who_is_connected_already_is_not_read_while_publishes_are_held() -> None:
+def test_who_is_connected_already_is_read_up_to_what_is_held() -> None:
     """The hold may begin in the middle of anything, and what was read by then is not lost."""
     with world() as w:
         session, socket = w.join()
@@ -526,10 +528,66 @@ def test_who_is_connected_already_is_not_read_while_publishes_are_held() -> None
         w.hub.hold_publishes()
         w.hub.take_publishes()
         w.one_turn()
+        w.one_turn()
         assert socket.reading
         session.data_received(b"PING\r\n")
         w.hub.turn.run()
         assert socket.take() == b"PONG\r\n"
+
+
+def test_only_who_publishes_what_is_held_waits() -> None:
+    def is_held(subject: bytes) -> bool:
+        return subject == b"a"
+
+    with world() as w:
+        one, one_socket = w.join(CONNECT + b"SUB * 1\r\n")
+        two, two_socket = w.join()
+        one.data_received(b"PUB b 2\r\nx")
+        two.data_received(b"PUB a 2\r\nx")
+        w.hub.hold_publishes(is_held)
+        one.data_received(b"y\r\n")
+        two.data_received(b"y\r\nPING\r\n")
+        w.one_turn()
+        w.one_turn()
+        assert one_socket.take() == b"MSG b 1 2\r\nxy\r\n"
+        assert one_socket.reading
+        assert two_socket.take() == b""
+        assert not two_socket.reading
+
+        one.data_received(b"PING\r\nPUB a 1\r\nz\r\nPING\r\n")
+        w.hub.turn.run()
+        assert one_socket.take() == b"PONG\r\n"
+        assert not one_socket.reading
+
+        w.hub.hold_publishes(lambda subject: subject == b"b")
+        w.one_turn()
+        w.one_turn()
+        assert sorted(one_socket.take().split(b"MSG ")) == [
+            b"",
+            b"a 1 1\r\nz\r\nPONG\r\n",
+            b"a 1 2\r\nxy\r\n",
+        ]
+        assert two_socket.take() == b"PONG\r\n"
+        assert one_socket.reading
+        assert two_socket.reading
+
+
+def test_a_hold_that_begins_before_the_password_is_checked_holds_what_follows_it() -> None:
+    with world() as w:
+        w.hub.use_users(Users(users=(User("a", "b"),)), None)
+        session, socket = w.join(b"CONNECT {")
+        w.hub.hold_publishes()
+        session.data_received(b'"user":"a","pass":"b"}\r\nPING\r\nPUB a 1\r\nx\r\nPING\r\n')
+        w.one_turn()
+        w.one_turn()
+        assert socket.take() == b"+OK\r\nPONG\r\n"
+        assert not socket.reading
+
+        w.hub.take_publishes()
+        w.one_turn()
+        w.one_turn()
+        assert socket.take() == b"+OK\r\nPONG\r\n"
+        assert socket.reading
 
 
 def test_a_client_in_this_process_may_be_held_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,14 @@ import msgspec
 
 from core.model.names import short_hash
 from core.runtime.clock import Clock
+from core.storage.postgres.locks import BUMPS_IN_TURN
 
 Name = tuple[str, str]
 """Account and name of a stream."""
 
 # In the order in which leaders and writers lock them. All that a leader remembers is over then.
 _LOCK = (
+    BUMPS_IN_TURN,
     "select from jetgate_store.lease order by lease_group for update",
     "select from jetgate_store.head order by stream for update",
 )

@@ -4,31 +4,29 @@
     ─▶ one plan of the target: rows, and the number of the last letter as a position ─▶ endings go
 
 A crash before the plan leaves the endings in the state; one after it leaves the position, which
-says that they are stored. A target that is not there, or takes nothing, is asked again; meanwhile
-the endings hold up deliveries as unacknowledged messages do (`max_ack_pending`).
+says that they are stored. A target that another node leads is that node's to write: letters are
+sent there, and so they are when it does not answer, or when the consumer has another leader since.
+A target that is not there, or takes nothing, is asked again; meanwhile the endings hold up
+deliveries as unacknowledged messages do (`max_ack_pending`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from typing import TYPE_CHECKING
 
 from core.consumer.dead_letter import Ending, Origin, letter_headers, letter_subject
 from core.errors import ApiError, CoreError
-from core.model.api_errors import api_error, err_code
+from core.jetstream.dead_letters.parcel import Nobody, Post, Taken, error_of
+from core.model.api_errors import err_code
+from core.model.response import ErrorBody
 from core.runtime.tasks import spawn, stop
 from core.stream.copying import Run
-from core.stream.plan import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from core.jetstream.dead_letters.boxes import Boxes
     from core.jetstream.services import LetterWriter
-    from core.jetstream.stream.runner import StreamRunner
-    from core.stream.copying import Copied
-    from core.stream.plan import StreamPlan
 
 logger = logging.getLogger("jetgate.dead_letters")
 
@@ -46,11 +44,15 @@ class DeadLetters:
     """The dead letters of all consumers of an account.
 
     Args:
-        streams: The streams of the account by name.
+        boxes: Store into the streams that this node leads.
+
+    Attributes:
+        post: Brings letters to other nodes.
     """
 
-    def __init__(self, streams: Mapping[str, StreamRunner]) -> None:
-        self._streams = streams
+    def __init__(self, boxes: Boxes) -> None:
+        self.post: Post = Nobody()
+        self._boxes = boxes
         self._targets: dict[str, _Target] = {}
         self._stopped = False
 
@@ -63,7 +65,7 @@ class DeadLetters:
     def _target(self, name: str) -> _Target:
         target = self._targets.get(name)
         if target is None:
-            target = self._targets[name] = _Target(name, self._streams)
+            target = self._targets[name] = _Target(name, self._boxes, self.post)
         return target
 
     async def taken(self, consumer: LetterWriter) -> None:
@@ -74,10 +76,13 @@ class DeadLetters:
         name = consumer.machine.dead_letters
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                while consumer.machine.endings and not consumer.closed and name in self._streams:
+                while consumer.machine.endings and not consumer.closed and self._is_led(name):
                     await self._target(name).turn()
         except TimeoutError:
             logger.warning("consumer %s goes with dead letters not stored", consumer.name)
+
+    def _is_led(self, name: str) -> bool:
+        return name in self._boxes or self.post.reaches(name)
 
     async def stop(self) -> None:
         """Store no more: what is left is in the states of the consumers."""
@@ -88,12 +93,10 @@ class DeadLetters:
 class _Target:
     """The letters for one stream; its task lives while there are some."""
 
-    def __init__(self, name: str, streams: Mapping[str, StreamRunner]) -> None:
+    def __init__(self, name: str, boxes: Boxes, post: Post) -> None:
         self._name = name
-        self._streams = streams
+        self._boxes, self._post = boxes, post
         self._waiting: dict[LetterWriter, None] = {}
-        self._positions: dict[str, Position] = {}
-        self._positions_of: StreamRunner | None = None
         self._oversize: set[tuple[str, int]] = set()
         self._turned = asyncio.Event()
         self._complained = ""
@@ -143,53 +146,39 @@ class _Target:
         machine = consumer.machine
         if consumer.closed or machine.dead_letters != self._name or not _due(consumer, 1):
             return
-        runner = self._streams.get(self._name)
-        if runner is None:
-            raise api_error("JSStreamNotFound")
-        if runner.config.mirror is not None:
-            raise api_error("JSStreamStoreFailed", err="a mirror takes no dead letters")
-        await runner.log.loaded()
         run = await self._letters(consumer)
-        copied: deque[Copied] = deque(maxlen=1)
+        taken = await self._deliver(run)
+        if taken.refused is not None:
+            raise error_of(taken.refused)
+        if not consumer.closed and consumer.machine.endings.era == run.identity:
+            self._taken(consumer, run, taken)
 
-        async def plan(now: int) -> StreamPlan:
-            copied.append(await runner.plan_copies(await self._fresh(runner, run), now))
-            return copied[0].plan
+    async def _deliver(self, run: Run) -> Taken:
+        """Have letters stored by who leads the stream. Raises ApiError and StorageError."""
+        if self._name in self._boxes or not self._post.reaches(self._name):
+            return await self._boxes.store(self._name, run)
+        try:
+            return await self._post.send(self._name, run)
+        except ApiError as error:
+            if not is_too_large(error):
+                raise
+            return Taken(stopped=ErrorBody.of(error))
 
-        await runner.submit(plan)
-        self._committed(consumer, run, copied[0])
-
-    def _committed(self, consumer: LetterWriter, run: Run, copied: Copied) -> None:
-        """Tell the consumer what is stored; go on with the rest."""
-        for known in copied.plan.positions:
-            self._positions[known.key] = known
-        position = self._positions.get(run.key)
-        if position is not None and position.identity == run.identity:
-            consumer.letters_taken(position.seq)
-            stored = {o for o in self._oversize if o[0] == run.identity and o[1] <= position.seq}
+    def _taken(self, consumer: LetterWriter, run: Run, taken: Taken) -> None:
+        """Tell the consumer what is stored; go on with the rest. Raises ApiError."""
+        if taken.through:
+            consumer.letters_taken(taken.through)
+            stored = {o for o in self._oversize if o[0] == run.identity and o[1] <= taken.through}
             self._oversize -= stored
         if _due(consumer, 1):
             self._waiting[consumer] = None
-        if (error := copied.stalled.get(0)) is not None:
+        if taken.stopped is not None:
             # The first that was not stored; perhaps it can be without headers and payload.
-            last = 0
-            if position is not None and position.identity == run.identity:
-                last = position.seq
-            place = run.identity, max(last + 1, run.seqs[0])
+            error = error_of(taken.stopped)
+            place = run.identity, max(taken.through + 1, run.seqs[0])
             if not is_too_large(error) or place in self._oversize:
                 raise error
             self._oversize.add(place)
-
-    async def _fresh(self, runner: StreamRunner, run: Run) -> Run:
-        """Return a run without the letters that are stored already. Raises Unavailable."""
-        if self._positions_of is not runner:
-            positions = await runner.log.rows.positions()
-            self._positions = {position.key: position for position in positions}
-            self._positions_of = runner
-        position = self._positions.get(run.key)
-        if position is None or position.identity != run.identity:
-            return run.part(0, len(run))
-        return run.after(position.seq).part(0, len(run))
 
     # -- writing letters ---------------------------------------------------------------------
 
@@ -199,7 +188,7 @@ class _Target:
         oldest = _due(consumer, _AT_ONCE)
         run = Run(f"dead {log.name} {consumer.name}", endings.era, 0)
         found = await log.get_all([ending.sseq for _, ending in oldest if log.is_live(ending.sseq)])
-        columns = run.columns
+        nbytes = 0
         for number, ending in oldest:
             origin, payload, lacks = Origin(log.name, consumer.name), b"", "gone"
             if (message := found.get(ending.sseq)) is not None and log.is_live(ending.sseq):
@@ -208,12 +197,13 @@ class _Target:
                 lacks = ""
             if (run.identity, number) in self._oversize:
                 origin, payload, lacks = origin._replace(headers=b""), b"", "too-large"
+            nbytes += len(origin.headers) + len(payload)
+            if run.seqs and nbytes > _BYTES_AT_ONCE:
+                break
             self._add(run, origin, ending, payload, lacks)
             run.seqs.append(number)
             run.times.append(0)
             run.through = number
-            if columns.nbytes >= _BYTES_AT_ONCE:
-                break
         return run
 
     def _add(self, run: Run, origin: Origin, ending: Ending, payload: bytes, lacks: str) -> None:

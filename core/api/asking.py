@@ -1,0 +1,87 @@
+"""What nodes ask each other: one request over a link, and one answer, or none in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from core.api.places import Places
+from core.runtime.nuid import nuid
+from core.runtime.tasks import spawn, stop
+
+if TYPE_CHECKING:
+    from core.pubsub.route import Link
+
+_WITHIN_S = 2.0
+_NODE = b"NODE."
+_ANSWER = b"ANSWER."
+
+Answerer = Callable[[bytes], Awaitable[bytes]]
+"""Returns the answer to the body of a request."""
+
+
+class Asking:
+    """Asks other nodes, and answers them. Life cycle: `serve`, `start`, `stop`.
+
+    Args:
+        places: the other nodes.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._asked: dict[bytes, asyncio.Future[bytes]] = {}
+        self._answerers: dict[bytes, Answerer] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def serve(self, verb: bytes, answer: Answerer) -> None:
+        """Have requests of a verb answered."""
+        self._answerers[_NODE + verb] = answer
+
+    def start(self) -> None:
+        """Answer other nodes, and listen to their answers."""
+        self._places.listen(_NODE, self._on_asked)
+        self._places.listen(_ANSWER, self._on_answer)
+
+    async def stop(self) -> None:
+        """Answer nothing any more."""
+        self._places.unlisten(_NODE)
+        self._places.unlisten(_ANSWER)
+        await stop(*self._tasks)
+
+    def tell(self, verb: bytes, body: bytes) -> None:
+        """Send a request that needs no answer to every other node."""
+        for link in self._places.nodes().values():
+            self._places.send(link, _NODE + verb, b"", b"", body)
+
+    async def ask(self, verb: bytes, bodies: Mapping[Link, bytes]) -> list[bytes]:
+        """Return the answers of those that answer in time."""
+        asked = []
+        for link, body in bodies.items():
+            reply = _ANSWER + nuid().encode()
+            self._asked[reply] = future = asyncio.get_running_loop().create_future()
+            asked.append((reply, future))
+            self._places.send(link, _NODE + verb, reply, b"", body)
+        try:
+            if asked:
+                await asyncio.wait([future for _, future in asked], timeout=_WITHIN_S)
+        finally:
+            for reply, _ in asked:
+                self._asked.pop(reply, None)
+        return [future.result() for _, future in asked if future.done()]
+
+    def _on_answer(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        if (future := self._asked.pop(subject, None)) is not None:
+            future.set_result(payload)
+
+    def _on_asked(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        answerer = self._answerers.get(subject)
+        if answerer is not None:
+            task = spawn(self._answer(answerer, reply, payload), name="asked by another node")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, answerer: Answerer, reply: bytes, payload: bytes) -> None:
+        answer = await answerer(payload)
+        for link in self._places.nodes().values() if reply else ():  # who has asked knows it
+            self._places.send(link, reply, b"", b"", answer)

@@ -1,0 +1,108 @@
+"""What a node asks the others for a request that names no stream: infos of streams, and usage.
+
+Each of the nodes tells of what it leads. Who does not answer in time is left out. A node that is to
+lead nothing is told so in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from core.api.asking import Asking
+from core.api.places import Places
+from core.model.account import AccountStats
+from core.model.stream import StreamInfo
+
+if TYPE_CHECKING:
+    from core.jetstream.registry import Registry
+    from core.pubsub.route import Link
+
+_INFOS, _USAGE, _EVACUATE = b"INFOS", b"USAGE", b"EVACUATE"
+
+
+class Infos(msgspec.Struct):
+    """The infos of some streams."""
+
+    streams: list[StreamInfo] = []
+
+
+class Gathering:
+    """Gathers what all nodes tell, and tells the others.
+
+    Args:
+        asking: asks nodes.
+        registry: what this node leads.
+        places: the other nodes.
+    """
+
+    def __init__(self, asking: Asking, registry: Registry, places: Places) -> None:
+        self._asking = asking
+        self._registry = registry
+        self._places = places
+        asking.serve(_INFOS, self._tell_infos)
+        asking.serve(_USAGE, self._tell_usage)
+        asking.serve(_EVACUATE, self._evacuate)
+
+    # -- asking ------------------------------------------------------------------------------
+
+    async def infos(self, names: Iterable[str]) -> tuple[dict[str, StreamInfo], list[str]]:
+        """Return the infos of streams by name, whoever leads them, and who is missing."""
+        by_link: dict[Link | None, list[str]] = {}
+        for name in names:
+            by_link.setdefault(self._places.leader(name), []).append(name)
+        found = {each.config.name: each for each in await self._own(by_link.pop(None, ()))}
+        asked = {
+            link: msgspec.json.encode(some) for link, some in by_link.items() if link is not None
+        }
+        for answer in await self._asking.ask(_INFOS, asked):
+            told = msgspec.json.decode(answer, type=Infos).streams
+            found.update({each.config.name: each for each in told})
+        return found, [name for name in names if name not in found]
+
+    async def usage(self) -> AccountStats:
+        """Return what the account uses on all nodes that answer."""
+        total = self._registry.usage()
+        asked = dict.fromkeys(self._places.nodes().values(), b"")
+        for answer in await self._asking.ask(_USAGE, asked):
+            told = msgspec.json.decode(answer, type=dict[str, int])
+            sums = {name: getattr(total, name) + value for name, value in told.items()}
+            total = msgspec.structs.replace(total, **sums)
+        return total
+
+    async def evacuate(self, node: str) -> bool:
+        """Have another node lead nothing; whether it says that it will."""
+        link = self._places.nodes().get(node)
+        return link is not None and bool(await self._asking.ask(_EVACUATE, {link: b""}))
+
+    # -- answering ---------------------------------------------------------------------------
+
+    async def _tell_usage(self, _body: bytes) -> bytes:
+        return _usage(self._registry.usage())
+
+    async def _evacuate(self, _body: bytes) -> bytes:
+        if (cluster := self._registry.services.cluster) is not None:
+            cluster.evacuate()
+        return b"+OK"
+
+    async def _tell_infos(self, body: bytes) -> bytes:
+        infos = await self._own(msgspec.json.decode(body, type=list[str]))
+        return msgspec.json.encode(Infos(infos))
+
+    async def _own(self, names: Iterable[str]) -> list[StreamInfo]:
+        streams = self._registry.streams
+        return [await streams[name].info() for name in names if name in streams]
+
+
+def _usage(stats: AccountStats) -> bytes:
+    names = (
+        "memory",
+        "storage",
+        "reserved_memory",
+        "reserved_storage",
+        "streams",
+        "consumers",
+    )
+    return msgspec.json.encode({name: getattr(stats, name) for name in names})

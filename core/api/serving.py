@@ -1,0 +1,122 @@
+"""What answers requests about the streams of one account: those of clients, and of other nodes.
+
+Its parts know each other, and nothing of who takes lease groups. Where another node is to answer,
+the request goes there (`core.api.places`), or both are asked (`core.api.gathering`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.api.asking import Asking
+from core.api.call import ApiServer
+from core.api.dispatcher import Dispatcher
+from core.api.domain import serve_domain
+from core.api.gathering import Gathering
+from core.api.letter_post import LetterPost
+from core.api.places import Leaders, Places
+from core.api.routes import CLUSTER_ROUTES, META_ROUTES, OWN_ROUTES, ROUTES
+from core.jetstream.dead_letters.boxes import Boxes
+from core.jetstream.dead_letters.letters import DeadLetters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from core.jetstream.registry import Registry
+    from core.jetstream.transactions.transactions import Transactions
+    from core.model.account import ServerLimits
+    from core.pubsub.account import Account, ServiceSubscription
+
+_RECONNECTED = b"RECONNECTED"
+
+
+class Serving:
+    """The answers of one term. Life cycle: `start`, `unlisten`, `stop`, then `asking.stop`.
+
+    Args:
+        registry: the streams of the account that are led here; its services get the dead letters.
+        transactions: those of these streams.
+        leaders: who leads which of the others.
+        system: the account in which requests about the cluster are served; None: there is none.
+        limits: returns the server's own limits.
+        strict: whether a request with an unknown member is refused.
+
+    Attributes:
+        asking: what nodes ask each other; answered until nobody is told any more that this one is
+            there.
+        letters: stores dead letters.
+        counters: those of API requests.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        transactions: Transactions,
+        leaders: Leaders,
+        system: Account | None,
+        *,
+        limits: Callable[[], ServerLimits],
+        strict: bool,
+    ) -> None:
+        services, account = registry.services, registry.account
+        catalogue = services.catalogue.catalogue
+        places = Places(account, catalogue, leaders)
+        self._registry = registry
+        self.asking = Asking(places)
+        self.asking.serve(_RECONNECTED, self._heard_reconnected)
+        boxes = Boxes(registry.streams, registry.exists)
+        self.letters = services.letters = DeadLetters(boxes)
+        self.letters.post = LetterPost(self.asking, places, boxes)
+        served = ApiServer(
+            registry,
+            services.clock,
+            transactions,
+            Gathering(self.asking, registry, places),
+            domain=services.domain,
+            strict=strict,
+            own=limits,
+            trust=services.trust,
+        )
+        self.counters = served.counters
+        if services.cluster is None:
+            self._dispatchers = [Dispatcher(account, served, places)]
+        else:
+            routes = (*CLUSTER_ROUTES, *ROUTES, *OWN_ROUTES)
+            self._dispatchers = [Dispatcher(account, served, places, routes)]
+            if system is not None:
+                places = Places(system, catalogue, leaders)
+                meta = Dispatcher(system, served, places, META_ROUTES, is_meta=True)
+                self._dispatchers.append(meta)
+        self._domain: ServiceSubscription | None = None
+
+    def start(self) -> None:
+        """Answer clients and other nodes."""
+        self.asking.start()
+        for dispatcher in self._dispatchers:
+            dispatcher.start()
+        account, services = self._registry.account, self._registry.services
+        self._domain = serve_domain(account, services.domain)
+
+    def unlisten(self) -> None:
+        """Take no requests of clients any more; safe without `start`."""
+        if self._domain is not None:
+            self._registry.account.unsubscribe(self._domain)
+            self._domain = None
+        for dispatcher in self._dispatchers:
+            dispatcher.unlisten()
+
+    async def stop(self) -> None:
+        """Answer no client any more, and store no dead letters; safe without `start`."""
+        self.unlisten()
+        await self.letters.stop()
+        for dispatcher in self._dispatchers:
+            await dispatcher.stop()
+
+    def reconnected(self, api: str) -> None:
+        """Tell streams of all nodes that what they copy from is there again."""
+        self._registry.reconnected(api)
+        self.asking.tell(_RECONNECTED, api.encode())
+
+    async def _heard_reconnected(self, api: bytes) -> bytes:
+        self._registry.reconnected(api.decode())
+        return b""

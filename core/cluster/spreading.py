@@ -1,0 +1,311 @@
+"""Which lease groups a node takes, and which it hands over: the spread of leaders.
+
+Each node looks at the same: the nodes that live, the streams of each group, and who holds which
+lock. One pure function says from this who is to lead what (`core.cluster.assignment`). A group that
+nobody leads is taken by the node for which it is meant; when that does not, by any. What a node
+leads it hands over when another has much less. So nobody decides for all, and the locks make sure
+that two nodes which see different things lead nothing both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Protocol
+
+from core.cluster.assignment import assign
+from core.cluster.lease import LeaseTimes
+from core.errors import Unavailable
+from core.runtime.clock import Clock
+from core.storage.health import SESSION, StorageHealth
+from core.storage.leases import Holder
+
+log = logging.getLogger("jetgate.cluster")
+
+_SECOND = 1_000_000_000
+_GRACE = _SECOND
+"""How long a group that nobody leads is left to the node for which it is meant."""
+_FOR_LONG = 1 << 62
+_AT_ONCE = 64
+"""How many streams move at once, at most."""
+_LOOK_S = 0.05
+_PINNED = 10 * _SECOND
+"""How long a group stays at least where a client wanted it."""
+_CALM = 2 * _SECOND
+"""How long nothing has to have changed before groups move so that all have about the same."""
+
+
+class Nodes(Protocol):
+    """The nodes as this one sees them (`core.cluster.members.Cluster`)."""
+
+    own: str
+
+    @property
+    def is_evacuated(self) -> bool:
+        """Whether this node is to lead nothing."""
+        ...
+
+    def living(self) -> Collection[str]:
+        """Return the names of all nodes that live, this one included."""
+        ...
+
+    def able(self) -> Collection[str]:
+        """Return the names of the other nodes that could lead, and serve clients of this one."""
+        ...
+
+    def leader(self, group: int) -> str:
+        """Return the name of the node that says it leads a group; empty: none is known."""
+        ...
+
+
+class Leader(Protocol):
+    """The locks (`core.cluster.leadership.Leadership`)."""
+
+    async def survey(self, groups: Collection[int]) -> Mapping[int, Holder]: ...
+    def may_take(self) -> bool: ...
+    def trusted(self) -> bool: ...
+
+
+class Groups(Protocol):
+    """What is led (`core.holdings.Holdings`)."""
+
+    @property
+    def groups(self) -> Collection[int]: ...
+    async def gain(self, groups: Collection[int]) -> frozenset[int]: ...
+    async def hand_over(
+        self, to: Mapping[str, Collection[int]], *, is_asked: bool = False
+    ) -> None: ...
+
+
+class Spreading:
+    """Decides for one node. Life cycle: `settle` once, `run` until cancelled.
+
+    Args:
+        nodes: the nodes of the database.
+        all_groups: every lease group.
+        leadership: tells who holds locks.
+        holdings: takes groups and hands them over.
+        streams: returns how many streams each group has.
+        clock: the machine's.
+        health: told when storage does not answer.
+        times: the intervals of leases.
+
+    Attributes:
+        is_leaving: whether the node is about to end, and takes nothing any more.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        all_groups: Collection[int],
+        leadership: Leader,
+        holdings: Groups,
+        streams: Callable[[], Mapping[int, int]],
+        clock: Clock,
+        health: StorageHealth,
+        times: LeaseTimes | None = None,
+    ) -> None:
+        self._nodes = nodes
+        self._all = frozenset(all_groups)
+        self._leadership = leadership
+        self._holdings = holdings
+        self._streams = streams
+        self._clock = clock
+        self._health = health
+        self._times = times or LeaseTimes()
+        self.is_leaving = False
+        self._hurry = asyncio.Event()
+        self._free_since: dict[int, int] = {}
+        self._offered: set[int] = set()
+        self._asked: set[int] = set()
+        self._left: dict[int, int] = {}
+        self._pinned: dict[int, int] = {}
+        self._members: frozenset[str] = frozenset()
+        self._seen: dict[int, int] = {}
+        self._changed = clock.monotonic()
+        self._told = ""
+
+    def hint(self) -> None:
+        """Look at once: a leader is gone, or has let go."""
+        self._hurry.set()
+
+    def offered(self, name: str, groups: Collection[int], is_asked: bool) -> None:
+        """Take groups that another node has released for this one, and leave it others.
+
+        `is_asked`: because a client wanted it, so levelling does not take them away at once.
+        """
+        if name == self._nodes.own:
+            self._offered |= set(groups)
+            if is_asked:
+                self._asked |= set(groups)
+            else:
+                self._asked -= set(groups)
+            self._hurry.set()
+        else:
+            until = self._clock.monotonic() + _GRACE
+            self._left |= dict.fromkeys(groups, until)
+
+    async def run(self) -> None:
+        """Look again and again."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._times.poll / _SECOND):
+                    await self._hurry.wait()
+            self._hurry.clear()
+            try:
+                await self.settle()
+            except Unavailable as error:
+                self._health.failed(SESSION, str(error))
+
+    # -- one look ----------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """Take what nobody leads and is meant for this node; level. Raises Unavailable."""
+        if self.is_leaving:
+            return
+        living = frozenset(self._nodes.living())
+        if living != self._members:
+            self._members, self._changed = living, self._clock.monotonic()
+            self._pinned.clear()
+        if (streams := dict(self._streams())) != self._seen:
+            self._seen, self._changed = streams, self._clock.monotonic()
+        if self._nodes.is_evacuated:
+            await self.step_down(self._holdings.groups)
+            return
+        open_groups = self._unled()
+        if open_groups:
+            await self._take(open_groups)
+        else:
+            self._free_since.clear()
+            await self._level()
+
+    def _unled(self) -> frozenset[int]:
+        """The groups that no node is known to lead which lives."""
+        living = self._nodes.living()
+        return frozenset(
+            group
+            for group in self._all - frozenset(self._holdings.groups)
+            if self._nodes.leader(group) not in living
+        )
+
+    async def _take(self, groups: frozenset[int]) -> None:
+        holders = await self._leadership.survey(groups)
+        now = self._clock.monotonic()
+        free = groups - holders.keys()
+        self._free_since = {group: self._free_since.get(group, now) for group in free}
+        self._tell(holders)
+        if not free or not self._leadership.may_take():
+            return
+        led = {group: self._nodes.leader(group) for group in self._all - groups}
+        led |= dict.fromkeys(self._holdings.groups, self._nodes.own)
+        led |= {group: holder.node for group, holder in holders.items()}
+        able = {self._nodes.own, *self._nodes.able()}
+        meant = assign(able, self._all, self._streams(), led, level=False)
+        self._left = {group: until for group, until in self._left.items() if now < until}
+        mine = {
+            group
+            for group in free - self._left.keys()
+            if group in self._offered
+            or meant[group] == self._nodes.own
+            or now - self._free_since[group] >= _GRACE
+        }
+        if not mine:
+            return
+        offered, asked = frozenset(self._offered), frozenset(self._asked)
+        taken = await self._holdings.gain(mine)
+        self._pinned |= dict.fromkeys(taken & asked, self._clock.monotonic() + _PINNED)
+        self._offered -= offered  # more may have come meanwhile
+        self._asked -= asked
+        self._changed = self._clock.monotonic()
+
+    def _tell(self, holders: Mapping[int, Holder]) -> None:
+        """Say once whom this node waits for."""
+        shown = ", ".join(sorted({each.shown for each in holders.values() if each.node}))
+        if shown != self._told and not self._holdings.groups:
+            self._told = shown
+            if shown:
+                log.info("standing by: %s leads", shown)
+
+    # -- moves -------------------------------------------------------------------------------
+
+    async def _level(self) -> None:
+        """Hand over what others are to lead, once nothing has changed for a while."""
+        now = self._clock.monotonic()
+        is_calm = now - self._changed >= _CALM and self._leadership.trusted()
+        if not is_calm or not self._holdings.groups:
+            return
+        meant = self._meant(leaving=())
+        to: dict[str, list[int]] = {}
+        able = self._nodes.able()
+        for group in self._holdings.groups:
+            if self._pinned.get(group, 0) < now and (node := meant[group]) in able:
+                to.setdefault(node, []).append(group)
+        if to:
+            self._changed = now
+            await self._move(to)
+
+    def _meant(self, leaving: Collection[str]) -> dict[int, str]:
+        able = {self._nodes.own, *self._nodes.able()} - set(leaving)
+        led = {group: self._nodes.leader(group) for group in self._all}
+        led |= dict.fromkeys(self._holdings.groups, self._nodes.own)
+        return assign(able, self._all, self._streams(), led)
+
+    async def step_down(self, groups: Collection[int], successor: str = "") -> None:
+        """Hand groups over to a node; without a name to those for which they are meant then.
+
+        Without any other node they stay. Raises Unavailable. Who could lead on does this because
+        a client has asked for it, and then levelling does not undo it at once.
+        """
+        is_asked = not (self.is_leaving or self._nodes.is_evacuated)
+        own = frozenset(groups) & frozenset(self._holdings.groups)
+        able = self._nodes.able() if own else ()
+        if successor in able:
+            await self._move({successor: own}, is_asked=is_asked)
+        elif able:
+            meant = self._meant(leaving=(self._nodes.own,))
+            to: dict[str, list[int]] = {}
+            for group in own:
+                to.setdefault(meant[group], []).append(group)
+            await self._move(to, is_asked=is_asked)
+
+    async def _move(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
+        """Hand groups over, some at a time: publishes wait until those are led again."""
+        for node, groups in to.items():
+            log.info("handing %d lease groups over to %s", len(groups), node)
+            for some in self._parts(groups):
+                self._left |= dict.fromkeys(some, _FOR_LONG)
+                try:
+                    await self._holdings.hand_over({node: some}, is_asked=is_asked)
+                finally:
+                    until = self._clock.monotonic() + _GRACE
+                    self._left |= dict.fromkeys(some, until)
+                await self._taken(node, some)
+
+    def _parts(self, groups: Collection[int]) -> Iterator[list[int]]:
+        streams, part, count = self._streams(), list[int](), 0
+        for group in sorted(groups):
+            if part and count + streams.get(group, 0) > _AT_ONCE:
+                yield part
+                part, count = [], 0
+            part.append(group)
+            count += streams.get(group, 0)
+        if part:
+            yield part
+
+    async def _taken(self, node: str, groups: Collection[int]) -> None:
+        """Return when a node leads groups, or that takes too long; take meanwhile what is offered.
+
+        Two nodes that hand groups over to each other would wait for each other else.
+        """
+        until = self._clock.monotonic() + _GRACE
+        while self._clock.monotonic() < until:
+            if all(self._nodes.leader(group) == node for group in groups):
+                return
+            if self._offered and not (self.is_leaving or self._nodes.is_evacuated):
+                await self._take(self._unled() & self._offered)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self._hurry.wait()
+            self._hurry.clear()

@@ -1,0 +1,109 @@
+"""What is asked of a stream's log beside publishing: by clients, by its limits, by the time."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from core.jetstream.log.subjects import get_message
+from core.jetstream.refusals import or_not_available
+from core.jetstream.stream import commands, expiry
+from core.jetstream.stream.following import follow_purge
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from core.jetstream.changes import Submit, WithoutInterest
+    from core.jetstream.consumer.consumers import Consumers
+    from core.jetstream.log.message import Message
+    from core.jetstream.log.stream_log import StreamLog
+    from core.model.message import MsgGetRequest
+    from core.runtime.clock import Clock
+    from core.stream.plan import StreamPlan
+
+
+class Requests:
+    """Serves the requests about the log of one stream.
+
+    Args:
+        log: The log of the stream.
+        consumers: Who is told what a purge took away.
+        clock: The time.
+        submit: Gives a change its turn.
+        without_interest: Says what need not be stored.
+        caught_up: Returns when what consumers have acknowledged is gone, if it has to go.
+    """
+
+    def __init__(
+        self,
+        log: StreamLog,
+        consumers: Consumers,
+        clock: Clock,
+        submit: Submit,
+        without_interest: WithoutInterest,
+        caught_up: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._log = log
+        self._consumers = consumers
+        self._clock = clock
+        self._submit = submit
+        self._without_interest = without_interest
+        self._caught_up = caught_up
+
+    async def purge(self, pattern: str | None, seq: int | None, keep: int | None) -> int:
+        """Purge everything, or by filter, below a sequence, or all but the newest `keep`.
+
+        Returns how many messages went. Raises ApiError.
+        """
+        log, wanted = self._log, pattern.encode() if pattern and pattern != ">" else None
+        before = 0
+
+        async def plan_it(now: int) -> StreamPlan:
+            nonlocal before
+            before = log.machine.msgs
+            purge = commands.plan_purge(
+                log, wanted, seq or 0, keep or 0, now, self._without_interest
+            )
+            plan = await or_not_available(purge)
+            plan.purges.append((wanted or b"", 0))
+            return plan
+
+        plan = await self._submit(plan_it)
+        await or_not_available(follow_purge(log, self._consumers, wanted))
+        markers = 0 if plan.segment is None else len(plan.segment)
+        return before - plan.msgs + markers
+
+    async def delete_message(self, seq: int) -> None:
+        """Delete one message; its row is gone when this returns.
+
+        Raises ApiError JSStreamMsgDeleteFailed.
+        """
+        await self._submit(
+            lambda now: or_not_available(
+                commands.plan_delete(self._log, seq, now, self._without_interest)
+            )
+        )
+
+    async def trim(self) -> None:
+        """Enforce limits that a new configuration or the passing of time made tighter.
+
+        Raises ApiError JSClusterNotAvail while storage is away.
+        """
+        removed = True
+        while removed:
+            now = self._clock.now()
+            foreseen = await or_not_available(expiry.foresee(self._log, now))
+            plan = await self._submit(partial(self.plan_expiry, foreseen))
+            removed = bool(plan.removed)
+
+    async def plan_expiry(self, foreseen: expiry.Foresight, now: int) -> StreamPlan:
+        """Plan to let go what has come of age. Raises Unavailable."""
+        return await commands.plan_expiry(self._log, foreseen, now, self._without_interest)
+
+    async def get_message(self, request: MsgGetRequest) -> Message | None:
+        """Return the message that STREAM.MSG.GET asks for.
+
+        Raises ApiError JSClusterNotAvail while storage is away.
+        """
+        await self._caught_up()
+        return await or_not_available(get_message(self._log, request))

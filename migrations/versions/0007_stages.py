@@ -1,0 +1,29 @@
+"""Streams in which transactions are staged are led together with their targets."""
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+STATEMENTS: tuple[str, ...] = (
+    # Else the leader of a target would not find the blocks that it has to store.
+    """
+    update jetgate_store.stream s set lease_group = t.lease_group
+      from jetgate_store.stream t
+     where t.account = s.account and s.name = 'JG_STAGE_' || t.name
+       and t.lease_group <> s.lease_group and not s.dropped and not t.dropped
+    """,
+)
+
+
+def upgrade() -> None:
+    """Run the statements in order."""
+    from alembic import op  # a new database gets STATEMENTS without it
+
+    for statement in STATEMENTS:
+        op.get_bind().exec_driver_sql(statement)
+
+
+def downgrade() -> None:
+    """Refuse: revisions are forward only."""
+    raise RuntimeError("jetgate's schema revisions are forward only")

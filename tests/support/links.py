@@ -1,0 +1,41 @@
+"""Links to other servers without sockets: what they are sent is kept, and can be read again."""
+
+from collections.abc import Callable
+from typing import Any
+
+from core.protocol.gather import Batch
+from core.route.route_parser import RouteParser
+
+
+class ListLink:
+    """A link whose output stays in `out`."""
+
+    closed = False
+    blocked = False
+
+    def __init__(self) -> None:
+        self.out: list[bytes] = []
+        self.sent = 0
+        self.on_writable: list[Callable[[], None]] = []
+
+    def send(self, lines: bytes, sent: int) -> None:
+        self.out.append(lines)
+        self.sent += sent
+
+    def messages(self) -> list[tuple[bytes, ...]]:
+        """Subject, reply, headers and payload of all that was sent."""
+        found: list[tuple[bytes, ...]] = []
+
+        class Sink:
+            def on_message(self, account: bytes, *message: Any) -> None:
+                subject, reply, queues, headers, payload = message
+                assert (account, queues) == (b"$G", ())
+                found.append((subject, reply, headers, payload))
+
+            def on_batch(self, account: bytes, batch: Batch) -> None:
+                for subject, reply, headers, payload in batch.messages():
+                    self.on_message(account, subject, reply, (), headers, payload)
+
+        sink: Any = Sink()
+        RouteParser(sink).feed(b"".join(self.out))
+        return found

@@ -1,0 +1,101 @@
+"""Subscribers of push consumers of each kind, over the official client."""
+
+from collections.abc import Awaitable, Callable
+
+from nats.aio.msg import Msg
+from nats.js.api import AckPolicy, ConsumerConfig
+
+from tests.support.spread import At
+
+BEAT = 0.5
+KINDS = ("plain", "group", "ordered", "flow")
+
+
+class Reader:
+    """The subscribers of one push consumer.
+
+    Attributes:
+        got: the bodies of its messages, in order.
+        acked: those whose acknowledgement was answered.
+        leaves: one that is not acknowledged.
+    """
+
+    def __init__(self, kind: str, stream: str, leaves: bytes = b"") -> None:
+        self.kind, self.stream, self.leaves = kind, stream, leaves
+        self.got: list[bytes] = []
+        self.acked: set[bytes] = set()
+
+    async def begin(self, *members: At) -> None:
+        """Subscribe, at one node or, in a group, at several."""
+        config = ConsumerConfig(ack_policy=AckPolicy.EXPLICIT, ack_wait=2 if self.leaves else 60)
+        for at in members:
+            take = self._acknowledging(at)
+            subject, stream, js = f"{self.stream}.>", self.stream, at.js
+            match self.kind:
+                case "plain":
+                    await js.subscribe(
+                        subject, stream=stream, durable="P", cb=take, manual_ack=True, config=config
+                    )
+                case "group":
+                    await js.subscribe(
+                        subject, "G", stream=stream, cb=take, manual_ack=True, config=config
+                    )
+                case "ordered":
+                    await js.subscribe(
+                        subject,
+                        stream=stream,
+                        cb=self._note,
+                        ordered_consumer=True,
+                        idle_heartbeat=BEAT,
+                    )
+                case "flow":
+                    await self._with_flow_control(at)
+
+    async def _with_flow_control(self, at: At) -> None:
+        """The official client itself answers no flow control of what is not ordered."""
+        inbox = at.client.new_inbox()
+        take = self._acknowledging(at)
+
+        async def answer(message: Msg) -> None:
+            if is_status(message):
+                if message.reply:
+                    await message.respond(b"")
+            else:
+                await take(message)
+
+        await at.client.subscribe(inbox, cb=answer)
+        await at.done(f"CONSUMER.CREATE.{self.stream}.F", flowing(self.stream, inbox))
+
+    async def _note(self, message: Msg) -> None:
+        self.got.append(message.data)
+
+    def _acknowledging(self, at: At) -> Callable[[Msg], Awaitable[None]]:
+        async def take(message: Msg) -> None:
+            self.got.append(message.data)
+            if message.data != self.leaves:
+                await at.acknowledge(message)
+                self.acked.add(message.data)
+
+        return take
+
+    def has(self, bodies: list[bytes]) -> bool:
+        """Whether all of these have come, and were acknowledged."""
+        acked = self.got if self.kind == "ordered" else self.acked | {self.leaves}
+        return {*bodies} <= {*self.got} & {*acked}
+
+
+def is_status(message: Msg) -> bool:
+    return bool(message.headers and "Status" in message.headers)
+
+
+def flowing(stream: str, inbox: str, **config: object) -> dict[str, object]:
+    """What creates the consumer F of a stream, with flow control and heartbeats."""
+    asked = {
+        "durable_name": "F",
+        "deliver_subject": inbox,
+        "ack_policy": "explicit",
+        "flow_control": True,
+        "idle_heartbeat": int(BEAT * 1e9),
+        **config,
+    }
+    return {"stream_name": stream, "config": asked}

@@ -1,0 +1,166 @@
+"""Who is to lead which lease group, for any nodes, streams and present leaders."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.cluster.assignment import assign
+
+NAMES = ("a", "b", "c", "d", "e")
+GROUPS = tuple(range(64))
+# By how many groups two nodes may differ where they differ in nothing else.
+APART = 16
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a node sees when it computes who is to lead."""
+
+    nodes: tuple[str, ...]
+    streams: Mapping[int, int]
+    led: Mapping[int, str]
+
+    def assigned(self, *, level: bool = True) -> dict[int, str]:
+        return assign(self.nodes, GROUPS, self.streams, self.led, level=level)
+
+    def streams_of(self, assigned: Mapping[int, str]) -> dict[str, int]:
+        loads = dict.fromkeys(self.nodes, 0)
+        for group, node in assigned.items():
+            loads[node] += self.streams.get(group, 0)
+        return loads
+
+    @property
+    def apart(self) -> int:
+        """By how many streams two nodes may differ."""
+        return max(1, int(sum(self.streams.values()) / len(self.nodes) / 10))
+
+    def is_even(self, assigned: Mapping[int, str]) -> bool:
+        """Whether no node has much more than another."""
+        loads, counts = self.streams_of(assigned), groups_of(assigned, self.nodes)
+        is_even = max(loads.values()) - min(loads.values()) <= self.apart
+        return is_even and max(counts.values()) - min(counts.values()) <= APART
+
+
+def groups_of(assigned: Mapping[int, str], nodes: tuple[str, ...]) -> dict[str, int]:
+    counts = Counter(assigned.values())
+    return {node: counts[node] for node in nodes}
+
+
+@st.composite
+def sights(
+    draw: st.DrawFn, *, fewest: int = 1, most_streams: int = 40, has_leaders: bool = True
+) -> Sight:
+    """Any sight; leaders may be nodes that are gone."""
+    nodes = draw(st.permutations(NAMES))[: draw(st.integers(fewest, len(NAMES)))]
+    streams = draw(st.dictionaries(st.sampled_from(GROUPS), st.integers(0, most_streams)))
+    leaders = st.sampled_from((*NAMES, "gone", ""))
+    led = draw(st.dictionaries(st.sampled_from(GROUPS), leaders)) if has_leaders else {}
+    return Sight(tuple(nodes), streams, led)
+
+
+@given(sights(), st.booleans())
+def test_every_group_is_assigned_to_a_node_that_is_there(sight: Sight, level: bool) -> None:
+    assigned = sight.assigned(level=level)
+    assert assigned.keys() == set(GROUPS)
+    assert set(assigned.values()) <= set(sight.nodes)
+
+
+def test_without_nodes_nothing_is_assigned() -> None:
+    assert assign((), GROUPS, {0: 3}, {0: "a"}) == {}
+
+
+@given(sights(), st.randoms())
+def test_every_node_computes_the_same_whatever_the_order(sight: Sight, random: object) -> None:
+    turned = Sight(
+        sight.nodes[::-1],
+        dict(reversed(list(sight.streams.items()))),
+        dict(reversed(list(sight.led.items()))),
+    )
+    expected = sight.assigned()
+    assert turned.assigned() == expected
+    assert assign(turned.nodes, GROUPS[::-1], turned.streams, turned.led) == expected
+
+
+@given(sights())
+def test_what_is_led_stays_where_nothing_is_to_be_levelled(sight: Sight) -> None:
+    assigned = sight.assigned(level=False)
+    for group, node in sight.led.items():
+        if node in sight.nodes:
+            assert assigned[group] == node
+
+
+@given(sights())
+def test_what_is_even_stays_as_it_is(sight: Sight) -> None:
+    """So groups come to rest, whoever looks again."""
+    settled = replace(sight, led=sight.assigned())
+    assert settled.assigned() == settled.led
+
+
+@given(sights())
+def test_where_nothing_is_uneven_nobody_gives_up_a_group(sight: Sight) -> None:
+    free = sight.assigned(level=False)
+    if sight.is_even(free):
+        assert sight.assigned() == free
+
+
+@given(sights(fewest=2))
+def test_streams_are_spread_as_far_as_groups_allow(sight: Sight) -> None:
+    """Nodes differ by a tenth of a share, or there is no group small enough to move."""
+    assigned = sight.assigned()
+    loads = sight.streams_of(assigned)
+    most = max(loads.values())
+    apart = most - min(loads.values())
+    if apart > sight.apart:
+        for group, node in assigned.items():
+            if loads[node] == most and (size := sight.streams.get(group, 0)):
+                assert 2 * size > apart
+
+
+@given(sights(fewest=2, most_streams=1))
+def test_small_groups_are_spread_evenly(sight: Sight) -> None:
+    """One stream in each: then nothing stands in the way."""
+    loads = sight.streams_of(sight.assigned())
+    assert max(loads.values()) - min(loads.values()) <= 1
+
+
+@given(sights(fewest=2))
+def test_groups_without_streams_are_spread_too(sight: Sight) -> None:
+    assigned = replace(sight, streams={}).assigned()
+    counts = groups_of(assigned, sight.nodes)
+    assert max(counts.values()) - min(counts.values()) <= APART
+
+
+@given(sights(has_leaders=False, most_streams=1))
+def test_what_nobody_leads_is_spread_from_the_start(sight: Sight) -> None:
+    """Groups without streams too: else they would be taken by one node and handed over again."""
+    taken = sight.assigned(level=False)
+    counts = groups_of(taken, sight.nodes)
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert replace(sight, led=taken).assigned() == taken
+
+
+@given(sights(fewest=2))
+def test_when_a_node_goes_only_its_groups_move(sight: Sight) -> None:
+    before = sight.assigned()
+    gone, *rest = sight.nodes
+    after = replace(sight, nodes=tuple(rest), led=before).assigned(level=False)
+    for group, node in before.items():
+        assert after[group] == node or node == gone
+
+
+@given(sights(fewest=2, most_streams=1, has_leaders=False))
+def test_levelling_moves_no_more_than_it_must(sight: Sight) -> None:
+    """A node that comes gets its share, and the others give each other nothing."""
+    new, *rest = sight.nodes
+    before = replace(sight, nodes=tuple(rest)).assigned()
+    after = replace(sight, led=before).assigned()
+    assert {after[group] for group, node in before.items() if after[group] != node} <= {new}
+
+
+def test_one_big_group_does_not_keep_the_others_from_being_spread() -> None:
+    led = {0: "a"} | dict.fromkeys(range(1, 21), "b")
+    sight = Sight(("a", "b", "c"), {0: 100} | dict.fromkeys(range(1, 21), 1), led)
+    assert sight.streams_of(sight.assigned()) == {"a": 100, "b": 12, "c": 8}

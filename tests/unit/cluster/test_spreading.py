@@ -1,0 +1,303 @@
+"""Which groups a node takes and hands over, as nodes come, go and let go."""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any
+
+import pytest
+
+from core.cluster.spreading import Spreading
+from core.storage.health import StorageHealth
+from core.storage.leases import Holder
+from tests.support.eventually import observed
+from tests.support.sessions import ManualClock
+
+GROUPS = range(64)
+
+
+class World:
+    """The nodes a, b and c as `a` sees them, and the locks that each holds."""
+
+    own = "a"
+    is_evacuated = False
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.told: dict[int, str] = {}
+        self.locks: dict[int, str] = {}
+        self.nodes = {"b", "c"}
+        self.streams: dict[int, int] = {}
+        self.is_settled = True
+        self.takes_at_once = True
+        self.moves: list[tuple[str, frozenset[int]]] = []
+        self.asked: list[bool] = []
+        self.spreading = Spreading(
+            self, GROUPS, self, self, lambda: self.streams, self.clock, StorageHealth(self.clock)
+        )
+
+    # the nodes
+
+    def living(self) -> Collection[str]:
+        return {"a", *self.nodes}
+
+    def able(self) -> Collection[str]:
+        return self.nodes
+
+    def leader(self, group: int) -> str:
+        return self.told.get(group, "")
+
+    # the locks
+
+    def may_take(self) -> bool:
+        return self.is_settled
+
+    def trusted(self) -> bool:
+        return self.is_settled
+
+    async def survey(self, groups: Collection[int]) -> Mapping[int, Holder]:
+        return {g: Holder(1, 0, self.locks[g]) for g in groups if g in self.locks}
+
+    # what is led
+
+    @property
+    def groups(self) -> Collection[int]:
+        return frozenset(group for group, node in self.locks.items() if node == "a")
+
+    async def gain(self, groups: Collection[int]) -> frozenset[int]:
+        taken = frozenset(groups) - self.locks.keys()
+        self.led_by("a", taken)
+        return taken
+
+    async def hand_over(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
+        self.asked.append(is_asked)
+        for node, groups in to.items():
+            self.moves.append((node, frozenset(groups)))
+            if self.takes_at_once:
+                self.led_by(node, groups)
+            else:
+                self.let_go(groups)
+
+    # what happens
+
+    def led_by(self, node: str, groups: Collection[int]) -> None:
+        self.locks |= dict.fromkeys(groups, node)
+        self.told |= dict.fromkeys(groups, node)
+
+    def ended(self, node: str) -> None:
+        self.nodes.discard(node)
+        self.let_go([group for group, each in self.locks.items() if each == node])
+
+    def let_go(self, groups: Collection[int]) -> None:
+        for group in groups:
+            del self.locks[group]
+            del self.told[group]
+
+    async def later(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        await self.spreading.settle()
+
+
+def played(play: Callable[[World], Coroutine[Any, Any, None]]) -> World:
+    world = World()
+    asyncio.run(play(world))
+    return world
+
+
+def test_a_node_takes_its_share_of_what_nobody_leads_and_the_rest_when_nobody_else_does() -> None:
+    async def play(world: World) -> None:
+        await world.spreading.settle()
+        assert 16 <= len(world.groups) <= 32
+        await world.later(0.5)
+        assert len(world.groups) <= 32
+        await world.later(1)
+        assert len(world.groups) == len(GROUPS)
+
+    played(play)
+
+
+def test_what_another_node_holds_or_leads_is_not_taken() -> None:
+    async def play(world: World) -> None:
+        world.locks = dict.fromkeys(range(10), "b")  # it is loading them
+        world.led_by("c", range(10, 20))
+        await world.later(0)
+        await world.later(2)
+        assert world.groups == frozenset(GROUPS) - frozenset(range(20))
+
+    played(play)
+
+
+def test_after_an_outage_nothing_is_taken_before_its_time() -> None:
+    async def play(world: World) -> None:
+        world.is_settled = False
+        await world.later(0)
+        await world.later(9)
+        assert not world.groups
+        world.is_settled = True
+        await world.later(1)
+        assert world.groups
+
+    played(play)
+
+
+def test_what_a_node_left_is_shared_by_those_that_are_there() -> None:
+    async def play(world: World) -> None:
+        world.led_by("a", range(20))
+        world.led_by("b", range(20, 40))
+        world.led_by("c", range(40, 64))
+        world.streams = dict.fromkeys(range(40, 64), 1)
+        world.ended("c")
+        await world.spreading.settle()
+        assert len(world.groups) == 20 + 12
+
+    played(play)
+
+
+def test_groups_that_are_offered_are_taken_and_those_for_others_left_to_them() -> None:
+    async def play(world: World) -> None:
+        world.led_by("b", GROUPS)
+        for group in (1, 2):
+            del world.locks[group], world.told[group]
+        world.spreading.offered("a", {1}, False)
+        world.spreading.offered("c", {2}, False)
+        await world.spreading.settle()
+        assert world.groups == {1}
+        await world.later(1.5)
+        await world.later(1.5)
+        assert world.groups == {1, 2}
+
+    played(play)
+
+
+def test_streams_are_levelled_once_nothing_has_changed_for_a_while() -> None:
+    async def play(world: World) -> None:
+        world.led_by("a", GROUPS)
+        world.streams = dict.fromkeys(range(12), 1)
+        await world.later(0)
+        await world.later(1)
+        assert not world.moves
+        await world.later(2)
+        shares = [sum(world.streams.get(g, 0) for g in groups) for _, groups in world.moves]
+        assert sum(shares) == 8
+        assert sum(world.streams.get(g, 0) for g in world.groups) == 4
+        assert not any(world.asked)
+        before = list(world.moves)
+        await world.later(10)
+        assert world.moves == before
+
+    played(play)
+
+
+def test_many_streams_move_some_at_a_time() -> None:
+    async def play(world: World) -> None:
+        world.led_by("a", GROUPS)
+        world.streams = dict.fromkeys(GROUPS, 10)
+        await world.spreading.step_down(GROUPS, "b")
+        assert {node for node, _ in world.moves} == {"b"}
+        assert all(world.asked)
+        assert max(len(groups) for _, groups in world.moves) <= 6
+        assert not world.groups
+
+    played(play)
+
+
+def test_who_steps_down_leaves_groups_to_those_who_have_least_and_keeps_them_alone() -> None:
+    async def play(world: World) -> None:
+        world.led_by("a", GROUPS)
+        await world.spreading.step_down(GROUPS)
+        assert {node for node, _ in world.moves} == {"b", "c"}
+        assert all(world.asked)
+        assert not world.groups
+
+        alone = World()
+        alone.nodes = set()
+        alone.led_by("a", GROUPS)
+        await alone.spreading.step_down(GROUPS)
+        assert (alone.groups, alone.moves) == (frozenset(GROUPS), [])
+
+    played(play)
+
+
+def test_what_a_node_hands_over_it_does_not_take_back_before_the_other_could() -> None:
+    async def play(world: World) -> None:
+        world.led_by("a", GROUPS[:2])
+        world.led_by("b", GROUPS[2:32])
+        world.led_by("c", GROUPS[32:])
+        world.takes_at_once = False
+        moves = asyncio.create_task(world.spreading.step_down({1}, "b"))
+        await observed(lambda: world.moves)
+        await world.spreading.settle()
+        assert 1 not in world.groups
+        await world.later(2)
+        assert 1 in world.groups  # nobody else has taken it
+        await moves
+
+    played(play)
+
+
+def test_two_nodes_that_hand_over_to_each_other_need_not_wait() -> None:
+    async def play(world: World) -> None:
+        world.led_by("a", [1])
+        world.led_by("b", [each for each in GROUPS if each != 1])
+        world.takes_at_once = False
+        moves = asyncio.create_task(world.spreading.step_down({1}, "b"))
+        await observed(lambda: world.moves)
+        world.let_go([2])
+        world.spreading.offered("a", {2}, False)
+        await observed(lambda: world.groups == {2})
+        world.led_by("b", [1])
+        await moves
+
+    played(play)
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_what_a_client_wanted_here_stays_for_a_while_and_nothing_else_does(is_asked: bool) -> None:
+    async def play(world: World) -> None:
+        world.nodes = {"b"}
+        world.led_by("a", [group for group in GROUPS[:32] if group != 1])
+        world.led_by("b", GROUPS[32:])
+        world.streams = {1: 2, 10: 1, 11: 1}
+        world.spreading.offered("a", [1], is_asked)
+        await world.later(0)
+        assert 1 in world.groups
+        moved = [("b", frozenset((1,)))]
+        await world.later(3)
+        assert world.moves == ([] if is_asked else moved)
+        await world.later(10)
+        assert world.moves == moved
+
+    played(play)
+
+
+def test_who_leaves_takes_nothing_and_hands_over_what_may_move_again() -> None:
+    async def play(world: World) -> None:
+        world.led_by("a", GROUPS[:10])
+        world.spreading.is_leaving = True
+        await world.spreading.step_down(world.groups)
+        assert len(world.moves) == 2
+        assert not any(world.asked)
+        await world.later(0)
+        await world.later(5)
+        assert not world.groups
+
+    played(play)
+
+
+def test_a_node_that_is_evacuated_hands_everything_over_and_takes_nothing() -> None:
+    world = World()
+    world.led_by("a", GROUPS[:32])
+    world.led_by("b", GROUPS[32:])
+    world.is_evacuated = True
+    asyncio.run(world.spreading.settle())
+    assert not world.groups
+    assert not any(world.asked)
+    del world.locks[40]
+    world.told.pop(40, None)
+    world.spreading.offered("a", [40], False)
+    for _ in range(3):
+        asyncio.run(world.spreading.settle())
+        world.clock.advance(2)
+    assert not world.groups
+    world.is_evacuated = False
+    asyncio.run(world.spreading.settle())
+    assert world.groups == {40}
