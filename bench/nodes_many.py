@@ -35,7 +35,7 @@ def create(nodes: Nodes, streams: int, consumers: int) -> None:
     pump([Lane(connections[0], messages)], window=2000)
     for connection in connections:
         connection.close()
-    nodes.settled()
+    nodes.settled(level=False)
     print(f"{streams} streams, {consumers} consumers, {len(messages)} messages", flush=True)
 
 
@@ -53,7 +53,7 @@ def settle(nodes: Nodes, streams: int, count: int) -> None:
         taken.append(time.perf_counter() - began)
         print(f"settled {number + 1}: {taken[-1]:.2f} s, {led:.0f} groups led anew", flush=True)
         victim.start()
-        nodes.settled()
+        nodes.settled(level=False)
     if taken:
         print(
             f"{streams} streams answer and store at the other nodes after kill -9 of one:"
@@ -120,7 +120,7 @@ def _until_settled(checks: Sequence[_Check]) -> None:
 
 def idle(postgres: PostgresServer, nodes: Nodes) -> None:
     """Print what PostgreSQL and the nodes use of a core when nobody asks for anything."""
-    nodes.settled()
+    nodes.settled(level=False)
     time.sleep(REST_S)
     root = int((postgres.server.data / "postmaster.pid").read_text().split()[0])
     roots = {"PostgreSQL": root, **{f"node {i}": n.pid for i, n in enumerate(nodes.all)}}
