@@ -209,6 +209,7 @@ class Term:
         trust = Trust(leadership.trusted)
         leadership.confirmed = trust.confirm
         self.registry = Registry(self._account, self._services(sweeper, trust))
+        leadership.streams = lambda: len(self.registry.streams)
         self.transactions = Transactions(self.registry.streams, self.registry.exists)
         self.holdings = Holdings(
             leadership,
