@@ -231,6 +231,7 @@ class Term:
             catalogue.catalogue.groups,
             server.clock,
             leadership.health,
+            wanted=catalogue.catalogue.tags,
         )
         self.serving = Serving(
             self.registry,
