@@ -2,8 +2,8 @@
 
 Every node computes the same from the same. Groups stay where they are while that is even enough;
 those that nobody leads go to who has the fewest streams, or, without any, to who has the fewest
-groups. A group whose streams ask for tags is only led by nodes that have all of them, as long as
-there is one; when there is none, by any, as if it asked for nothing.
+groups. A group whose streams ask for tags is only led by nodes that suit them, as long as there is
+one; when there is none, by any, as if it asked for nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

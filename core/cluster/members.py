@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from core.cluster.groups import Group
 from core.cluster.membership import SILENT
-from core.cluster.tags import NO_TAGS, tags_of
+from core.cluster.tags import NO_TAGS, NOT, unsuited
 from core.model.api_errors import api_error
 from core.model.cluster import ClusterInfo, MetaCluster, PeerInfo, Placement
 from core.model.names import short_hash
@@ -169,7 +169,8 @@ class Cluster:
     def _suited(self, group: Group) -> set[str]:
         """Return the nodes that could lead a stream: those with its tags, if there are any."""
         living = self._living()
-        return {name for name in living if group.tags <= self._of(name)} or living
+        suited = {name for name in living if unsuited(self._of(name), group.tags) is None}
+        return suited or living
 
     def _of(self, name: str) -> frozenset[str]:
         return self._tags.get(name, NO_TAGS)
@@ -181,19 +182,20 @@ class Cluster:
         return self._tags
 
     def check_tags(self, placement: Placement | None) -> None:
-        """Refuse tags that no node has all of; a node alone takes any, as nats-server does.
+        """Refuse tags that no node suits; a node alone takes any, as nats-server does.
 
         Raises ApiError JSClusterNoPeers.
         """
         living, wanted = self.living(), (placement and placement.tags) or ()
-        lacked = set()  # of each node the first
-        for name in living:
-            missing = (tag for tag in wanted if clean_tag(tag) not in self._of(name))
-            if (first := next(missing, None)) is None or len(living) == 1:
-                return
-            lacked.add(first)
-        named = ", ".join(f"'{tag}'" for tag in wanted if tag in lacked)
-        err = f"no suitable peers for placement, tags not matched [{named}]"
+        first = {unsuited(self._of(name), wanted) for name in living}
+        if len(living) == 1 or None in first:
+            return
+        named = [tag for tag in dict.fromkeys(wanted) if tag in first]
+        lacked = ", ".join(f"'{tag}'" for tag in named if not tag.startswith(NOT))
+        excluded = ", ".join(f"'{tag[1:]}'" for tag in named if tag.startswith(NOT))
+        err = "no suitable peers for placement"
+        err += f", tags not matched [{lacked}]" if lacked else ""
+        err += f", tags excluded [{excluded}]" if excluded else ""
         raise api_error("JSClusterNoPeers", err=err)
 
     # -- all nodes ---------------------------------------------------------------------------
@@ -211,7 +213,7 @@ class Cluster:
             return ""
         if placement.preferred:
             return self._preferred(placement.preferred, within)
-        able, tags = self.able(), tags_of(placement)
+        able, tags = self.able(), set(map(clean_tag, placement.tags or ()))
         if tags:
             able &= {name for name in self._among(within) if tags <= self._of(name)}
         if placement.cluster not in ("", self.name) or not able:

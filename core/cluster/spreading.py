@@ -147,6 +147,8 @@ class Spreading:
         """
         if name == self._nodes.own:
             self._offered |= set(groups)
+            for group in groups:  # it may have been left to another a moment ago
+                self._left.pop(group, None)
             if is_asked:
                 self._asked |= set(groups)
             else:
@@ -255,7 +257,7 @@ class Spreading:
         for group in self._holdings.groups:
             if self._pinned.get(group, 0) >= now or (node := meant[group]) not in able:
                 continue
-            if is_grown or (tags.has_all(node, group) and not tags.has_all(self._nodes.own, group)):
+            if is_grown or (tags.suits(node, group) and not tags.suits(self._nodes.own, group)):
                 to.setdefault(node, []).append(group)
         if to:
             self._changed = now

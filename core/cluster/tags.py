@@ -1,6 +1,7 @@
 """Tags: what nodes have, and what the placement of streams asks for. No I/O.
 
-The streams of a lease group have one leader, so it is to have the tags that any of them asks for.
+As with nats-server, a placement that names `!ssd` asks for nodes without the tag `ssd`. The streams
+of a lease group have one leader, so it is to suit them all.
 """
 
 from __future__ import annotations
@@ -15,11 +16,24 @@ if TYPE_CHECKING:
     from core.model.cluster import Placement
 
 NO_TAGS: frozenset[str] = frozenset()
+NOT = "!"
 
 
 def tags_of(placement: Placement | None) -> frozenset[str]:
-    """Return the tags that a placement names; an empty one, which no node has, among them."""
-    return NO_TAGS if placement is None else frozenset(map(clean_tag, placement.tags or ()))
+    """Return the tags that a placement names, as it names them."""
+    return NO_TAGS if placement is None else frozenset(placement.tags or ())
+
+
+def unsuited(has: Set[str], wanted: Iterable[str]) -> str | None:
+    """Return the first tag of a placement because of which a node with some does not suit it."""
+    for tag in wanted:
+        if tag.startswith(NOT):
+            is_suited = clean_tag(tag.removeprefix(NOT)) not in has
+        else:
+            is_suited = clean_tag(tag) in has
+        if not is_suited:
+            return tag
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +42,19 @@ class Tags:
 
     Attributes:
         nodes: the tags of each node; it has none where it is left out.
-        groups: the tags that the leader of a lease group is to have; none where it is left out.
+        groups: the tags that the streams of a lease group ask for; none where it is left out.
     """
 
     nodes: Mapping[str, Set[str]] = field(default_factory=dict)
     groups: Mapping[int, Set[str]] = field(default_factory=dict)
 
-    def has_all(self, node: str, group: int) -> bool:
-        """Whether a node has all the tags that a group asks for."""
-        wanted = self.groups.get(group, NO_TAGS)
-        return not wanted or wanted <= self.nodes.get(node, NO_TAGS)
+    def suits(self, node: str, group: int) -> bool:
+        """Whether a node is as all streams of a group ask for."""
+        return unsuited(self.nodes.get(node, NO_TAGS), self.groups.get(group, NO_TAGS)) is None
 
     def suited(self, nodes: Iterable[str], group: int) -> list[str]:
-        """Return those of some nodes that may lead a group: who has all its tags, else anybody."""
+        """Return those of some nodes that may lead a group: who suits it, else anybody."""
         among = list(nodes)
         if not self.groups.get(group):
             return among
-        return [node for node in among if self.has_all(node, group)] or among
+        return [node for node in among if self.suits(node, group)] or among

@@ -192,7 +192,7 @@ class Registry:
             raise api_error("JSClusterNotAvail")  # it came meanwhile: the next attempt goes there
 
     def _check_tags(self, config: StreamConfig) -> None:
-        """Refuse tags that no node has."""
+        """Refuse tags that no node suits."""
         if (cluster := self.services.cluster) is not None:
             cluster.check_tags(config.placement)
 

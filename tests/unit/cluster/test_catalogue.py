@@ -69,7 +69,7 @@ X, XY = frozenset("x"), frozenset("xy")
 
 def test_a_group_asks_for_the_tags_of_all_its_streams() -> None:
     catalogue = Catalogue()
-    rows = (asking(1, 0, " X"), asking(2, 0, "y"), row(3, "C", 1), asking(4, 2), asking(5, 3, "x"))
+    rows = (asking(1, 0, "x"), asking(2, 0, "y"), row(3, "C", 1), asking(4, 2), asking(5, 3, "x"))
     catalogue.take(news(5, *rows, is_whole=True))
     assert catalogue.tags() == {0: XY, 3: X}
     catalogue.take(news(6, asking(1, 0)))

@@ -150,6 +150,9 @@ def test_who_is_to_lead_next_has_the_tags_that_were_asked_for_and_is_a_replica()
         ((" X", "Y "), ""),
         ((" Z",), "' Z'"),
         (("",), "''"),
+        ((" !x",), "' !x'"),
+        (("!z",), ""),
+        (("y", "!X"), ""),
     ],
 )
 def test_tags_that_no_node_has_together_are_refused(tags: tuple[str, ...], lacked: str) -> None:
@@ -161,6 +164,22 @@ def test_tags_that_no_node_has_together_are_refused(tags: tuple[str, ...], lacke
             cluster.check_tags(Placement(tags=tags))
         text = f"no suitable peers for placement, tags not matched [{lacked}]"
         assert (refusal.value.err_code, refusal.value.description) == (10005, text)
+
+
+@pytest.mark.parametrize(
+    ("tags", "text"),
+    [
+        (("!x",), "tags excluded ['x']"),
+        (("! X", "!y"), "tags excluded [' X']"),
+        (("!x", "no"), "tags not matched ['no'], tags excluded ['x']"),
+    ],
+)
+def test_tags_that_all_nodes_have_may_not_be_excluded(tags: tuple[str, ...], text: str) -> None:
+    rows = row("b", 0, "x"), row("c", 0, "x", "y")
+    cluster = cluster_of(row("a", 0, *(() if "no" in tags else ("x",))), *rows)
+    with pytest.raises(ApiError) as refusal:
+        cluster.check_tags(Placement(tags=tags))
+    assert refusal.value.description == f"no suitable peers for placement, {text}"
 
 
 def test_tags_of_who_is_gone_do_not_count_and_a_node_alone_takes_any() -> None:
@@ -176,6 +195,7 @@ def test_replicas_are_nodes_with_the_tags_of_the_stream_as_long_as_there_are_any
     cluster = cluster_of(row("a", 0, "x"), row("b"), row("c", 0, "x"), row("d"))
     asking = Group(7, 3, tags=frozenset("x"))
     assert replicas(cluster, asking) == ["c"]
+    assert replicas(cluster, Group(7, 3, tags=frozenset({"!x"}))) == ["b", "d"]
     with pytest.raises(ApiError, match="peer remap failed"):
         cluster.leave(asking, "c")
     assert len(replicas(cluster, Group(7, 3, tags=frozenset("z")))) == 2

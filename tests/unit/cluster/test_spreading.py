@@ -180,6 +180,21 @@ def test_groups_that_are_offered_are_taken_and_those_for_others_left_to_them() -
     played(play)
 
 
+def test_what_was_left_to_another_node_a_moment_ago_is_taken_as_soon_as_it_is_offered() -> None:
+    async def play(world: World) -> None:
+        world.led_by("b", GROUPS)
+        world.let_go([1])
+        world.spreading.offered("c", {1}, False)
+        world.led_by("c", [1])
+        await world.later(0)
+        world.let_go([1])
+        world.spreading.offered("a", {1}, True)
+        await world.later(0.1)
+        assert world.groups == {1}
+
+    played(play)
+
+
 def test_streams_are_levelled_once_nothing_has_changed_for_a_while() -> None:
     async def play(world: World) -> None:
         world.led_by("a", GROUPS)

@@ -19,6 +19,7 @@ GROUPS = tuple(range(48))
 # By how many groups two nodes may differ where they differ in nothing else.
 APART = 16
 TAGS = st.frozensets(st.sampled_from("xyz"), max_size=2)
+WANTED = st.frozensets(st.sampled_from(("x", "y", " Z", "!x", "!Y")), max_size=2)
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,14 @@ class Sight:
         return assign(self.nodes, GROUPS, self.streams, self.led, tags=tags, level=level)
 
     def may_lead(self, group: int) -> set[str]:
-        """Those that have all tags of a group; all, where nobody has."""
+        """Those that have all tags of a group, and none it excludes; all, where nobody is so."""
+
+        def is_so(node: str, tag: str) -> bool:
+            has = self.has.get(node, frozenset())
+            return tag[1].lower() not in has if tag[0] == "!" else tag.strip().lower() in has
+
         wanted = self.wants.get(group, frozenset())
-        return {n for n in self.nodes if not wanted - self.has.get(n, frozenset())} or {*self.nodes}
+        return {n for n in self.nodes if all(is_so(n, tag) for tag in wanted)} or {*self.nodes}
 
     def better_elsewhere(self, assigned: Mapping[int, str]) -> Iterator[tuple[int, str]]:
         """Yield each group that would make its leader and another one more even if it moved.
@@ -75,7 +81,7 @@ def sights(draw: st.DrawFn) -> Sight:
         draw(of_groups(st.integers(0, 12))),
         draw(of_groups(st.sampled_from((*NAMES, "gone", "")))),
         draw(st.dictionaries(st.sampled_from((*NAMES, "gone")), TAGS)),
-        draw(of_groups(TAGS)),
+        draw(of_groups(WANTED)),
     )
 
 
