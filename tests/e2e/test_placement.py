@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Collection
+from contextlib import suppress
 
 from tests.e2e.test_database_role import run
 from tests.support.eventually import observed
@@ -11,13 +12,20 @@ from tests.support.pg import PostgresServer
 from tests.support.spread import At, at_each
 
 SSD = {"tags": ["ssd"]}
+_UNANSWERED = 2.0
 
 
 async def is_led(at: At, name: str, by: Collection[str]) -> None:
-    """Return when one of some nodes leads a stream."""
+    """Return when one of some nodes leads a stream.
+
+    What was sent on to a node that is killed then is never answered, so it is asked again.
+    """
 
     async def look() -> bool:
-        return await at.leader(name) in by
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_UNANSWERED):
+                return await at.leader(name) in by
+        return False
 
     await observed(look, within=60)
 
