@@ -13,6 +13,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as Unanswered
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, DeliverPolicy
 from nats.js.errors import APIError
@@ -26,6 +27,8 @@ from tests.support.pg import PostgresServer
 
 UNAVAILABLE = 10008
 PATIENT = 60.0
+UNANSWERED = 5.0
+"""When a publisher takes it that its publish will not be answered, in seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +63,18 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 
 
 async def stored(js: JetStreamContext, subject: str, payload: bytes) -> None:
-    """Publish until it is acknowledged: while nobody leads it may be refused."""
+    """Publish until it is acknowledged, as publishers do that want it stored once.
+
+    While nobody leads it may be refused. What was given to a leader that was killed just then is
+    answered by nobody: no node can know whether it was stored, so none sends it again.
+    """
 
     async def is_stored() -> bool:
         try:
-            await js.publish(subject, payload, headers={"Nats-Msg-Id": payload.decode()})
+            headers = {"Nats-Msg-Id": payload.decode()}
+            await js.publish(subject, payload, timeout=UNANSWERED, headers=headers)
+        except Unanswered:
+            return False
         except APIError as error:
             if error.err_code != UNAVAILABLE:
                 raise
