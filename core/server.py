@@ -42,6 +42,7 @@ class ServerOptions:
         mappings: where clients' publishes go instead.
         jetstream: whether INFO says that there is JetStream.
         domain: the JetStream domain; empty: none.
+        tags: what the server says of itself beside its name.
         cluster: the servers it belongs to; None: it is alone.
         links: where the other nodes of the same database connect; None: there are none. With a
             name: the servers it belongs to, of which some may be such nodes.
@@ -59,6 +60,7 @@ class ServerOptions:
     mappings: tuple[Mapping, ...] = ()
     jetstream: bool = True
     domain: str = ""
+    tags: tuple[str, ...] = ()
     cluster: ClusterSettings | None = None
     links: ClusterSettings | None = None
 
@@ -88,7 +90,7 @@ class Server:
             jetstream=options.jetstream,
             users=options.users,
         )
-        self.hub.domain = options.domain
+        self.hub.domain, self.hub.tags = options.domain, options.tags
         self.port = options.port
         self.ws_port = options.ws_port
         self._options = options

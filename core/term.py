@@ -209,6 +209,7 @@ class Term:
         trust = Trust(leadership.trusted)
         leadership.confirmed = trust.confirm
         self.registry = Registry(self._account, self._services(sweeper, trust))
+        leadership.streams = lambda: len(self.registry.streams)
         self.transactions = Transactions(self.registry.streams, self.registry.exists)
         self.holdings = Holdings(
             leadership,
@@ -230,6 +231,7 @@ class Term:
             catalogue.catalogue.groups,
             server.clock,
             leadership.health,
+            wanted=catalogue.catalogue.tags,
         )
         self.serving = Serving(
             self.registry,

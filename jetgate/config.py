@@ -39,6 +39,7 @@ class Config:
         http_tls_key: the file of its key.
         cluster_listen: where other nodes connect; None: at `host`, any free port.
         cluster_advertise: what they are told instead, with the port.
+        tags: by which streams are placed.
 
     Raises:
         ConfigError: a value cannot be used.
@@ -59,6 +60,7 @@ class Config:
     http_tls_key: str = ""
     cluster_listen: tuple[str, int] | None = None
     cluster_advertise: tuple[str, int] | None = None
+    tags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         ports = {"--nats-port": self.nats_port, "--http-port": self.http_port}

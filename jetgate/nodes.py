@@ -7,7 +7,7 @@ from jetgate.tables import table
 
 _HEADINGS = (
     *("NODE", "STATE", "GROUPS", "STREAMS", "SINCE", "SEEN", "CLOCK", "VERSION"),
-    *("NATS", "HTTP", "ROUTE", "LINKS"),
+    *("TAGS", "NATS", "HTTP", "ROUTE", "LINKS"),
 )
 
 
@@ -44,6 +44,6 @@ def _row(node: Node, there: set[str]) -> tuple[str, ...]:
         *(node.node, node.state, str(node.groups), str(node.streams)),
         *(node.since, f"{node.silent_seconds:.0f} s ago"),
         "" if ahead is None else f"{ahead:+.3f} s",
-        *(node.version, node.nats, node.http, node.route),
+        *(node.version, ",".join(node.tags), node.nats, node.http, node.route),
         f"{len(others.intersection(node.links))} of {len(others)}" if node.is_there else "",
     )

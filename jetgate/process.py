@@ -87,12 +87,13 @@ class Process:
                 users=config.users,
                 ws_port=config.ws_port,
                 mappings=config.mappings,
+                tags=config.tags,
                 links=_links(config),
             ),
             self._clock,
         )
         self._life = Life(self._server, self)
-        self._row = NodeRow(name, version=core.__version__)
+        self._row = NodeRow(name, version=core.__version__, tags=config.tags)
         self._health = StorageHealth(self._clock)
         self._stalls = StallWatch(self._clock)
         self._collections = FullCollections(self._clock)

@@ -8,6 +8,7 @@ import typer
 
 from core.auth.users import Users
 from core.config.secret_files import secret_of
+from core.model.tags import clean_tags
 from gateway.settings import Settings
 from jetgate.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, place_of, users_of
 from jetgate.database import (
@@ -78,6 +79,10 @@ ClusterListen = Annotated[
 ClusterAdvertise = Annotated[
     str, typer.Option(help="host:port by which they reach it, if that is another.")
 ]
+NodeTags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", help="Tag of the node, by which streams are placed; repeatable."),
+]
 HttpHosts = Annotated[
     list[str] | None,
     typer.Option(
@@ -115,6 +120,7 @@ def dev(
     http_trusted_proxy: TrustedProxies = None,
     http_cors_origin: CorsOrigins = None,
     http_rate_limit: RateLimit = "",
+    tag: NodeTags = None,
     log_level: LogLevel = Level.INFO,
     log_format: LogFormat = Format.TEXT,
 ) -> None:
@@ -143,6 +149,7 @@ def dev(
             users=_users(auth, auth_file, user, password, password_file),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,
+            tags=clean_tags(tag or ()),
             **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),
     )
@@ -179,6 +186,7 @@ def serve(
     http_rate_limit: RateLimit = "",
     cluster_listen: ClusterListen = "",
     cluster_advertise: ClusterAdvertise = "",
+    tag: NodeTags = None,
     log_level: LogLevel = Level.INFO,
     log_format: LogFormat = Format.TEXT,
 ) -> None:
@@ -220,6 +228,7 @@ def serve(
             http_tls_key=http_tls_key,
             cluster_listen=place_of("--cluster-listen", cluster_listen),
             cluster_advertise=place_of("--cluster-advertise", cluster_advertise),
+            tags=clean_tags(tag or ()),
             **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),
     )

@@ -187,7 +187,6 @@ def _about(options: Options, server: Server) -> About:
         lame_duck_duration=options.lame_duck_duration,
         max_closed_clients=options.max_closed_clients,
         config_digest=options.digest,
-        tags=options.tags,
         metadata=options.metadata,
         websocket=_websocket(options, server),
         cluster=_cluster(server),

@@ -155,6 +155,7 @@ class Process:
             mappings=options.mappings or (),
             jetstream=options.jetstream.enabled,
             domain=options.jetstream.domain if options.jetstream.enabled else "",
+            tags=options.tags,
         )
         if options.jetstream.enabled and options.jetstream.is_given:
             chosen = replace(chosen, links=_cluster_settings(options))
@@ -316,6 +317,9 @@ class Process:
         """Let what serves have new limits, mappings and places."""
         hub = self._server.hub
         hub.use_limits(new.limits())
+        hub.tags = new.tags
+        if (shared := self._shared) is not None:
+            shared.row.tags = new.tags
         if _traced(new) != _traced(self._options):
             hub.use_trace_log(server_log.trace_log(new))
         if new.mappings is None:

@@ -55,7 +55,7 @@ class Shared:
         self._server = server
         self._options = options
         self._front: Front
-        self.row = NodeRow(server.hub.server_name, version=core.__version__)
+        self.row = NodeRow(server.hub.server_name, version=core.__version__, tags=server.hub.tags)
         self.row.server_id = server.hub.server_id
         self.neighbours = Neighbours(server.links)
         self.on_change: Callable[[], None] = lambda: None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from core.cluster.tags import NO_TAGS, tags_of
 from core.errors import OperatorError
 from core.model.codec import decode_lenient
 from core.model.gojson import JsonError
@@ -90,7 +91,7 @@ class Catalogue:
         self.takings = 0
         self._streams: dict[int, KnownStream] = {}
         self._accounts: dict[str, dict[str, KnownStream]] = {}
-        self._groups: Counter[int] = Counter()
+        self._groups: dict[int, Counter[frozenset[str]]] = {}
 
     @property
     def is_known(self) -> bool:
@@ -116,11 +117,30 @@ class Catalogue:
 
     def groups(self) -> Mapping[int, int]:
         """Return how many streams each lease group has that has any."""
-        return {group: count for group, count in self._groups.items() if count}
+        return {group: asked.total() for group, asked in self._groups.items() if asked}
 
-    def smallest(self, groups: Iterable[int]) -> int:
-        """Return which of some lease groups has the fewest streams; of several the lowest."""
-        return min(groups, key=lambda group: (self._groups[group], group))
+    def tags(self) -> Mapping[int, frozenset[str]]:
+        """Return the tags that streams of a lease group ask for, where any of them does."""
+        found = {group: NO_TAGS.union(*asked) for group, asked in self._groups.items()}
+        return {group: tags for group, tags in found.items() if tags}
+
+    def smallest(self, groups: Iterable[int], tags: frozenset[str] = NO_TAGS) -> int:
+        """Return which of some lease groups a new stream that asks for tags is to be in.
+
+        One whose streams all ask for the same, if it has any: no stream is bound by the tags of
+        another then. Without one, one that has to have the same tags anyhow. Of several the one
+        with the fewest streams; of several with as few the lowest.
+        """
+
+        def rank(group: int) -> tuple[int, int, int]:
+            asked = self._groups.get(group, Counter())
+            if not asked or asked.keys() == {tags}:
+                others = 0
+            else:
+                others = 1 if NO_TAGS.union(*asked) == tags else 2
+            return others, asked.total(), group
+
+        return min(groups, key=rank)
 
     # -- news --------------------------------------------------------------------------------
 
@@ -169,7 +189,7 @@ class Catalogue:
             of_account = self._accounts[before.account]
             if of_account.get(before.name) is before:  # else another has the name by now
                 del of_account[before.name]
-            self._groups[before.lease_group] -= 1
+            self._count(before, -1)
         if row.is_deleted:
             return
         config = stored_config(row.name, row.stream, row.config)
@@ -178,4 +198,12 @@ class Catalogue:
         )
         self._streams[row.stream] = found
         self._accounts.setdefault(row.account, {})[row.name] = found
-        self._groups[row.lease_group] += 1
+        self._count(found, 1)
+
+    def _count(self, stream: KnownStream, change: int) -> None:
+        """Count a stream that came or went among those of its lease group."""
+        tags = tags_of(stream.config.placement)
+        asked = self._groups.setdefault(stream.lease_group, Counter())
+        asked[tags] += change
+        if not asked[tags]:
+            del asked[tags]

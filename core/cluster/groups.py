@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from core.cluster.tags import NO_TAGS, tags_of
 from core.model.consumer import ConsumerConfig
 from core.model.names import short_hash
 from core.model.stream import Retention, Storage, StreamConfig
@@ -17,6 +18,7 @@ class Group:
         consumer: what identifies the consumer among those of the stream; empty: it is the stream's.
         in_memory: whether its storage is.
         lease_group: that of the stream.
+        tags: those that the stream asks for.
     """
 
     stream: int
@@ -24,6 +26,7 @@ class Group:
     consumer: str = ""
     in_memory: bool = False
     lease_group: int = 0
+    tags: frozenset[str] = NO_TAGS
 
     @property
     def name(self) -> str:
@@ -36,7 +39,7 @@ class Group:
 def stream_group(stream: int, lease_group: int, config: StreamConfig) -> Group:
     """Return the group of a stream."""
     in_memory = config.storage is Storage.MEMORY
-    return Group(stream, config.num_replicas, "", in_memory, lease_group)
+    return Group(stream, config.num_replicas, "", in_memory, lease_group, tags_of(config.placement))
 
 
 def consumer_group(
@@ -53,4 +56,4 @@ def consumer_group(
         replicas = config.num_replicas if is_durable else 1
     in_memory = consumer.mem_storage or config.storage is Storage.MEMORY
     replicas = min(replicas, config.num_replicas)
-    return Group(of.stream, replicas, f"{name} {created}", in_memory, of.lease_group)
+    return Group(of.stream, replicas, f"{name} {created}", in_memory, of.lease_group, of.tags)

@@ -69,6 +69,7 @@ class Leadership:
         gave_up: called when another node has taken over some groups, with these.
         reopened: called when this node leads on in another session than before.
         confirmed: called each time it turns out that this node still leads.
+        streams: returns how many streams it leads.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Leadership:
         self.gave_up: Callable[[frozenset[int]], None] = lambda _groups: None
         self.reopened: Callable[[], None] = lambda: None
         self.confirmed: Callable[[], None] = lambda: None
+        self.streams: Callable[[], int] = lambda: 0
         self._store = store
         self._clock = clock
         self._time: DatabaseClock | None = None
@@ -250,6 +252,7 @@ class Leadership:
         time = self.health.time
         self.row.outages = self.health.history
         self.row.clock_ahead = time.ahead if time.is_known else None
+        self.row.lease_groups, self.row.streams = len(self.claims), self.streams()
         if self._follower is not None:
             self.row.links = self._follower.links()
         sent = self._clock.monotonic()

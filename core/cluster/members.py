@@ -8,14 +8,16 @@ comes or goes. PostgreSQL replicates; a replica is a node that could lead.
 A node is known by its row, with the last heartbeat as this node read it, and by its link.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 
 from core.cluster.groups import Group
 from core.cluster.membership import SILENT
+from core.cluster.tags import NO_TAGS, NOT, unsuited
 from core.model.api_errors import api_error
 from core.model.cluster import ClusterInfo, MetaCluster, PeerInfo, Placement
 from core.model.names import short_hash
+from core.model.tags import clean_tag
 from core.runtime.clock import Clock
 from core.storage.leases import PeerRow
 
@@ -52,6 +54,10 @@ class Alone:
     def leader(self, group: int) -> str:
         """Return that nobody is known to lead."""
         return ""
+
+    def tags(self) -> dict[str, frozenset[str]]:
+        """Return no tags: there is nobody to choose from."""
+        return {}
 
 
 class Cluster:
@@ -91,6 +97,7 @@ class Cluster:
         self._clock = clock
         self._name, self.leader, self._linked = name, leader, linked
         self._rows: dict[str, PeerRow] = {}
+        self._tags: dict[str, frozenset[str]] = {}
         self._read = 0
         self._left: dict[int, set[str]] = {}
 
@@ -107,6 +114,7 @@ class Cluster:
     def met(self, rows: Sequence[PeerRow]) -> None:
         """Take the rows of all nodes, this one included."""
         self._rows = {row.node: row for row in rows}
+        self._tags = {row.node: frozenset(row.tags) for row in rows}
         self._read = self._clock.monotonic()
 
     # -- one stream --------------------------------------------------------------------------
@@ -142,7 +150,7 @@ class Cluster:
         name = next((each for each in members if peer in (each, peer_id(each))), "")
         if not name:
             raise api_error("JSClusterPeerNotMember")
-        if self._living() <= members:
+        if self._suited(group) <= members:
             raise api_error("JSPeerRemap")
         if name == self.own:
             self.hand_over((group.lease_group,), "")
@@ -152,11 +160,43 @@ class Cluster:
     def _others(self, group: Group) -> list[str]:
         """Return the names of the replicas beside the leader, in order."""
         left = self._left.get(group.stream, ())
-        able = [name for name in self._living() if name != self.own]
+        able = [name for name in self._suited(group) if name != self.own]
         able.sort(
             key=lambda name: (name in left, sha256(f"{group.stream} {name}".encode()).digest())
         )
         return sorted(able[: max(group.replicas - 1, 0)])
+
+    def _suited(self, group: Group) -> set[str]:
+        """Return the nodes that could lead a stream: those with its tags, if there are any."""
+        living = self._living()
+        suited = {name for name in living if unsuited(self._of(name), group.tags) is None}
+        return suited or living
+
+    def _of(self, name: str) -> frozenset[str]:
+        return self._tags.get(name, NO_TAGS)
+
+    # -- tags --------------------------------------------------------------------------------
+
+    def tags(self) -> Mapping[str, frozenset[str]]:
+        """Return the tags of all nodes."""
+        return self._tags
+
+    def check_tags(self, placement: Placement | None) -> None:
+        """Refuse tags that no node suits; a node alone takes any, as nats-server does.
+
+        Raises ApiError JSClusterNoPeers.
+        """
+        living, wanted = self.living(), (placement and placement.tags) or ()
+        first = {unsuited(self._of(name), wanted) for name in living}
+        if len(living) == 1 or None in first:
+            return
+        named = [tag for tag in dict.fromkeys(wanted) if tag in first]
+        lacked = ", ".join(f"'{tag}'" for tag in named if not tag.startswith(NOT))
+        excluded = ", ".join(f"'{tag[1:]}'" for tag in named if tag.startswith(NOT))
+        err = "no suitable peers for placement"
+        err += f", tags not matched [{lacked}]" if lacked else ""
+        err += f", tags excluded [{excluded}]" if excluded else ""
+        raise api_error("JSClusterNoPeers", err=err)
 
     # -- all nodes ---------------------------------------------------------------------------
 
@@ -173,21 +213,27 @@ class Cluster:
             return ""
         if placement.preferred:
             return self._preferred(placement.preferred, within)
-        able = self.able()
-        if placement.cluster not in ("", self.name) or placement.tags or not able:
+        able, tags = self.able(), set(map(clean_tag, placement.tags or ()))
+        if tags:
+            able &= {name for name in self._among(within) if tags <= self._of(name)}
+        if placement.cluster not in ("", self.name) or not able:
             raise api_error("JSClusterNoPeers", err="no replacement peer connected")
-        return ""
+        return min(able) if tags else ""
 
     def _preferred(self, wanted: str, within: Group | None) -> str:
         if wanted == self.own:
             err = f'preferred server "{wanted}" is already leader'
             raise api_error("JSClusterNoPeers", err=err)
-        known = self.able()
-        if within is not None and within.replicas > 1:
-            known &= set(self._others(within))
+        known = self.able() & self._among(within)
         if wanted not in known:
             raise api_error("JSClusterNoPeers", err=f'preferred server "{wanted}" not known')
         return wanted
+
+    def _among(self, within: Group | None) -> set[str]:
+        """Return who may be asked to lead next: replicas, where there are to be any."""
+        if within is None or within.replicas <= 1:
+            return self._living()
+        return set(self._others(within))
 
     def member(self, name: str, peer: str) -> str:
         """Return the name of a node by that or, first of all, its id; empty: there is none."""

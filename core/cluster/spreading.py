@@ -1,10 +1,11 @@
 """Which lease groups a node takes, and which it hands over: the spread of leaders.
 
-Each node looks at the same: the nodes that live, the streams of each group, and who holds which
-lock. One pure function says from this who is to lead what (`core.cluster.assignment`). A group that
-nobody leads is taken by the node for which it is meant; when that does not, by any. What a node
-leads it hands over when another has much less. So nobody decides for all, and the locks make sure
-that two nodes which see different things lead nothing both.
+Each node looks at the same: the nodes that live, the streams of each group, the tags of both, and
+who holds which lock. One pure function says from this who is to lead what
+(`core.cluster.assignment`). A group that nobody leads is taken by the node for which it is meant;
+when that does not, by any. What a node leads it hands over when another has much less, or has the
+tags for it that this one lacks. So nobody decides for all, and the locks make sure that two nodes
+which see different things lead nothing both.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import Protocol
 
 from core.cluster.assignment import assign
 from core.cluster.lease import LeaseTimes
+from core.cluster.tags import Tags
 from core.errors import Unavailable
 from core.runtime.clock import Clock
 from core.storage.health import SESSION, StorageHealth
@@ -59,6 +61,10 @@ class Nodes(Protocol):
         """Return the name of the node that says it leads a group; empty: none is known."""
         ...
 
+    def tags(self) -> Mapping[str, Set[str]]:
+        """Return the tags of each node."""
+        ...
+
 
 class Leader(Protocol):
     """The locks (`core.cluster.leadership.Leadership`)."""
@@ -91,6 +97,7 @@ class Spreading:
         clock: the machine's.
         health: told when storage does not answer.
         times: the intervals of leases.
+        wanted: returns the tags that each group asks for.
 
     Attributes:
         is_leaving: whether the node is about to end, and takes nothing any more.
@@ -106,6 +113,7 @@ class Spreading:
         clock: Clock,
         health: StorageHealth,
         times: LeaseTimes | None = None,
+        wanted: Callable[[], Mapping[int, Set[str]]] = dict,
     ) -> None:
         self._nodes = nodes
         self._all = frozenset(all_groups)
@@ -115,6 +123,7 @@ class Spreading:
         self._clock = clock
         self._health = health
         self._times = times or LeaseTimes()
+        self._wanted = wanted
         self.is_leaving = False
         self._hurry = asyncio.Event()
         self._free_since: dict[int, int] = {}
@@ -124,7 +133,7 @@ class Spreading:
         self._pinned: dict[int, int] = {}
         self._members: frozenset[str] = frozenset()
         self._seen: dict[int, int] = {}
-        self._changed = clock.monotonic()
+        self._changed = self._grown = clock.monotonic()
         self._told = ""
 
     def hint(self) -> None:
@@ -138,6 +147,8 @@ class Spreading:
         """
         if name == self._nodes.own:
             self._offered |= set(groups)
+            for group in groups:  # it may have been left to another a moment ago
+                self._left.pop(group, None)
             if is_asked:
                 self._asked |= set(groups)
             else:
@@ -170,7 +181,7 @@ class Spreading:
             self._members, self._changed = living, self._clock.monotonic()
             self._pinned.clear()
         if (streams := dict(self._streams())) != self._seen:
-            self._seen, self._changed = streams, self._clock.monotonic()
+            self._seen, self._grown = streams, self._clock.monotonic()
         if self._nodes.is_evacuated:
             await self.step_down(self._holdings.groups)
             return
@@ -202,7 +213,7 @@ class Spreading:
         led |= dict.fromkeys(self._holdings.groups, self._nodes.own)
         led |= {group: holder.node for group, holder in holders.items()}
         able = {self._nodes.own, *self._nodes.able()}
-        meant = assign(able, self._all, self._streams(), led, level=False)
+        meant = assign(able, self._all, self._streams(), led, tags=self._tags(), level=False)
         self._left = {group: until for group, until in self._left.items() if now < until}
         mine = {
             group
@@ -231,16 +242,22 @@ class Spreading:
     # -- moves -------------------------------------------------------------------------------
 
     async def _level(self) -> None:
-        """Hand over what others are to lead, once nothing has changed for a while."""
+        """Hand over what others are to lead, once nothing has changed for a while.
+
+        New streams are no reason to wait with what this node lacks the tags for.
+        """
         now = self._clock.monotonic()
         is_calm = now - self._changed >= _CALM and self._leadership.trusted()
         if not is_calm or not self._holdings.groups:
             return
-        meant = self._meant(leaving=())
+        meant, tags = self._meant(leaving=()), self._tags()
         to: dict[str, list[int]] = {}
         able = self._nodes.able()
+        is_grown = now - self._grown >= _CALM
         for group in self._holdings.groups:
-            if self._pinned.get(group, 0) < now and (node := meant[group]) in able:
+            if self._pinned.get(group, 0) >= now or (node := meant[group]) not in able:
+                continue
+            if is_grown or (tags.suits(node, group) and not tags.suits(self._nodes.own, group)):
                 to.setdefault(node, []).append(group)
         if to:
             self._changed = now
@@ -250,7 +267,10 @@ class Spreading:
         able = {self._nodes.own, *self._nodes.able()} - set(leaving)
         led = {group: self._nodes.leader(group) for group in self._all}
         led |= dict.fromkeys(self._holdings.groups, self._nodes.own)
-        return assign(able, self._all, self._streams(), led)
+        return assign(able, self._all, self._streams(), led, tags=self._tags())
+
+    def _tags(self) -> Tags:
+        return Tags(self._nodes.tags(), self._wanted())
 
     async def step_down(self, groups: Collection[int], successor: str = "") -> None:
         """Hand groups over to a node; without a name to those for which they are meant then.

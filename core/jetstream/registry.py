@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from core.cluster.catalogue import Change, KnownStream, stored_config
+from core.cluster.tags import tags_of
 from core.errors import ApiError, StorageError
 from core.jetstream.refusals import or_not_available
 from core.jetstream.services import Services
@@ -150,6 +151,7 @@ class Registry:
         group = kin.lease_group if group is None and kin is not None else group
         check = partial(self._check_new, config, limits, group)
         check()
+        self._check_tags(config)
         created, creation = self.services.clock.now(), random_id()
         shelf, text = shelf_for(config), encode(config).decode()
         new = NewStream(
@@ -161,6 +163,7 @@ class Registry:
             text,
             config.first_seq,
             group,
+            tags_of(config.placement),
         )
         row = await or_not_available(self.services.catalog.add_stream(new, check))
         if row.lease_group not in self.services.groups():
@@ -188,6 +191,11 @@ class Registry:
         if kin is not None and kin.lease_group != group:
             raise api_error("JSClusterNotAvail")  # it came meanwhile: the next attempt goes there
 
+    def _check_tags(self, config: StreamConfig) -> None:
+        """Refuse tags that no node suits."""
+        if (cluster := self.services.cluster) is not None:
+            cluster.check_tags(config.placement)
+
     async def update_stream(self, config: StreamConfig) -> StreamRunner:
         """Change a stream to a checked configuration.
 
@@ -197,6 +205,8 @@ class Registry:
             runner = self.stream(config.name)
             self._check_changed(config)
             old = runner.config
+            if tags_of(config.placement) != tags_of(old.placement):
+                self._check_tags(config)
             try:
                 await runner.reconfigure(config, lambda: self._save(runner, config))
             except ApiError:

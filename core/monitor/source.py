@@ -34,7 +34,6 @@ class About:
     lame_duck_duration: float = 120.0
     max_closed_clients: int = 10000
     config_digest: str = ""
-    tags: list[str] = field(default_factory=list)
     metadata: dict[str, str] = field(default_factory=dict)
     jetstream: dict[str, Any] | None = None
     """The block `config` of JetStream; None when it is off."""

@@ -12,6 +12,7 @@ import json
 from typing import Any, Protocol
 
 from core.errors import ApiError
+from core.model.tags import clean_tag
 from core.monitor.pages import page_of
 from core.monitor.query import Query
 from core.monitor.source import About, Api, Cluster, JetStream, Mesh, Source
@@ -135,7 +136,10 @@ class SystemServices:
             wanted = asked.get(name)
             if wanted and (value != wanted if is_exact else str(wanted) not in value):
                 return False
-        return not asked.get("tags") and asked.get("domain", "") in ("", hub.domain)
+        tags = asked.get("tags") or []
+        if not isinstance(tags, list) or any(clean_tag(str(tag)) not in hub.tags for tag in tags):
+            return False
+        return asked.get("domain", "") in ("", hub.domain)
 
     def _say(self, reply: bytes, told: dict[str, Any]) -> None:
         self._answered += 1

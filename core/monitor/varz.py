@@ -57,7 +57,7 @@ def varz(source: Source) -> dict[str, Any]:
         "http_req_stats": dict(sorted(source.requests.items())),
         "config_load_time": moment(source.config_loaded),
         "config_digest": about.config_digest,
-        **({"tags": about.tags} if about.tags else {}),
+        **({"tags": hub.tags} if hub.tags else {}),
         **({"metadata": about.metadata} if about.metadata else {}),
         "feature_flags": FEATURE_FLAGS,
         "system_account": "$SYS",

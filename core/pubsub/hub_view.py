@@ -35,6 +35,7 @@ class HubView(Protocol):
     cluster: str
     host: str
     domain: str
+    tags: tuple[str, ...]
     jetstream: bool
     overloaded: bool
     crowded: bool

@@ -146,6 +146,7 @@ class Hub:
         self.limits = limits or Limits()
         self.jetstream = jetstream
         self.domain = ""
+        self.tags: tuple[str, ...] = ()
         self.authenticator = Authenticator(users) if users is not None else None
         self._authenticators: dict[str, Authenticator] = {}
         seed = nuid()

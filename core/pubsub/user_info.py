@@ -47,6 +47,7 @@ def server_json(hub: HubView, number: int) -> dict[str, Any]:
         "id": hub.server_id,
         **({"domain": hub.domain} if hub.domain else {}),
         "ver": SERVER_VERSION,
+        **({"tags": hub.tags} if hub.tags else {}),
         "feature_flags": FEATURE_FLAGS,
         "jetstream": hub.jetstream,
         "flags": _JETSTREAM_FLAGS if hub.jetstream else 0,

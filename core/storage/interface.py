@@ -98,8 +98,8 @@ class CatalogueView(Protocol):
         """Take what has changed; what is known already changes nothing."""
         ...
 
-    def smallest(self, groups: Iterable[int]) -> int:
-        """Return which of some lease groups has the fewest streams."""
+    def smallest(self, groups: Iterable[int], tags: frozenset[str]) -> int:
+        """Return which of some lease groups a new stream is to be in that asks for tags."""
         ...
 
 
@@ -119,7 +119,8 @@ class CatalogueSource(Protocol):
 class NewStream:
     """A stream to be created; `creation` is the id of the request, `config` is JSON.
 
-    `lease_group`: what it is to be led with; None: whichever this node leads with fewest streams.
+    `lease_group`: what it is to be led with; None: whichever this node leads with fewest streams,
+    and with none that ask for other `tags` than it does, if there is one.
     """
 
     account: str
@@ -130,6 +131,7 @@ class NewStream:
     config: str
     first_seq: int
     lease_group: int | None = None
+    tags: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, frozen=True)

@@ -26,6 +26,9 @@ class NodeRow:
         route_host: where other nodes reach it; empty: at the address that the database sees.
         route_port: the port for that; 0: it accepts no routes.
         links: the names of the nodes to which it has links.
+        tags: what its operator says that it is.
+        lease_groups: how many of them it leads.
+        streams: how many streams it leads.
     """
 
     node: str
@@ -38,6 +41,9 @@ class NodeRow:
     route_host: str = ""
     route_port: int = 0
     links: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    lease_groups: int = 0
+    streams: int = 0
 
     @property
     def shown(self) -> str:
@@ -57,6 +63,7 @@ class PeerRow:
         silence: nanoseconds since its last heartbeat.
         age: nanoseconds since its first one.
         catalogue: the version of the catalogue in the database.
+        tags: what its operator says that it is.
     """
 
     node: str
@@ -66,6 +73,7 @@ class PeerRow:
     silence: int
     age: int
     catalogue: int = 0
+    tags: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

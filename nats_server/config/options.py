@@ -142,7 +142,7 @@ class Options:
     no_auth_user: str = ""
     system_account: str = ""
     store_dir: str = ""
-    tags: list[str] = field(default_factory=list)
+    tags: tuple[str, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
     jetstream: JetStreamOptions = field(default_factory=JetStreamOptions)
     authorization: dict[str, Any] | None = None

@@ -11,6 +11,7 @@ from typing import Any
 from core.config.grammar import Item, Reader, parse, plain
 from core.errors import ConfigError
 from core.model.release import FEATURE_FLAGS
+from core.model.tags import clean_tags
 from nats_server.config import unserved
 from nats_server.config.authorization_check import check_authorization
 from nats_server.config.digest import digest
@@ -203,9 +204,10 @@ def _server_name(options: Options, value: Any) -> None:
 def _tags(options: Options, value: Any) -> None:
     if not isinstance(value, list | str):
         raise Wrong(f"error parsing tags: unsupported type {GO_TYPES[type(value)]}")
-    options.tags = value if isinstance(value, list) else [value]
-    if any(not isinstance(tag, str) for tag in options.tags):
+    tags = value if isinstance(value, list) else [value]
+    if any(not isinstance(tag, str) for tag in tags):
         raise Wrong("error parsing tags: unsupported type *conf.token where string is expected")
+    options.tags = clean_tags(tags)
 
 
 def _metadata(options: Options, value: Any) -> None:

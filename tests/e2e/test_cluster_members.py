@@ -27,6 +27,8 @@ LINES = (
     "accounts { $SYS { users: [{user: sys, password: s}] } }",
     "authorization { users: [{user: app, password: a}] }",
 )
+TAGS = (("SSD", " eu ", "ssd"), ("ssd",), ())
+"""Those of each server."""
 NO_PEERS, NOT_FOUND, NO_CONSUMER, BAD, JSON = 10005, 10059, 10014, 10003, 10025
 NOT_PEER, NOT_MEMBER, REMAP, NOT_MOVING = 10040, 10044, 10075, 10129
 GROUP = re.compile(r"[SC]-R\d[FM]-[0-9A-Za-z]{8}")
@@ -102,7 +104,7 @@ def system(request: pytest.FixtureRequest, durable: PostgresServer) -> Iterator[
     with ExitStack() as stack:
         if request.param == "jetgate":
             dsn = durable.fresh_database()
-            nodes = stack.enter_context(Nodes(dsn, 3, *FLAGS))
+            nodes = stack.enter_context(Nodes(dsn, 3, *FLAGS, tags=TAGS))
             system = System([node.address for node in nodes.all], dsn)
             run(lambda: _all_known(system))
             yield system
@@ -122,6 +124,7 @@ def _members() -> list[NatsMember]:
     members = [nats_server(port=port, ports=ports, lines=LINES) for port in ports]
     for number, member in enumerate(members):
         member.add(f"server_name: n{number}", f'jetstream {{ store_dir: "{member.dir}/js" }}')
+        member.add(f"server_tags: {json.dumps(TAGS[number])}")
     return members
 
 
@@ -319,6 +322,91 @@ def test_requests_about_leaders_and_peers_are_refused_as_in_a_cluster(system: Sy
                 ]
             for subject, asked, code in expected:
                 assert await client.code(subject, asked) == code, (subject, asked)
+
+    run(scenario)
+
+
+def placed(name: str, *tags: str) -> dict[str, object]:
+    """What creates or changes a stream that asks for tags."""
+    return {"name": name, "placement": {"tags": list(tags)}}
+
+
+def test_tags_that_no_server_has_are_refused(system: System) -> None:
+    async def lacked(client: Asking, verb: str, *tags: str) -> list[str]:
+        """The tags that a refusal names, which are in no order."""
+        answer = await client.ask(f"STREAM.{verb}.TAG", placed("TAG", *tags))
+        error = answer["error"]
+        assert (error["code"], error["err_code"]) == (400, NO_PEERS)
+        text, _, named = error["description"].partition(" [")
+        assert text == "no suitable peers for placement, tags not matched"
+        return sorted(named.removesuffix("]").split(", "))
+
+    async def scenario() -> None:
+        async with system.client(at=2) as client:
+            assert await lacked(client, "CREATE", "no") == ["'no'"]
+            assert await lacked(client, "CREATE", "ssd", "no") == ["'no'", "'ssd'"]
+            assert await lacked(client, "CREATE", "ssd", "eu", "no") == ["'eu'", "'no'", "'ssd'"]
+            assert await lacked(client, "CREATE", " NO") == ["' NO'"]
+            assert await lacked(client, "CREATE", "") == ["''"]
+            for name, asked in (("WITHOUT", ["!ssd"]), ("EITHER", ["ssd", "! EU"])):
+                assert await client.code(f"STREAM.CREATE.{name}", placed(name, *asked)) == 0
+            refused = await client.ask("STREAM.CREATE.NOT", placed("NOT", "!Ssd", "no"))
+            why = "tags not matched ['no'], tags excluded ['Ssd']"
+            text = f"no suitable peers for placement, {why}"
+            assert refused["error"]["description"] == text
+            created = await client.ask("STREAM.CREATE.TAG", placed("TAG", "ssd", "eu"))
+            assert created["config"]["placement"] == {"tags": ["ssd", "eu"]}
+            assert await lacked(client, "UPDATE", "no") == ["'no'"]
+            for tags in (("ssd", "eu"), (" SSD",)):
+                assert await client.code("STREAM.UPDATE.TAG", placed("TAG", *tags)) == 0, tags
+
+    run(scenario)
+
+
+def test_who_is_to_lead_next_may_be_said_by_tags(system: System) -> None:
+    async def scenario() -> None:
+        names = []
+        for at in range(3):
+            async with system.client(at=at) as client:
+                names.append(str(client.connection._server_info["server_name"]))
+        async with system.client(at=2) as client:
+            await client.stream("NEXT")
+            if (await client.led("NEXT"))["leader"] == names[0]:
+                assert await client.code("STREAM.LEADER.STEPDOWN.NEXT", preferred(names[2])) == 0
+                await client.led("NEXT", but=names[0])
+            for tag, leader in (("EU ", names[0]), ("ssd", names[1])):
+                asked: dict[str, object] = {"placement": {"tags": [tag]}}
+                before = (await client.led("NEXT"))["leader"]
+                assert await client.code("STREAM.LEADER.STEPDOWN.NEXT", asked) == 0
+                assert (await client.led("NEXT", but=before))["leader"] == leader
+            for refused in (["no"], ["eu", "no"], [""], ["!no"]):
+                answer = await client.ask(
+                    "STREAM.LEADER.STEPDOWN.NEXT", {"placement": {"tags": refused}}
+                )
+                error = answer["error"]
+                assert error["err_code"] == NO_PEERS
+                assert error["description"] == "no replacement peer connected"
+
+    run(scenario)
+
+
+def test_servers_tell_their_tags(system: System) -> None:
+    async def scenario() -> None:
+        async with system.client(SYSTEM) as operator:
+            inbox = operator.connection.new_inbox()
+            heard = await operator.connection.subscribe(inbox)
+            await operator.connection.publish("$SYS.REQ.SERVER.PING.VARZ", b"", reply=inbox)
+            pages = [json.loads((await heard.next_msg(30)).data) for _ in range(3)]
+            for page in pages:
+                assert page["data"].get("tags") == page["server"].get("tags")
+            told = sorted(page["server"].get("tags", []) for page in pages)
+            assert told == [[], ["ssd"], ["ssd", "eu"]]
+            asked = b'{"tags": ["ssd", " EU"]}'
+            await operator.connection.publish("$SYS.REQ.SERVER.PING.VARZ", asked, reply=inbox)
+            [one] = [json.loads((await heard.next_msg(30)).data)]
+            assert one["server"]["tags"] == ["ssd", "eu"]
+            with pytest.raises(TimeoutError):
+                await heard.next_msg(0.5)
 
     run(scenario)
 

@@ -278,6 +278,29 @@ def test_every_node_sees_all_others_where_the_database_sees_them(database: str) 
     scenario(run, database)
 
 
+def test_the_row_of_a_node_tells_its_tags_and_what_it_leads(database: str) -> None:
+    load = "select (lease_groups, streams)::text from jetgate_store.node"
+
+    async def run(cluster: Cluster) -> None:
+        noted = Noted()
+        node = cluster.node("a", follower=noted)
+        node.row.server_id, node.row.tags = "A", ("ssd", "eu")
+        node.streams = lambda: 3
+        await node.open()
+        assert [list(row.tags) for row in noted.rows] == [["ssd", "eu"]]
+        assert await cluster.value(load) == "(0,3)"
+        await node.take(range(5))
+        node.row.tags = ("eu",)
+
+        async def is_told() -> bool:
+            return bool(await cluster.value(load) == "(5,3)")
+
+        await observed(is_told)
+        await observed(lambda: [list(row.tags) for row in noted.rows] == [["eu"]])
+
+    scenario(run, database)
+
+
 def test_another_node_leads_as_soon_as_the_leader_lets_go(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         first, second = await cluster.leader("a"), cluster.node("b")

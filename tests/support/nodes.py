@@ -4,7 +4,7 @@ import contextlib
 import json
 import signal
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Self
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -26,11 +26,18 @@ _UNEVEN = 16
 
 
 class Nodes:
-    """Processes that end with the block, whatever became of them; `flags` are given to each."""
+    """Processes that end with the block, whatever became of them; `flags` are given to each.
 
-    def __init__(self, dsn: str, count: int, *flags: str) -> None:
+    `tags`: those of the first nodes.
+    """
+
+    def __init__(
+        self, dsn: str, count: int, *flags: str, tags: Sequence[Sequence[str]] = ()
+    ) -> None:
         self.dsn = dsn
         self.all = [JetgateServer(*flags, dsn=dsn) for _ in range(count)]
+        for node, own in zip(self.all, tags, strict=False):
+            node.flags += tuple(word for tag in own for word in ("--tag", tag))
 
     def __enter__(self) -> Self:
         try:

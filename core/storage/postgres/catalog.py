@@ -159,12 +159,14 @@ class PostgresCatalog:
         check()
         return version
 
-    async def _hold(self, session: Any, wanted: int | None) -> int:
+    async def _hold(self, session: Any, new: NewStream) -> int:
         """Choose a lease group for a stream, and keep others from taking it over meanwhile."""
         leases = self._leases()
         if not leases:
             raise Fenced("this node leads no lease group")
-        group = self._view.smallest(leases) if wanted is None else wanted
+        group = new.lease_group
+        if group is None:
+            group = self._view.smallest(leases, new.tags)
         if group not in leases:
             raise Fenced(f"this node does not lead lease group {group}")
         if await session.fetchrow(_HOLD, group, leases[group]) is None:
@@ -201,7 +203,8 @@ class PostgresCatalog:
     async def add_stream(self, new: NewStream, check: Check) -> StreamRow:
         """Add a stream with its head row; return it.
 
-        Unless it says which, it goes to the group with the fewest of those that this node leads.
+        Unless it says which, it goes to the group with the fewest of those that this node leads,
+        and that suits its tags.
         """
         check = self._checked(check)
         made = (new.account, new.name, new.shelf, new.created, new.creation, new.config)
@@ -211,7 +214,7 @@ class PostgresCatalog:
                 await self._catch_up(session)
                 if (found := await session.fetchrow(_CREATED, new.creation)) is not None:
                     return 0, *found
-            group = await self._hold(session, new.lease_group)
+            group = await self._hold(session, new)
             version = await self._raise(session, check)
             number = await session.fetchval(_ADD, group, version, *made, new.first_seq)
             return version, number, group, _FIRST_EPOCH

@@ -56,15 +56,17 @@ TIME = "select (extract(epoch from clock_timestamp()) * 1000000000)::bigint"
 _BEAT = """
     insert into jetgate_store.node
            (node, session_pid, started, seen, nats, http, clock_ahead, server_id, version,
-            route_host, route_port, links)
+            route_host, route_port, links, tags, lease_groups, streams)
     values ($1, pg_backend_pid(), clock_timestamp(), clock_timestamp(), $2, $3, $4, $5, $6,
-            coalesce(nullif($7, ''), host(inet_client_addr()), '127.0.0.1'), $8, $9)
+            coalesce(nullif($7, ''), host(inet_client_addr()), '127.0.0.1'), $8, $9,
+            $10, $11, $12)
     on conflict (node) do update
        set session_pid = excluded.session_pid, seen = excluded.seen,
            nats = excluded.nats, http = excluded.http, clock_ahead = excluded.clock_ahead,
            server_id = excluded.server_id, version = excluded.version,
            route_host = excluded.route_host, route_port = excluded.route_port,
-           links = excluded.links
+           links = excluded.links, tags = excluded.tags,
+           lease_groups = excluded.lease_groups, streams = excluded.streams
  returning (extract(epoch from clock_timestamp()) * 1000000000)::bigint
 """
 
@@ -72,7 +74,8 @@ _PEERS = """
     select node, server_id, route_host as host, route_port as port,
            (extract(epoch from clock_timestamp() - seen) * 1000000000)::bigint as silence,
            (extract(epoch from clock_timestamp() - started) * 1000000000)::bigint as age,
-           (select last_seq from jetgate_store.head where stream = 0) as catalogue
+           (select last_seq from jetgate_store.head where stream = 0) as catalogue,
+           tags
       from jetgate_store.node where server_id <> ''
 """
 
@@ -245,6 +248,7 @@ class PostgresLeases:
                 _BEAT,
                 *(row.node, row.nats, row.http, row.clock_ahead),
                 *(row.server_id, row.version, row.route_host, row.route_port, row.links),
+                *(row.tags, row.lease_groups, row.streams),
             )
             if row.outages != self._told:
                 # It may need room, of which there may be none.

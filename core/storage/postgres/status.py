@@ -24,7 +24,7 @@ _NODES = f"""
          and k.pid = o.session_pid
          and k.database = (select oid from pg_database where datname = current_database())
     )
-    select n.node, n.nats, n.http, n.outages, n.clock_ahead, n.version,
+    select n.node, n.nats, n.http, n.outages, n.clock_ahead, n.version, n.tags,
            n.route_host, n.route_port, n.links,
            extract(epoch from n.started)::float8 as started,
            extract(epoch from clock_timestamp())::float8 as now,
@@ -69,6 +69,7 @@ class Node:
         http: its address for HTTP.
         route: where other nodes reach it; empty: they do not.
         version: of its release.
+        tags: what its operator says that it is.
         links: the nodes to which it has links, as it wrote last.
     """
 
@@ -84,6 +85,7 @@ class Node:
     http: str
     route: str
     version: str
+    tags: list[str]
     links: list[str]
 
     @property
@@ -195,6 +197,7 @@ def _node(row: Mapping[str, Any]) -> Node:
         http=row["http"],
         route=f"{f'[{host}]' if ':' in host else host}:{port}" if port else "",
         version=row["version"],
+        tags=row["tags"],
         links=row["links"],
     )
 

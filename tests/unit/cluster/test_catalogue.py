@@ -1,6 +1,7 @@
 """What a node knows of the streams of all: news taken in any order, and readings shared."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -55,6 +56,46 @@ def test_the_smallest_of_some_groups_has_the_fewest_streams() -> None:
     assert catalogue.smallest((1, 2)) == 2
     catalogue.take(news(6, CatalogueRow(2, is_deleted=True), CatalogueRow(3, is_deleted=True)))
     assert catalogue.smallest((0, 1, 2)) == 1
+
+
+def asking(number: int, group: int, *tags: str) -> CatalogueRow:
+    """A stream whose placement names tags."""
+    config = {"name": f"S{number}", "placement": {"tags": list(tags)}}
+    return CatalogueRow(number, "$G", f"S{number}", group, 7, json.dumps(config))
+
+
+X, XY = frozenset("x"), frozenset("xy")
+
+
+def test_a_group_asks_for_the_tags_of_all_its_streams() -> None:
+    catalogue = Catalogue()
+    rows = (asking(1, 0, "x"), asking(2, 0, "y"), row(3, "C", 1), asking(4, 2), asking(5, 3, "x"))
+    catalogue.take(news(5, *rows, is_whole=True))
+    assert catalogue.tags() == {0: XY, 3: X}
+    catalogue.take(news(6, asking(1, 0)))
+    assert catalogue.tags() == {0: {"y"}, 3: X}
+    catalogue.take(news(7, CatalogueRow(2, is_deleted=True)))
+    assert catalogue.tags() == {3: X}
+    assert catalogue.groups() == {0: 1, 1: 1, 2: 1, 3: 1}
+
+
+def test_a_new_stream_binds_no_other_by_its_tags_and_is_bound_by_none() -> None:
+    catalogue = Catalogue()
+    rows = (row(1, "A", 0), asking(2, 1, "x"), asking(3, 2, "y", "x"), asking(4, 2, "x", "y"))
+    catalogue.take(news(4, *rows, is_whole=True))
+    assert catalogue.smallest(range(4), XY) == 3
+    assert catalogue.smallest(range(3), XY) == 2
+    assert catalogue.smallest(range(3), X) == 1
+    assert catalogue.smallest(range(3)) == 0
+
+
+def test_where_every_group_is_bound_one_with_the_same_tags_comes_before_a_smaller_one() -> None:
+    catalogue = Catalogue()
+    rows = (asking(1, 0, "x"), row(2, "B", 0), row(3, "C", 0), row(4, "D", 1), row(5, "E", 2))
+    catalogue.take(news(5, *rows, asking(6, 2, "y"), is_whole=True))
+    assert catalogue.smallest(range(3), X) == 0
+    assert catalogue.smallest(range(3), XY) == 1
+    assert catalogue.smallest((0, 2)) == 2
 
 
 class Source:

@@ -19,8 +19,8 @@ NAMES = ("a", "b", "c", "d")
 THREE = Group(7, 3)
 
 
-def row(name: str, silence: int = 0) -> PeerRow:
-    return PeerRow(name, name.upper(), "h", 1, silence, SECOND)
+def row(name: str, silence: int = 0, *tags: str) -> PeerRow:
+    return PeerRow(name, name.upper(), "h", 1, silence, SECOND, tags=tags)
 
 
 def cluster_of(*rows: PeerRow, own: str = "a", linked: str = "BCD") -> Cluster:
@@ -118,6 +118,87 @@ def test_of_a_stream_only_a_replica_may_be_named_to_lead_next() -> None:
     with pytest.raises(ApiError, match=f'preferred server "{other}" not known'):
         cluster.successor(Placement(preferred=other), two)
     assert cluster.successor(Placement(preferred=other), Group(7, 1)) == other
+
+
+def test_who_is_to_lead_next_has_the_tags_that_were_asked_for_and_is_a_replica() -> None:
+    rows = row("a", 0, "x"), row("b", 0, "y"), row("c", 0, "x", "y"), row("d", 0, "x")
+    cluster = cluster_of(*rows)
+    assert cluster.successor(Placement(tags=("X ", "y"))) == "c"
+    assert cluster.successor(Placement(tags=("x",), cluster="C"), Group(7, 1)) in ("c", "d")
+    for refused in (Placement(tags=("x", "z")), Placement(tags=("x",), cluster="D")):
+        with pytest.raises(ApiError, match="no replacement peer connected"):
+            cluster.successor(refused)
+    two = Group(7, 2)
+    [replica] = replicas(cluster, two)
+    for tags in (("x",), ("y",)):
+        if {*tags} <= {*next(each.tags for each in rows if each.node == replica)}:
+            assert cluster.successor(Placement(tags=tags), two) == replica
+        else:
+            with pytest.raises(ApiError, match="no replacement peer connected"):
+                cluster.successor(Placement(tags=tags), two)
+
+
+@pytest.mark.parametrize(
+    ("tags", "lacked"),
+    [
+        (("x",), ""),
+        (("x", "y"), ""),
+        ((), ""),
+        (("z",), "'z'"),
+        (("x", "y", "z"), "'x', 'y', 'z'"),
+        (("y", "x", "z"), "'y', 'x', 'z'"),
+        ((" X", "Y "), ""),
+        ((" Z",), "' Z'"),
+        (("",), "''"),
+        ((" !x",), "' !x'"),
+        (("!z",), ""),
+        (("y", "!X"), ""),
+    ],
+)
+def test_tags_that_no_node_has_together_are_refused(tags: tuple[str, ...], lacked: str) -> None:
+    cluster = cluster_of(row("a"), row("b", 0, "x"), row("c", 0, "x", "y"), row("d", 0, "y"))
+    if not lacked:
+        cluster.check_tags(Placement(tags=tags))
+    else:
+        with pytest.raises(ApiError) as refusal:
+            cluster.check_tags(Placement(tags=tags))
+        text = f"no suitable peers for placement, tags not matched [{lacked}]"
+        assert (refusal.value.err_code, refusal.value.description) == (10005, text)
+
+
+@pytest.mark.parametrize(
+    ("tags", "text"),
+    [
+        (("!x",), "tags excluded ['x']"),
+        (("! X", "!y"), "tags excluded [' X']"),
+        (("!x", "no"), "tags not matched ['no'], tags excluded ['x']"),
+    ],
+)
+def test_tags_that_all_nodes_have_may_not_be_excluded(tags: tuple[str, ...], text: str) -> None:
+    rows = row("b", 0, "x"), row("c", 0, "x", "y")
+    cluster = cluster_of(row("a", 0, *(() if "no" in tags else ("x",))), *rows)
+    with pytest.raises(ApiError) as refusal:
+        cluster.check_tags(Placement(tags=tags))
+    assert refusal.value.description == f"no suitable peers for placement, {text}"
+
+
+def test_tags_of_who_is_gone_do_not_count_and_a_node_alone_takes_any() -> None:
+    cluster = cluster_of(row("a"), row("b"), row("c", 60 * SECOND, "x"))
+    with pytest.raises(ApiError, match="no suitable peers"):
+        cluster.check_tags(Placement(tags=("x",)))
+    for placement in (None, Placement(), Placement(cluster="D")):
+        cluster.check_tags(placement)
+    cluster_of(row("a"), row("c", 60 * SECOND, "x")).check_tags(Placement(tags=("x",)))
+
+
+def test_replicas_are_nodes_with_the_tags_of_the_stream_as_long_as_there_are_any() -> None:
+    cluster = cluster_of(row("a", 0, "x"), row("b"), row("c", 0, "x"), row("d"))
+    asking = Group(7, 3, tags=frozenset("x"))
+    assert replicas(cluster, asking) == ["c"]
+    assert replicas(cluster, Group(7, 3, tags=frozenset({"!x"}))) == ["b", "d"]
+    with pytest.raises(ApiError, match="peer remap failed"):
+        cluster.leave(asking, "c")
+    assert len(replicas(cluster, Group(7, 3, tags=frozenset("z")))) == 2
 
 
 def test_who_is_silent_leads_no_more_long_before_it_is_no_replica() -> None:

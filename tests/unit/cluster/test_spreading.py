@@ -1,7 +1,7 @@
 """Which groups a node takes and hands over, as nodes come, go and let go."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Set
 from typing import Any
 
 import pytest
@@ -27,12 +27,21 @@ class World:
         self.locks: dict[int, str] = {}
         self.nodes = {"b", "c"}
         self.streams: dict[int, int] = {}
+        self.tagged: dict[str, Set[str]] = {}
+        self.wanted: dict[int, Set[str]] = {}
         self.is_settled = True
         self.takes_at_once = True
         self.moves: list[tuple[str, frozenset[int]]] = []
         self.asked: list[bool] = []
         self.spreading = Spreading(
-            self, GROUPS, self, self, lambda: self.streams, self.clock, StorageHealth(self.clock)
+            self,
+            GROUPS,
+            self,
+            self,
+            lambda: self.streams,
+            self.clock,
+            StorageHealth(self.clock),
+            wanted=lambda: self.wanted,
         )
 
     # the nodes
@@ -45,6 +54,9 @@ class World:
 
     def leader(self, group: int) -> str:
         return self.told.get(group, "")
+
+    def tags(self) -> Mapping[str, Set[str]]:
+        return self.tagged
 
     # the locks
 
@@ -164,6 +176,21 @@ def test_groups_that_are_offered_are_taken_and_those_for_others_left_to_them() -
         await world.later(1.5)
         await world.later(1.5)
         assert world.groups == {1, 2}
+
+    played(play)
+
+
+def test_what_was_left_to_another_node_a_moment_ago_is_taken_as_soon_as_it_is_offered() -> None:
+    async def play(world: World) -> None:
+        world.led_by("b", GROUPS)
+        world.let_go([1])
+        world.spreading.offered("c", {1}, False)
+        world.led_by("c", [1])
+        await world.later(0)
+        world.let_go([1])
+        world.spreading.offered("a", {1}, True)
+        await world.later(0.1)
+        assert world.groups == {1}
 
     played(play)
 
@@ -301,3 +328,71 @@ def test_a_node_that_is_evacuated_hands_everything_over_and_takes_nothing() -> N
     world.is_evacuated = False
     asyncio.run(world.spreading.settle())
     assert world.groups == {40}
+
+
+def even(world: World) -> None:
+    """Each of the three nodes leads about a third."""
+    world.led_by("a", GROUPS[:22])
+    world.led_by("b", GROUPS[22:43])
+    world.led_by("c", GROUPS[43:])
+
+
+def test_a_new_stream_whose_tags_another_node_has_is_handed_over_without_delay() -> None:
+    async def play(world: World) -> None:
+        even(world)
+        world.tagged = {"c": {"x", "y"}}
+        await world.later(0)
+        await world.later(3)
+        world.streams, world.wanted = {1: 1, 2: 1}, {1: {"x"}}
+        await world.later(0)
+        assert world.moves == [("c", frozenset({1}))]
+        assert world.asked == [False]
+        await world.later(10)
+        assert len(world.moves) == 1
+
+    played(play)
+
+
+def test_a_node_that_has_just_come_is_given_time_before_it_gets_what_asks_for_its_tags() -> None:
+    async def play(world: World) -> None:
+        even(world)
+        world.streams, world.wanted = {1: 1}, {1: {"x"}}
+        await world.later(10)
+        assert not world.moves  # nobody has them
+        world.nodes = {"b", "c", "d"}
+        world.tagged = {"d": {"x"}}
+        await world.later(1)
+        assert not world.moves
+        await world.later(2)
+        assert [node for node, groups in world.moves if 1 in groups] == ["d"]
+
+    played(play)
+
+
+def test_what_a_client_wanted_where_its_tags_are_missing_stays_for_a_while() -> None:
+    async def play(world: World) -> None:
+        even(world)
+        world.let_go([30])
+        world.tagged, world.streams, world.wanted = {"b": {"x"}}, {30: 1}, {30: {"x"}}
+        world.spreading.offered("a", [30], True)
+        await world.later(0)
+        await world.later(5)
+        assert 30 in world.groups
+        await world.later(6)
+        assert world.moves == [("b", frozenset({30}))]
+
+    played(play)
+
+
+def test_what_asks_for_tags_is_left_to_who_has_them_and_not_left_without_a_leader() -> None:
+    async def play(world: World) -> None:
+        world.tagged, world.wanted = {"b": {"x"}}, dict.fromkeys(GROUPS, frozenset("x"))
+        await world.later(0)
+        assert not world.groups
+        await world.later(1)
+        assert world.groups == frozenset(GROUPS)
+        await world.later(3)
+        assert {node for node, _ in world.moves} == {"b"}
+        assert not world.groups
+
+    played(play)

@@ -20,6 +20,7 @@ def node(name: str, state: str, *links: str, leads: Collection[int] = (), stream
         http="http://127.0.0.1:8080",
         route="127.0.0.1:6222",
         version="0.1.0",
+        tags=["ssd", "eu"],
         links=list(links),
     )
 
@@ -65,3 +66,4 @@ def test_the_table_says_what_each_node_leads() -> None:
         ["a", "leads", "100", "7"],
         ["b", "follows", "0", "0"],
     ]
+    assert "  0.1.0    ssd,eu  nats://" in node_table(nodes)
