@@ -66,9 +66,12 @@ def deliveries(view: View) -> Iterator[Violation]:
 def waits(view: View) -> Iterator[Violation]:
     """Nothing comes again before its wait is over, unless it was given back.
 
-    The wait began when a delivery was sent: at the earliest when it was asked for.
+    The wait began when a delivery was sent: at the earliest when it was asked for. Nobody asks for
+    what is pushed: a member may get what was on its way before it came, so the time counts when the
+    message was stored.
     """
     bounds = {(rule.stream, rule.name): rule.ack_wait for rule in view.rules.consumers}
+    pushed = {(rule.stream, rule.name) for rule in view.rules.consumers if rule.pushed}
     for (stream, consumer, seq), lines in view.about.items():
         sent: dict[int, Event] = {}
         for event in lines:
@@ -77,10 +80,17 @@ def waits(view: View) -> Iterator[Violation]:
                 continue
             before = sent.get(event.count - 1)
             wait = bounds.get((stream, consumer), 0) - _EARLY_NS
-            if before is not None and event.t < before.since + wait:
+            if before is not None and event.t < _sent(view, before, pushed) + wait:
                 text = f"{seq} of {stream} came to {consumer} again before its wait was over"
                 yield Violation("early", text, (before, event))
             sent[event.count] = event
+
+
+def _sent(view: View, delivery: Event, pushed: set[tuple[str, str]]) -> int:
+    """Return the time before which a delivery was not sent."""
+    if _of(delivery) in pushed:
+        return delivery.time - view.rules.began
+    return delivery.since
 
 
 def pending(view: View) -> Iterator[Violation]:

@@ -124,6 +124,7 @@ class ConsumerRule(msgspec.Struct, omit_defaults=True, frozen=True):
         max_pending: how many may be delivered and not acknowledged; 0: that is not checked.
         ack_wait: nanoseconds before which nothing is delivered again by itself; 0: likewise.
         node: the one that its only client stays with; empty: clients go wherever they are served.
+        pushed: it delivers to a subject, so to whoever listens when a delivery arrives.
     """
 
     stream: str
@@ -133,6 +134,7 @@ class ConsumerRule(msgspec.Struct, omit_defaults=True, frozen=True):
     max_pending: int = 0
     ack_wait: int = 0
     node: str = ""
+    pushed: bool = False
 
 
 class ReaderRule(msgspec.Struct, omit_defaults=True, frozen=True):

@@ -232,6 +232,7 @@ def direct_get(client: Client, wire: Wire, stream: str, subject: str, seq: int =
             phase, seq = "ok", int(found)
             said = {"seq": seq, "value": frame.payload.decode()}
             said["subject"] = header(frame, "Nats-Subject")
+            known["stream"] = header(frame, "Nats-Stream")  # a mirror answers for its origin too
         elif b" 404" in frame.headers.split(b"\r\n", 1)[0]:
             phase, seq = "fail", 0
     finally:

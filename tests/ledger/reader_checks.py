@@ -82,7 +82,8 @@ def gets(view: View) -> Iterator[Violation]:
     """Direct Get shows a connection all that it was told before, and nothing replaced before that.
 
     Another node may be behind, as replicas of a reference server are: what other connections were
-    told does not count.
+    told does not count. A mirror answers for its origin, and may be behind it; it says that it has
+    answered, but not that it has found nothing.
     """
     known = _Knowledge()
     questions: dict[tuple[str, int], Event] = {}
@@ -107,7 +108,8 @@ def _got(view: View, known: _Knowledge, question: Event, event: Event) -> Iterat
                 text = f"{event.seq} of {event.stream} was removed"
                 yield Violation("removed", text, (end, question, event))
     told = known.of(event, question.subject)
-    if told is None:
+    has_mirror = any(rule.mirror == event.stream for rule in view.streams.values())
+    if told is None or (has_mirror and event.phase == "fail"):
         return
     got = event.seq if event.phase == "ok" else 0
     if question.how == "last" and got < told.seq:

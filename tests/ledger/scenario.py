@@ -21,7 +21,7 @@ STREAMS: dict[str, dict[str, Any]] = {
     "HOPPER": {"subjects": ["hopper.>"], "retention": "workqueue"},
     "KV": {"subjects": ["kv.>"], "max_msgs_per_subject": 1, "allow_direct": True},
     "TRASH": {"subjects": ["trash.>"], "allow_direct": True},
-    "MIRROR": {"mirror": {"name": "LOG"}, "mirror_direct": True},
+    "MIRROR": {"mirror": {"name": "LOG"}, "allow_direct": True},
     "SUM": {"sources": [{"name": "LOG"}, {"name": "HOPPER"}]},
     "DEAD": {},
     "RING": {"subjects": ["ring.>"], "max_msgs": 40},
@@ -85,6 +85,7 @@ def rules(nodes: int) -> Rules:
                 max_pending=config.get("max_ack_pending", 0),
                 ack_wait=_ACK_WAIT,
                 node=of_nodes.get(name, ""),
+                pushed="deliver_subject" in config,
             )
             for name, (stream, config) in consumers(nodes).items()
         ),

@@ -27,6 +27,7 @@ RULES = Rules(
         ConsumerRule("LOG", "ALL", acks="all", node="node1"),
         ConsumerRule("WORK", "W"),
         ConsumerRule("LOG", "WAITS", acks="none", ack_wait=2 * SECOND),
+        ConsumerRule("LOG", "PUSHED", acks="none", ack_wait=2 * SECOND, pushed=True),
     ),
     readers=(ReaderRule("reader", "LOG", node="node1"),),
 )

@@ -239,6 +239,10 @@ def test_direct_get_finds_what_was_there() -> None:
     assert story.kinds() == set()
 
     story.ask("get", about={"stream": "LOG", "how": "seq", "seq": 2}, phase="fail")
+    assert story.kinds() == set()  # its mirror may have answered, which is behind
+
+    story.ask("get", about={"stream": "MIRROR", "how": "last", "subject": "log.p"}, seq=3)
+    story.ask("get", about={"stream": "MIRROR", "how": "seq", "seq": 2}, phase="fail")
     assert story.kinds() == {"stale"}
 
 

@@ -35,6 +35,16 @@ def test_what_comes_again_has_waited_unless_it_was_given_back() -> None:
         assert story.kinds() == kinds
 
 
+def test_what_is_pushed_may_be_on_its_way_before_somebody_listens() -> None:
+    for stored, kinds in ((1, set()), (3, {"early"})):
+        story = sound()
+        story.publish("p-4", 4, subject="log.p", identified=True)
+        at = stored * SECOND
+        story.deliver("p-4", 4, "PUSHED", time=at, since=3 * SECOND, t=4 * SECOND)
+        story.deliver("p-4", 4, "PUSHED", count=2, time=at, since=3 * SECOND, t=4 * SECOND + 1)
+        assert story.kinds() == kinds
+
+
 def test_no_more_is_there_than_a_limit_allows() -> None:
     for messages, kinds in ((2, set()), (3, {"limit"})):
         story = sound()
