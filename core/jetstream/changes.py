@@ -35,11 +35,16 @@ class Waiting:
 
 
 class Changes:
-    """The changes of one log that wait for their turn, oldest first; one is committed at a time."""
+    """The changes of one log that wait for their turn, oldest first; one is committed at a time.
+
+    After `close` each is refused, also one that is just being planned: nobody commits it, so nobody
+    would answer it.
+    """
 
     def __init__(self) -> None:
         self._waiting: deque[Waiting] = deque()
         self._planned: Waiting | None = None
+        self._closed: ApiError | None = None
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -47,7 +52,10 @@ class Changes:
     def add(self, change: Change) -> asyncio.Future[StreamPlan]:
         """Queue a change; the future has the committed plan, or ApiError."""
         done: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Waiting(change, done))
+        if self._closed is None:
+            self._waiting.append(Waiting(change, done))
+        else:
+            done.set_exception(self._closed)
         return done
 
     async def plan_next(self, now: int) -> StreamPlan | None:
@@ -61,12 +69,17 @@ class Changes:
         try:
             plan = await oldest.change(now)
         except ApiError as error:
-            if not oldest.done.cancelled():
-                oldest.done.set_exception(error)
+            _refuse(oldest, self._closed or error)
             return None
         except BaseException:
-            self._waiting.appendleft(oldest)
+            if self._closed is None:
+                self._waiting.appendleft(oldest)
+            else:
+                _refuse(oldest, self._closed)
             raise
+        if self._closed is not None:
+            _refuse(oldest, self._closed)
+            return None
         self._planned = oldest
         return plan
 
@@ -79,12 +92,22 @@ class Changes:
     def failed(self, error: ApiError) -> None:
         """Answer the change whose plan was not committed, if the plan was that of one."""
         planned, self._planned = self._planned, None
-        if planned is not None and not planned.done.done():
-            planned.done.set_exception(error)
+        if planned is not None:
+            _refuse(planned, error)
 
     def refuse(self, error: ApiError) -> None:
         """Answer every change that waits for its turn."""
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
-            if not each.done.done():
-                each.done.set_exception(error)
+            _refuse(each, error)
+
+    def close(self, error: ApiError) -> None:
+        """Refuse every change from now on: this node does not lead the stream any more."""
+        self._closed = error
+        self.failed(error)
+        self.refuse(error)
+
+
+def _refuse(waiting: Waiting, error: ApiError) -> None:
+    if not waiting.done.done():
+        waiting.done.set_exception(error)

@@ -212,7 +212,11 @@ class StreamRunner:
         self.batches.close()
         self.log.tail.clear(self.machine.last_seq + 1)
         self.refuse_gathered(api_error("JSClusterNotAvail" if shutdown else "JSStreamNotFound"))
-        self._changes.failed(api_error("JSClusterNotAvail"))
+        unavailable = api_error("JSClusterNotAvail")
+        if shutdown:
+            self._changes.close(unavailable)
+        else:  # one of them deletes the stream
+            self._changes.failed(unavailable)
 
     async def reconfigure(self, config: StreamConfig, save: Callable[[], Awaitable[None]]) -> None:
         """Have `save` record a configuration in the catalogue, then take it."""

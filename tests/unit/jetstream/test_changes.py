@@ -1,0 +1,96 @@
+"""Changes of a log: each is answered, also when the node leads the stream no more."""
+
+import asyncio
+
+import pytest
+
+from core.errors import ApiError, Unavailable
+from core.jetstream.changes import Changes
+from core.model.api_errors import api_error
+from core.stream.machine import StreamMachine
+from core.stream.plan import StreamPlan
+from tests.unit.stream.support import config
+
+GONE = api_error("JSClusterNotAvail")
+OTHER = api_error("JSStreamNotFound")
+
+
+class Planned:
+    """A change whose plan, or failure, comes when the test says so."""
+
+    def __init__(self) -> None:
+        self.changes = Changes()
+        self.found: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
+        self.done = self.changes.add(self._plan)
+        self.planning = asyncio.ensure_future(self.changes.plan_next(0))
+
+    async def _plan(self, _now: int) -> StreamPlan:
+        return await self.found
+
+    async def begun(self) -> None:
+        """Return when the change is being planned."""
+        await asyncio.sleep(0)
+
+
+def test_a_change_that_is_being_planned_is_refused_when_the_stream_is_led_elsewhere() -> None:
+    async def scenario() -> None:
+        planned = Planned()
+        await planned.begun()
+        planned.changes.close(GONE)
+        planned.found.set_result(StreamMachine(config()).unchanged())
+
+        assert await planned.planning is None  # nothing to commit
+        with pytest.raises(ApiError) as refused:
+            await planned.done
+        assert refused.value.err_code == GONE.err_code
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("failure", [Unavailable("gone"), OTHER])
+def test_a_change_that_could_not_be_planned_is_refused_then_too(failure: Exception) -> None:
+    async def scenario() -> None:
+        planned = Planned()
+        await planned.begun()
+        planned.changes.close(GONE)
+        planned.found.set_exception(failure)
+
+        await asyncio.wait([planned.planning])
+        assert planned.planning.exception() is (failure if failure is not OTHER else None)
+        assert not planned.changes
+        with pytest.raises(ApiError) as refused:
+            await planned.done
+        assert refused.value.err_code == GONE.err_code
+
+    asyncio.run(scenario())
+
+
+def test_a_change_keeps_its_place_while_storage_is_away() -> None:
+    async def scenario() -> None:
+        planned = Planned()
+        await planned.begun()
+        planned.found.set_exception(Unavailable("gone"))
+
+        with pytest.raises(Unavailable):
+            await planned.planning
+        assert planned.changes
+        assert not planned.done.done()
+
+    asyncio.run(scenario())
+
+
+def test_what_comes_after_the_end_is_refused_at_once() -> None:
+    async def scenario() -> None:
+        planned = Planned()
+        await planned.begun()
+        planned.changes.close(GONE)
+        planned.found.set_result(StreamMachine(config()).unchanged())
+        await asyncio.gather(planned.planning, planned.done, return_exceptions=True)
+        assert planned.done.exception() is not None
+
+        late = planned.changes.add(planned._plan)
+        assert late.done()
+        assert late.exception() is not None
+        assert not planned.changes
+
+    asyncio.run(scenario())
