@@ -293,7 +293,8 @@ class Registry:
             async def drop(_now: int) -> StreamPlan:
                 drop = self.services.catalog.drop_stream(runner.stream, lambda: runner.epoch)
                 await or_not_available(drop)
-                del self.streams[name]
+                if self.streams.get(name) is runner:  # else it was given up meanwhile
+                    del self.streams[name]
                 self.services.acknowledged.deleted(self._key(runner), _known(runner))
                 runner.close()
                 return runner.machine.unchanged()
