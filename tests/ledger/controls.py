@@ -219,7 +219,7 @@ CONTROLS: dict[str, Control] = {
     ),
     "no-database-time": Control(
         without_database_time,
-        frozenset({"time"}),
+        frozenset({"time", "lifetime"}),
         (Fault(2, "skew", 0.0, 1), Fault(6, "kill", 0.0, 0)),
         10,
         nodes=2,
