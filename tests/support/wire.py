@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any, Self
 
 HELLO = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
@@ -54,6 +55,8 @@ class Wire:
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.timeout = timeout
         self.buffer = bytearray()
+        # Of no connection before: an answer that comes late must not be taken for another.
+        self._inbox = b"_INBOX.%s" % token_hex(8).encode()
         self._replies = 0
 
     def __enter__(self) -> Self:
@@ -151,7 +154,7 @@ class Wire:
     ) -> Frame:
         """Publish with a fresh reply subject and return the answer; other frames are dropped."""
         self._replies += 1
-        reply = b"_INBOX.request.%d.%d" % (id(self), self._replies)
+        reply = b"%s.%d" % (self._inbox, self._replies)
         self.send(b"SUB %s q%d\r\nUNSUB q%d 1\r\n" % (reply, self._replies, self._replies))
         self.publish(subject, payload, reply=reply, headers=headers)
         while True:
