@@ -91,9 +91,10 @@ async def _account(source: Source, wants: dict[str, bool]) -> dict[str, Any]:
         "api": {"level": 0, "total": api.total, "errors": api.errors},
     }
     if (wants["streams"] or wants["consumers"]) and registry.streams:
-        shown["stream_detail"] = [
-            await _stream(source, runner, wants) for runner in registry.streams.values()
-        ]
+        shown["stream_detail"] = details = []
+        for runner in list(registry.streams.values()):
+            if registry.streams.get(runner.name) is runner:  # other nodes may lead it meanwhile
+                details.append(await _stream(source, runner, wants))
     return shown
 
 
