@@ -41,8 +41,8 @@ class Line(Protocol):
         """Begin a feed, now and after every break; its number."""
         ...
 
-    def leave(self, feed: "Feed[Any]") -> None:
-        """End a feed."""
+    async def leave(self, feed: "Feed[Any]") -> None:
+        """End a feed; it still takes what was on its way to it."""
         ...
 
     def send(self, frame: Frame) -> None:
@@ -193,7 +193,7 @@ class Feed(ABC, Generic[T]):
                 self._changed.clear()
                 await self._changed.wait()
         finally:
-            self._line.leave(self)
+            await self._line.leave(self)
             self._left([item for item, _ in self._waiting])
 
     def _count(self, nbytes: int) -> None:

@@ -61,6 +61,7 @@ class Socket:
         self._questions: dict[int, _Question] = {}
         self._feeds: dict[int, Feed[Any]] = {}
         self._sids: dict[Feed[Any], int] = {}
+        self._leaving: dict[int, Feed[Any]] = {}
         self._out: deque[bytes] = deque()
         self._written = asyncio.Event()
         self._ws: ClientConnection | None = None
@@ -207,11 +208,17 @@ class Socket:
         self._live()
         return sid
 
-    def leave(self, feed: Feed[Any]) -> None:
-        """End a feed."""
+    async def leave(self, feed: Feed[Any]) -> None:
+        """End a feed; it still takes what was on its way to it."""
         sid = self._sids.pop(feed, 0)
-        if self._feeds.pop(sid, None) is not None:
-            self.send({"type": "unsub", "id": next(self._numbers), "sid": sid})
+        if self._feeds.pop(sid, None) is None or self._ws is None:
+            return
+        self._leaving[sid] = feed
+        try:
+            with suppress(JetgateError):  # without a connection nothing is on its way
+                await self._ask({"type": "unsub", "sid": sid}, within=QUIET_S)
+        finally:
+            del self._leaving[sid]
 
     def send(self, frame: Frame) -> None:
         """Send a frame without an answer, if there is a connection."""
@@ -353,13 +360,14 @@ class Socket:
 
     def _hear(self, frame: Frame) -> None:
         kind = frame["type"]
-        feed = self._feeds.get(frame.get("sid", 0))
+        sid = frame.get("sid", 0)
+        feed = self._feeds.get(sid) or self._leaving.get(sid)
         if feed is not None:
             # At once also what begins it: the first messages may have come with it.
             if kind in ("msg", "gap", "dropped", "subscribed"):
                 feed.take(frame)
             elif kind == "ended":
-                self._feeds.pop(frame["sid"])
+                self._feeds.pop(sid, None)
                 feed.fail(problem_from(frame["problem"]))
         question = self._questions.get(frame.get("id", 0))
         if question is None or question.answer.done():
