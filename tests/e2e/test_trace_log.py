@@ -189,12 +189,14 @@ def test_jetstream_is_logged_as_the_messages_that_it_sends(name: str, tmp_path: 
             wire.publish("$JS.API.DIRECT.GET.S.s.a", b'{"no_hdr":true}', reply=b"in.get")
             wire.frame()
 
-        sent = [line for line in traces(server) if line.startswith("2: ->> ")]
+        lines = [line for line in traces(server) if line.startswith("2: ->> ")]
+        # How many are left for a consumer, nats-server may count a moment later.
+        sent = [re.sub(r"T\.\d ", "T.N ", line) for line in lines]
         acks = [("in.ack 5 22", f'{{\\"stream\\":\\"S\\",\\"seq\\":{n}}}') for n in (1, 2, 3)]
-        ack_subject = "$JS.ACK.S.C.1.{0}.{0}.T.{1}"
+        ack_subject = "$JS.ACK.S.C.1.{0}.{0}.T.N"
         messages = [
             *acks,
-            *((f"s.a 5 {ack_subject.format(n + 1, 2 - n)} 2", f"m{n}") for n in range(3)),
+            *((f"s.a 5 {ack_subject.format(n + 1)} 2", f"m{n}") for n in range(3)),
             ("in.get 5 2", "m2"),
         ]
         expected = ["2: ->> [PONG]"]
