@@ -71,6 +71,7 @@ interface Feed {
 export class Socket {
   private readonly made: typeof WebSocket;
   private readonly feeds = new Map<number, Feed>();
+  private readonly leaving = new Map<number, Feed>();
   private readonly questions = new Map<number, Question>();
   private opened: WebSocket | undefined;
   private opening = false;
@@ -288,16 +289,25 @@ export class Socket {
       }
     } finally {
       signal?.removeEventListener("abort", stop);
-      this.feeds.delete(sid);
+      if (this.feeds.delete(sid) && failure === undefined) await this.leave(feed);
       left(waiting.map(({ item }) => item));
-      if (failure === undefined && this.opened) void this.ask({ type: "unsub", sid }, false).catch(() => undefined);
     }
+  }
+
+  /** End a feed; it still takes what was on its way to it. */
+  private async leave(feed: Feed): Promise<void> {
+    if (!this.opened) return;
+    this.leaving.set(feed.sid, feed);
+    const until = performance.now() + QUIET_MS;
+    // Without a connection nothing is on its way.
+    await this.ask({ type: "unsub", sid: feed.sid }, false, until).catch(() => undefined);
+    this.leaving.delete(feed.sid);
   }
 
   private begin(feed: Feed): void {
     const backoff = new Backoff(this.transport.retry);
     const tried = async (): Promise<void> => {
-      for (;;) {
+      while (this.feeds.has(feed.sid)) {
         try {
           await this.ask({ type: "sub", sid: feed.sid, ...feed.ask() }, false);
           return;
@@ -409,7 +419,8 @@ export class Socket {
   }
 
   private heard(frame: Frame, text: string): void {
-    const feed = frame.sid === undefined ? undefined : this.feeds.get(frame.sid);
+    const sid = frame.sid ?? 0;
+    const feed = this.feeds.get(sid) ?? this.leaving.get(sid);
     if (frame.type === "msg" || frame.type === "gap" || frame.type === "dropped") {
       return feed?.take(frame, text);
     }

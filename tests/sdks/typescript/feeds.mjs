@@ -25,6 +25,30 @@ function brittle() {
   return way;
 }
 
+/** WebSockets whose messages come, after `hold`, when their feed is left: it resolves with the first. */
+function late() {
+  const kept = [];
+  let came;
+  const way = { hold: () => new Promise((resolve) => (came = resolve)) };
+  way.WebSocket = class extends WebSocket {
+    set onmessage(take) {
+      super.onmessage = (event) => {
+        if (!came || !event.data.includes('"type":"msg"')) return take(event);
+        kept.push(() => take(event));
+        came();
+      };
+    }
+
+    send(data) {
+      super.send(data);
+      if (!data.includes('"unsub"')) return;
+      came = undefined;
+      kept.splice(0).forEach((give) => give());
+    }
+  };
+  return way;
+}
+
 /** Follow a stream that is published to, cut now and then; then purge it while it is away. */
 async function followed({ sdk, js, stream, messages, way, publish }) {
   const seen = [];
@@ -105,6 +129,23 @@ export const feeds = {
     const absent = await thrown(sdk.NotFound, () => socket.consume(stream, "ABSENT").next());
     same(absent.kind, "consumer-not-found");
     socket.close();
+  },
+
+  async "what was on its way to a consumer over a socket is given back"({ js, stream }) {
+    const way = late();
+    const [socket, other] = [0, 1].map(() => js.socket({ WebSocket: way.WebSocket }));
+    await js.putConsumer(stream, "C", { ack_policy: "explicit", ack_wait: 3600e9 });
+    await js.publish(`${stream}.x`, "0");
+    const work = socket.consume(stream, "C");
+    await (await work.next()).value.ack();
+    const held = way.hold();
+    await js.publish(`${stream}.x`, "1");
+    await held;
+    await work.return();
+    const { value } = await other.consume(stream, "C").next();
+    same([value.text(), value.delivered], ["1", 2]);
+    socket.close();
+    other.close();
   },
 
   async "a feed of large messages over a socket"({ js, stream }) {
