@@ -195,6 +195,9 @@ class Lane:
                 await self._commit(work)
             finally:
                 self._taken.set()
+        if decided and not self._trusted():
+            # What a duplicate or a refusal is, another node may know better by now.
+            decided = await self._settle(decided)
         for runner, plan in decided:
             runner.emit(plan)
         if self.ready and not away:

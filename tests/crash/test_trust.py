@@ -62,6 +62,15 @@ def test_a_leader_that_is_cut_off_delivers_nothing_and_answers_nothing() -> None
             delivered = _pull(new, 30)
             assert delivered.payload == b"0"
             new.request(delivered.reply.decode(), b"+ACK")
+            assert new.request("s.x", b"5").json()["seq"] == 6
+
+        expected = b"NATS/1.0\r\nNats-Expected-Last-Sequence: 6\r\n\r\n"
+        publisher = stack.enter_context(Wire(first.address))
+        publisher.hello()
+        publisher.send(b"SUB answer 1\r\n")
+        publisher.publish("s.x", b"6", reply=b"answer", headers=expected)
+        # Of what this node knows the sequence is wrong.
+        assert publisher.until_silence(1.0) == []
 
         refused = old.request("$JS.API.CONSUMER.INFO.S.C").json()
         assert refused["error"]["err_code"] == 10008
@@ -76,6 +85,8 @@ def test_a_leader_that_is_cut_off_delivers_nothing_and_answers_nothing() -> None
             return int(info["ack_floor"]["stream_seq"]) if "error" not in info else 0
 
         eventually(lambda: floor() == 1, within=60)  # by the other node, on the same connection
+        assert publisher.flush() == []
+        assert publisher.request("s.x", b"6", headers=expected).json()["seq"] == 7
 
 
 def test_deliveries_go_on_when_the_leadership_is_confirmed_again() -> None:
