@@ -1,7 +1,7 @@
 """What a node asks the others for a request that names no stream: infos of streams, and usage.
 
-Each of the nodes tells of what it leads. Who does not answer in time is left out. A node that is to
-lead nothing is told so in the same way.
+Each of the nodes tells of what it leads, while it may trust that it does (`core.jetstream.trust`).
+Who does not answer in time is left out. A node that is to lead nothing is told so in the same way.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class Gathering:
     # -- answering ---------------------------------------------------------------------------
 
     async def _tell_usage(self, _body: bytes) -> bytes:
-        return _usage(self._registry.usage())
+        is_trusted = await self._registry.services.trust.is_back()
+        return _usage(self._registry.usage()) if is_trusted else b"{}"
 
     async def _evacuate(self, _body: bytes) -> bytes:
         if (cluster := self._registry.services.cluster) is not None:
@@ -88,7 +89,8 @@ class Gathering:
         return b"+OK"
 
     async def _tell_infos(self, body: bytes) -> bytes:
-        infos = await self._own(msgspec.json.decode(body, type=list[str]))
+        is_trusted = await self._registry.services.trust.is_back()
+        infos = await self._own(msgspec.json.decode(body, type=list[str]) if is_trusted else ())
         return msgspec.json.encode(Infos(infos))
 
     async def _own(self, names: Iterable[str]) -> list[StreamInfo]:
