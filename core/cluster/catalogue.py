@@ -124,16 +124,27 @@ class Catalogue:
         found = {group: NO_TAGS.union(*asked) for group, asked in self._groups.items()}
         return {group: tags for group, tags in found.items() if tags}
 
-    def smallest(self, groups: Iterable[int], tags: frozenset[str] = NO_TAGS) -> int:
+    def smallest(
+        self,
+        groups: Iterable[int],
+        tags: frozenset[str] = NO_TAGS,
+        coming: Iterable[tuple[int, frozenset[str]]] = (),
+    ) -> int:
         """Return which of some lease groups a new stream that asks for tags is to be in.
+
+        `coming`: the groups and tags of streams that are being created, which count as well.
 
         One whose streams all ask for the same, if it has any: no stream is bound by the tags of
         another then. Without one, one that has to have the same tags anyhow. Of several the one
         with the fewest streams; of several with as few the lowest.
         """
 
+        new: dict[int, Counter[frozenset[str]]] = {}
+        for group, asked in coming:
+            new.setdefault(group, Counter(self._groups.get(group, ())))[asked] += 1
+
         def rank(group: int) -> tuple[int, int, int]:
-            asked = self._groups.get(group, Counter())
+            asked = new.get(group) or self._groups.get(group, Counter())
             if not asked or asked.keys() == {tags}:
                 others = 0
             else:

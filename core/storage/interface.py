@@ -98,8 +98,16 @@ class CatalogueView(Protocol):
         """Take what has changed; what is known already changes nothing."""
         ...
 
-    def smallest(self, groups: Iterable[int], tags: frozenset[str]) -> int:
-        """Return which of some lease groups a new stream is to be in that asks for tags."""
+    def smallest(
+        self,
+        groups: Iterable[int],
+        tags: frozenset[str],
+        coming: Iterable[tuple[int, frozenset[str]]],
+    ) -> int:
+        """Return which of some lease groups a new stream is to be in that asks for tags.
+
+        `coming`: the groups and tags of streams that are being created.
+        """
         ...
 
 

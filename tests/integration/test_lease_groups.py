@@ -326,7 +326,7 @@ def test_without_the_catalogue_or_any_group_a_node_goes_on(database: str, taken:
 
 
 def test_a_new_stream_gets_the_group_that_has_the_fewest(database: str) -> None:
-    """Streams that are being deleted do not count; of several groups it is the lowest."""
+    """Streams being deleted do not count, those being created do; of several it is the lowest."""
     on(
         database,
         "insert into jetgate_store.stream (account, name, shelf, created, lease_group, config)"
@@ -337,15 +337,14 @@ def test_a_new_stream_gets_the_group_that_has_the_fewest(database: str) -> None:
     )
 
     async def run() -> None:
-        pool = await Connector(database).pool(Purpose.WRITE, 1)
+        pool = await Connector(database).pool(Purpose.WRITE, 3)
         try:
             known = Catalogue()
             known.take(await read_news(pool.fetch, known.version))
             leases = dict.fromkeys(range(LEASE_GROUPS), 0)
             catalog = PostgresCatalog(pool, lambda _why: None, known, lambda: leases)
-            for n in range(6):
-                new = NewStream("B", f"N{n}", 0, 0, n + 1, '{"name":"N"}', 1)
-                await catalog.add_stream(new, lambda: None)
+            new = [NewStream("B", f"N{n}", 0, 0, n + 1, '{"name":"N"}', 1) for n in range(6)]
+            await asyncio.gather(*(catalog.add_stream(each, lambda: None) for each in new))
         finally:
             pool.terminate()
 
@@ -354,6 +353,6 @@ def test_a_new_stream_gets_the_group_that_has_the_fewest(database: str) -> None:
     # 200 has none at first; 2, 7, 43 and those from 45 have one, the others two.
     groups = on(
         database,
-        "select lease_group from jetgate_store.stream where account = 'B' order by stream",
+        "select lease_group from jetgate_store.stream where account = 'B' order by lease_group",
     )
-    assert [group for (group,) in groups] == [200, 2, 7, 43, 45, 46]
+    assert [group for (group,) in groups] == [2, 7, 43, 45, 46, 200]

@@ -141,6 +141,7 @@ class PostgresCatalog:
         self._outcomes = Outcomes(pool, in_doubt)
         self._view = view
         self._leases = leases
+        self._coming: dict[int, tuple[int, frozenset[str]]] = {}
 
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
         return await fetch(self._pool, statement, *arguments)
@@ -166,7 +167,8 @@ class PostgresCatalog:
             raise Fenced("this node leads no lease group")
         group = new.lease_group
         if group is None:
-            group = self._view.smallest(leases, new.tags)
+            group = self._view.smallest(leases, new.tags, self._coming.values())
+        self._coming[new.creation] = group, new.tags
         if group not in leases:
             raise Fenced(f"this node does not lead lease group {group}")
         if await session.fetchrow(_HOLD, group, leases[group]) is None:
@@ -219,9 +221,12 @@ class PostgresCatalog:
             number = await session.fetchval(_ADD, group, version, *made, new.first_seq)
             return version, number, group, _FIRST_EPOCH
 
-        version, number, group, epoch = await self._outcomes.run(add)
-        row = CatalogueRow(number, new.account, new.name, group, new.creation, new.config)
-        self._changed(version, row)
+        try:
+            version, number, group, epoch = await self._outcomes.run(add)
+            row = CatalogueRow(number, new.account, new.name, group, new.creation, new.config)
+            self._changed(version, row)
+        finally:
+            self._coming.pop(new.creation, None)
         last = max(new.first_seq, 1) - 1
         head = Head(epoch, new.first_seq, last, 0, 0, 0)
         return StreamRow(

@@ -54,6 +54,8 @@ def test_the_smallest_of_some_groups_has_the_fewest_streams() -> None:
     catalogue.take(news(4, *rows, is_whole=True))
     assert catalogue.smallest(range(3)) == 0
     assert catalogue.smallest((1, 2)) == 2
+    assert catalogue.smallest(range(3), coming=[(0, frozenset())]) == 2
+    assert catalogue.smallest(range(2), coming=[(0, X)]) == 1
     catalogue.take(news(6, CatalogueRow(2, is_deleted=True), CatalogueRow(3, is_deleted=True)))
     assert catalogue.smallest((0, 1, 2)) == 1
 
