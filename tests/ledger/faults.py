@@ -14,6 +14,7 @@ import asyncpg
 from tests.ledger.cluster import Cluster, Node
 from tests.ledger.history import SharedWriter
 from tests.ledger.scenario import STREAMS
+from tests.support.nodes import step_down
 from tests.support.sql import on
 
 KINDS = {
@@ -22,6 +23,7 @@ KINDS = {
     "stop": "SIGSTOP of the leader of a stream",
     "stop-standby": "SIGSTOP of a node that does not lead LOG",
     "term": "SIGTERM of the leader of a stream",
+    "move": "STREAM.LEADER.STEPDOWN: another node is to lead a stream",
     "skew": "kill -9 of the leader of a stream, whose clock is an hour wrong when it comes back",
     "sessions": "every session of PostgreSQL terminated",
     "lock": "every session with locks terminated",
@@ -41,7 +43,7 @@ KINDS = {
 }
 _STREAMS = tuple(STREAMS)
 _STANDBY = {"kill-standby", "stop-standby", "hold-standby"}
-_NEED_OTHERS = {*_STANDBY, "link-cut", "link-hold", "link-hold-one", "link-slow"}
+_NEED_OTHERS = {*_STANDBY, "move", "link-cut", "link-hold", "link-hold-one", "link-slow"}
 _END = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
 _TERMINATE = {
     "sessions": f"{_END} and datname = current_database()",
@@ -86,7 +88,9 @@ _LONGEST = {
 }
 
 
-_PAUSE_S = (2.0, 6.0)  # from one fault to the next, which may begin while that one lasts
+_PAUSE_S = (2.0, 6.0)
+"""From one fault to the next, which may begin while that one lasts; down to half of it in a short
+run, so that one of a minute has about every kind."""
 
 
 def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) -> list[Fault]:
@@ -101,7 +105,8 @@ def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) ->
     choose = random.Random(seed)
     kinds = [kind for kind in only or KINDS if nodes > 1 or kind not in _NEED_OTHERS]
     faults: list[Fault] = []
-    at = choose.uniform(*_PAUSE_S)
+    haste = min(1.0, max(0.5, (seconds - _PAUSE_S[1]) / (len(kinds) * sum(_PAUSE_S) / 2)))
+    at = choose.uniform(*_PAUSE_S) * haste
     deck: list[str] = []
     while at < seconds - 1:
         if not deck:  # each kind once before any comes again
@@ -110,7 +115,7 @@ def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) ->
         longest = min(_LONGEST.get(kind, 0.0), seconds - at)
         lasts = choose.uniform(0.2, longest) if longest else 0.0
         faults.append(Fault(at, kind, lasts, choose.randrange(1 << 16)))
-        at += choose.uniform(*_PAUSE_S)
+        at += choose.uniform(*_PAUSE_S) * haste
     return faults
 
 
@@ -216,6 +221,9 @@ class Chaos:
                 node.end(signal.SIGTERM if kind == "term" else signal.SIGKILL)
             finally:
                 node.start()
+        elif kind == "move":
+            # Refused where another fault has its way.
+            step_down(node.nats, _STREAMS[fault.which % len(_STREAMS)])
         elif kind.startswith("stop"):
             node.send(signal.SIGSTOP)
             self._never.wait(fault.seconds)

@@ -116,6 +116,17 @@ def leads(address: tuple[str, int], stream: str, timeout: float = 2.0) -> bool:
     return False
 
 
+def step_down(address: tuple[str, int], stream: str, timeout: float = 5.0) -> bool:
+    """Ask the node at an address to have another one lead a stream; whether it says it has."""
+    with (
+        contextlib.suppress(OSError, Closed, Silence, AssertionError, ValueError),
+        Wire(address, timeout=timeout) as wire,
+    ):
+        wire.hello()
+        return bool(wire.api(f"STREAM.LEADER.STEPDOWN.{stream}").get("success"))
+    return False
+
+
 def end_session(dsn: str, node: JetgateServer) -> None:
     """End the session with the locks of a node, as another one does that misses its heartbeats."""
     ended = on(dsn, _END_SESSION, arguments=(f"%:{node.address[1]}",))
