@@ -12,7 +12,8 @@ one of them waits until it has less. `on_overload` is called when it has become 
 longer is.
 
 Between `hold_publishes` and `take_publishes` clients are served, but a session is read no further
-than its first publish that has to wait (`is_held`).
+than its first publish that has to wait (`is_held`). What the sessions have read of these by then
+is kept; once that is `HELD_MAX` bytes together (`is_full`), no session reads any more.
 
 `cluster` is the name of the cluster, `connect_urls` where clients may connect to in its place,
 those over WebSocket at `ws_connect_urls`: `use_cluster` tells them. `ldm` is lame duck mode:
@@ -45,6 +46,8 @@ from core.runtime.descriptors import DescriptorReserve
 from core.runtime.nuid import nuid
 from core.runtime.turn import Turn
 
+HELD_MAX = 64 * 2**20
+"""How many bytes of publishes that wait a node keeps; more stays in the sockets of clients."""
 _SERVER_PREFIX = 13 << 3  # N
 _CURVE_PREFIX = 23 << 3  # X
 WEBSOCKET = "WEBSOCKET"
@@ -111,6 +114,10 @@ class Connection(Waiter, Session, Protocol):
         """Take publishes from now on, those first that were held."""
         ...
 
+    def pause(self) -> None:
+        """Read nothing until there is no hold any more, or another one."""
+        ...
+
     def tell_info(self) -> None:
         """Send an INFO that has changed, to clients that read more than the first one."""
         ...
@@ -166,6 +173,7 @@ class Hub:
         self.overloaded = False
         self.is_holding = False
         self.is_held: IsHeld = everything
+        self.held_bytes = 0
         self.blocked: dict[Connection, tuple[int, int]] = {}
         self.congested: list[Link] = []
         self.on_overload: Callable[[], None] | None = None
@@ -344,7 +352,7 @@ class Hub:
         """
         if self.is_holding and is_held is self.is_held:
             return
-        self.is_holding, self.is_held = True, is_held
+        self.is_holding, self.is_held, self.held_bytes = True, is_held, 0
         for session in list(self.sessions.values()):
             session.hold_publishes()
 
@@ -352,9 +360,22 @@ class Hub:
         """Take what clients publish, first what was held."""
         if not self.is_holding:
             return
-        self.is_holding = False
+        self.is_holding, self.held_bytes = False, 0
         for session in list(self.sessions.values()):
             session.publish_on()
+
+    def keep(self, nbytes: int) -> None:
+        """Count what a session keeps of publishes that wait."""
+        self.held_bytes += nbytes
+        if self.is_full:
+            for session in self.sessions.values():
+                if session.connection_type != TRUSTED:
+                    session.pause()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is kept that nothing more is read."""
+        return self.held_bytes >= HELD_MAX
 
     # -- back-pressure
 

@@ -164,7 +164,9 @@ class ClientSession(asyncio.Protocol):
 
     def _before_held(self, hold: PublishHold, data: bytes) -> bytes:
         """Return what stands before the first held publish; there, read no more."""
+        kept = len(hold.kept)
         data = hold.take(data, self._is_held)
+        self.hub.keep(len(hold.kept) - kept)
         if hold.is_holding and self._hold_timer is None:
             self._transport.pause_reading()
             if self.connection_type != IN_PROCESS:  # who waits there has a limit of his own
@@ -277,7 +279,8 @@ class ClientSession(asyncio.Protocol):
 
     def resume(self) -> None:
         """Read again, unless the hub is overloaded: then when it no longer is."""
-        if self.closed or self._is_waiting or (self._hold is not None and self._hold.is_holding):
+        hold = self._hold
+        if self.closed or self._is_waiting or (hold and (hold.is_holding or self.hub.is_full)):
             return
         if self.hub.overloaded:
             self.hub.wait(self)
