@@ -16,7 +16,7 @@ PARTS = {
     "rates": "publish and pull at the leader of a stream, at another node, at all nodes",
     "kills": "kill -9 of the leader of a stream, under load",
     "steady": "one of three killed every so many seconds",
-    "stalls": "SIGSTOP of the leader of a stream, and that one cut off from PostgreSQL",
+    "stalls": "SIGSTOP of the leader of a stream, and that one cut off from PostgreSQL in two ways",
     "settle": "many streams, spread over all nodes, after kill -9 of one of them",
     "idle": "what PostgreSQL and the nodes use while nothing happens",
 }

@@ -3,6 +3,7 @@
 import signal
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from urllib.parse import parse_qs, urlsplit
@@ -97,7 +98,7 @@ def _print_gaps(what: str, gaps: Sequence[float]) -> None:
 
 
 def stalls(postgres: PostgresServer, count: int) -> None:
-    """Stop who leads the stream, and cut it off from PostgreSQL, some times each."""
+    """Stop who leads the stream, and cut it off from PostgreSQL in two ways, some times each."""
     url = urlsplit(postgres.fresh_database())
     database, [directory] = url.path[1:], parse_qs(url.query)["host"]
     proxies = [Proxy(str(Path(directory) / SOCKET_NAME)) for _ in range(3)]
@@ -121,18 +122,18 @@ def _stall(nodes: Nodes, proxies: Sequence[Proxy], count: int) -> None:
     probes = publishers(nodes, "STALL", rate=PROBES_A_SECOND)
     with Load([*probes, *publishers(nodes, "STALL", rate=LOAD_A_SECOND)]) as load:
         _calm(load)
-        for what, is_cut in (("SIGSTOP of the leader", False), ("cut off from PostgreSQL", True)):
+        for what, begin, end in _STALLS:
             gaps = []
             for number in range(count):
                 leader = nodes.leader_of("STALL")
                 place = nodes.all.index(leader)
                 others = [probe for probe in probes if probe.home != place]
                 load.mark()
-                (proxies[place].cut if is_cut else _sender(leader, signal.SIGSTOP))()
+                begin(leader, proxies[place])
                 _all_is_led([node for node in nodes.all if node is not leader])
                 _flow_of(others)
                 gaps.append(max(probe.gap for probe in others))
-                (proxies[place].heal if is_cut else _sender(leader, signal.SIGCONT))()
+                end(leader, proxies[place])
                 print(f"{what} {number + 1}: {gaps[-1]:.2f} s", flush=True)
                 nodes.settled()
                 load.go_home()
@@ -140,10 +141,30 @@ def _stall(nodes: Nodes, proxies: Sequence[Proxy], count: int) -> None:
             _print_gaps(what + ", at another node", gaps)
 
 
-def _sender(node: JetgateServer, number: signal.Signals) -> Callable[[], None]:
+def _send(number: signal.Signals, node: JetgateServer, _proxy: Proxy) -> None:
     assert node.process is not None
-    process = node.process
-    return lambda: process.send_signal(number)
+    node.process.send_signal(number)
+
+
+def _cut(_node: JetgateServer, proxy: Proxy) -> None:
+    proxy.cut()
+
+
+def _hold(_node: JetgateServer, proxy: Proxy) -> None:
+    proxy.hold(to_database=True, to_node=True)
+
+
+def _heal(_node: JetgateServer, proxy: Proxy) -> None:
+    proxy.heal()
+
+
+Change = Callable[[JetgateServer, Proxy], None]
+_STALLS: tuple[tuple[str, Change, Change], ...] = (
+    ("SIGSTOP of the leader", partial(_send, signal.SIGSTOP), partial(_send, signal.SIGCONT)),
+    ("connections to PostgreSQL ended", _cut, _heal),
+    ("nothing passes to PostgreSQL", _hold, _heal),
+)
+"""What is done to the leader, and what undoes it."""
 
 
 def _all_is_led(nodes: Sequence[JetgateServer]) -> None:

@@ -9,13 +9,21 @@ from statistics import median
 from bench.creations import listen, requests
 from bench.processor import family, own, used
 from bench.wire import CHUNK, Address, Connection, Lane, pump
+from tests.support.eventually import eventually
 from tests.support.nodes import Nodes, numbers
 from tests.support.pg import PostgresServer
+from tests.support.sql import on
 
 MESSAGES = 10
 AGAIN_S, LOST_S = 0.1, 3.0
 """When what was refused is asked again, and what was not answered: it was given to who is gone."""
 REST_S, IDLE_S = 20, 30
+EVEN = 0.1
+"""By which part of an even share nodes may differ."""
+_LED = """
+    select count(*) from jetgate_store.stream join jetgate_store.lease using (lease_group)
+     where not dropped and stream > 0 group by node order by node
+"""
 
 
 def create(nodes: Nodes, streams: int, consumers: int) -> None:
@@ -54,12 +62,27 @@ def settle(nodes: Nodes, streams: int, count: int) -> None:
         print(f"settled {number + 1}: {taken[-1]:.2f} s, {led:.0f} groups led anew", flush=True)
         victim.start()
         nodes.settled(level=False)
+        _print_spread(nodes)
     if taken:
         print(
             f"{streams} streams answer and store at the other nodes after kill -9 of one:"
             f" {median(taken):.2f} s (median), {max(taken):.2f} s (worst)",
             flush=True,
         )
+
+
+def _print_spread(nodes: Nodes) -> None:
+    """Wait until nodes lead about as many streams each; print when that was, and how many."""
+
+    def look() -> list[int] | None:
+        counts = [count for (count,) in on(nodes.dsn, _LED)]
+        is_even = max(counts) - min(counts) <= EVEN * sum(counts) / len(nodes.all)
+        return counts if is_even and len(counts) == len(nodes.all) else None
+
+    began = time.perf_counter()
+    counts = eventually(look, within=120)
+    taken = time.perf_counter() - began
+    print(f"  spread after {taken:.2f} s more: streams of the nodes {counts}", flush=True)
 
 
 class _Check:
