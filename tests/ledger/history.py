@@ -51,6 +51,7 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
             object, and left: it is there in the end.
         floor, pending, unacked: of a consumer; `first`, `last`, `messages`: of a stream.
         subjects, deleted: how many a stream says to have, at the end.
+        size: the bytes that a stream says to have, and of a message as it was read in the end.
         origin: `<stream> <sequence>` that a copy says to be of.
         msg_id: that of a message as it was read in the end.
         text: an error, a fault, what does not come to an end.
@@ -85,6 +86,7 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
     messages: int = 0
     subjects: int = 0
     deleted: int = 0
+    size: int = 0
     origin: str = ""
     msg_id: str = ""
     text: str = ""

@@ -233,6 +233,9 @@ def stored(view: View) -> Iterator[Violation]:
         if told != (messages, subjects, deleted):
             text = f"{stream} says to have {told} messages, subjects and deleted"
             yield Violation("stored", f"{text}, and has {messages, subjects, deleted}", (event,))
+        if event.size != (size := sum(each.size for each in view.final(stream).values())):
+            text = f"{stream} says to have {event.size} bytes, and has {size}"
+            yield Violation("stored", text, (event,))
 
 
 def headers(view: View) -> Iterator[Violation]:

@@ -201,6 +201,7 @@ def observe_stream(client: Historian, wire: Wire, stream: str) -> dict[str, Any]
             said["messages"] = state["messages"]
             said["subjects"] = state.get("num_subjects", 0)
             said["deleted"] = state.get("num_deleted", 0)
+            said["size"] = state["bytes"]
     finally:
         client.history.write("stream", "ok" if state is not None else "fail", **known, **said)
     return state

@@ -54,6 +54,13 @@ def test_each_kind_of_wrong_is_found(kind: str) -> None:
     assert kind in story.kinds()
 
 
+def test_bytes_are_those_of_a_recount() -> None:
+    story = ended(sound())
+    replaced(story, {"size": 80}, kind="stored", stream="LOG", seq=3, how="NATS")
+
+    assert story.kinds() == {"stored"}
+
+
 def test_what_is_lost_is_told_apart_by_its_place() -> None:
     found = []
     for gone in ("p-1", "p-2", "p-3"):
