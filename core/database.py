@@ -68,10 +68,29 @@ class Database:
         """
         from core.storage.postgres.preflight import preflight
 
+        replication = await self._answered(connector, clock, preflight)
+        if replication.cost:
+            log.warning("%s: %s", replication.found, replication.cost)
+
+    async def migrated(self, connector: Connector, clock: Clock) -> bool:
+        """Check the database and migrate it, once it answers; return whether anything was done.
+
+        Raises:
+            OperatorError: it does not answer in time, must not be used, or cannot be migrated.
+        """
+        from core.storage.postgres.migrate import migrate
+
+        await self.checked(connector, clock)
+        # It may go away again in between.
+        return await self._answered(connector, clock, migrate)
+
+    async def _answered(
+        self, connector: Connector, clock: Clock, ask: Callable[[Connector], Awaitable[T]]
+    ) -> T:
         began, told = clock.monotonic(), -1.0
         while True:
             try:
-                replication = await preflight(connector)
+                answer = await ask(connector)
                 break
             except Unreachable as error:
                 waited = (clock.monotonic() - began) / _SECOND
@@ -85,8 +104,7 @@ class Database:
         if told >= 0:
             waited = (clock.monotonic() - began) / _SECOND
             log.info("PostgreSQL at %s answers after %.1f s", connector.address, waited)
-        if replication.cost:
-            log.warning("%s: %s", replication.found, replication.cost)
+        return answer
 
 
 async def link_secret(connector: Connector) -> bytes:

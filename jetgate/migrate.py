@@ -23,12 +23,11 @@ def migrate_command(
     async def work() -> None:
         import migrations  # what serves takes flags from here, and does not wait for these
         from core.runtime.clock import SystemClock
-        from core.storage.postgres.migrate import migrate
 
         database = required(dsn, dsn_file, dsn_password_file, wait_for_db)
         connector = database.connector()
-        await database.checked(connector, SystemClock())
-        done = "is now at" if await migrate(connector) else "was already at"
+        is_migrated = await database.migrated(connector, SystemClock())
+        done = "is now at" if is_migrated else "was already at"
         print(f"the schema in {connector.address} {done} revision {migrations.HEAD}")
 
     run(work, log_level, log_format)

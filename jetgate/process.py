@@ -175,12 +175,10 @@ class Process:
     async def prepare(self) -> Candidacy:
         """Open the database, bring the schema up to date, and find the other nodes."""
         if (database := self._config.database) is not None:
-            await self._open_given(database)
+            is_migrated = await self._open_given(database)
         else:
-            await self._open_embedded()
-        from core.storage.postgres.migrate import migrate  # imported by now
-
-        if await migrate(self._connector):
+            is_migrated = await self._open_embedded()
+        if is_migrated:
             log.info("the schema in %s is now that of this release", self._connector.address)
         if (standby := self._config.standby) is not None:
             check = partial(standby.checked_standby, self._connector)
@@ -189,18 +187,23 @@ class Process:
             await self._join(self._server.links)
         return Candidacy(self._campaign, self._load)
 
-    async def _open_given(self, database: Database) -> None:
+    async def _open_given(self, database: Database) -> bool:
+        """Whether the schema had to be migrated."""
         await imported(*_CAMPAIGN)
         self._connector = database.connector()
         self._manager.starting(f"connecting to PostgreSQL at {self._connector.address}")
-        await database.checked(self._connector, self._clock)
+        return await database.migrated(self._connector, self._clock)
 
-    async def _open_embedded(self) -> None:
+    async def _open_embedded(self) -> bool:
+        """Whether the schema had to be migrated."""
         embedded = await imported(*_CAMPAIGN, "core.storage.postgres.embedded")
         self._postgres = postgres = embedded.EmbeddedPostgres(self._config.data, lock=self._lock)
         self._rest()
         await postgres.start()
         self._connector = postgres.connector
+        from core.storage.postgres.migrate import migrate  # imported by now
+
+        return await migrate(self._connector)
 
     async def _join(self, links: DatabaseMesh) -> None:
         """Accept routes of other nodes, and let them know where."""

@@ -68,8 +68,6 @@ class Shared:
     async def start(self) -> Connector:
         """Return what opens sessions, with a schema of this release. Raises OperatorError."""
         await imported(*_MODULES)
-        from core.storage.postgres.migrate import migrate  # imported by now
-
         options = self._options
         database = Database(
             secret_of("--dsn", options.dsn, options.dsn_file),
@@ -78,9 +76,9 @@ class Shared:
             options.wait_for_db,
         )
         connector = database.connector()
-        await database.checked(connector, self._server.clock)
+        is_migrated = await database.migrated(connector, self._server.clock)
         log.info("  Database: %s", connector.address)
-        if await migrate(connector):
+        if is_migrated:
             log.info("The schema in %s is now that of this release", connector.address)
         await self._claim_name(connector)
         return connector

@@ -232,8 +232,8 @@ def test_a_server_follows_its_database_to_another_host(tmp_path: Path) -> None:
 def test_a_start_waits_for_a_database_that_comes_late(
     operator: OperatorPostgres, name: str
 ) -> None:
-    with Forwarder(operator.port) as late:
-        dsn = operator.dsn(name, host=f"127.0.0.1:{late.port}")
+    with Forwarder(operator.port, ends=3) as late:
+        dsn = operator.dsn(name, host=f"127.0.0.1:{late.port}", options="sslmode=disable")
         process = subprocess.Popen(
             [sys.executable, "-m", "jetgate", "migrate", "--dsn", dsn, "--wait-for-db", "120"],
             stdout=subprocess.PIPE,

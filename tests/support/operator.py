@@ -88,9 +88,13 @@ class OperatorPostgres:
 
 
 class Forwarder:
-    """Passes connections on to a port of this machine, from one that it opens late."""
+    """Passes connections on to a port of this machine, from one that it opens late.
 
-    def __init__(self, to: int) -> None:
+    `ends`: how many connections it ends first, as a server does that stops.
+    """
+
+    def __init__(self, to: int, ends: int = 0) -> None:
+        self._ends = ends
         self.port = free_port()
         self._to = to
         self._listener: socket.socket | None = None
@@ -114,6 +118,11 @@ class Forwarder:
                 near, _ = listener.accept()
             except OSError:
                 return
+            if self._ends:
+                self._ends -= 1
+                near.recv(1 << 16)
+                near.close()
+                continue
             far = socket.create_connection(("127.0.0.1", self._to))
             self._open += [near, far]
             for source, sink in ((near, far), (far, near)):

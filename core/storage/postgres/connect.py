@@ -77,8 +77,16 @@ DATABASE_ERRORS = (
 _PRIMARY = "primary"
 # The error of a write on a standby.
 READ_ONLY = asyncpg.ReadOnlySQLTransactionError
-# What PostgreSQL says while it starts, stops or has no session left: that may pass.
-_PASSES = (asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError)
+# What PostgreSQL says while it starts, stops or has no session left, and what the driver says when
+# the connection is gone: that may pass.
+_PASSES = (
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.ConnectionDoesNotExistError,
+    asyncpg.ConnectionFailureError,
+)
 POOLER = "a connection pooler is in between (PgBouncer or alike), expected a direct connection"
 # What asyncpg says of a host that is a standby.
 _NOT_PRIMARY = asyncpg.TargetServerAttributeNotMatched
@@ -250,9 +258,8 @@ class Connector:
             raise OperatorError(text) from error
         except (ValueError, OperatorError, *DATABASE_ERRORS) as error:
             text = f"cannot use PostgreSQL at {self.address}: {self._why(error)}"
-            passes = isinstance(error, (OSError, _NOT_PRIMARY, *_PASSES))
-            passes = passes and not isinstance(error, ssl.SSLError)
-            raise (Unreachable if passes else OperatorError)(text) from error
+            is_wrong = is_final(error) or isinstance(error, (ValueError, ssl.SSLError))
+            raise (OperatorError if is_wrong else Unreachable)(text) from error
         return connection
 
     async def open_host(self, host: Host) -> Any:

@@ -19,7 +19,14 @@ import asyncpg
 import core
 import migrations
 from core.errors import OperatorError, Unreachable
-from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, fetch, reason_of
+from core.storage.postgres.connect import (
+    DATABASE_ERRORS,
+    Connector,
+    Purpose,
+    fetch,
+    is_final,
+    reason_of,
+)
 from core.storage.postgres.locks import LOCK_CLASS, MIGRATION_LOCK
 
 if TYPE_CHECKING:
@@ -61,7 +68,7 @@ async def migrate(connector: Connector) -> bool:
     try:
         connection = await connector.open(Purpose.ADMIN)
     except DATABASE_ERRORS as error:
-        raise Unreachable(f"cannot migrate {connector.address}: {reason_of(error)}") from error
+        raise _failure(connector, error) from error
     try:
         if await revision(connection) == migrations.HEAD:
             return False
@@ -77,15 +84,18 @@ async def migrate(connector: Connector) -> bool:
             await _refuse_beside_nodes(connection, found)
             await _upgrade(connector)
         return True
-    except asyncpg.PostgresError as error:
-        raise OperatorError(_why(connector, error)) from error
     except DATABASE_ERRORS as error:
-        raise Unreachable(f"cannot migrate {connector.address}: {reason_of(error)}") from error
+        raise _failure(connector, error) from error
     finally:
         await connection.close()
 
 
-def _why(connector: Connector, error: asyncpg.PostgresError) -> str:
+def _failure(connector: Connector, error: Exception) -> OperatorError:
+    kind = OperatorError if is_final(error) else Unreachable
+    return kind(_why(connector, error))
+
+
+def _why(connector: Connector, error: Exception) -> str:
     text = f"cannot migrate {connector.address}: {reason_of(error)}"
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
         return f"{text} (jetgate migrate does it with the DSN of the role that owns the tables)"
