@@ -9,6 +9,7 @@
     │   └── LimitExceeded         payload, control line, connections, protocol level
     ├── AuthError               -ERR 'Authorization Violation'
     ├── ApiError                a numbered JetStream error: code, err_code, description
+    │   └── Unresolved            what became of a change is not known: nobody is answered
     └── StorageError
         ├── Unavailable           transient: the caller may try again
         ├── Refused               PostgreSQL refused the statement; trying again will not help
@@ -83,6 +84,13 @@ class ApiError(CoreError):
 
     def __str__(self) -> str:
         return f"{self.description} ({self.err_code})"
+
+
+class Unresolved(ApiError):
+    """A change that may have been committed: another node leads its stream now, and knows.
+
+    A client is not answered: an error would say that nothing was changed.
+    """
 
 
 class StorageError(CoreError):

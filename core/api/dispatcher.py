@@ -20,7 +20,7 @@ from core.api.call import LARGE_BODY, ApiServer, Body, Call, in_thread_if
 from core.api.places import Places
 from core.api.route_table import RouteTable
 from core.api.routes import OWN_ROUTES, ROUTES, Level, Route
-from core.errors import ApiError, StorageError
+from core.errors import ApiError, StorageError, Unresolved
 from core.jetstream.advisories import Advisories
 from core.model import codec, gojson
 from core.model.api_errors import api_error
@@ -270,6 +270,8 @@ class Dispatcher:
             request = await in_thread_if(is_large, _request, waiting, self._server.strict)
             call: Call[Any] = Call(waiting.names, request, waiting.headers)
             return await route.handler(self._server, call)
+        except Unresolved:
+            return None
         except ApiError as error:
             return await self._refused(waiting, error)
         except StorageError as error:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from core.errors import ApiError
+from core.errors import ApiError, Unresolved
 from core.stream.plan import StreamPlan
 
 Change = Callable[[int], Awaitable[StreamPlan]]
@@ -38,7 +38,7 @@ class Changes:
     """The changes of one log that wait for their turn, oldest first; one is committed at a time.
 
     After `close` each is refused, also one that is just being planned: nobody commits it, so nobody
-    would answer it.
+    would answer it. One that is being committed ends with Unresolved.
     """
 
     def __init__(self) -> None:
@@ -102,9 +102,12 @@ class Changes:
             _refuse(each, error)
 
     def close(self, error: ApiError) -> None:
-        """Refuse every change from now on: this node does not lead the stream any more."""
+        """Refuse every change from now on: this node does not lead the stream any more.
+
+        What became of one whose COMMIT is under way remains unknown here.
+        """
         self._closed = error
-        self.failed(error)
+        self.failed(Unresolved(error.code, error.err_code, error.description))
         self.refuse(error)
 
 

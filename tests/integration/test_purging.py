@@ -6,6 +6,7 @@ from typing import Any
 import nats
 import pytest
 
+from core.errors import Unavailable
 from core.jetstream.log.message import Message
 from core.jetstream.log.stream_log import StreamLog
 from core.model.stream import StreamConfig
@@ -41,6 +42,35 @@ def test_what_is_stored_while_a_purge_ends_is_delivered(
             return [message.data for message in messages]
 
     assert asyncio.run(scenario()) == [b"late"]
+
+
+def test_a_purge_behind_which_storage_goes_away_is_one(
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is committed: an error would say that nothing went."""
+
+    async def scenario() -> tuple[bool, int, int]:
+        async with running_node(database) as node:
+            await add_stream(node, StreamConfig(name="S", subjects=("s.*",)))
+            nc = await nats.connect(node.nats_address)
+            js, runner = nc.jetstream(timeout=30), node.registry.streams["S"]
+            await js.pull_subscribe("s.a", durable="d", stream="S")
+            for subject in ("s.a", "s.b"):
+                await js.publish(subject, b"")
+            look, failures = runner.log.first_message, [Unavailable("gone"), Unavailable("gone")]
+
+            async def failing() -> Message | None:
+                if failures:
+                    raise failures.pop()
+                return await look()
+
+            monkeypatch.setattr(runner.log, "first_message", failing)
+            is_purged = await js.purge_stream("S", subject="s.a")
+            state = (await js.stream_info("S")).state
+            await nc.close()
+            return is_purged, state.messages, len(failures)
+
+    assert asyncio.run(scenario()) == (True, 1, 0)
 
 
 def test_a_purge_that_keeps_some_does_not_keep_what_a_large_one_left_in_storage(

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from core.jetstream.log.subjects import get_message
-from core.jetstream.refusals import or_not_available
+from core.jetstream.refusals import once_available, or_not_available
 from core.jetstream.stream import commands, expiry
 from core.jetstream.stream.following import follow_purge
 
@@ -69,7 +69,8 @@ class Requests:
             return plan
 
         plan = await self._submit(plan_it)
-        await or_not_available(follow_purge(log, self._consumers, wanted))
+        # Whatever becomes of storage, it is purged.
+        await once_available(lambda: follow_purge(log, self._consumers, wanted), log)
         markers = 0 if plan.segment is None else len(plan.segment)
         return before - plan.msgs + markers
 

@@ -21,7 +21,7 @@ from core.jetstream.log.facts import FactReader
 from core.jetstream.log.loading import load, load_behind, take_head
 from core.jetstream.log.state import state_of
 from core.jetstream.log.stream_log import StreamLog
-from core.jetstream.refusals import or_not_available
+from core.jetstream.refusals import once_available, or_not_available
 from core.jetstream.services import Services
 from core.jetstream.stream import commands, reconfiguring
 from core.jetstream.stream.acks import AckEmitter
@@ -230,7 +230,7 @@ class StreamRunner:
             self.listen()
         self.direct.configure(config.allow_direct)
         await self.expiry.trim()
-        await or_not_available(self.scheduler.reconfigure(old))
+        await once_available(lambda: self.scheduler.reconfigure(old), self.log)
         if old.retention is not config.retention:
             self._configure_retention()
             if self.retention is not None:

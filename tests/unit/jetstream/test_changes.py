@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from core.errors import ApiError, Unavailable
+from core.errors import ApiError, Unavailable, Unresolved
 from core.jetstream.changes import Changes
 from core.model.api_errors import api_error
 from core.stream.machine import StreamMachine
@@ -64,6 +64,19 @@ def test_a_change_that_could_not_be_planned_is_refused_then_too(failure: Excepti
         with pytest.raises(ApiError) as refused:
             await planned.done
         assert refused.value.err_code == GONE.err_code
+
+    asyncio.run(scenario())
+
+
+def test_what_became_of_a_change_that_is_being_committed_is_not_known_then() -> None:
+    async def scenario() -> None:
+        planned = Planned()
+        planned.found.set_result(StreamMachine(config()).unchanged())
+        await planned.planning
+        planned.changes.close(GONE)
+
+        with pytest.raises(Unresolved):
+            await planned.done
 
     asyncio.run(scenario())
 
