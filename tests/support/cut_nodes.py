@@ -1,0 +1,77 @@
+"""Several nodes over one database, each of which can be cut off from the others, and from that."""
+
+from typing import Self
+from urllib.parse import parse_qs, urlsplit
+
+from core.storage.postgres.embedded.directory import SOCKET_NAME
+from tests.ledger.proxy import Proxy, RouteProxy
+from tests.support.jetgate import JetgateServer
+from tests.support.nodes import Nodes
+from tests.support.ports import held_port
+from tests.support.sockets import has_port
+
+
+class CutNodes(Nodes):
+    """Nodes with proxies before them; a test says what these do, and `heal` ends it."""
+
+    def __init__(self, dsn: str, count: int, *flags: str) -> None:
+        super().__init__(dsn, count, *flags)
+        found = urlsplit(dsn)
+        path = f"{parse_qs(found.query)['host'][0]}/{SOCKET_NAME}"
+        self._ports = [held_port() for _ in self.all]
+        self._databases = [Proxy(path) for _ in self.all]
+        self._routes = [RouteProxy(held.getsockname()[1], self._caller) for held in self._ports]
+        name = found.path.removeprefix("/")
+        for node, held, database, routes in zip(
+            self.all, self._ports, self._databases, self._routes, strict=True
+        ):
+            address = f"postgres@127.0.0.1:{database.port}/{name}?sslmode=disable"
+            node.command = ["serve", "--dsn", f"postgresql://{address}"]
+            node.flags += ("--cluster-listen", f"127.0.0.1:{held.getsockname()[1]}")
+            node.flags += ("--cluster-advertise", f"127.0.0.1:{routes.port}")
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        super().__exit__(*details)
+        for proxy in (*self._databases, *self._routes):
+            proxy.__exit__()
+        for held in self._ports:
+            held.close()
+
+    def _caller(self, port: int) -> str | None:
+        """Who connects from a port, by his number."""
+        for number, node in enumerate(self.all):
+            if node.process is not None and has_port(node.process.pid, port):
+                return str(number)
+        return None
+
+    def cut_link(self, one: JetgateServer, other: JetgateServer) -> None:
+        """End the link of two nodes; it does not come back before `heal`."""
+        first, second = self.all.index(one), self.all.index(other)
+        self._routes[first].cut(str(second))
+        self._routes[second].cut(str(first))
+
+    def hold_link(self, one: JetgateServer, other: JetgateServer) -> None:
+        """Pass nothing on between two nodes; their connections stay."""
+        first, second = self.all.index(one), self.all.index(other)
+        self._routes[first].hold(str(second), to_peer=True, from_peer=True)
+        self._routes[second].hold(str(first), to_peer=True, from_peer=True)
+
+    def cut_database(self, node: JetgateServer) -> None:
+        """End every connection of a node to PostgreSQL, and every new one."""
+        self._databases[self.all.index(node)].cut()
+
+    def hold_database(self, node: JetgateServer) -> None:
+        """Pass nothing on between a node and PostgreSQL; connections stay."""
+        self._databases[self.all.index(node)].hold(to_database=True, to_node=True)
+
+    def heal(self) -> None:
+        """Pass on whatever comes, and what was held."""
+        for database in self._databases:
+            database.heal()
+        for routes in self._routes:
+            for number in range(len(self.all)):
+                routes.heal(str(number))
