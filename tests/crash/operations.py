@@ -97,24 +97,6 @@ class PublishMany(Publish):
             super().begin()
 
 
-class PublishFromAfar(Publish):
-    """Through the other node; the leader ends."""
-
-    @property
-    def entry(self) -> JetgateServer:
-        return self.other
-
-
-class Pass(PublishFromAfar):
-    """Through the other node, which ends while the message is on its way."""
-
-    counted = "pass"
-
-    def __init__(self, world: World, leader: JetgateServer, other: JetgateServer) -> None:
-        super().__init__(world, leader, other)
-        self.victim = other
-
-
 class Ack(Operation):
     """A double acknowledgement of the oldest message that is open."""
 
@@ -122,7 +104,8 @@ class Ack(Operation):
 
     def prepare(self) -> None:
         self.world.publish(self.leader, "LOG")
-        with self.world.talk(self.leader) as wire:
+        assert self.entry is not None
+        with self.world.talk(self.entry) as wire:
             body = b'{"batch":1,"expires":30000000000}'
             frame = wire.request("$JS.API.CONSUMER.MSG.NEXT.LOG.C", body)
         self._reply = frame.reply.decode()
@@ -139,8 +122,10 @@ class Ack(Operation):
             self.world.promises.confirmed.add(self._seq)
 
 
-class _OfStream(Operation):
+class OfStream(Operation):
     """What is done with a stream of its own."""
+
+    _ack_wait = 30_000_000_000
 
     def prepare(self) -> None:
         self._name = f"S{next(self.world.names)}"
@@ -153,7 +138,7 @@ class _OfStream(Operation):
         told = wire.api(f"STREAM.CREATE.{self._name}", self._config())
         assert "error" not in told, told
         assert wire.request(self._subject, b"old").json()["seq"] == 1
-        config = {"durable_name": "D", "ack_policy": "explicit"}
+        config = {"durable_name": "D", "ack_policy": "explicit", "ack_wait": self._ack_wait}
         body = {"stream_name": self._name, "config": config}
         assert "error" not in wire.api(f"CONSUMER.CREATE.{self._name}.D", body)
 
@@ -186,7 +171,7 @@ class _OfStream(Operation):
         return self._shown(node, f"CONSUMER.INFO.{self._name}.D", _CONSUMER_NOT_FOUND)
 
 
-class CreateStream(_OfStream):
+class CreateStream(OfStream):
     """Afterwards it is there and takes messages, or can be created."""
 
     counted = "create_stream"
@@ -210,7 +195,7 @@ class CreateStream(_OfStream):
         return [] if seq == before + 1 else [f"{self._name} stores at {seq} behind {before}"]
 
 
-class UpdateStream(_OfStream):
+class UpdateStream(OfStream):
     """Afterwards it is as before, or as asked for."""
 
     counted = "update_stream"
@@ -228,7 +213,7 @@ class UpdateStream(_OfStream):
         return []
 
 
-class DeleteStream(_OfStream):
+class DeleteStream(OfStream):
     """Afterwards it is as it was, consumer and message, or not there at all."""
 
     counted = "delete_stream"
@@ -249,7 +234,7 @@ class DeleteStream(_OfStream):
         return []
 
 
-class CreateConsumer(_OfStream):
+class CreateConsumer(OfStream):
     """Afterwards it is there, or can be created, and delivers."""
 
     counted = "create_consumer"
@@ -279,7 +264,7 @@ class CreateConsumer(_OfStream):
         return [] if frame.payload in (b"old", b"more") else [f"D delivers {frame}"]
 
 
-class DeleteConsumer(_OfStream):
+class DeleteConsumer(OfStream):
     """Afterwards it is as it was, or not there."""
 
     counted = "delete_consumer"
@@ -330,17 +315,37 @@ class HandOver(Publish):
         super().begin()
 
 
-OPERATIONS: dict[str, type[Operation]] = {
-    "publish": Publish,
-    "publish-many": PublishMany,
-    "publish-afar": PublishFromAfar,
-    "pass": Pass,
-    "ack": Ack,
-    "create-stream": CreateStream,
-    "update-stream": UpdateStream,
-    "delete-stream": DeleteStream,
-    "create-consumer": CreateConsumer,
-    "delete-consumer": DeleteConsumer,
-    "take-over": TakeOver,
-    "hand-over": HandOver,
-}
+class MoveFrom(Publish):
+    """The leader is asked to step down, and ends; messages for it follow."""
+
+    counted = "hand_over"
+    _streams = ("LOG", "OTHER", "LOG")
+
+    @property
+    def entry(self) -> JetgateServer:
+        return self.other
+
+    def begin(self) -> None:
+        self.asked.ask("move", "$JS.API.STREAM.LEADER.STEPDOWN.LOG")
+        super().begin()
+
+    def judge(self, node: JetgateServer) -> list[str]:
+        del node
+        answer = self.answer("move")
+        if answer is None or answer.get("success"):
+            return []
+        return [f"stepping down is answered {answer}"]
+
+
+class MoveTo(MoveFrom):
+    """The leader is asked to step down; the node that is to take its place ends."""
+
+    counted = "take_over"
+
+    def __init__(self, world: World, leader: JetgateServer, other: JetgateServer) -> None:
+        super().__init__(world, leader, other)
+        self.victim = other
+
+    @property
+    def entry(self) -> JetgateServer:
+        return self.leader

@@ -24,6 +24,8 @@ from tests.support.sql import on
 from tests.support.wire import Closed, Frame, Wire
 
 UNAVAILABLE = 10008
+STREAMS = ("LOG", "OTHER")
+_TAIL = 3000
 _WITHIN = 60.0
 
 _HALF = """
@@ -144,7 +146,7 @@ class World:
         self._nodes.__enter__()
         try:
             with self.talk(self._nodes.all[0]) as wire:
-                for name in ("LOG", "OTHER"):
+                for name in STREAMS:
                     config = {"name": name, "subjects": [f"{name.lower()}.>"], "allow_direct": True}
                     assert "error" not in wire.api(f"STREAM.CREATE.{name}", config)
                 body = {"durable_name": "C", "ack_policy": "explicit", "ack_wait": 1_000_000_000}
@@ -186,6 +188,17 @@ class World:
             return False
         leads = Counter(info["cluster"]["leader"] for info in infos)
         return 2 * max(leads.values()) - len(infos) <= 1
+
+    def clear(self) -> None:
+        """Delete the streams of operations: who leads more than the other one would lead less."""
+        with self.talk(self._nodes.all[0]) as wire:
+            for name in wire.api("STREAM.NAMES").get("streams") or []:
+                if name not in STREAMS:
+                    wire.api(f"STREAM.DELETE.{name}")
+
+    def logs(self) -> list[str]:
+        """The end of what each node has logged."""
+        return [f"{node.address} logged\n{node.log()[-_TAIL:]}" for node in self._nodes.all]
 
     def arm(self, node: JetgateServer, armed: Armed) -> None:
         """Have a node end at a point."""
@@ -245,7 +258,7 @@ class World:
         """In which ways what a node shows is not what was promised."""
         wrong = [*self.promises.wrong, *(f"{what}: {name}" for what, name in on(self.dsn, _HALF))]
         with self.talk(node) as wire:
-            for stream in ("LOG", "OTHER"):
+            for stream in STREAMS:
                 wrong += self.promises.compare(stream, _read(wire, stream))
             floor = wire.api("CONSUMER.INFO.LOG.C")["ack_floor"]["stream_seq"]
             if floor < max(self.promises.confirmed, default=0):
