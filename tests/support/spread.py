@@ -69,8 +69,12 @@ class At:
         async def is_led() -> bool:
             if await self.leader(name) == to:
                 return True
-            # Again, where it was about to move elsewhere when it was asked for.
-            await self.done(f"STREAM.LEADER.STEPDOWN.{name}", {"placement": {"preferred": to}})
+            # Again, where it was about to move elsewhere when it was asked for; what is held until
+            # it has moved finds that it has.
+            body = {"placement": {"preferred": to}}
+            answer = await self.ask(f"$JS.API.STREAM.LEADER.STEPDOWN.{name}", body)
+            code = answer.get("error", {}).get("err_code", UNAVAILABLE)
+            assert code in (UNAVAILABLE, NO_PEERS), answer
             return False
 
         await observed(is_led, within=60)
@@ -121,7 +125,7 @@ class At:
         await got.unsubscribe()
 
 
-UNAVAILABLE = 10008
+UNAVAILABLE, NO_PEERS = 10008, 10005
 
 
 @asynccontextmanager
