@@ -1,0 +1,113 @@
+"""What clients of other nodes see of one that stands still, while it still counts as there."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.eventually import observed
+from tests.support.jetgate import JetgateServer
+from tests.support.nodes import Nodes, numbers
+from tests.support.pg import PostgresServer
+from tests.support.spread import At, at_each
+
+WAITED_S = 0.25
+"""How long a create waits for linked nodes at most (`core.route.versions.WITHIN_S`)."""
+ASKED_S = 2.0
+"""How long who leads a stream has to tell of it (`core.api.asking`)."""
+AT_ONCE_S = 2.0
+
+
+@pytest.fixture(scope="module")
+def nodes(durable: PostgresServer) -> Iterator[Nodes]:
+    with Nodes(durable.fresh_database(), 3) as nodes:
+        yield nodes
+
+
+def run(nodes: Nodes, scenario: Callable[[At, At, At], Awaitable[None]]) -> None:
+    async def within_time() -> None:
+        async with asyncio.timeout(120), at_each(nodes) as (one, two, three):
+            await scenario(one, two, three)
+
+    try:
+        asyncio.run(within_time())
+    finally:
+        for node in nodes.all:
+            send(node, signal.SIGCONT)
+        nodes.settled()
+
+
+def send(node: JetgateServer, number: signal.Signals) -> None:
+    assert node.process is not None
+    node.process.send_signal(number)
+
+
+def test_a_create_waits_a_quarter_of_a_second_at_most_for_a_node_that_stands_still(
+    nodes: Nodes,
+) -> None:
+    async def scenario(*each: At) -> None:
+        loop = asyncio.get_running_loop()
+        # Without the leader of the catalogue there would be no JetStream.
+        still = next(at for at in each if not numbers(at.node)["jetgate_leader"])
+        one, two = (at for at in each if at is not still)
+        try:
+            send(still.node, signal.SIGSTOP)
+            began = loop.time()
+            config = {"name": "NEW", "subjects": ["new.>"]}
+            created = await one.ask("$JS.API.STREAM.CREATE.NEW", config)
+            answered = loop.time()
+            found = await two.ask("$JS.API.STREAM.INFO.NEW")
+        finally:
+            send(still.node, signal.SIGCONT)
+        assert created["did_create"]
+        assert found["config"] == created["config"]
+        assert found["cluster"]["leader"] == one.name
+        assert WAITED_S * 0.9 < answered - began < AT_ONCE_S
+
+        async with at_each(nodes) as again:  # it may close the connections that it had
+            told = await again[nodes.all.index(still.node)].info("NEW")
+        assert (told["config"], told["created"]) == (created["config"], created["created"])
+
+    run(nodes, scenario)
+
+
+def listed(answer: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """The names of the streams in a list, and of those that it is known to lack."""
+    assert answer["total"] == len(answer["streams"] or ()) + len(answer.get("missing", ()))
+    found = [str(each["config"]["name"]) for each in answer["streams"] or ()]
+    return found, list(answer.get("missing", ()))
+
+
+def test_a_list_names_the_streams_of_a_leader_that_does_not_answer(nodes: Nodes) -> None:
+    async def scenario(one: At, two: At, three: At) -> None:
+        loop = asyncio.get_running_loop()
+        names = {at: [f"{at.name}-{number}" for number in range(2)] for at in (one, two, three)}
+        for at, some in names.items():
+            for name in some:
+                await at.stream(name)
+        mine = sorted(name for some in names.values() for name in some)
+
+        async def ask(at: At) -> tuple[list[str], list[str]]:
+            found, missing = listed(await at.ask("$JS.API.STREAM.LIST"))
+            assert sorted([*found, *missing]) == everything
+            return found, missing
+
+        everything = sorted({*mine, *(await one.ask("$JS.API.STREAM.NAMES"))["streams"]})
+        assert await ask(three) == (everything, [])
+        still = [name for name in everything if await two.leader(name) == one.name]
+        assert {*names[one]} <= {*still}
+        send(one.node, signal.SIGSTOP)
+        began = loop.time()
+        first = await asyncio.gather(ask(two), ask(three))
+        assert [sorted(missing) for _, missing in first] == [still, still]
+        assert loop.time() - began > ASKED_S * 0.9
+
+        async def is_whole() -> bool:  # another node leads them
+            return not (await ask(three))[1]
+
+        await observed(is_whole, within=60)
+        assert {await two.leader(name) for name in still} <= {two.name, three.name}
+
+    run(nodes, scenario)
