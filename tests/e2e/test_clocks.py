@@ -163,7 +163,7 @@ def take_over(former: Process, standby: Process) -> None:
 
 
 def check_what_is_shown(process: Process, dsn: str, ahead: float) -> None:
-    """The log, the metric, and the list of nodes say how wrong a node's clock is."""
+    """The log, the metric, and the lists of nodes say how wrong a node's clock is."""
     side = "ahead of" if ahead > 0 else "behind"
     line = rf"the clock of this machine is {abs(ahead):.0f}\.0 s {side} PostgreSQL's"
     assert len(re.findall(line, process.stderr())) == 1
@@ -178,6 +178,13 @@ def check_what_is_shown(process: Process, dsn: str, ahead: float) -> None:
     eventually(lambda: listed()["clock_ahead"] is not None)
     assert listed()["state"] == "leads"
     assert abs(listed()["clock_ahead"] - ahead) < 1
+    cluster = json.loads(run("cluster", "--json", "--dsn", dsn).stdout)
+    [own] = [node for node in cluster["nodes"] if node["node"] == cluster["leader"]]
+    assert abs(own["clock_ahead"] - ahead) < 1
+    rows = [line.split() for line in run("cluster", "--dsn", dsn).stdout.splitlines()]
+    [row] = [row for row in rows if row[:3] == [own["node"], "leads", str(own["groups"])]]
+    [shown] = [float(word) for word in row if re.fullmatch(r"[+-]\d+\.\d{3}", word)]
+    assert abs(shown - ahead) < 1
 
 
 def test_clocks_an_hour_wrong_either_way_change_nothing(
