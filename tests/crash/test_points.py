@@ -30,6 +30,9 @@ def world(durable: PostgresServer) -> Iterator[World]:
         Case("create-stream", "stop", 4),  # with rows of the catalogue locked
         Case("delete-stream", "kill", 20),
         Case("take-over", "kill", 30),
+        Case("pass-ack", "kill", 4),  # passed on, and nobody is left to be answered
+        Case("pass-delete-stream", "kill", 5),  # what the leader says of it has come
+        Case("move-to", "kill", 6),  # with the lock, and within the transaction for its epoch
     ],
     ids=lambda case: f"{case.operation}-{case.how}",
 )
