@@ -20,7 +20,7 @@ from statistics import median
 from bench.__main__ import delete_streams
 from bench.load import Measure
 from bench.processor import used
-from bench.report import machine
+from bench.report import HIGHER, machine
 from bench.row import Row
 from bench.rows import ROWS
 from bench.wire import LoadError
@@ -66,7 +66,7 @@ def ratios(row: Row, before: JetgateServer, now: JetgateServer, rounds: int, sca
         delete_streams(server)
     before_is, now_is = ([each[row.unit] for each in found[name]] for name in servers)
     pairs = list(zip(before_is, now_is, strict=True))
-    each = sorted(b / a if row.unit == "rate" else a / b for a, b in pairs)
+    each = sorted(b / a if row.unit in HIGHER else a / b for a, b in pairs)
     middle = median(each)
     slower = sum(ratio < 1 - SMALL for ratio in each)
     cost = median(after / max(first, 0.01) for first, after in zip(*costs.values(), strict=True))
