@@ -141,6 +141,15 @@ async def _ready(system: System) -> None:
         await observed(can_create, within=60)
 
 
+async def _names(system: System) -> list[str]:
+    """The name of each server."""
+    names = []
+    for at in range(3):
+        async with system.client(at=at) as client:
+            names.append(str(client.connection._server_info["server_name"]))
+    return names
+
+
 async def _all_known(system: System) -> None:
     """Return when every node has read the rows of all, which it does with its heartbeats."""
     async with system.client(SYSTEM) as operator:
@@ -326,6 +335,66 @@ def test_requests_about_leaders_and_peers_are_refused_as_in_a_cluster(system: Sy
     run(scenario)
 
 
+def replicas(cluster: dict[str, Any]) -> list[str]:
+    """Their names; while peers change, the reference shows none."""
+    return [each["name"] for each in cluster.get("replicas") or ()]
+
+
+def test_a_peer_that_is_removed_gives_its_place_to_the_node_that_had_none(system: System) -> None:
+    async def scenario() -> None:
+        async with system.client() as client:
+            everybody = {str(each) for each in await _names(system)}
+            await client.stream("PEERS", 2)
+            await client.stream("ALL", 3)
+            config = {"durable_name": "C", "ack_policy": "explicit", "num_replicas": 2}
+            body = {"stream_name": "ALL", "config": config}
+            created = await client.ask("CONSUMER.CREATE.ALL.C", body)
+            assert "error" not in created, created
+            for verb, path in (("STREAM", "PEERS"), ("CONSUMER", "ALL.C")):
+
+                async def found(verb: str = verb, path: str = path) -> dict[str, Any] | None:
+                    answer = await client.ask(f"{verb}.INFO.{path}")
+                    shown = dict(answer.get("cluster", {}))
+                    return shown if "leader" in shown and len(replicas(shown)) == 1 else None
+
+                before = await observed(found)
+                [removed] = replicas(before)
+                [free] = everybody - {before["leader"], removed}
+                answer = await client.ask(f"{verb}.PEER.REMOVE.{path}", {"peer": removed})
+                assert answer.pop("type").endswith(f"{verb.lower()}_remove_peer_response")
+                assert answer == {"success": True}
+
+                async def is_replaced() -> bool:
+                    now = await found() or {}
+                    wanted = before["leader"], [free]  # noqa: B023
+                    return (now.get("leader"), replicas(now)) == wanted
+
+                await observed(is_replaced)
+
+    run(scenario)
+
+
+def test_a_stream_goes_on_when_its_leader_is_removed_from_its_peers(system: System) -> None:
+    if not system.is_ours:  # it answers the same, and has no leader for 5 to 8 seconds
+        return
+
+    async def scenario() -> None:
+        async with system.client() as client, system.client(at=1) as publisher:
+            await client.stream("LEFT", 2)
+            js = publisher.connection.jetstream()
+            assert (await js.publish("LEFT.x", b"1", timeout=30)).seq == 1
+            removed = (await client.led("LEFT"))["leader"]
+            answer = await client.ask("STREAM.PEER.REMOVE.LEFT", {"peer": removed})
+            assert answer.get("success"), answer
+
+            after = await client.led("LEFT", but=removed)
+            assert len(replicas(after)) == 1
+            assert (await js.publish("LEFT.x", b"2", timeout=30)).seq == 2
+            assert (await client.ask("STREAM.INFO.LEFT"))["state"]["messages"] == 2
+
+    run(scenario)
+
+
 def placed(name: str, *tags: str) -> dict[str, object]:
     """What creates or changes a stream that asks for tags."""
     return {"name": name, "placement": {"tags": list(tags)}}
@@ -365,10 +434,7 @@ def test_tags_that_no_server_has_are_refused(system: System) -> None:
 
 def test_who_is_to_lead_next_may_be_said_by_tags(system: System) -> None:
     async def scenario() -> None:
-        names = []
-        for at in range(3):
-            async with system.client(at=at) as client:
-                names.append(str(client.connection._server_info["server_name"]))
+        names = await _names(system)
         async with system.client(at=2) as client:
             await client.stream("NEXT")
             if (await client.led("NEXT"))["leader"] == names[0]:
