@@ -14,6 +14,7 @@ from typing import Any
 
 import nats
 import pytest
+from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.errors import APIError, NoStreamResponseError
 
@@ -25,6 +26,8 @@ from tests.support.pg import PostgresServer
 from tests.support.ports import free_port
 
 OURS, THEIRS = NAMES
+MAX_FILE = 1_000_000_000
+NO_STORAGE = 10047
 SECRET = "authorization { user: route, password: secret }"
 
 
@@ -53,7 +56,7 @@ class Cluster:
         lines = ["http: 127.0.0.1:-1", f"server_name: {name}", f"cluster {{ {block} }}"]
         lines.append("lame_duck_grace_period: 60s")  # no client has to go before it was asked
         if name in self._ports:
-            lines.append("jetstream { dsn: $DSN }")
+            lines.append(f"jetstream {{ dsn: $DSN, max_file: {MAX_FILE} }}")
             lines.insert(0, f"DSN: '{self.dsn}'")
         path = config(self._place / name, *lines)
         kind = OURS if name in self._ports else THEIRS
@@ -175,6 +178,47 @@ def test_infos_name_the_members_that_could_lead_and_a_leader_hands_over(
         eventually(lambda: meta()["cluster_size"] == 2)
         assert (meta()["name"], meta()["leader"]) == ("east", cluster.leader)
     shown_by_infos(cluster=cluster)
+
+
+async def creates(client: Client) -> bool:
+    """Whether a stream that is created through a client's server is led there."""
+    server, js = client._server_info["server_name"], client.jetstream(timeout=30)
+    found = (await js.add_stream(name="LED", subjects=["led"])).cluster
+    await js.delete_stream("LED")
+    return found is not None and found.leader == server
+
+
+@in_a_loop
+async def created_at_once(servers: list[DropIn]) -> None:
+    """Create streams through all servers at the same time, each of which may have 3 in all."""
+    async with connected(*servers) as clients:
+        streams = [client.jetstream(timeout=30) for client in clients]
+        for stream in streams:
+            await observed(partial(unless_unknown, stream.account_info))
+        for client in clients[:2]:
+            await observed(partial(creates, client), within=60, every=0.2)
+
+        async def create(number: int) -> int:
+            config = {"name": f"ROOM-{number}", "max_bytes": MAX_FILE // 3}
+            subject = f"$JS.API.STREAM.CREATE.ROOM-{number}"
+            client = clients[number % len(clients)]
+            answer = await client.request(subject, json.dumps(config).encode(), timeout=30)
+            return int(json.loads(answer.data).get("error", {}).get("err_code", 0))
+
+        for _ in range(4):
+            codes = await asyncio.gather(*map(create, range(12)))
+            assert sorted(codes) == [0] * 3 + [NO_STORAGE] * 9
+            made = [number for number, code in enumerate(codes) if not code]
+            names = {each.config.name for each in await streams[0].streams_info()}
+            assert names == {f"ROOM-{number}" for number in made}
+            for number in made:
+                await streams[number % 3].delete_stream(f"ROOM-{number}")
+
+
+def test_parallel_creates_through_all_members_never_reserve_more_than_there_is(
+    cluster: Cluster,
+) -> None:
+    created_at_once(servers=list(cluster.members.values()))
 
 
 async def stored(js: JetStreamContext, payload: bytes) -> None:

@@ -5,12 +5,14 @@
 | #7025, #7668: a deleted stream is revived by a node that is back | `test_a_deleted_stream_...` |
 | #6888, #7556, #4410: streams deleted as orphans by a node with damaged metadata | \
 `test_a_node_that_has_lost_its_directory_...`, `test_a_stream_that_cannot_be_read_...` |
-| #7210, #6502: parallel creates of a stream have two winners | `test_of_parallel_creates_...` |
+| #7210, #6502: parallel creates of a stream have two winners | `test_of_parallel_creates_...`; \
+more than there is room for: `e2e/test_cluster_database.py` |
 | #8054: info right after a create says 404 | `test_what_was_created_through_one_node_...` |
 | #8382, #8464: illegal updates (storage, replicas) are accepted | `test_an_illegal_update_...`, \
 `wire/data/stream/update_storage.txt`, `create_replicas.txt` |
 | #7545: a node is removed, another is cut off, a third killed: messages are lost | \
-`test_nothing_is_lost_when_...` |
+`test_nothing_is_lost_when_...`; \
+really cut off: `e2e/test_unreachable_leader.py` |
 | a Direct Get of a node that stepped down shows what was before | `test_a_deleted_stream_...` |
 """
 
