@@ -19,6 +19,7 @@ class Group:
         in_memory: whether its storage is.
         lease_group: that of the stream.
         tags: those that the stream asks for.
+        within: of a consumer's, how many nodes the stream has: they are among these.
     """
 
     stream: int
@@ -27,6 +28,7 @@ class Group:
     in_memory: bool = False
     lease_group: int = 0
     tags: frozenset[str] = NO_TAGS
+    within: int = 0
 
     @property
     def name(self) -> str:
@@ -56,4 +58,7 @@ def consumer_group(
         replicas = config.num_replicas if is_durable else 1
     in_memory = consumer.mem_storage or config.storage is Storage.MEMORY
     replicas = min(replicas, config.num_replicas)
-    return Group(of.stream, replicas, f"{name} {created}", in_memory, of.lease_group, of.tags)
+    named = f"{name} {created}"
+    return Group(
+        of.stream, replicas, named, in_memory, of.lease_group, of.tags, config.num_replicas
+    )

@@ -99,7 +99,7 @@ class Cluster:
         self._rows: dict[str, PeerRow] = {}
         self._tags: dict[str, frozenset[str]] = {}
         self._read = 0
-        self._left: dict[int, set[str]] = {}
+        self._left: dict[tuple[int, str], set[str]] = {}
 
     @property
     def name(self) -> str:
@@ -144,27 +144,40 @@ class Cluster:
     def leave(self, group: Group, peer: str) -> None:
         """Have another node in the place of one; of the one that leads, hand over.
 
+        In the place of one of a consumer, another of its stream.
+
         Raises ApiError: JSClusterPeerNotMember, JSPeerRemap when there is no other node.
         """
         members = {self.own, *self._others(group)}
         name = next((each for each in members if peer in (each, peer_id(each))), "")
         if not name:
             raise api_error("JSClusterPeerNotMember")
-        if self._suited(group) <= members:
+        others = self._suited(group)
+        if group.consumer:
+            others = {self.own, *self._in_order(others, group.stream, "")[: group.within - 1]}
+        if others <= members:
             raise api_error("JSPeerRemap")
         if name == self.own:
             self.hand_over((group.lease_group,), "")
         else:
-            self._left.setdefault(group.stream, set()).add(name)
+            self._left.setdefault((group.stream, group.consumer), set()).add(name)
 
     def _others(self, group: Group) -> list[str]:
         """Return the names of the replicas beside the leader, in order."""
-        left = self._left.get(group.stream, ())
-        able = [name for name in self._suited(group) if name != self.own]
-        able.sort(
-            key=lambda name: (name in left, sha256(f"{group.stream} {name}".encode()).digest())
-        )
+        able: Collection[str] = self._suited(group)
+        if group.consumer:
+            able = self._in_order(able, group.stream, "")[: max(group.within - 1, 0)]
+        able = self._in_order(able, group.stream, group.consumer)
         return sorted(able[: max(group.replicas - 1, 0)])
+
+    def _in_order(self, nodes: Collection[str], stream: int, consumer: str) -> list[str]:
+        """Return some nodes, without this one, in the order in which they are replicas."""
+        left = self._left.get((stream, consumer), ())
+
+        def place(name: str) -> tuple[bool, bytes]:
+            return name in left, sha256(f"{stream} {name}".encode()).digest()
+
+        return sorted((name for name in nodes if name != self.own), key=place)
 
     def _suited(self, group: Group) -> set[str]:
         """Return the nodes that could lead a stream: those with its tags, if there are any."""

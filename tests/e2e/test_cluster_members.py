@@ -371,6 +371,15 @@ def test_a_peer_that_is_removed_gives_its_place_to_the_node_that_had_none(system
 
                 await observed(is_replaced)
 
+            # A consumer is among the nodes of its stream.
+            body = {"stream_name": "PEERS", "config": {**config, "durable_name": "D"}}
+            await client.ask("CONSUMER.CREATE.PEERS.D", body)
+            shown = (await client.ask("STREAM.INFO.PEERS"))["cluster"]
+            body = {"peer": replicas(shown)[0]}
+            refused = (await client.ask("CONSUMER.PEER.REMOVE.PEERS.D", body))["error"]
+            assert refused["err_code"] == REMAP
+            assert replicas((await client.ask("STREAM.INFO.PEERS"))["cluster"]) == replicas(shown)
+
     run(scenario)
 
 

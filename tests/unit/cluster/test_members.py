@@ -237,6 +237,19 @@ def test_a_peer_that_is_removed_gives_its_place_to_another() -> None:
         cluster.leave(THREE, "x")
 
 
+def test_the_nodes_of_a_consumer_are_among_those_of_its_stream() -> None:
+    cluster = cluster_of(*map(row, NAMES))
+    before = replicas(cluster)
+    consumer = Group(7, 2, "C", within=3)
+    [one] = replicas(cluster, consumer)
+    cluster.leave(consumer, one)
+    [other] = replicas(cluster, consumer)
+    assert {one, other} == {*before}
+    assert replicas(cluster) == before
+    with pytest.raises(ApiError, match="peer remap failed"):
+        cluster.leave(Group(7, 3, "D", within=3), one)
+
+
 @pytest.mark.parametrize(
     ("stream", "consumer", "replicas"),
     [
