@@ -228,7 +228,7 @@ class _Finisher:
             return ["streams tell nothing"]
         last = {name: state["last_seq"] for name, state in states.items() if state}
         left = [
-            f"{name} still has {state['messages']} messages"
+            f"{name} still has {state['messages']} messages: {_who_reads(wire, name)}"
             for name, state in states.items()
             if state and name in ("WORK", "INTEREST", "HOPPER") and state["messages"]
         ]
@@ -304,6 +304,13 @@ class _Finisher:
             origin=" ".join(header(frame, "Nats-Stream-Source").split(" ")[:2]),
             how=how,
         )
+
+
+def _who_reads(wire: Wire, stream: str) -> str:
+    """The consumers of a stream, and how far streams are that have it as a source."""
+    told = wire.api(f"CONSUMER.LIST.{stream}").get("consumers")
+    copies = wire.api("STREAM.INFO.SUM").get("sources")
+    return f"consumers {told}, sources of SUM {copies}"
 
 
 def _size(frame: Frame) -> int:
