@@ -18,10 +18,12 @@ import asyncpg
 import pytest
 
 from core.errors import ApiError, Unavailable
+from core.jetstream.changes import Change
+from core.model.api_errors import api_error
 from core.model.consumer import AckPolicy, ConsumerConfig
-from core.model.stream import StreamConfig
+from core.model.stream import StreamConfig, StreamSource
 from core.storage.interface import ConsumerRow, StateWrite
-from core.stream.plan import Position
+from core.stream.plan import Position, StreamPlan
 from core.stream.schedules import Pending
 from tests.support.faults import FAULT, NO_FAULT
 from tests.support.jetgate import JetgateServer
@@ -125,6 +127,35 @@ def test_a_fault_of_one_message_alone(database: str) -> None:
         assert refused["error"]["err_code"] == 10023
         assert kept == {"stream": "S", "seq": 1}
         assert await stored(admin) == [("S", 1, "S.good")]
+
+    scenario(database, step)
+
+
+def test_a_copy_that_is_refused_before_its_turn_is_stored_later(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while PostgreSQL is away for longer than publishes wait for it."""
+
+    async def step(node: Node, wire: Wire, _admin: Any) -> None:
+        await add_stream(node, StreamConfig(name="C", sources=(StreamSource(name="S"),)))
+        copy = node.registry.stream("C")
+        submit, is_refused = copy.copier._submit, False
+        taken: asyncio.Queue[asyncio.Future[StreamPlan]] = asyncio.Queue()
+
+        def refuse_once(change: Change) -> asyncio.Future[StreamPlan]:
+            nonlocal is_refused
+            if is_refused:
+                taken.put_nowait(done := submit(change))
+                return done
+            is_refused, done = True, asyncio.get_running_loop().create_future()
+            done.set_exception(api_error("JSClusterNotAvail"))
+            return done
+
+        monkeypatch.setattr(copy.copier, "_submit", refuse_once)
+        await publish(wire, "S.only")
+        async with asyncio.timeout(20):
+            await (await taken.get())
+        assert copy.machine.last_seq == 1
 
     scenario(database, step)
 

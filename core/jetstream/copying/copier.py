@@ -272,6 +272,9 @@ class Copier:
         if done.cancelled() or error is not None or copied is None:
             for follower, run, reached in batch:
                 self._stall(follower, error or "given up", reached.cseq - len(run) + 1)
+            # What was refused before it had its turn, and what came meanwhile, waits still.
+            if self._has_waiting():
+                asyncio.get_running_loop().call_later(_RETRY, self._go_on)
             return
         for position in copied.plan.positions:
             self._positions[position.key] = position
@@ -284,8 +287,11 @@ class Copier:
                 self._stall(follower, reason, reached.cseq - left + 1)
         if self._mirrors and self._direct is None:
             self.reconsider()
-        if any(follower.has_waiting() for follower in self._followers.values()):
+        if self._has_waiting():
             self._go_on()
+
+    def _has_waiting(self) -> bool:
+        return any(follower.has_waiting() for follower in self._followers.values())
 
     def _stall(self, follower: Follower, reason: object, cseq: int) -> None:
         origin = follower.origin.source.name
