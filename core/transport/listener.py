@@ -86,8 +86,12 @@ class Listener:
 
     def close_clients(self, reason: str) -> None:
         """Close every connection after what gathered is written; others may come."""
+        loop = asyncio.get_running_loop()
         for connection in list(self._open):
-            connection.close(reason)
+            if connection.has_socket:
+                connection.close(reason)
+            else:  # Its turn to be handed one is before this.
+                loop.call_soon(connection.close, reason)
 
     async def stop(self) -> None:
         """Close every connection after what gathered is written, within a second."""

@@ -60,6 +60,7 @@ class ClientSession(asyncio.Protocol):
 
     Attributes:
         connection_type: STANDARD, WEBSOCKET, IN_PROCESS or TRUSTED.
+        has_socket: whether its connection was handed to it: just accepted, it is not yet.
         address: where it was accepted, if that is not the hub's address.
         forwarded_for: the client's address as a proxy says it.
         ping_interval: in seconds; 0: that of the limits.
@@ -74,6 +75,7 @@ class ClientSession(asyncio.Protocol):
     """
 
     connection_type = "STANDARD"
+    has_socket = False
     address: tuple[str, int] | None = None
     forwarded_for = ""
     ping_interval = 0.0
@@ -91,8 +93,7 @@ class ClientSession(asyncio.Protocol):
         self.echo = True
         self.no_responders = False
         self.client_id = hub.next_client_id()
-        self.client_ip = ""
-        self.client_port = 0
+        self.client_ip, self.client_port = "", 0
         self.connect = Connect()
         self.is_connected = False
         self.traffic = Traffic()
@@ -101,11 +102,10 @@ class ClientSession(asyncio.Protocol):
         self.user = ""
         self.guard: Guard | None = None
         self.authentication: Authentication | None = None
-        self.rtt = 0
         self.last_heard = hub.clock.monotonic()
         self.is_heard = False
         self.started = hub.clock.now()
-        self.pings_out = 0
+        self.rtt = self.pings_out = 0
         self.account = hub.default_account()
         self.choose_publisher()
         self._turn = hub.turn
@@ -127,7 +127,7 @@ class ClientSession(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send INFO, or refuse when there are too many connections already."""
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport, self.has_socket = cast(asyncio.Transport, transport), True
         self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):

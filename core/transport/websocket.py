@@ -44,7 +44,12 @@ class WebSocketConnection(asyncio.Protocol):
     """One socket: first the request, then a session behind frames.
 
     `started` is called with the session when there is one, `gone` at the end in any case.
+
+    Attributes:
+        has_socket: whether its connection was handed to it: just accepted, it is not yet.
     """
+
+    has_socket = False
 
     def __init__(self, hub: Hub, options: WebSocketOptions, started: Started, gone: Gone) -> None:
         self.session: ClientSession | None = None
@@ -61,7 +66,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the request, but not for ever."""
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport, self.has_socket = cast(asyncio.Transport, transport), True
         if self._hub.descriptors.is_needed(transport, for_http=True):
             self._transport.abort()  # its session would be refused in words, had it got that far
             return
