@@ -265,8 +265,10 @@ class RouteLink(asyncio.Protocol):
         self._round_trips.end()
         who = f" - Remote: {self.info.server_name}" if self.info.server_name else ""
         log.info("%s - Router connection closed: %s%s", self, reason, who)
-        self._cluster.gone(self)
-        self.remote.clear()
+        try:
+            self._cluster.gone(self)
+        finally:  # Interest that stayed would be that of a listener who hears nothing.
+            self.remote.clear()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

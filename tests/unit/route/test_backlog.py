@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import pytest
+
 from core.protocol.routed import interest
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub
@@ -270,3 +272,16 @@ def test_a_link_is_blocked_by_what_gathers_within_a_turn() -> None:
         assert not place.link.blocked
         one_turn(loop)
         assert called == [True]
+
+
+def test_what_a_peer_listened_to_goes_with_its_link_whatever_fails_then() -> None:
+    def fail() -> None:
+        raise RuntimeError("another part of the server")
+
+    with standing_loop():
+        place = Place()
+        place.mesh.on_change = fail
+        assert place.hub.default_account().has_interest(b"flood")
+        with pytest.raises(RuntimeError, match="another part"):
+            place.link.connection_lost(None)
+        assert not place.hub.default_account().has_interest(b"flood")
