@@ -14,7 +14,7 @@ import typer
 from core.errors import ConfigError, OperatorError, Unavailable
 from core.runtime.descriptors import use_all_descriptors
 from core.runtime.interrupts import raise_again
-from core.runtime.loop import loop_factory
+from core.runtime.loop import new_loop
 from core.runtime.standard_streams import say
 from jetgate.logs import Format, Level, configure
 
@@ -32,7 +32,7 @@ def run(
     use_all_descriptors()
     raise_again()
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(work())
     except (OperatorError, ConfigError, Unavailable) as error:
         fail(error)

@@ -16,7 +16,7 @@ from core.config.grammar import GrammarError
 from core.errors import ConfigError, Contradiction, OperatorError
 from core.model.release import SERVER_VERSION
 from core.runtime.descriptors import use_all_descriptors
-from core.runtime.loop import loop_factory
+from core.runtime.loop import new_loop
 from core.runtime.standard_streams import keep_standard_streams, say
 from nats_server import server_log
 from nats_server.config.contradictions import refuse_contradictions
@@ -101,7 +101,7 @@ def _serve(flags: Flags) -> int:
 
     use_all_descriptors()
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(Process(options, lambda: load(flags), executable()).run())
     except (OperatorError, ConfigError) as error:
         logging.getLogger("jetgate").log(server_log.FATAL, "%s", error)

@@ -1,14 +1,26 @@
-"""Which event loop a process runs: uvloop, where there is one."""
+"""The event loop that a process runs: uvloop's, where there is one."""
 
 import asyncio
-from collections.abc import Callable
+import logging
+from typing import Any
+
+log = logging.getLogger("jetgate.tasks")
 
 
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes the loop; None: the standard library's."""
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop that logs what fails in its callbacks: nobody else would ever know."""
     try:
         import uvloop
     except ImportError:  # Windows
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
+        loop = asyncio.new_event_loop()
+    else:
+        loop = uvloop.new_event_loop()
+    loop.set_exception_handler(_failed)
+    return loop
+
+
+def _failed(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log a failure, but for a future's: drivers leave some behind that nobody waits for."""
+    error = context.get("exception")
+    if error is not None and not ("future" in context or "task" in context):
+        log.error("%s: %s", context["message"], error, exc_info=error)
