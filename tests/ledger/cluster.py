@@ -28,6 +28,8 @@ from tests.support.sockets import has_port
 
 Address = tuple[str, int]
 
+_TRACEBACK = "Traceback (most recent call last)"
+
 
 class Node:
     """One process, at the same ports whenever it is started.
@@ -221,6 +223,11 @@ class Cluster:
     def failures(self) -> list[str]:
         """How nodes ended by themselves."""
         return [failure for node in self.nodes for failure in node.failures()]
+
+    def tracebacks(self) -> list[str]:
+        """What nodes logged with a traceback: what they had not foreseen."""
+        lines = ((node.name, line) for node in self.nodes for line in node.log().splitlines())
+        return [f"{name} logged {line}" for name, line in lines if _TRACEBACK in line]
 
     def kill_postgres(self, number: signal.Signals) -> None:
         """End PostgreSQL hard, which its watcher starts again: SIGQUIT is its immediate stop."""

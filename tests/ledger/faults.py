@@ -89,7 +89,8 @@ _LONGEST = {
 
 
 _PAUSE_S = (2.0, 6.0)
-"""From one fault to the next, which may begin while that one lasts."""
+"""From one fault to the next, which may begin while that one lasts; down to half of it in a short
+run, so that one of a minute has about every kind."""
 
 
 def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) -> list[Fault]:
@@ -104,7 +105,8 @@ def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) ->
     choose = random.Random(seed)
     kinds = [kind for kind in only or KINDS if nodes > 1 or kind not in _NEED_OTHERS]
     faults: list[Fault] = []
-    at = choose.uniform(*_PAUSE_S)
+    haste = min(1.0, max(0.5, (seconds - _PAUSE_S[1]) / (len(kinds) * sum(_PAUSE_S) / 2)))
+    at = choose.uniform(*_PAUSE_S) * haste
     deck: list[str] = []
     while at < seconds - 1:
         if not deck:  # each kind once before any comes again
@@ -113,7 +115,7 @@ def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) ->
         longest = min(_LONGEST.get(kind, 0.0), seconds - at)
         lasts = choose.uniform(0.2, longest) if longest else 0.0
         faults.append(Fault(at, kind, lasts, choose.randrange(1 << 16)))
-        at += choose.uniform(*_PAUSE_S)
+        at += choose.uniform(*_PAUSE_S) * haste
     return faults
 
 

@@ -185,7 +185,7 @@ def play(plan: Plan, directory: Path, said: Callable[[str], None]) -> Outcome:
                 client.stopping.set()
         for text in wrong:
             history.write("end", "fail", how="stuck", text=text)
-        for text in cluster.failures():
+        for text in (*cluster.failures(), *cluster.tracebacks()):
             history.write("end", "fail", how="died", text=text)
         for node in cluster.nodes:
             (directory / f"{node.name}.log").write_text(node.log())
