@@ -99,7 +99,7 @@ class RouteLink(asyncio.Protocol):
         self._proving = cluster.proving(has_dialled=self.did_solicit)
         self.ip, self.port = "", 0
         self._is_connected = self.did_solicit
-        self._is_full = self._is_held = False
+        self._is_full = self._is_held = self._is_heard = False
         self._high = min(HIGH_WATER, max(hub.limits.max_pending // 8, 1))
         self._most = max(hub.limits.max_pending, 8 * HIGH_WATER)
         self._waiting = Waiting(lambda: self.blocked)
@@ -259,6 +259,8 @@ class RouteLink(asyncio.Protocol):
         if self.closed:
             return
         self.closed = True
+        # What follows in the same read is refused: its interest would be nobody's.
+        self._is_connected = self._is_heard = False
         self.out.clear()
         self._list()
         self._stop_timer()
@@ -322,7 +324,7 @@ class RouteLink(asyncio.Protocol):
         self._incoming.is_of_node = self.is_proved
         self._cluster.register(self, info)
         self._stop_timer()
-        self.is_registered = True
+        self.is_registered = self._is_heard = True
         if proving is None:
             self._answer()
         elif url is None:
@@ -366,7 +368,7 @@ class RouteLink(asyncio.Protocol):
             raise Refused("Authentication Failure", _VIOLATION)
 
     def _check_registered(self) -> None:
-        if not self.is_registered:
+        if not self._is_heard:
             raise Refused("Authentication Failure", _VIOLATION)
 
     # -- what the peer says
