@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.dropin import name  # noqa: F401  (a fixture)
+from tests.support.nodes import Nodes
 from tests.support.pg import PostgresServer
 from tests.support.scratch import scratch
 
@@ -24,3 +25,10 @@ def durable() -> Iterator[PostgresServer]:
     """A PostgreSQL that `serve` accepts."""
     with PostgresServer(settings={"fsync": "on"}) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def nodes(durable: PostgresServer) -> Iterator[Nodes]:
+    """Three nodes over one database."""
+    with Nodes(durable.fresh_database(), 3) as nodes:
+        yield nodes

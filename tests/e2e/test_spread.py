@@ -5,7 +5,7 @@ nothing of what clients see.
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.eventually import observed
 from tests.support.nodes import Nodes, numbers
 from tests.support.pg import PostgresServer
-from tests.support.spread import PATIENT, At, at_each
+from tests.support.spread import PATIENT, At, run
 from tests.support.transactions import App
 
 FLAGS = ("--user", "app", "--pass", "a", "--system-user", "sys", "--system-pass", "s")
@@ -31,14 +31,6 @@ WHO = {"user": "app", "password": "a"}
 def nodes(durable: PostgresServer) -> Iterator[Nodes]:
     with Nodes(durable.fresh_database(), 3, *FLAGS) as nodes:
         yield nodes
-
-
-def run(nodes: Nodes, scenario: Callable[[At, At, At], Awaitable[None]]) -> None:
-    async def within_time() -> None:
-        async with asyncio.timeout(150), at_each(nodes, **WHO) as (one, two, three):
-            await scenario(one, two, three)
-
-    asyncio.run(within_time())
 
 
 async def led_together(at: At, name: str, by: str) -> None:
@@ -68,7 +60,7 @@ def test_a_stream_and_the_one_it_is_staged_in_have_one_leader_wherever_they_go(
         await one.stream("TXN")
         await led_together(two, "TXN", three.name)
 
-    run(nodes, scenario)
+    run(nodes, scenario, **WHO)
 
 
 def dead_letters_of(name: str, to: str, **config: object) -> dict[str, object]:
@@ -110,7 +102,7 @@ def test_dead_letters_go_once_each_to_whoever_leads_their_stream(nodes: Nodes) -
         assert await letters(three, "DEAD") == ["0", "1", "2", "3", "4"]
         await two.holds("JOBS", 0)
 
-    run(nodes, scenario)
+    run(nodes, scenario, **WHO)
 
 
 def test_dead_letters_wait_for_their_stream_and_lack_what_it_does_not_take(nodes: Nodes) -> None:
@@ -124,7 +116,7 @@ def test_dead_letters_wait_for_their_stream_and_lack_what_it_does_not_take(nodes
         await one.holds("SMALL", 3)
         assert await letters(three, "SMALL") == ["small", "", "last"]
 
-    run(nodes, scenario)
+    run(nodes, scenario, **WHO)
 
 
 def test_dead_letters_are_stored_once_where_their_stream_moves_again_and_again(
@@ -146,7 +138,7 @@ def test_dead_letters_are_stored_once_where_their_stream_moves_again_and_again(
         assert sorted(map(int, await letters(three, "MANYDEAD"))) == list(range(60))
         await one.holds("MANY", 0)
 
-    run(nodes, scenario)
+    run(nodes, scenario, **WHO)
 
 
 def test_a_consumer_steps_down_and_tells_of_its_leader_through_any_node(nodes: Nodes) -> None:
@@ -169,7 +161,7 @@ def test_a_consumer_steps_down_and_tells_of_its_leader_through_any_node(nodes: N
         await observed(is_led_by_two, within=60)
         assert await three.leader("CON") == two.name
 
-    run(nodes, scenario)
+    run(nodes, scenario, **WHO)
 
 
 async def led_by(at: At, name: str, leader: At) -> bool:
@@ -213,7 +205,7 @@ def test_a_node_that_is_evacuated_leads_nothing_until_nodes_come_or_go(
         await observed(lambda: groups_of(one) and groups_of(two), within=60)
 
     with Nodes(durable.fresh_database(), 3, *FLAGS) as nodes:
-        run(nodes, scenario)
+        run(nodes, scenario, **WHO)
 
 
 async def audited(audits: Subscription, requests: set[str]) -> dict[str, list[Any]]:
@@ -262,7 +254,7 @@ def test_the_audit_of_a_request_names_its_client_whichever_node_serves_it(nodes:
             assert (audit["server"], audit["subject"]) == (one.name, subject)
             assert audit["client"] == own["client"]
 
-    run(nodes, scenario)
+    run(nodes, scenario, **WHO)
 
 
 def test_the_audit_of_a_request_about_the_cluster_names_its_client_too(nodes: Nodes) -> None:
@@ -290,4 +282,4 @@ def test_the_audit_of_a_request_about_the_cluster_names_its_client_too(nodes: No
             assert {audit["client"]["acc"] for audit in found} == {"$SYS"}
             assert len({audit["server"] for audit in found}) == 1
 
-    run(nodes, scenario)
+    run(nodes, scenario, **WHO)

@@ -2,8 +2,7 @@
 different nodes.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import nats
@@ -16,7 +15,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.nodes import Nodes
 from tests.support.pg import PostgresServer
 from tests.support.remotes import leaf_url, remote, started_hub
-from tests.support.spread import At, at_each
+from tests.support.spread import At, run
 
 SOON = 7
 """Seconds in which a mirror hears of its origin; to find out by itself takes ten and more."""
@@ -32,14 +31,6 @@ def nodes(durable: PostgresServer) -> Iterator[Nodes]:
 def hub() -> Iterator[NatsServer]:
     with started_hub() as server:
         yield server
-
-
-def run(nodes: Nodes, scenario: Callable[[At, At, At], Awaitable[None]]) -> None:
-    async def within_time() -> None:
-        async with asyncio.timeout(120), at_each(nodes) as (one, two, three):
-            await scenario(one, two, three)
-
-    asyncio.run(within_time())
 
 
 @asynccontextmanager

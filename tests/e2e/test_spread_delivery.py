@@ -5,7 +5,7 @@ the one that leads it: after a step-down, and after that one was killed or stood
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -13,33 +13,12 @@ from nats.aio.msg import Msg
 
 from tests.support.eventually import eventually, observed
 from tests.support.jetgate import JetgateServer
-from tests.support.nodes import Nodes, leader_of
-from tests.support.pg import PostgresServer
+from tests.support.nodes import Nodes, leader_of, send
 from tests.support.push_readers import KINDS, Reader, flowing, is_status
-from tests.support.spread import PATIENT, At, at_each
+from tests.support.spread import PATIENT, At, at_each, run
 from tests.support.wire import Closed, Silence, Wire
 
 SECOND = 1_000_000_000
-
-
-@pytest.fixture(scope="module")
-def nodes(durable: PostgresServer) -> Iterator[Nodes]:
-    with Nodes(durable.fresh_database(), 3) as nodes:
-        yield nodes
-
-
-def run(nodes: Nodes, scenario: Callable[[At, At, At], Awaitable[None]]) -> None:
-    async def within_time() -> None:
-        async with asyncio.timeout(150), at_each(nodes) as (one, two, three):
-            await scenario(one, two, three)
-
-    try:
-        asyncio.run(within_time())
-    finally:  # what fails here is not to fail in the next test
-        for node in nodes.all:
-            if node.process is None:
-                node.start()
-        nodes.settled()
 
 
 def numbered(begin: int, end: int) -> list[bytes]:
@@ -233,11 +212,6 @@ def test_what_is_republished_comes_once_to_subscribers_of_every_node_whoever_lea
             await one.holds("KEPT", count + 1)
 
     run(nodes, scenario)
-
-
-def send(node: JetgateServer, number: signal.Signals) -> None:
-    assert node.process is not None
-    node.process.send_signal(number)
 
 
 @asynccontextmanager

@@ -3,16 +3,14 @@
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-import pytest
 from nats.aio.msg import Msg
 from nats.errors import Error
 
 from tests.support.eventually import observed
 from tests.support.nodes import Nodes
-from tests.support.pg import PostgresServer
 from tests.support.spread import PATIENT, UNAVAILABLE, At, at_each
 
 INCOMPLETE = 10176
@@ -21,12 +19,6 @@ AT_ONCE = 200
 TRIES = 5
 LATE_MS = 400
 """A node whose loop stood still for so long may have been given up, or give its clients up."""
-
-
-@pytest.fixture(scope="module")
-def nodes(durable: PostgresServer) -> Iterator[Nodes]:
-    with Nodes(durable.fresh_database(), 3) as nodes:
-        yield nodes
 
 
 class Pipeline:

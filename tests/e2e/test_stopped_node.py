@@ -2,46 +2,17 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-import pytest
-
 from tests.support.eventually import observed
-from tests.support.jetgate import JetgateServer
-from tests.support.nodes import Nodes, numbers
-from tests.support.pg import PostgresServer
-from tests.support.spread import At, at_each
+from tests.support.nodes import Nodes, numbers, send
+from tests.support.spread import At, at_each, run
 
 WAITED_S = 0.25
 """How long a create waits for linked nodes at most (`core.route.versions.WITHIN_S`)."""
 ASKED_S = 2.0
 """How long who leads a stream has to tell of it (`core.api.asking`)."""
 AT_ONCE_S = 2.0
-
-
-@pytest.fixture(scope="module")
-def nodes(durable: PostgresServer) -> Iterator[Nodes]:
-    with Nodes(durable.fresh_database(), 3) as nodes:
-        yield nodes
-
-
-def run(nodes: Nodes, scenario: Callable[[At, At, At], Awaitable[None]]) -> None:
-    async def within_time() -> None:
-        async with asyncio.timeout(120), at_each(nodes) as (one, two, three):
-            await scenario(one, two, three)
-
-    try:
-        asyncio.run(within_time())
-    finally:
-        for node in nodes.all:
-            send(node, signal.SIGCONT)
-        nodes.settled()
-
-
-def send(node: JetgateServer, number: signal.Signals) -> None:
-    assert node.process is not None
-    node.process.send_signal(number)
 
 
 def test_a_create_waits_a_quarter_of_a_second_at_most_for_a_node_that_stands_still(

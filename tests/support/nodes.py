@@ -52,7 +52,7 @@ class Nodes:
     def __exit__(self, *_: object) -> None:
         for node in self.all:
             if node.process is not None:
-                node.process.send_signal(signal.SIGCONT)
+                send(node, signal.SIGCONT)
             node.stop()
 
     def settled(self, *, level: bool = True) -> None:
@@ -125,6 +125,12 @@ def step_down(address: tuple[str, int], stream: str, timeout: float = 5.0) -> bo
         wire.hello()
         return bool(wire.api(f"STREAM.LEADER.STEPDOWN.{stream}").get("success"))
     return False
+
+
+def send(node: JetgateServer, number: signal.Signals) -> None:
+    """Send a signal to a node that runs."""
+    assert node.process is not None, "it does not run"
+    node.process.send_signal(number)
 
 
 def end_session(dsn: str, node: JetgateServer) -> None:

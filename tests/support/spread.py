@@ -1,7 +1,9 @@
 """Streams over several nodes: each client is on a node, and says which node is to lead a stream."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
@@ -14,7 +16,7 @@ from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
 
 from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
-from tests.support.nodes import Nodes
+from tests.support.nodes import Nodes, send
 
 PATIENT = 60.0
 _UNANSWERED = 2.0
@@ -139,3 +141,20 @@ async def at_each(nodes: Nodes, **who: str) -> AsyncIterator[list[At]]:
             stack.push_async_callback(client.close)
             found.append(At(node, client))
         yield found
+
+
+def run(nodes: Nodes, scenario: Callable[[At, At, At], Awaitable[None]], **who: str) -> None:
+    """Play a scenario with a client of each of three nodes, which are all there again after it."""
+
+    async def within_time() -> None:
+        async with asyncio.timeout(150), at_each(nodes, **who) as (one, two, three):
+            await scenario(one, two, three)
+
+    try:
+        asyncio.run(within_time())
+    finally:  # what fails here is not to fail in the next test
+        for node in nodes.all:
+            if node.process is None:
+                node.start()
+            send(node, signal.SIGCONT)
+        nodes.settled()

@@ -1,0 +1,58 @@
+"""What a node tells others that ask for what it leads."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from core.api.gathering import Gathering
+from core.model.account import AccountStats
+from core.model.stream import StreamConfig, StreamInfo
+
+Tell = Callable[[bytes], Awaitable[bytes]]
+
+
+class Asked:
+    """Keeps what answers the other nodes, by what they ask for."""
+
+    def __init__(self) -> None:
+        self.tell: dict[bytes, Tell] = {}
+
+    def serve(self, what: bytes, tell: Tell) -> None:
+        self.tell[what] = tell
+
+
+class Led:
+    """A registry with one stream, and the trust that its node leads."""
+
+    def __init__(self, *, is_trusted: bool) -> None:
+        self.streams = {"S": self}
+        self.services = SimpleNamespace(trust=self)
+        self._is_trusted = is_trusted
+
+    async def is_back(self) -> bool:
+        return self._is_trusted
+
+    async def info(self) -> StreamInfo:
+        return StreamInfo(config=StreamConfig(name="S"))
+
+    def usage(self) -> AccountStats:
+        return AccountStats(streams=1)
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_a_node_tells_of_its_streams_while_it_may_trust_that_it_leads_them(
+    is_trusted: bool,
+) -> None:
+    """Without, another node may have changed or deleted them since."""
+    asked = Asked()
+    Gathering(cast(Any, asked), cast(Any, Led(is_trusted=is_trusted)), cast(Any, None))
+
+    infos = json.loads(asyncio.run(asked.tell[b"INFOS"](b'["S", "OTHER"]')))  # type: ignore[arg-type]
+    usage = json.loads(asyncio.run(asked.tell[b"USAGE"](b"")))  # type: ignore[arg-type]
+
+    assert [each["config"]["name"] for each in infos["streams"]] == ["S"] * is_trusted
+    assert usage.get("streams") == (1 if is_trusted else None)
