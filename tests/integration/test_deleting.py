@@ -40,6 +40,23 @@ def test_a_stream_may_be_deleted_while_it_is_published_to(
     assert asyncio.run(scenario()) is False
 
 
+def test_a_stream_may_be_deleted_while_its_node_does_not_know_whether_it_leads(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after it stood still: then it looks at the heads of its streams, and one is gone."""
+
+    async def scenario() -> None:
+        async with running_node(database) as node, asyncio.timeout(30):
+            for name in ("S", "T"):
+                await add_stream(node, StreamConfig(name=name, subjects=(name,)))
+            monkeypatch.setattr(node.lane, "_trusted", lambda: False)
+            await node.registry.delete_stream("S")
+            monkeypatch.undo()
+            await node.registry.delete_stream("T")
+
+    asyncio.run(scenario())
+
+
 class _SetClock(SystemClock):
     """A clock that can be set forward."""
 

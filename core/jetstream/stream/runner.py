@@ -374,6 +374,10 @@ class StreamRunner:
         if self._changes and not (self._changed and self._columns.subjects):
             self._changed = True
             plan = await self._changes.plan_next(now)
+            if plan is not None and self.log.closed:
+                # That deleted the stream: no head is left by which to see what was committed.
+                self._changes.committed(plan)
+                return None
             if plan is not None:
                 commands.erase_superseded(self.log, plan)
             return plan
