@@ -38,7 +38,8 @@ async def lead_again(
 ) -> tuple[Work, Work]:
     """Return what of `work` turns out committed, and what does not.
 
-    Every stream takes its new epoch; those that are not led any more are left out. `changes`: how
+    Every stream takes its new epoch. Those that are not led any more are left out, also when they
+    were given up and are led anew: what became of the plan is in what was loaded. `changes`: how
     many the catalogue has had.
 
     Raises:
@@ -48,11 +49,11 @@ async def lead_again(
     await leadership.renew()
     runners = {runner.stream: runner for runner in registry.streams.values()}
     heads = await writer.heads([CATALOGUE, *runners])
-    plans = {runner.stream: plan for runner, plan in work}
+    plans = dict(work)
     committed: Work = []
     rest: Work = []
     for stream, runner in runners.items():
-        plan = plans.get(stream)
+        plan = plans.get(runner)
         if plan is not None and _is_committed(heads, stream, plan):
             committed.append((runner, plan))
         elif stream not in heads:
