@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
@@ -73,7 +74,11 @@ class OrderedReader(Client):
         wire.send(b"SUB %s %s\r\n" % (answer, b"9%s" % sid))
         wire.publish(f"$JS.API.CONSUMER.CREATE.{self.stream}", body, reply=answer)
         early = []
-        while not (frame := wire.frame()).verb.endswith(b"MSG") or frame.subject != answer:
+        # A leader may have ended before it answered: the consumer is there then, and delivers.
+        until = time.monotonic() + self.patience
+        while not (frame := wire.frame(until - time.monotonic())).verb.endswith(b"MSG") or (
+            frame.subject != answer
+        ):
             early.append(frame)
         if not frame.payload or "error" in frame.json():
             self.stopping.wait(0.1)
