@@ -4,7 +4,8 @@ The front lives as long as the process, terms come and go beneath it. While a gr
 led by this node, or by one to which there is a link, what is for its streams goes on. Else it is
 held (`core.api.held`): a session that brings some is not read on, so that nothing gathers here but
 what one read and the socket's buffers hold. Two seconds after a leader was lost it goes on all the
-same, and is refused (`core.api.leaderless`). What was once given to a leader is never given to
+same, and is refused (`core.api.leaderless`); so is at once what is published to a stream for which
+16 MiB are held already. What was once given to a leader is never given to
 another. A node that has just started waits longer: it may be the one that leads, and is loading.
 """
 
@@ -20,7 +21,7 @@ from core.cluster.gate import Gate, Stage
 from core.runtime.tasks import spawn, stop
 
 if TYPE_CHECKING:
-    from core.protocol.holding import IsHeld
+    from core.protocol.holding import Held
     from core.pubsub.route import Link
     from core.route.database_mesh import DatabaseMesh
     from core.server import Server
@@ -60,8 +61,11 @@ class Refusals(Protocol):
         """
         ...
 
-    def held(self, groups: Collection[int]) -> IsHeld:
-        """Return which publishes have to wait for the streams of these groups."""
+    def held(self, groups: Collection[int], refusable: Collection[int]) -> Held:
+        """Return which publishes have to wait for the streams of these groups.
+
+        `refusable`: those of them that are refused once too much is kept of what waits.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -248,9 +252,10 @@ class Front:
         is_beginning = self._mesh is not None and self._mesh.is_beginning
         can_refuse = refusals is not None and refusals.is_known and not is_beginning
         stage = self._gate.stage(now, can_refuse=can_refuse)
+        missing = frozenset() if stage is Stage.OPEN else self.leaderless()
+        refused = missing - self._ending
         if refusals is not None:
-            missing = () if stage is Stage.OPEN else self.leaderless() - self._ending
-            refusals.answer(missing, requests=not self._has_term)
+            refusals.answer(refused, requests=not self._has_term)
         if stage is Stage.REFUSING and self._stage is not stage:
             log.warning("no leader is reachable: publishes are refused until there is one")
         self._stage = stage
@@ -260,7 +265,7 @@ class Front:
         if refusals is None or not refusals.is_known:
             self._hub.hold_publishes()
         else:
-            self._hub.hold_publishes(refusals.held(self.leaderless()))
+            self._hub.hold_publishes(refusals.held(missing, refused if can_refuse else ()))
         if can_refuse and (until := self._gate.until) is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later((until - now) / _SECOND, self._apply)

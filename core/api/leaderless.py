@@ -21,7 +21,6 @@ from core.jetstream.direct.stored_get import StoredGet
 from core.model import codec
 from core.model.api_errors import api_error
 from core.model.response import ErrorBody
-from core.protocol.holding import IsHeld
 from core.pubsub.account import Account, ServiceSubscription
 from core.pubsub.route import ServiceCall, Session
 from core.stream.texts import json_text, refusal
@@ -51,7 +50,7 @@ class Leaderless:
         catalogue.on_change.append(self._learn)
         self._groups: frozenset[int] = frozenset()
         self._answers_requests = False
-        self._held: tuple[tuple[frozenset[int], int], IsHeld] | None = None
+        self._held: tuple[tuple[frozenset[int], int], HeldSubjects] | None = None
         self._table = RouteTable((*ROUTES, *OWN_ROUTES))
         self._subscriptions: list[ServiceSubscription] = []
 
@@ -80,18 +79,23 @@ class Leaderless:
         else:
             self._stored_get.unlisten()
 
-    def held(self, groups: Collection[int]) -> IsHeld:
+    def held(self, groups: Collection[int], refusable: Collection[int]) -> HeldSubjects:
         """Return which publishes have to wait for the streams of these groups.
 
-        It is the same object while streams and groups are the same.
+        `refusable`: those of them for which `answer` was called, and of which too much may be kept.
+        It is the same object while nothing changes for any publish.
         """
-        key = frozenset(groups), self._catalogue.version
-        if self._held is None or self._held[0] != key:
+        key, refused = (frozenset(groups), self._catalogue.version), frozenset(refusable)
+        held = None if self._held is None or self._held[0] != key else self._held[1]
+        if held is None or (held.full and held.refusable != refused):
             streams = self._catalogue.of(self._account.name).values()
-            configs = [each.config for each in streams if each.lease_group in key[0]]
-            led = [each.name for each in streams if each.lease_group not in key[0]]
-            self._held = key, HeldSubjects(configs, led)
-        return self._held[1]
+            held = HeldSubjects(
+                ((each.config, each.lease_group) for each in streams if each.lease_group in key[0]),
+                (each.name for each in streams if each.lease_group not in key[0]),
+            )
+        held.refusable = refused
+        self._held = key, held
+        return held
 
     async def close(self) -> None:
         """Answer nothing any more."""

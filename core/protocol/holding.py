@@ -17,9 +17,25 @@ _LINE_MAX = 8192
 _SIZE_DIGITS = 9
 
 
-def everything(_subject: bytes) -> bool:
-    """Hold every publish."""
-    return True
+class Held:
+    """Which publishes have to wait, and how much is kept of them: here all wait, without limit."""
+
+    def __call__(self, subject: bytes) -> bool:
+        """Say whether a publish on this subject has to wait."""
+        return True
+
+    def keep(self, subject: bytes, nbytes: int) -> None:
+        """Count bytes that are kept since a publish on this subject waits; negative: no longer."""
+
+    def forget(self) -> None:
+        """Count anew: nothing is kept."""
+
+    def is_refused(self, subject: bytes) -> bool:
+        """Say whether too much is kept already of what a publish on this subject would wait for."""
+        return False
+
+
+EVERYTHING = Held()
 
 
 class PublishHold:
@@ -33,11 +49,13 @@ class PublishHold:
     Attributes:
         kept: what waits, from the held publish on, or the beginning of a line.
         is_holding: whether there is such a publish.
+        subject: the subject of that one.
     """
 
     def __init__(self, begun: tuple[bytes, int] | None, is_held: IsHeld) -> None:
         self.kept = b""
-        self.is_holding = begun is not None and is_held(begun[0])
+        self.subject = b"" if begun is None else begun[0]
+        self.is_holding = begun is not None and is_held(self.subject)
         self._passing = 0 if begun is None else begun[1]  # bytes of a payload still to come
         self._is_in_line = False  # the beginning of a line went on
 
@@ -47,6 +65,11 @@ class PublishHold:
         end = 0 if self.is_holding else self._end(data, is_held)
         self.kept = data[end:]
         return data[:end]
+
+    @property
+    def nbytes(self) -> int:
+        """Return how many bytes wait behind a held publish, its own included."""
+        return len(self.kept) if self.is_holding else 0
 
     def _end(self, data: bytes, is_held: IsHeld) -> int:
         """Return how far the bytes go on: up to a held publish, or a line that has no end yet."""
@@ -59,7 +82,7 @@ class PublishHold:
                 return len(data) if self._is_in_line else at
             found = None if self._is_in_line else _publication(data[at:eol])
             if found is not None and is_held(found[0]):
-                self.is_holding = True
+                self.is_holding, self.subject = True, found[0]
                 return at
             self._is_in_line = False
             size = eol + 1 - at + (0 if found is None else found[1] + 2)

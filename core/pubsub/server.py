@@ -13,7 +13,8 @@ longer is.
 
 Between `hold_publishes` and `take_publishes` clients are served, but a session is read no further
 than its first publish that has to wait (`is_held`). What the sessions have read of these by then
-is kept; once that is `HELD_MAX` bytes together (`is_full`), no session reads any more.
+is kept; once that is `HELD_MAX` bytes together (`is_full`), no session reads any more. Before that
+`is_held` may say that too much is kept for one purpose, and more publishes of that kind go on.
 
 `cluster` is the name of the cluster, `connect_urls` where clients may connect to in its place,
 those over WebSocket at `ws_connect_urls`: `use_cluster` tells them. `ldm` is lame duck mode:
@@ -33,7 +34,7 @@ from core.auth.authenticator import HIDDEN, Authenticator, Identity
 from core.auth.users import Users
 from core.errors import AuthError
 from core.protocol.connect import Connect
-from core.protocol.holding import IsHeld, everything
+from core.protocol.holding import EVERYTHING, Held
 from core.pubsub.account import Account
 from core.pubsub.ending_log import EndingLog
 from core.pubsub.hub_view import Waiter
@@ -172,7 +173,7 @@ class Hub:
         self.ws_advertised: tuple[str, int] | None = None
         self.overloaded = False
         self.is_holding = False
-        self.is_held: IsHeld = everything
+        self.is_held = EVERYTHING
         self.held_bytes = 0
         self.blocked: dict[Connection, tuple[int, int]] = {}
         self.congested: list[Link] = []
@@ -345,7 +346,7 @@ class Hub:
 
     # -- while something is still being loaded
 
-    def hold_publishes(self, is_held: IsHeld = everything) -> None:
+    def hold_publishes(self, is_held: Held = EVERYTHING) -> None:
         """Have publishes wait until `take_publishes`: who sends one is not read on.
 
         `is_held`: which have to; another one than before may let some go on.
@@ -353,6 +354,7 @@ class Hub:
         if self.is_holding and is_held is self.is_held:
             return
         self.is_holding, self.is_held, self.held_bytes = True, is_held, 0
+        is_held.forget()
         for session in list(self.sessions.values()):
             session.hold_publishes()
 
@@ -364,9 +366,10 @@ class Hub:
         for session in list(self.sessions.values()):
             session.publish_on()
 
-    def keep(self, nbytes: int) -> None:
-        """Count what a session keeps of publishes that wait."""
+    def keep(self, subject: bytes, nbytes: int) -> None:
+        """Count what a session keeps since a publish on this subject waits; negative: no longer."""
         self.held_bytes += nbytes
+        self.is_held.keep(subject, nbytes)
         if self.is_full:
             for session in self.sessions.values():
                 if session.connection_type != TRUSTED:

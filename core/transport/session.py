@@ -27,7 +27,7 @@ from core.auth.grant import Guard
 from core.errors import AuthError, ProtocolError
 from core.protocol import encoder
 from core.protocol.connect import Connect, Info, decode_connect, encode_info, served
-from core.protocol.holding import PublishHold
+from core.protocol.holding import IsHeld, PublishHold
 from core.protocol.parser import Parser
 from core.pubsub.account import Account, Subscription
 from core.pubsub.route import Link, bytes_of, messages_of
@@ -155,27 +155,38 @@ class ClientSession(asyncio.Protocol):
         if self.closed:
             return
         self.is_heard = True
-        if self._hold is not None and not (data := self._before_held(self._hold, data)):
+        if self._hold is not None and not (
+            data := self._before_held(self._hold, data, self._waits)
+        ):
             return
         if self._parser.unread:
             self._parser.unread += data
             return
         self.serve(data)
 
-    def _before_held(self, hold: PublishHold, data: bytes) -> bytes:
+    def _before_held(self, hold: PublishHold, data: bytes, is_held: IsHeld) -> bytes:
         """Return what stands before the first held publish; there, read no more."""
-        kept = len(hold.kept)
-        data = hold.take(data, self._is_held)
-        self.hub.keep(len(hold.kept) - kept)
+        before = hold.nbytes
+        data = hold.take(data, is_held)
+        self._keep_more(hold, hold.nbytes - before)
         if hold.is_holding and self._hold_timer is None:
             self._transport.pause_reading()
             if self.connection_type != IN_PROCESS:  # who waits there has a limit of his own
                 self._hold_timer = self._loop.call_later(HOLD_SECONDS, self._hold_no_longer)
         return data
 
+    def _keep_more(self, hold: PublishHold, nbytes: int) -> None:
+        """Have the hub count what is kept; where subjects are mapped, no stream is known."""
+        if nbytes:
+            self.hub.keep(b"" if self.account.mappings is not None else hold.subject, nbytes)
+
     def _is_held(self, subject: bytes) -> bool:
         """Say whether a publish has to wait; where subjects are mapped, chance may decide."""
         return self.account.mappings is not None or self.hub.is_held(subject)
+
+    def _waits(self, subject: bytes) -> bool:
+        """Say whether a publish that was just read is held: not if too much is kept already."""
+        return self._is_held(subject) and not self.hub.is_held.is_refused(subject)
 
     def serve(self, data: bytes) -> None:
         """Serve bytes that need not wait."""
@@ -251,7 +262,9 @@ class ClientSession(asyncio.Protocol):
             kept = self.authentication.take_back() + kept
         hold = self._hold = PublishHold(self._parser.begun, self._is_held)
         self._transport.pause_reading()
-        self._parser.unread = self._before_held(hold, self._parser.take_back() + kept)
+        self._parser.unread = self._before_held(
+            hold, self._parser.take_back() + kept, self._is_held
+        )
         self._loop.call_soon(self._read_on)
 
     def publish_on(self) -> None:
@@ -377,8 +390,9 @@ class ClientSession(asyncio.Protocol):
         self.out.clear()
         if self.authentication is not None:
             self.authentication.cancel()
-        if self._hold_timer is not None:
-            self._hold_timer.cancel()
+        if self._hold is not None:
+            self._keep_more(self._hold, -self._hold.nbytes)
+            self._stop_hold()
         self.hub.leave(self)  # before the subscriptions go: monitoring shows how many there were
         self._drop_subscriptions()
         waiting, self.on_writable = self.on_writable, []

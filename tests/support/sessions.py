@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from core.auth.grant import Guard
+from core.protocol.holding import Held
 from core.pubsub.account import Account, Subscription
 from core.pubsub.server import Hub
 from core.runtime.turn import Turn
@@ -30,6 +31,16 @@ class IdleTurn(Turn):
 
     def arm(self) -> None:
         self.armed = True
+
+
+class Only(Held):
+    """Holds publishes on some subjects, without limit."""
+
+    def __init__(self, *subjects: bytes) -> None:
+        self._subjects = subjects
+
+    def __call__(self, subject: bytes) -> bool:
+        return subject in self._subjects
 
 
 class ListSession:

@@ -5,12 +5,13 @@ from collections.abc import Callable, Collection
 from typing import cast
 
 from core.front import Front
-from core.protocol.holding import IsHeld
+from core.protocol.holding import Held
 from core.pubsub.server import Hub
 from core.route.database_mesh import DatabaseMesh
 from core.runtime.turn import Turn
 from core.server import Server
-from tests.support.sessions import ManualClock
+from tests.support.mesh import Mesh
+from tests.support.sessions import ManualClock, Only
 
 
 class _Server:
@@ -28,6 +29,7 @@ class _Refusals:
 
     is_known = True
     is_refusing = False
+    refusable: set[int]
     on_learned: Callable[[], None]
 
     def groups(self) -> Collection[int]:
@@ -36,8 +38,9 @@ class _Refusals:
     def answer(self, groups: Collection[int], *, requests: bool) -> None:
         self.is_refusing = bool(groups)
 
-    def held(self, groups: Collection[int]) -> IsHeld:
-        return lambda subject: subject == b"7" and 7 in groups
+    def held(self, groups: Collection[int], refusable: Collection[int]) -> Held:
+        self.refusable = set(refusable)
+        return Only(*(str(group).encode() for group in groups))
 
     async def close(self) -> None:
         self.is_refusing = False
@@ -58,8 +61,10 @@ def test_nothing_is_refused_while_a_term_that_ends_still_stores_it() -> None:
 
         front.claim({0: 5}, ending=(7,))
         assert (refusals.is_refusing, server.hub.is_holding) == (False, True)
+        assert refusals.refusable == set()
 
         front.claim({0: 5})
+        assert refusals.refusable == {7}
         assert (refusals.is_refusing, server.hub.is_holding) == (True, True)
         assert (server.hub.is_held(b"7"), server.hub.is_held(b"6")) == (True, False)
         await front.close()
@@ -67,26 +72,10 @@ def test_nothing_is_refused_while_a_term_that_ends_still_stores_it() -> None:
     asyncio.run(play())
 
 
-class _Mesh:
-    """The links of a node, and who leads what behind them."""
-
-    is_beginning, stood_still, nodes = False, 0, ()
-    on_leader: Callable[[], None]
-    on_offer: object
-    on_overtaken: object
-
-    def __init__(self) -> None:
-        self.leaders: dict[int, object] = {}
-
-    def led(self, **links: list[int]) -> None:
-        self.leaders = {group: name for name, groups in links.items() for group in groups}
-        self.on_leader()
-
-
 def test_groups_that_a_peer_leads_from_now_on_are_told_once() -> None:
     async def play() -> list[set[int]]:
         told: list[set[int]] = []
-        mesh = _Mesh()
+        mesh = Mesh()
         front = Front(cast(Server, _Server()), cast(DatabaseMesh, mesh))
         front.on_led = lambda groups: told.append(set(groups))
         mesh.led(one=[0, 7])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import ProtocolError
-from core.protocol.holding import PublishHold, everything
+from core.protocol.holding import EVERYTHING, PublishHold
 from core.protocol.parser import Parser
 
 SENT = (
@@ -57,9 +57,9 @@ class Sink:
 
 @pytest.mark.parametrize("cut", range(len(SENT) + 1))
 def test_what_is_read_before_and_after(cut: int) -> None:
-    sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, everything)
+    sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, EVERYTHING)
     for part in (SENT[:cut], SENT[cut:]):
-        parser.feed(hold.take(part, everything), sink)
+        parser.feed(hold.take(part, EVERYTHING), sink)
     assert sink.calls == BEFORE
     assert hold.is_holding
 
@@ -70,18 +70,18 @@ def test_what_is_read_before_and_after(cut: int) -> None:
 
 
 def test_single_bytes_are_divided_alike() -> None:
-    sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, everything)
+    sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, EVERYTHING)
     for place in range(len(SENT)):
-        parser.feed(hold.take(SENT[place : place + 1], everything), sink)
+        parser.feed(hold.take(SENT[place : place + 1], EVERYTHING), sink)
     parser.feed(hold.kept, sink)
     assert sink.calls == BEFORE + AFTER
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_the_end_of_a_line_is_no_publish(cut: int) -> None:
-    sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, everything)
+    sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, EVERYTHING)
     for part in (b"SUB PUB pub"[:cut], b"SUB PUB pub"[cut:], b"\r\nPING\r\n"):
-        parser.feed(hold.take(part, everything), sink)
+        parser.feed(hold.take(part, EVERYTHING), sink)
     assert sink.calls == [("sub", b"PUB"), ("ping",)]
     assert not hold.is_holding
 
@@ -89,7 +89,7 @@ def test_the_end_of_a_line_is_no_publish(cut: int) -> None:
 @pytest.mark.parametrize("wrong", [b"PUB\r\n", b"PUBLISH a 1\r\n", b"P U B\r\n"])
 def test_what_is_no_publish_is_refused_at_once(wrong: bytes) -> None:
     with pytest.raises(ProtocolError):
-        Parser(1024, 4096).feed(PublishHold(None, everything).take(wrong, everything), Sink())
+        Parser(1024, 4096).feed(PublishHold(None, EVERYTHING).take(wrong, EVERYTHING), Sink())
 
 
 _OPERATIONS = st.sampled_from(
@@ -143,9 +143,9 @@ def test_a_hold_may_begin_and_change_anywhere(operations: list[bytes], data: st.
     Parser(1024, 4096).feed(sent[:begin], begun_before)
     assert ("pub", b"held") not in [call[:2] for call in sink.calls[len(begun_before.calls) :]]
 
-    again = PublishHold(parser.begun, everything)
+    again = PublishHold(parser.begun, EVERYTHING)
     kept = parser.take_back() + hold.kept
-    parser.feed(again.take(kept + sent[change:], everything), sink)
+    parser.feed(again.take(kept + sent[change:], EVERYTHING), sink)
     parser.feed(again.kept, sink)
 
     whole = Sink()
@@ -154,7 +154,7 @@ def test_a_hold_may_begin_and_change_anywhere(operations: list[bytes], data: st.
 
 
 def test_a_line_without_end_is_left_to_the_parser() -> None:
-    hold = PublishHold(None, everything)
+    hold = PublishHold(None, EVERYTHING)
     with pytest.raises(ProtocolError):
-        Parser(1024, 4096).feed(hold.take(b"SUB " + b"x" * 9000, everything), Sink())
+        Parser(1024, 4096).feed(hold.take(b"SUB " + b"x" * 9000, EVERYTHING), Sink())
     assert len(hold.kept) < 9000

@@ -3,6 +3,7 @@
 import pytest
 
 from core.pubsub import server
+from tests.support.sessions import Only
 from tests.unit.transport.test_session import world
 
 _PUBLISH = b"PUB a 100\r\n" + b"x" * 100 + b"\r\n"
@@ -41,7 +42,7 @@ def test_what_may_go_on_is_kept_no_longer(monkeypatch: pytest.MonkeyPatch) -> No
         (one, first), (two, second) = (w.join() for _ in range(2))
         w.hub.hold_publishes()
         one.data_received(_PUBLISH)
-        w.hub.hold_publishes(lambda subject: subject == b"b")
+        w.hub.hold_publishes(Only(b"b"))
         w.one_turn()
         w.one_turn()
         assert first.reading
@@ -49,3 +50,53 @@ def test_what_may_go_on_is_kept_no_longer(monkeypatch: pytest.MonkeyPatch) -> No
         two.data_received(_PUBLISH.replace(b"a", b"b"))
         w.one_turn()
         assert (first.reading, second.reading) == (True, False)
+
+
+def test_what_is_refused_goes_on_and_what_a_client_had_kept_is_not_counted_once_it_is_gone() -> (
+    None
+):
+    class Limited(Only):
+        """Holds one publish."""
+
+        kept = 0
+
+        def keep(self, subject: bytes, nbytes: int) -> None:
+            assert subject == b"a"
+            self.kept += nbytes
+
+        def is_refused(self, subject: bytes) -> bool:
+            return subject == b"a" and self.kept >= len(_PUBLISH)
+
+        def forget(self) -> None:
+            self.kept = 0
+
+    held = Limited(b"a", b"b")
+    with world() as w:
+        (one, _), (two, second), (three, third) = (w.join() for _ in range(3))
+        three.data_received(b"SUB a 1\r\n")
+        w.hub.hold_publishes(held)
+        w.one_turn()
+        w.one_turn()
+        one.data_received(_PUBLISH[:20])
+        assert (held.kept, w.hub.held_bytes) == (20, 20)
+        one.data_received(_PUBLISH[20:])
+        assert (held.kept, w.hub.held_bytes) == (len(_PUBLISH), len(_PUBLISH))
+        two.data_received(_PUBLISH)
+        w.hub.turn.run()
+        assert second.reading
+        assert third.take().count(b"MSG a 1 100\r\n") == 1
+
+        # What is held is held anew, however much it is; what is new is refused again.
+        w.hub.hold_publishes(Only(b"a"))
+        two.data_received(_PUBLISH)
+        w.hub.hold_publishes(held)
+        w.one_turn()
+        w.one_turn()
+        assert held.kept == 2 * len(_PUBLISH)
+        three.data_received(_PUBLISH)
+        w.hub.turn.run()
+        assert third.take().count(b"MSG a 1 100\r\n") == 1
+
+        two.close("", "")
+        one.close("", "")
+        assert (held.kept, w.hub.held_bytes) == (0, 0)

@@ -17,7 +17,7 @@ from core.runtime.turn import Turn
 from core.transport import session as session_module
 from core.transport.liveness import Liveness
 from core.transport.session import ClientSession
-from tests.support.sessions import ManualClock, Socket
+from tests.support.sessions import ManualClock, Only, Socket
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 VERBOSE = b'CONNECT {"verbose":true,"headers":true}\r\n'
@@ -536,15 +536,12 @@ def test_who_is_connected_already_is_read_up_to_what_is_held() -> None:
 
 
 def test_only_who_publishes_what_is_held_waits() -> None:
-    def is_held(subject: bytes) -> bool:
-        return subject == b"a"
-
     with world() as w:
         one, one_socket = w.join(CONNECT + b"SUB * 1\r\n")
         two, two_socket = w.join()
         one.data_received(b"PUB b 2\r\nx")
         two.data_received(b"PUB a 2\r\nx")
-        w.hub.hold_publishes(is_held)
+        w.hub.hold_publishes(Only(b"a"))
         one.data_received(b"y\r\n")
         two.data_received(b"y\r\nPING\r\n")
         w.one_turn()
@@ -559,7 +556,7 @@ def test_only_who_publishes_what_is_held_waits() -> None:
         assert one_socket.take() == b"PONG\r\n"
         assert not one_socket.reading
 
-        w.hub.hold_publishes(lambda subject: subject == b"b")
+        w.hub.hold_publishes(Only(b"b"))
         w.one_turn()
         w.one_turn()
         assert sorted(one_socket.take().split(b"MSG ")) == [
