@@ -194,19 +194,24 @@ class Cluster:
         """Return the tags of all nodes."""
         return self._tags
 
-    def check_tags(self, placement: Placement | None) -> None:
-        """Refuse tags that no node suits; a node alone takes any, as nats-server does.
+    def check(self, placement: Placement | None) -> None:
+        """Refuse another cluster, and tags that no node suits; a node alone takes any.
 
-        Raises ApiError JSClusterNoPeers.
+        So does nats-server. Raises ApiError JSClusterNoPeers.
         """
-        living, wanted = self.living(), (placement and placement.tags) or ()
+        living = self.living()
+        if placement is None or len(living) == 1:
+            return
+        err = "no suitable peers for placement"
+        if placement.cluster not in ("", self.name):
+            raise api_error("JSClusterNoPeers", err=err)
+        wanted = placement.tags or ()
         first = {unsuited(self._of(name), wanted) for name in living}
-        if len(living) == 1 or None in first:
+        if None in first:
             return
         named = [tag for tag in dict.fromkeys(wanted) if tag in first]
         lacked = ", ".join(f"'{tag}'" for tag in named if not tag.startswith(NOT))
         excluded = ", ".join(f"'{tag[1:]}'" for tag in named if tag.startswith(NOT))
-        err = "no suitable peers for placement"
         err += f", tags not matched [{lacked}]" if lacked else ""
         err += f", tags excluded [{excluded}]" if excluded else ""
         raise api_error("JSClusterNoPeers", err=err)

@@ -151,7 +151,7 @@ class Registry:
         group = kin.lease_group if group is None and kin is not None else group
         check = partial(self._check_new, config, limits, group)
         check()
-        self._check_tags(config)
+        self._check_placement(config)
         created, creation = self.services.clock.now(), random_id()
         shelf, text = shelf_for(config), encode(config).decode()
         new = NewStream(
@@ -191,10 +191,10 @@ class Registry:
         if kin is not None and kin.lease_group != group:
             raise api_error("JSClusterNotAvail")  # it came meanwhile: the next attempt goes there
 
-    def _check_tags(self, config: StreamConfig) -> None:
-        """Refuse tags that no node suits."""
+    def _check_placement(self, config: StreamConfig) -> None:
+        """Refuse another cluster, and tags that no node suits."""
         if (cluster := self.services.cluster) is not None:
-            cluster.check_tags(config.placement)
+            cluster.check(config.placement)
 
     async def update_stream(self, config: StreamConfig) -> StreamRunner:
         """Change a stream to a checked configuration.
@@ -205,8 +205,8 @@ class Registry:
             runner = self.stream(config.name)
             self._check_changed(config)
             old = runner.config
-            if tags_of(config.placement) != tags_of(old.placement):
-                self._check_tags(config)
+            if config.placement != old.placement:
+                self._check_placement(config)
             try:
                 await runner.reconfigure(config, lambda: self._save(runner, config))
             except ApiError:

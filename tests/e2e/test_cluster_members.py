@@ -441,6 +441,21 @@ def test_tags_that_no_server_has_are_refused(system: System) -> None:
     run(scenario)
 
 
+def test_another_cluster_than_this_one_is_refused(system: System) -> None:
+    async def scenario() -> None:
+        async with system.client(at=1) as client:
+            await client.stream("FIRST")
+            own = (await client.led("FIRST"))["name"]
+            for name, cluster, code in (("OWN", own, 0), ("OTHER", "other", NO_PEERS)):
+                asked = {"name": name, "placement": {"cluster": cluster}}
+                assert await client.code(f"STREAM.CREATE.{name}", asked) == code
+            asked = {"name": "OWN", "placement": {"cluster": "other", "tags": ["no"]}}
+            refused = await client.ask("STREAM.UPDATE.OWN", asked)
+            assert refused["error"]["description"] == "no suitable peers for placement"
+
+    run(scenario)
+
+
 def test_who_is_to_lead_next_may_be_said_by_tags(system: System) -> None:
     async def scenario() -> None:
         names = await _names(system)

@@ -158,10 +158,10 @@ def test_who_is_to_lead_next_has_the_tags_that_were_asked_for_and_is_a_replica()
 def test_tags_that_no_node_has_together_are_refused(tags: tuple[str, ...], lacked: str) -> None:
     cluster = cluster_of(row("a"), row("b", 0, "x"), row("c", 0, "x", "y"), row("d", 0, "y"))
     if not lacked:
-        cluster.check_tags(Placement(tags=tags))
+        cluster.check(Placement(tags=tags))
     else:
         with pytest.raises(ApiError) as refusal:
-            cluster.check_tags(Placement(tags=tags))
+            cluster.check(Placement(tags=tags))
         text = f"no suitable peers for placement, tags not matched [{lacked}]"
         assert (refusal.value.err_code, refusal.value.description) == (10005, text)
 
@@ -178,17 +178,28 @@ def test_tags_that_all_nodes_have_may_not_be_excluded(tags: tuple[str, ...], tex
     rows = row("b", 0, "x"), row("c", 0, "x", "y")
     cluster = cluster_of(row("a", 0, *(() if "no" in tags else ("x",))), *rows)
     with pytest.raises(ApiError) as refusal:
-        cluster.check_tags(Placement(tags=tags))
+        cluster.check(Placement(tags=tags))
     assert refusal.value.description == f"no suitable peers for placement, {text}"
 
 
 def test_tags_of_who_is_gone_do_not_count_and_a_node_alone_takes_any() -> None:
     cluster = cluster_of(row("a"), row("b"), row("c", 60 * SECOND, "x"))
     with pytest.raises(ApiError, match="no suitable peers"):
-        cluster.check_tags(Placement(tags=("x",)))
-    for placement in (None, Placement(), Placement(cluster="D")):
-        cluster.check_tags(placement)
-    cluster_of(row("a"), row("c", 60 * SECOND, "x")).check_tags(Placement(tags=("x",)))
+        cluster.check(Placement(tags=("x",)))
+    for placement in (None, Placement(), Placement(cluster="C")):
+        cluster.check(placement)
+    alone = cluster_of(row("a"), row("c", 60 * SECOND, "x"))
+    for placement in (Placement(tags=("x",)), Placement(cluster="D")):
+        alone.check(placement)
+
+
+def test_another_cluster_is_refused_whatever_the_tags() -> None:
+    cluster = cluster_of(row("a"), row("b", 0, "x"))
+    for tags in (None, ("x",), ("no",)):
+        with pytest.raises(ApiError) as refusal:
+            cluster.check(Placement(cluster="D", tags=tags))
+        text = "no suitable peers for placement"
+        assert (refusal.value.err_code, refusal.value.description) == (10005, text)
 
 
 def test_replicas_are_nodes_with_the_tags_of_the_stream_as_long_as_there_are_any() -> None:
