@@ -59,7 +59,8 @@ def unmapped(host: str) -> str:
 
 
 def _bound(family: int, address: Any) -> socket.socket:
-    found = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol asyncio knows it for TCP, and turns the algorithm of Nagle off.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

@@ -1,5 +1,6 @@
 """Sockets that listen on all addresses, with IPv6 and without."""
 
+import asyncio
 import errno
 import socket
 from typing import Any
@@ -29,6 +30,26 @@ def test_without_ipv6_all_addresses_are_those_of_ipv4(
             assert found.getsockname()[0] == "0.0.0.0"
         with pytest.raises(OSError, match="no IPv6"):
             listening_socket("::", 0, 1)
+
+
+def test_small_writes_are_sent_at_once_on_the_loop_of_asyncio_too() -> None:
+    """What follows another write at once would wait for 40 ms: the peer delays its ACK as long."""
+
+    async def accept() -> None:
+        found: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
+
+        async def take(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            found.set_result(writer.get_extra_info("socket"))
+            writer.close()
+
+        with listening_socket("127.0.0.1", 0, 1) as listening:
+            async with await asyncio.start_server(take, sock=listening):
+                _, writer = await asyncio.open_connection(*listening.getsockname())
+                sock = await found
+                assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                writer.close()
+
+    asyncio.run(accept())
 
 
 def test_a_port_that_is_taken_is_not_taken_for_want_of_ipv6() -> None:
