@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import Self
@@ -68,7 +69,7 @@ class Standby:
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
-            self._process.terminate()
+            self._process.send_signal(signal.SIGINT)  # it does not wait for its clients then
             self._process.wait(30)
         shutil.rmtree(self._dir, ignore_errors=True)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from pyspark_jetstream import doctor
 from pyspark_jetstream.doctor import Finding, executor, interpreters, java, packages, reach
 
 VERSION = list(sys.version_info[:3])
@@ -102,7 +103,10 @@ def test_an_interpreter_that_cannot_be_run_is_told(monkeypatch: pytest.MonkeyPat
     assert "/no/python cannot be run" in found[1].found
 
 
-def test_a_database_that_does_not_answer_is_told_and_the_password_is_not() -> None:
+def test_a_database_that_does_not_answer_is_told_and_the_password_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "_PATIENCE", "500ms")
     dsn = "postgresql://reader:hunter2@127.0.0.1:1/db?connect_timeout=1"
     (found,) = reach({"dsn": dsn, "stream": "S", "timeout": "1ms"})
     assert found.state == "fail"
