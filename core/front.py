@@ -206,6 +206,11 @@ class Front:
             await self._refusals.close()
             self._refusals = None
 
+    def leave(self) -> None:
+        """Tell the other nodes that this one goes, so that none hands anything over to it."""
+        if self._mesh is not None:
+            self._mesh.leave()
+
     # -- the stages --------------------------------------------------------------------------
 
     def _peers_changed(self) -> None:

@@ -224,6 +224,7 @@ class Life:
 
     async def _hand_over(self) -> None:
         """Have other nodes lead what this one does; requests of clients are sent on to them."""
+        self.front.leave()
         if self.term is not None:
             try:
                 await self.term.leave()

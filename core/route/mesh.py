@@ -161,13 +161,17 @@ class Mesh:
                 link.close("Route Removed")
                 log.info("Removed route %s", joined(url.host, url.port))
 
-    def retire(self) -> None:
-        """Let clients of peers go elsewhere, and accept and dial nobody any more."""
+    def leave(self) -> None:
+        """Tell peers that this server goes: nobody is sent to it, and nothing is handed to it."""
         self.is_leaving = True
+        self.announce()
+
+    def retire(self) -> None:
+        """Leave, and accept and dial nobody any more."""
         self._dialer.stop()
         if self._server is not None:
             self._server.close()
-        self.announce()
+        self.leave()
 
     def announce(self) -> None:
         """Tell peers what has changed here."""

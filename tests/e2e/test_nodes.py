@@ -372,3 +372,27 @@ def test_a_reader_stays_at_its_place_when_the_leader_changes(nodes: Nodes) -> No
             assert nc.is_connected
 
     run(scenario)
+
+
+def test_nodes_that_are_stopped_together_wait_for_none_of_them_to_lead(
+    durable: PostgresServer,
+) -> None:
+    with Nodes(durable.fresh_database(), 2) as nodes:
+        run(lambda: _publish_through(nodes.all[0]))
+        processes = [node.process for node in nodes.all]
+        for process in processes:
+            assert process is not None
+            process.send_signal(signal.SIGTERM)
+
+        assert [process and process.wait(60) for process in processes] == [0, 0]
+        for node in nodes.all:
+            assert "no other node leads" not in node.log(10**6)
+            assert "ERROR" not in node.log(10**6)
+
+
+async def _publish_through(node: JetgateServer) -> None:
+    async with client(node) as nc:
+        js = nc.jetstream(timeout=PATIENT)
+        for name in ("ONE", "TWO", "THREE"):
+            await js.add_stream(name=name, subjects=[name])
+            assert (await js.publish(name, b"x")).seq == 1
