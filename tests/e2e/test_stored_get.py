@@ -100,7 +100,7 @@ async def fill(nc: Client) -> None:
 
 def test_without_a_leader_the_answers_are_those_of_the_leader(nodes: Nodes, dsn: str) -> None:
     async def scenario() -> None:
-        leader, [other] = nodes.leader, nodes.followers
+        leader, [other] = nodes.roles
         async with client(other) as nc:
             async with client(leader) as near:
                 await fill(near)
@@ -160,7 +160,7 @@ def test_a_standby_is_read_and_what_it_lacks_or_still_has_is_not_mistaken(
     nodes: Nodes, dsn: str, standby: Standby
 ) -> None:
     async def scenario() -> None:
-        leader, [other] = nodes.leader, nodes.followers
+        leader, [other] = nodes.roles
         async with client(leader) as near, client(other) as nc:
             js = near.jetstream(timeout=PATIENT)
             await js.add_stream(name="FAR", subjects=["far.>"], allow_direct=True)

@@ -213,7 +213,7 @@ def test_of_parallel_creates_through_all_nodes_one_wins(nodes: Nodes, same: bool
 
 
 def test_what_was_created_through_one_node_is_known_to_all_at_once(nodes: Nodes) -> None:
-    one, other = nodes.followers
+    _, (one, other) = nodes.roles
     for attempt in range(10):
         name = f"NEW-{attempt}"
         assert api(one, f"STREAM.CREATE.{name}", {"name": name, "subjects": [name]})["did_create"]

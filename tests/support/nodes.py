@@ -78,17 +78,24 @@ class Nodes:
     def leader(self) -> JetgateServer:
         """The one that leads the catalogue, once all are settled."""
         self.settled()
-        return next(node for node in self.all if numbers(node)["jetgate_leader"])
+
+        def look() -> JetgateServer | None:
+            return next((node for node in self.all if numbers(node)["jetgate_leader"]), None)
+
+        return eventually(look, within=60)  # nobody does while the catalogue moves
 
     def leader_of(self, stream: str) -> JetgateServer:
         """The one that leads a stream, once somebody does."""
         return leader_of(self.all, stream)
 
     @property
-    def followers(self) -> list[JetgateServer]:
-        """The others."""
+    def roles(self) -> tuple[JetgateServer, list[JetgateServer]]:
+        """The one that leads the catalogue, and the others.
+
+        Of one look: where streams were created the catalogue may move on between two.
+        """
         leader = self.leader
-        return [node for node in self.all if node is not leader]
+        return leader, [node for node in self.all if node is not leader]
 
 
 def leader_of(nodes: Iterable[JetgateServer], stream: str) -> JetgateServer:
