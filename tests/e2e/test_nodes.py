@@ -5,6 +5,7 @@ import json
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -241,18 +242,23 @@ async def _are_waited_for(dsn: str, count: int) -> bool:
 
 
 async def gathered(nc: Client, leader: str, *streams: str) -> None:
-    """Have a node lead streams, wherever they are led now."""
+    """Have a node lead streams, wherever they are led now, and for some seconds at least.
 
-    async def is_led(stream: str) -> bool:
+    They stay so long where they have come because a client wanted it; others may move elsewhere at
+    any time, so that all nodes lead about as many. So each moves, away first if it is there.
+    """
+
+    async def has_moved(stream: str, to_leader: bool) -> bool:
         config = (await nc.jetstream(timeout=PATIENT).stream_info(stream)).cluster
-        if config is not None and config.leader == leader:
+        if config is not None and (config.leader == leader) == to_leader:
             return True
-        placement = json.dumps({"placement": {"preferred": leader}}).encode()
-        await nc.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", placement, timeout=PATIENT)
+        asked = json.dumps({"placement": {"preferred": leader}}).encode() if to_leader else b""
+        await nc.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", asked, timeout=PATIENT)
         return False
 
     for stream in streams:
-        await observed(lambda: is_led(stream))  # noqa: B023  (it is over within the turn)
+        for to_leader in (False, True):
+            await observed(partial(has_moved, stream, to_leader))
 
 
 async def led_by(node: JetgateServer, name: str, subject: str) -> None:
