@@ -121,6 +121,8 @@ async def cut_off(nodes: CutNodes, one: At, two: At, three: At) -> None:
     for other in (two, three):
         nodes.cut_link(one.node, other.node)
     nodes.cut_database(one.node)
+    for other in (two, three):  # what it sends on to who is not there is never answered
+        await lost(other.node)
     for _ in range(3):
         await one.client.publish("BACK.a", b"cut off", reply=f"{INBOX}.1")
     await one.client.flush(timeout=int(PATIENT))
