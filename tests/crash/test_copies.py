@@ -64,6 +64,8 @@ async def _begin(server: JetgateServer) -> Copies:
 
 async def _go_on(server: JetgateServer, at: Copies) -> None:
     await at.reconnect(server)
+    # It accepts before it leads; while nobody does, requests are refused after two seconds.
+    await at.sees(lambda: at.answers("S"), within=60)
     lasts = {short: await _last(at, short) + BATCH for short in ("S", "W")}
     await _publish_some(at, 1)
     # All of the last round is stored in both: one that is empty may be about to get more.

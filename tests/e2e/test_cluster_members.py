@@ -13,6 +13,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 from nats.errors import NoRespondersError, TimeoutError
+from nats.js.errors import ServiceUnavailableError
 
 from tests.support.cluster import NatsMember, nats_server
 from tests.support.eventually import observed
@@ -31,6 +32,7 @@ TAGS = (("SSD", " eu ", "ssd"), ("ssd",), ())
 """Those of each server."""
 NO_PEERS, NOT_FOUND, NO_CONSUMER, BAD, JSON = 10005, 10059, 10014, 10003, 10025
 NOT_PEER, NOT_MEMBER, REMAP, NOT_MOVING = 10040, 10044, 10075, 10129
+TRIES = 3
 GROUP = re.compile(r"[SC]-R\d[FM]-[0-9A-Za-z]{8}")
 
 
@@ -97,6 +99,15 @@ class Asking:
             return found if is_by_leader and found.get("leader", but) != but else None
 
         return await observed(look, within=60)
+
+    async def stays(self, name: str) -> None:
+        """Have a stream where it stays for some seconds: where it came since a client wanted it.
+
+        Others move at any time on jetgate, so that all nodes lead about as many.
+        """
+        before = (await self.led(name))["leader"]
+        assert await self.code(f"STREAM.LEADER.STEPDOWN.{name}") == 0
+        await self.led(name, but=before)
 
 
 @pytest.fixture(scope="module", params=["nats-server", "jetgate"])
@@ -302,6 +313,8 @@ def test_requests_about_leaders_and_peers_are_refused_as_in_a_cluster(system: Sy
             await client.stream("S")
             body = {"stream_name": "S", "config": {"durable_name": "C", "ack_policy": "explicit"}}
             await client.ask("CONSUMER.CREATE.S.C", body)
+            if system.is_ours:
+                await client.stays("S")
             leader = (await client.led("S"))["leader"]
             expected: list[tuple[str, object, int]] = [
                 ("STREAM.LEADER.STEPDOWN.no", "[]", NOT_FOUND),
@@ -351,6 +364,8 @@ def test_a_peer_that_is_removed_gives_its_place_to_the_node_that_had_none(system
             created = await client.ask("CONSUMER.CREATE.ALL.C", body)
             assert "error" not in created, created
             for verb, path in (("STREAM", "PEERS"), ("CONSUMER", "ALL.C")):
+                if system.is_ours:
+                    await client.stays(path.partition(".")[0])
 
                 async def found(verb: str = verb, path: str = path) -> dict[str, Any] | None:
                     answer = await client.ask(f"{verb}.INFO.{path}")
@@ -461,6 +476,8 @@ def test_who_is_to_lead_next_may_be_said_by_tags(system: System) -> None:
         names = await _names(system)
         async with system.client(at=2) as client:
             await client.stream("NEXT")
+            if system.is_ours:
+                await client.stays("NEXT")
             if (await client.led("NEXT"))["leader"] == names[0]:
                 assert await client.code("STREAM.LEADER.STEPDOWN.NEXT", preferred(names[2])) == 0
                 await client.led("NEXT", but=names[0])
@@ -532,6 +549,8 @@ def test_jsz_shows_the_cluster_on_every_server(system: System) -> None:
     async def scenario() -> None:
         async with system.client() as client, system.client(SYSTEM) as operator:
             await client.stream("Z")
+            if system.is_ours:
+                await client.stays("Z")
             leader = (await client.led("Z"))["leader"]
             pages = await _pages(operator.connection, 3)
             metas = [page["meta_cluster"] for page in pages]
@@ -566,6 +585,8 @@ def test_another_server_leads_when_it_is_asked_for_and_no_publish_fails(system: 
             system.client(SYSTEM, at=2) as operator,
         ):
             await client.stream("P")
+            if system.is_ours:
+                await client.stays("P")
             events = await client.connection.subscribe("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.P")
             domain = await operator.connection.subscribe("$JS.EVENT.ADVISORY.DOMAIN.LEADER_ELECTED")
             await client.connection.flush()
@@ -604,7 +625,14 @@ def test_another_server_leads_when_it_is_asked_for_and_no_publish_fails(system: 
                 await over.wait()
         return count
 
-    run(scenario)
+    for attempt in range(TRIES):
+        try:
+            run(scenario)
+        except ServiceUnavailableError:  # where who takes over stood still for two seconds
+            if attempt + 1 == TRIES:
+                raise
+        else:
+            return
 
 
 def test_a_node_that_is_gone_is_shown_until_it_is_removed(system: System) -> None:

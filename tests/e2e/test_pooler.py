@@ -17,6 +17,7 @@ from core.storage.postgres.embedded.installation import find_account
 from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT
 from tests.support.pg import PostgresServer
+from tests.support.ports import free_port
 
 # Where it is for root only, the search path of others may not have it.
 PGBOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
@@ -33,8 +34,7 @@ def pgbouncer(dsn: str, mode: str, ignored: str) -> Iterator[str]:
     if PGBOUNCER is None:
         pytest.skip("pgbouncer is not here (apt-get install pgbouncer)")
     parts = urlsplit(dsn)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     account = find_account()
     with tempfile.TemporaryDirectory(prefix="pgbouncer-") as place:
         if account.switch:

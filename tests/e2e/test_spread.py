@@ -232,6 +232,7 @@ def test_the_audit_of_a_request_names_its_client_whichever_node_serves_it(nodes:
             return False
 
         await observed(is_heard, within=60)
+        await one.keep("AUD")
         forged = {"Nats-Request-Info": '{"name":"forged","server":"forged"}'}
         subject = "$JS.API.STREAM.INFO.AUD"
         asked: list[tuple[str, dict[str, str] | None]] = [

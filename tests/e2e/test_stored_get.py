@@ -14,6 +14,7 @@ from nats.aio.client import Client
 from nats.errors import NoRespondersError
 from nats.js.api import RetentionPolicy
 
+from core.storage.postgres.locks import LEASE_GROUPS
 from tests.e2e.test_database_role import ask
 from tests.e2e.test_nodes import client, gathered, no_leader, run
 from tests.support.eventually import observed
@@ -100,7 +101,7 @@ async def fill(nc: Client) -> None:
 
 def test_without_a_leader_the_answers_are_those_of_the_leader(nodes: Nodes, dsn: str) -> None:
     async def scenario() -> None:
-        leader, [other] = nodes.leader, nodes.followers
+        leader, [other] = nodes.roles
         async with client(other) as nc:
             async with client(leader) as near:
                 await fill(near)
@@ -135,8 +136,8 @@ def test_without_a_leader_the_answers_are_those_of_the_leader(nodes: Nodes, dsn:
                 url = "http://{}:{}/v1/streams/LOG/messages/8".format(*other.http)
                 with await asyncio.to_thread(urlopen, url, timeout=60) as found:
                     assert found.read() == b"7"
-            await observed(lambda: numbers(other)["jetgate_leader"])
-            # It leads, and answers once, from memory.
+            await observed(lambda: numbers(other)["jetgate_lease_groups"] == LEASE_GROUPS)
+            # It leads all, and answers once, from memory.
             assert await payloads(nc, "QUEUE", 1) == [b"z"]
             assert await payloads(nc, "LOG", 9, 8, 9) == [b"8", b"7", b"8"]
 
@@ -160,7 +161,7 @@ def test_a_standby_is_read_and_what_it_lacks_or_still_has_is_not_mistaken(
     nodes: Nodes, dsn: str, standby: Standby
 ) -> None:
     async def scenario() -> None:
-        leader, [other] = nodes.leader, nodes.followers
+        leader, [other] = nodes.roles
         async with client(leader) as near, client(other) as nc:
             js = near.jetstream(timeout=PATIENT)
             await js.add_stream(name="FAR", subjects=["far.>"], allow_direct=True)

@@ -143,7 +143,7 @@ def test_a_node_that_missed_an_upgrade_does_not_lead_any_more(server: PostgresSe
     """It stood still while the schema was migrated, and who led then is gone."""
     dsn = server.fresh_database()
     with Nodes(dsn, 2) as nodes:
-        leader, [other] = nodes.leader, nodes.followers
+        leader, [other] = nodes.roles
         process = other.process
         assert process is not None
         on(dsn, f"update jetgate_store.schema_version set version_num = '{NEXT}'", "select 1")

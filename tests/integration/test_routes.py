@@ -350,8 +350,8 @@ def test_peers_are_told_of_lame_duck_mode(mesh: Members) -> None:
         meshed([*mesh.values(), leaving])
         url = f"127.0.0.1:{leaving.address[1]}"
         others = [mesh["pooled"], mesh["single"]]
-        for member in others:
-            assert url in told(member)
+        for member in others:  # it has the route a moment before it tells
+            eventually(partial(tells, member, url))
         routes = leaving.server.mesh
         assert routes is not None
         leaving.call(routes.retire)
@@ -360,6 +360,10 @@ def test_peers_are_told_of_lame_duck_mode(mesh: Members) -> None:
         meshed([*mesh.values(), leaving])
     finally:
         leaving.stop()
+
+
+def tells(member: Member, url: str) -> bool:
+    return url in told(member)
 
 
 def lacks(member: Member, url: str) -> bool:

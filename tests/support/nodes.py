@@ -10,7 +10,7 @@ from typing import Self
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from core.storage.postgres.locks import LEASE_GROUPS
+from core.storage.postgres.locks import LEASE_GROUPS, LOCK_CLASS
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
 from tests.support.sql import on
@@ -21,6 +21,12 @@ _END_SESSION = """
     select pg_terminate_backend(session_pid)
       from (select session_pid from jetgate_store.node
              where nats like $1 order by started desc limit 1) as newest
+"""
+_LED = f"""
+    select count(*) from pg_locks
+     where locktype = 'advisory' and granted and classid = {LOCK_CLASS} and objid < {LEASE_GROUPS}
+       and database = (select oid from pg_database where datname = current_database())
+     group by pid
 """
 _UNEVEN = 16
 """The number of lease groups by which two nodes may differ (`core.cluster.assignment`)."""
@@ -79,17 +85,34 @@ class Nodes:
     def leader(self) -> JetgateServer:
         """The one that leads the catalogue, once all are settled."""
         self.settled()
-        return next(node for node in self.all if numbers(node)["jetgate_leader"])
+
+        def look() -> JetgateServer | None:
+            return next((node for node in self.all if numbers(node)["jetgate_leader"]), None)
+
+        return eventually(look, within=60)  # nobody does while the catalogue moves
 
     def leader_of(self, stream: str) -> JetgateServer:
         """The one that leads a stream, once somebody does."""
         return leader_of(self.all, stream)
 
     @property
-    def followers(self) -> list[JetgateServer]:
-        """The others."""
+    def roles(self) -> tuple[JetgateServer, list[JetgateServer]]:
+        """The one that leads the catalogue, and the others.
+
+        Of one look: where streams were created the catalogue may move on between two.
+        """
         leader = self.leader
-        return [node for node in self.all if node is not leader]
+        return leader, [node for node in self.all if node is not leader]
+
+
+def is_spread(dsn: str, nodes: int) -> bool:
+    """Whether so many nodes lead all lease groups of a database, each about as many.
+
+    A node that has joined is handed its part some seconds later; then groups stay where they are.
+    """
+    groups = [count for (count,) in on(dsn, _LED)]
+    is_whole = len(groups) == nodes and sum(groups) == LEASE_GROUPS
+    return is_whole and max(groups) - min(groups) <= _UNEVEN
 
 
 def _each(call: Callable[[JetgateServer], object], nodes: Sequence[JetgateServer]) -> None:

@@ -81,6 +81,22 @@ class At:
 
         await observed(is_led, within=60)
 
+    async def keep(self, name: str) -> None:
+        """Lead a stream here, for some seconds at least.
+
+        So long it stays where it has come because a client wanted it; else it may move on at any
+        time, so that all nodes lead about as many. So it leaves first, if it is here.
+        """
+
+        async def has_left() -> bool:
+            if await self.leader(name) != self.name:
+                return True
+            await self.done(f"STREAM.LEADER.STEPDOWN.{name}")
+            return False
+
+        await observed(has_left, within=60)
+        await self.move(name, self.name)
+
     async def holds(self, name: str, messages: int, *, within: float = 60) -> None:
         """Return when a stream has so many messages."""
 
