@@ -330,6 +330,9 @@ class Peers:
     stood_still = 0
     info = RouteInfo(server_id="another")
 
+    def leave(self) -> None:
+        self.happenings.note("tell of the stop")
+
     def claim(self, claims: dict[int, int], offers: object, *, is_asked: bool) -> None:
         self.happenings.note(f"tell of {len(claims)} groups")
         if not claims:
@@ -354,7 +357,13 @@ def test_who_is_stopped_hands_over_before_clients_have_to_leave() -> None:
         await run
 
         won = ["campaign", "load", "tell of 2 groups", "take publishes"]
-        lost = ["hand over", "tell of 0 groups", "hold publishes", "take publishes"]
+        lost = [
+            "tell of the stop",
+            "hand over",
+            "tell of 0 groups",
+            "hold publishes",
+            "take publishes",
+        ]
         end = [*GONE, "step down", "tell of 0 groups", "wait for peers", "retire"]
         end += ["tell of 0 groups", "stop", "disconnect", "close"]
         assert happenings.log == [*BEGIN, *won, "connect remotes", "serve", *lost, *end]
