@@ -60,7 +60,7 @@ class _Loads:
                 if 0 < 2 * self._of.get(group, 0) <= apart and least in self.suited(group)
             ]
             if fit:
-                self._move(max(fit, key=lambda g: (self._of[g], -g)), most, least)
+                self._move(max(fit, key=lambda g: (self._of[g], g)), most, least)
                 return True
         return False
 
@@ -72,7 +72,7 @@ class _Loads:
                 continue
             empty = [group for group in self.groups[most] if not self._of.get(group, 0)]
             if fit := [group for group in empty if least in self.suited(group)]:
-                self._move(min(fit), most, least)
+                self._move(max(fit), most, least)  # the catalogue last, which is group 0
                 return True
         return False
 

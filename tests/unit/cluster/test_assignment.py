@@ -164,3 +164,13 @@ def test_one_big_group_does_not_keep_the_others_from_being_spread() -> None:
     led = {0: "a"} | dict.fromkeys(range(1, 21), "b")
     sight = Sight(("a", "b", "c"), {0: 100} | dict.fromkeys(range(1, 21), 1), led)
     assert sight.streams_of(sight.assigned()) == {"a": 100, "b": 12, "c": 8}
+
+
+def test_the_catalogue_stays_where_it_is_when_nodes_join() -> None:
+    """It is led in group 0: while that moves, requests wait, and no node is ready."""
+    for each in (0, 3):  # streams in a group
+        before = dict.fromkeys(GROUPS, "a")
+        streams = dict.fromkeys(GROUPS, each)
+        for joined in (("a", "b"), ("a", "b", "c")):
+            before = assign(joined, GROUPS, streams, before, level=True)
+            assert before[0] == "a"
