@@ -3,7 +3,7 @@
 import tomllib
 
 from tests.support.best import slowness
-from tests.support.budget import BUDGET, Budget
+from tests.support.budget import BUDGET, TOLERANCE, Budget
 
 SECONDS: dict[str, int] = tomllib.loads(BUDGET.read_text())["seconds"]
 
@@ -24,7 +24,16 @@ def test_a_suite_is_over_when_it_takes_longer_than_it_may() -> None:
     assert budget.over() == []
     budget.count("tests/unit/test_c.py", 5)
     assert budget.over() == ["unit"]
-    assert [line.endswith("OVER BUDGET") for line in budget.lines()] == [True, False]
+    assert [line.endswith("slower) OVER BUDGET") for line in budget.lines()] == [True, False]
+
+
+def test_a_suite_that_is_far_over_fails_the_run() -> None:
+    budget = Budget({"unit": 10}, lambda: 2.0)
+    budget.count("tests/unit/test_a.py", 30)
+    assert budget.over(TOLERANCE) == []
+    budget.count("tests/unit/test_a.py", 0.1)
+    assert budget.over(TOLERANCE) == ["unit"]
+    assert budget.lines()[0].endswith("slower) FAR OVER BUDGET")
 
 
 def test_what_is_not_listed_may_take_nothing() -> None:
