@@ -5,8 +5,8 @@ led by this node, or by one to which there is a link, what is for its streams go
 held (`core.api.held`): a session that brings some is not read on, so that nothing gathers here but
 what one read and the socket's buffers hold. Two seconds after a leader was lost it goes on all the
 same, and is refused (`core.api.leaderless`); so is at once what is published to a stream for which
-16 MiB are held already. What was once given to a leader is never given to
-another. A node that has just started waits longer: it may be the one that leads, and is loading.
+16 MiB are held already. What was once given to a leader is never given to another. A node that has
+just started waits longer: it may be the one that leads, and is loading.
 """
 
 from __future__ import annotations

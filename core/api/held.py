@@ -16,7 +16,7 @@ from core.protocol.holding import Held
 from core.subjects.sublist import Sublist
 
 _JETSTREAM = (b"$JS.", b"$JG.")
-_OWN = b"$J"
+UNREFUSED = b"$J"
 """What begins so is never refused as a publish to a stream."""
 _OTHERS = (b"$JS.ACK.", b"$JS.FC.", b"$JS.EVENT.")
 """What begins like requests and is none."""
@@ -79,7 +79,7 @@ class HeldSubjects(Held):
 
     def is_refused(self, subject: bytes) -> bool:
         """Say whether `STREAM_MAX` bytes are kept of the stream, and who publishes can be told."""
-        if not self.full or subject.startswith(_OWN):
+        if not self.full or subject.startswith(UNREFUSED):
             return False
         streams = self._filters.match(subject)[0]
         full = (self._groups.get(stream) for stream in streams if stream in self.full)

@@ -13,7 +13,7 @@ Only requests are answered, and only those of clients of this node.
 from collections.abc import Callable, Collection
 
 from core.api.dispatcher import API_SUBJECTS
-from core.api.held import HeldSubjects
+from core.api.held import UNREFUSED, HeldSubjects
 from core.api.route_table import RouteTable
 from core.api.routes import OWN_ROUTES, ROUTES
 from core.cluster.catalogue import Catalogue
@@ -24,8 +24,6 @@ from core.model.response import ErrorBody
 from core.pubsub.account import Account, ServiceSubscription
 from core.pubsub.route import ServiceCall, Session
 from core.stream.texts import json_text, refusal
-
-_PREFIX = b"$J"
 
 
 class Leaderless:
@@ -140,7 +138,7 @@ class Leaderless:
         def refuse(
             session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
         ) -> None:
-            if reply and session is not None and not subject.startswith(_PREFIX):
+            if reply and session is not None and not subject.startswith(UNREFUSED):
                 self._account.publish(reply, b"", b"", body)
 
         return refuse

@@ -51,6 +51,7 @@ _HIGH_WATER = 256 * 1024
 _STALL_SECONDS = 0.004
 _REMOVED_AT_ONCE = 4096
 _CHANGES_PER_TURN = 1000
+_UNAVAILABLE = "JetStream Not Available", "JetStream system temporarily unavailable"
 HOLD_SECONDS = 30.0
 """How long a publish waits at most for what is to store it."""
 
@@ -86,8 +87,7 @@ class ClientSession(asyncio.Protocol):
         self.hub = hub
         self._gone = gone
         self.out: list[bytes] = []
-        self.blocked = False
-        self.closed = False
+        self.blocked = self.closed = False
         self.close_reason = ""
         self.headers = False
         self.echo = True
@@ -116,8 +116,7 @@ class ClientSession(asyncio.Protocol):
         self._changes = 0
         self._sent_before = 0
         self._written = 0
-        self._is_info_sent = False
-        self._is_waiting = False
+        self._is_info_sent = self._is_waiting = False
         self._hold: PublishHold | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
@@ -155,30 +154,23 @@ class ClientSession(asyncio.Protocol):
         if self.closed:
             return
         self.is_heard = True
-        if self._hold is not None and not (
-            data := self._before_held(self._hold, data, self._waits)
-        ):
+        if self._hold is not None and not (data := self._passing(self._hold, data, self._waits)):
             return
         if self._parser.unread:
             self._parser.unread += data
             return
         self.serve(data)
 
-    def _before_held(self, hold: PublishHold, data: bytes, is_held: IsHeld) -> bytes:
+    def _passing(self, hold: PublishHold, data: bytes, is_held: IsHeld) -> bytes:
         """Return what stands before the first held publish; there, read no more."""
         before = hold.nbytes
         data = hold.take(data, is_held)
-        self._keep_more(hold, hold.nbytes - before)
+        self.hub.keep(hold.subject, hold.nbytes - before)
         if hold.is_holding and self._hold_timer is None:
             self._transport.pause_reading()
             if self.connection_type != IN_PROCESS:  # who waits there has a limit of his own
-                self._hold_timer = self._loop.call_later(HOLD_SECONDS, self._hold_no_longer)
+                self._hold_timer = self._loop.call_later(HOLD_SECONDS, self.close, *_UNAVAILABLE)
         return data
-
-    def _keep_more(self, hold: PublishHold, nbytes: int) -> None:
-        """Have the hub count what is kept; where subjects are mapped, no stream is known."""
-        if nbytes:
-            self.hub.keep(b"" if self.account.mappings is not None else hold.subject, nbytes)
 
     def _is_held(self, subject: bytes) -> bool:
         """Say whether a publish has to wait; where subjects are mapped, chance may decide."""
@@ -262,9 +254,7 @@ class ClientSession(asyncio.Protocol):
             kept = self.authentication.take_back() + kept
         hold = self._hold = PublishHold(self._parser.begun, self._is_held)
         self._transport.pause_reading()
-        self._parser.unread = self._before_held(
-            hold, self._parser.take_back() + kept, self._is_held
-        )
+        self._parser.unread = self._passing(hold, self._parser.take_back() + kept, self._is_held)
         self._loop.call_soon(self._read_on)
 
     def publish_on(self) -> None:
@@ -282,9 +272,6 @@ class ClientSession(asyncio.Protocol):
         if self._hold_timer is not None:
             self._hold_timer.cancel()
             self._hold_timer = None
-
-    def _hold_no_longer(self) -> None:
-        self.close("JetStream Not Available", "JetStream system temporarily unavailable")
 
     def pause(self) -> None:
         """Read nothing until `resume`."""
@@ -391,7 +378,7 @@ class ClientSession(asyncio.Protocol):
         if self.authentication is not None:
             self.authentication.cancel()
         if self._hold is not None:
-            self._keep_more(self._hold, -self._hold.nbytes)
+            self.hub.keep(self._hold.subject, -self._hold.nbytes)
             self._stop_hold()
         self.hub.leave(self)  # before the subscriptions go: monitoring shows how many there were
         self._drop_subscriptions()
