@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ import asyncpg
 import pytest
 
 from core.errors import OperatorError
+from core.storage.postgres.connect import Purpose
 from core.storage.postgres.embedded import EmbeddedPostgres, directory, installation, template
 from core.storage.postgres.embedded.directory import (
     SOCKET_NAME,
@@ -194,6 +196,40 @@ def test_postgres_dies_with_the_process_that_started_it(place: Path) -> None:
         host.kill()
 
     eventually(lambda: processes_in(data) == [], within=30)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs F_SETSIG")
+def test_what_postgres_forks_once_it_is_ready_is_bound_with_the_next_session(place: Path) -> None:
+    """The launchers of autovacuum and replication are: on a busy machine, well after that."""
+
+    async def look(postgres: EmbeddedPostgres) -> None:
+        first = await postgres.connector.open(Purpose.ADMIN)
+        launcher = await first.fetchval(_LAUNCHER)
+        assert await first.fetchval("select pg_terminate_backend($1)", launcher)
+        while await first.fetchval(_LAUNCHER) in (None, launcher):
+            pass  # its query is the wait
+
+        second = await postgres.connector.open(Purpose.ADMIN)
+
+        sessions = {first.get_server_pid(), second.get_server_pid()}
+        assert bound() >= {await second.fetchval(_LAUNCHER), *sessions}
+        assert launcher not in bound(), "what has ended is given up"
+        await first.close()
+        await second.close()
+
+    running(server(place), look)
+
+
+_LAUNCHER = "select pid from pg_stat_activity where backend_type = 'autovacuum launcher'"
+
+
+def bound() -> set[int]:
+    """Processes that the kernel notifies of the end of our files."""
+    owners = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the listing's own has been closed
+            owners.add(fcntl.fcntl(int(name), fcntl.F_GETOWN))
+    return owners
 
 
 def test_an_orphan_is_stopped_by_the_next_start(place: Path) -> None:

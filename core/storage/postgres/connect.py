@@ -139,8 +139,7 @@ class Connector:
         place: where it stands, for errors.
         environment: whose variables (PGHOST and the like) count.
         password_file: a file that is all password; empty: where libpq looks.
-        bind: called with the process id of each session's server process once the session is open;
-            what it returns is called when the session has ended.
+        on_open: called once each session is open.
 
     Attributes:
         dsn: the text of the connection string.
@@ -157,11 +156,11 @@ class Connector:
         place: str = "--dsn",
         environment: Mapping[str, str] = os.environ,
         password_file: str = "",
-        bind: Callable[[int], Callable[[], None]] | None = None,
+        on_open: Callable[[], None] | None = None,
     ) -> None:
         self.dsn = dsn
         self.parts = read(dsn, place, environment=environment, password_file=password_file)
-        self._bind = bind
+        self._on_open = on_open
         self._answered: Host | None = None  # it is tried first
 
     @property
@@ -210,9 +209,8 @@ class Connector:
             raise
         if purpose is Purpose.LANE:
             _enlarge_send_buffer(connection)
-        if self._bind is not None:
-            unbind = self._bind(connection.get_server_pid())
-            connection.add_termination_listener(lambda _: unbind())
+        if self._on_open is not None:
+            self._on_open()
         return connection
 
     async def pool(self, purpose: Purpose, size: int) -> Any:

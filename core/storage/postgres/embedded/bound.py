@@ -39,23 +39,23 @@ def bind(pid: int) -> Callable[[], None]:
     return partial(_release, ends)
 
 
-def same_program_children(pid: int) -> list[int]:
+def same_program_children(pid: int) -> set[int]:
     """Return the processes that a process has forked and that still run its program.
 
     Those that run another one (the launcher's guard) are left out; where the kernel does not tell,
     there are none.
     """
-    found = []
+    found = set()
     try:
         program = os.stat(f"/proc/{pid}/exe")
         with open(f"/proc/{pid}/task/{pid}/children") as listing:
             children = [int(child) for child in listing.read().split()]
     except OSError:
-        return []
+        return set()
     for child in children:
         with suppress(OSError):  # it has just ended
             if os.path.samestat(os.stat(f"/proc/{child}/exe"), program):
-                found.append(child)
+                found.add(child)
     return found
 
 

@@ -141,7 +141,7 @@ class EmbeddedPostgres:
     @property
     def connector(self) -> Connector:
         """The connector to its database."""
-        return Connector(self.dsn, environment={}, bind=bind)
+        return Connector(self.dsn, environment={}, on_open=self._bind_children)
 
     async def start(self) -> str:
         """Start PostgreSQL, on new data if there are none; return `dsn`.
@@ -269,9 +269,9 @@ class EmbeddedPostgres:
             if now >= next_report:
                 self._report(f"waiting for PostgreSQL to recover ({now - began:.0f} s)")
                 next_report = now + _PROGRESS_S
-            self._bind_children(process.pid)
+            self._bind_children()
             await asyncio.sleep(_POLL_S)
-        self._bind_children(process.pid)
+        self._bind_children()
         if not has_let_go:
             let_go_of_shared_memory(self.data, process.pid)
 
@@ -297,9 +297,19 @@ class EmbeddedPostgres:
                 pause = _BACKOFF_FIRST_S
                 log.info("PostgreSQL accepts connections again")
 
-    def _bind_children(self, postmaster: int) -> None:
-        """Bind what works in the background; a worker of autovacuum is left to the guard."""
-        for child in same_program_children(postmaster):
+    def _bind_children(self) -> None:
+        """Bind the processes of PostgreSQL that are not yet, and give up those that have ended.
+
+        Called while it starts and once each session is open: some of what works in the background
+        is forked only after PostgreSQL has said that it is ready, but before a second session.
+        What comes later (workers of autovacuum) is left to the guard until the next session.
+        """
+        if self._process is None:
+            return
+        children = same_program_children(self._process.pid)
+        for ended in self._bound.keys() - children:
+            self._bound.pop(ended)()
+        for child in children:
             if child not in self._bound:
                 self._bound[child] = bind(child)
 
