@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from core.protocol.gather import Batch
 from core.pubsub.account import ACK_PREFIX, Account
 from core.pubsub.batch import take_together
-from core.pubsub.onward import Forward, deliver_here
+from core.pubsub.onward import Forward, ack_and_subject, deliver_here, names_of_ack
 from core.pubsub.route import MESSAGE, Route, Subscription
 
 _FEW = 8
@@ -92,6 +92,21 @@ def _end_of_run(account: Account, route: Route, subjects: Sequence[bytes], at: i
     return stop
 
 
+def _parted(
+    replies: Sequence[bytes], lowest: bytes, highest: bytes
+) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    """Return what to acknowledge deliveries to, and their subjects, as `ack_and_subject` does.
+
+    `lowest` and `highest` are the first and the last of the replies in order.
+    """
+    names = names_of_ack(lowest)
+    if names and b"@" not in names and highest.startswith(names):  # all of one consumer
+        replies, _, subjects = zip(*(each.partition(b"@") for each in replies), strict=True)
+    else:
+        replies, subjects = zip(*map(ack_and_subject, replies), strict=True)
+    return replies, subjects
+
+
 def _write(account: Account, target: Subscription, batch: Batch, at: int, stop: int) -> bool:
     """Write messages without headers to one subscription.
 
@@ -102,8 +117,8 @@ def _write(account: Account, target: Subscription, batch: Batch, at: int, stop: 
     payloads = batch.payloads[at:stop]
     lowest, highest = min(replies), max(replies)
     if lowest.startswith(ACK_PREFIX) and highest.startswith(ACK_PREFIX):
-        replies, marks, subjects = zip(*(each.rpartition(b"@") for each in replies), strict=True)
-        if not all(marks):
+        replies, subjects = _parted(replies, lowest, highest)
+        if not all(subjects):
             return False
     elif highest and (not lowest or ACK_PREFIX in b" ".join(replies)):
         return False

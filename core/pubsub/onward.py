@@ -35,6 +35,7 @@ _Groups = dict[bytes, list[RemoteInterest]]
 
 
 _BATCHES_MAX = 64
+_NAMES = 4
 
 
 class Splitter:
@@ -193,6 +194,23 @@ def send_batch(account: bytes, links: tuple[Link, ...], batch: Batch) -> None:
         link.send(data, len(lines) * MESSAGE + batch.nbytes)
 
 
+def ack_and_subject(reply: bytes) -> tuple[bytes, bytes]:
+    """Part what a delivery has for a reply on its way here: what to acknowledge to, its subject.
+
+    The subject stands behind an `@`, as nats-server has it. There may be others in the names of
+    stream and consumer, and in the subject itself. It is empty where it is not told.
+    """
+    names = names_of_ack(reply)
+    numbers, mark, subject = reply[len(names) :].partition(b"@")
+    return (names + numbers, subject) if names and mark else (reply, b"")
+
+
+def names_of_ack(reply: bytes) -> bytes:
+    """Return the four tokens of an ack subject that name a consumer, with the dot behind them."""
+    tokens = reply.split(b".", _NAMES)
+    return reply[: -len(tokens[-1])] if len(tokens) > _NAMES and tokens[-1] else b""
+
+
 def deliver_here(
     account: Account, subject: bytes, reply: bytes, queues: Queues, headers: bytes, payload: bytes
 ) -> None:
@@ -206,9 +224,10 @@ def deliver_here(
         if is_ack and account.take_ack(None, subject, reply, headers, payload):
             return
         route = account.resolve(subject)
-    shown = reply.startswith(ACK_PREFIX) and b"@" in reply
-    if shown:
-        reply, _, subject = reply.rpartition(b"@")
+    shown = b""
+    if reply.startswith(ACK_PREFIX):
+        reply, shown = ack_and_subject(reply)
+        subject = shown or subject
     if route.targets:
         tail = message_tail(reply, headers, payload)
         if route.plain and not shown:

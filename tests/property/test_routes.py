@@ -170,7 +170,10 @@ def test_any_history_of_subscriptions(steps: list[tuple[Any, ...]]) -> None:
 
 
 Message = tuple[bytes, bytes, bytes, bytes]
-REPLIES = (b"", b"back", b"$JS.ACK.S.c.1@shown", b"$JS.ACK.S.c.2@a%d", b"$JS.ACK.x")
+REPLIES = (
+    *(b"", b"back", b"$JS.ACK.S.c.1@shown", b"$JS.ACK.S.c.2@a%d", b"$JS.ACK.x", b"$JS.ACK.S.c."),
+    *(b"$JS.ACK.S.c.3@a@b.c", b"$JS.ACK.S@T.c.1@shown", b"$JS.ACK.S.c@d.1@a@b", b"$JS.ACK.S.c.4"),
+)
 GOING = (
     *(b"inbox.1", b"inbox.2", b"inbox.2.3", b"inbox.", b"one", b"two.1", b"limited.1"),
     *(b"guarded.1", b"guarded.no", b"group.1", b"far.1", b"here.1", b"s.1", b"s.2", b"nobody"),

@@ -11,7 +11,7 @@ from core.protocol.gather import Batch, gather
 from core.protocol.routed import routed_message
 from core.pubsub.account import Account
 from core.pubsub.batch import take_together
-from core.pubsub.onward import Splitter
+from core.pubsub.onward import Splitter, ack_and_subject
 from core.pubsub.route import RemoteInterest, bytes_of, messages_of
 from tests.support.links import ListLink
 from tests.support.sessions import ListSession, idle_hub, listen
@@ -132,6 +132,22 @@ def test_what_is_subscribed_elsewhere_is_interest(account: Account, link: ListLi
     assert account.route(b"deliver").onward is None
     assert not account.has_interest(b"deliver")
     assert told == [b"deliver", b"deliver"]
+
+
+@pytest.mark.parametrize(
+    ("ack", "subject"),
+    [
+        (b"$JS.ACK.S.c.1.2.3.4.0", b"a.b"),
+        (b"$JS.ACK.S.c.1.2.3.4.0", b"mail.ann@home.com"),
+        (b"$JS.ACK.S@home.c.1.2.3.4.0", b"@"),
+        (b"$JS.ACK.S.c@S@T.1.2.3.4.0", b"a.b@c@"),
+        (b"$JS.ACK.S.c.1.2.3.4.0", b""),
+        (b"$JS.ACK.S@home.c@d", b""),
+    ],
+)
+def test_where_the_subject_of_a_delivery_begins(ack: bytes, subject: bytes) -> None:
+    reply = ack + b"@" + subject if subject else ack
+    assert ack_and_subject(reply) == (ack, subject)
 
 
 def test_a_message_shows_its_own_subject_by_its_reply(account: Account, link: ListLink) -> None:
