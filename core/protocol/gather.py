@@ -9,6 +9,7 @@ Messages of one size are common. After some of them, one regular expression read
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import compress
 
 GATHER_ALL = 1 << 30
 """How many messages to read at most (roughly) for a sink that takes columns."""
@@ -21,6 +22,8 @@ PATTERN_SIZE_MAX = 4096
 """The largest header block and payload with an expression."""
 PATTERNS = 1024
 """Expressions that are kept."""
+_RARE = 8
+"""Of so many messages less than one has a reply where that is rare."""
 _PATTERN_LINE = 4096  # longest line that an expression matches
 
 TOKEN = rb"([!-\xff]{1,2000})"
@@ -56,6 +59,21 @@ class Batch:
     def messages(self) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
         """Return (subject, reply, headers, payload) of each."""
         return zip(self.subjects, self.replies, self.headers, self.payloads, strict=True)
+
+    def rows(self) -> Iterator[tuple[int, int]]:
+        """Return where messages without a reply begin and end, and one with a reply between them.
+
+        Where many have a reply, all are one row.
+        """
+        count, at = len(self.replies), 0
+        if (count - self.replies.count(b"")) * _RARE < count:
+            for place in compress(range(count), self.replies):
+                if at < place:
+                    yield at, place
+                yield place, place + 1
+                at = place + 1
+        if at < count:
+            yield at, count
 
     def take_alike(self, pattern: "re.Pattern[bytes]", data: bytes, pos: int) -> int:
         """Add the messages from `pos` on that match in a row; return where they end.

@@ -3,11 +3,13 @@ call, or acknowledgements of several consumers, which take them or are led on ot
 """
 
 from collections.abc import Callable
+from operator import methodcaller
 
 from core.protocol.gather import Batch
 from core.pubsub.account import ACK_PREFIX, Account
 from core.pubsub.route import BatchCall, Route, Session
 
+_dots = methodcaller("count", b".")
 _REFUSED = b"$NRG."
 """How subjects begin that no client may publish to."""
 _RESERVED = (b" _R_.", b" $GR.", b" _GR_.", b" $JS.ACK.")
@@ -22,7 +24,7 @@ def take_together(account: Account, batch: Batch) -> bool:
     routes, prefixes = account.routes, account.prefixes
     found: BatchCall | None = None
     before: Route | None = None
-    for subject in set(batch.subjects):
+    for subject in _kinds(batch):
         route = routes.get(subject)
         if route is None:
             if subject.startswith(ACK_PREFIX):
@@ -45,6 +47,25 @@ def take_together(account: Account, batch: Batch) -> bool:
         return False
     found(batch)
     return True
+
+
+def _kinds(batch: Batch) -> set[bytes]:
+    """Return all subjects but those of acknowledgements that go as another one of them does."""
+    kinds: set[bytes] = set()
+    for start, stop in batch.rows():
+        row = batch.subjects[start:stop]
+        kinds.update((row[0],) if _are_of_one_consumer(row) else row)
+    return kinds
+
+
+def _are_of_one_consumer(subjects: list[bytes]) -> bool:
+    """Say whether all are acknowledgements with the same names."""
+    if not subjects[0].startswith(ACK_PREFIX):
+        return False
+    names = subjects[0].rsplit(b".", 5)[0] + b"."
+    if not (min(subjects).startswith(names) and max(subjects).startswith(names)):
+        return False  # else what stands in order between the two begins so as well
+    return len(set(map(_dots, subjects))) == 1
 
 
 def take_acks(

@@ -180,18 +180,24 @@ def send_batch(account: bytes, links: tuple[Link, ...], batch: Batch) -> None:
     if batch.has_headers:
         lines = [routed_message(account, s, r, (), h, p) for s, r, h, p in batch.messages()]
     else:
-        head = b"RMSG " + account
-        lines = [
-            b"%b %b %b %d\r\n%b\r\n" % (head, subject, reply, len(payload), payload)
-            if reply
-            else b"%b %b %d\r\n%b\r\n" % (head, subject, len(payload), payload)
-            for subject, reply, payload in zip(
-                batch.subjects, batch.replies, batch.payloads, strict=True
-            )
-        ]
+        lines = [_lines(account, batch, start, stop) for start, stop in batch.rows()]
     data = b"".join(lines)
     for link in links:
-        link.send(data, len(lines) * MESSAGE + batch.nbytes)
+        link.send(data, len(batch.subjects) * MESSAGE + batch.nbytes)
+
+
+def _lines(account: bytes, batch: Batch, start: int, stop: int) -> bytes:
+    """Return the lines of messages without headers, as `routed_message` makes them."""
+    subjects, payloads = batch.subjects[start:stop], batch.payloads[start:stop]
+    replies = batch.replies[start:stop]
+    head, payload = b"RMSG %b " % account, payloads[0]
+    if payloads.count(payload) == len(payloads) and not any(replies):
+        tail = b" %d\r\n%b\r\n" % (len(payload), payload)  # acknowledgements, as a rule
+        return head + (tail + head).join(subjects) + tail
+    replies = [b" " + reply if reply else b"" for reply in replies]
+    line = head.replace(b"%", b"%%") + b"%b%b %d\r\n%b\r\n"
+    columns = zip(subjects, replies, map(len, payloads), payloads, strict=True)
+    return b"".join(map(line.__mod__, columns))
 
 
 def ack_and_subject(reply: bytes) -> tuple[bytes, bytes]:

@@ -169,6 +169,8 @@ def test_new_limits_hold_for_the_next_publish_of_a_connected_client() -> None:
 class Acknowledged:
     """A hub with a client; consumers of A are here, those of B and C on two other nodes.
 
+    Of one consumer here the names begin as those of another elsewhere do, with a domain and a hash.
+
     Attributes:
         here: what the consumers here took.
         links: to the other nodes: B's, which also takes pull requests, and C's.
@@ -179,8 +181,8 @@ class Acknowledged:
         account = self.hub.default_account()
         account.split = Splitter(account).split
         self.here: list[tuple[bytes, ...]] = []
-        for consumer in (b"a", b"b"):
-            account.acks[b"$JS.ACK.A.%b" % consumer] = self._take
+        for consumer in (b"A.a", b"A.b", LONG):
+            account.acks[b"$JS.ACK." + consumer] = self._take
         self.links = ListLink(), ListLink()
         for link, stream in zip(self.links, (b"B", b"C"), strict=True):
             account.add_remote(RemoteInterest(link, b"_JG.ACK." + stream, b"", 0))
@@ -197,12 +199,16 @@ class Acknowledged:
 
 
 PULL = b"PUB next.B in 3\r\n100\r\n"
+LONG = b"B.a.A.c"
+CONSUMERS = (b"A.a", b"A.b", b"B.a", b"B.b", b"C.a")
 NOBODYS = b"PUB $JS.ACK.Z.a.1.5.5.1.0 in 4\r\n+ACK\r\n"
 
 
-def acknowledgement(number: int, chance: Random) -> bytes:
-    consumer = chance.choice((b"A.a", b"A.b", b"B.a", b"B.b", b"C.a"))
-    reply = chance.choice((b"", b"", b"in "))
+def acknowledgement(
+    number: int, chance: Random, consumers: tuple[bytes, ...] = CONSUMERS, asking: float = 0.3
+) -> bytes:
+    consumer = chance.choice(consumers)
+    reply = b"in " if chance.random() < asking else b""
     body = chance.choice((b"+ACK", b"+ACK", b"", b"-NAK"))
     subject = b"$JS.ACK.%b.1.%d.%d.1.0" % (consumer, number, number)
     return b"PUB %b %b%d\r\n%b\r\n" % (subject, reply, len(body), body)
@@ -230,6 +236,22 @@ def test_acknowledgements_in_one_read_do_what_each_does(seed: int) -> None:
     assert whole.done() == one_by_one(lines)
     sent = sum(len(link.out) for link in whole.links) - before
     assert sent <= 2 + 3 * seed * 3, "those for one node go there together"
+
+
+@pytest.mark.parametrize("consumers", [(b"B.a",), (b"B.a", b"B.b"), (b"B.a", LONG)])
+@pytest.mark.parametrize("asking", [0, 0.03, 0.3])
+def test_acknowledgements_of_few_consumers_in_one_read_do_what_each_does(
+    consumers: tuple[bytes, ...], asking: float
+) -> None:
+    chance = Random(len(consumers))
+    lines = [acknowledgement(number, chance, consumers, asking) for number in range(200)]
+    lines[chance.randrange(200)] = PULL
+    whole = Acknowledged()
+
+    whole.session.data_received(b"".join(lines[:80]))
+    whole.session.data_received(b"".join(lines[80:]))
+
+    assert whole.done() == one_by_one(lines)
 
 
 def test_a_reply_that_no_client_may_use_is_refused_among_acknowledgements() -> None:
