@@ -155,6 +155,32 @@ def test_flow_control_and_heartbeats_go_between_who_leads_and_the_node_of_the_su
     run(nodes, scenario)
 
 
+def test_subjects_and_names_with_an_at_sign_are_whole_at_every_node(nodes: Nodes) -> None:
+    """Behind such a sign nodes tell each other the subject of what is delivered."""
+
+    async def scenario(one: At, two: At, three: At) -> None:
+        await one.stream("AT@home", subjects=["mail.>"])
+        await one.keep("AT@home")
+        subjects = ["mail.ann@home.com", "mail.@", "mail.a"] * 20
+        for number, subject in enumerate(subjects):
+            headers = {"Number": str(number)} if number % 7 == 0 else None
+            await three.js.publish(subject, b"%d" % number, headers=headers)
+        for at in (one, two, three):
+            name = f"c@{at.name}"
+            pulled = await at.js.pull_subscribe("mail.>", name, stream="AT@home")
+            got: list[Msg] = []
+            while len(got) < len(subjects):
+                got += await pulled.fetch(len(subjects) - len(got), timeout=PATIENT)
+            assert [message.subject for message in got] == subjects
+            pushed = await at.js.subscribe("mail.>", stream="AT@home", ordered_consumer=True)
+            assert [(await pushed.next_msg(PATIENT)).subject for _ in subjects] == subjects
+            await asyncio.gather(*(at.acknowledge(message) for message in got))
+            info = await at.done(f"CONSUMER.INFO.AT@home.{name}")
+            assert (info["num_ack_pending"], info["num_pending"]) == (0, 0)
+
+    run(nodes, scenario)
+
+
 @asynccontextmanager
 async def republished(*subscribers: At) -> AsyncIterator[list[list[Msg]]]:
     """What each gets of `out.>`, from the moment when all nodes know that they listen."""
