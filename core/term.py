@@ -421,8 +421,7 @@ class Term:
 
     async def leave(self) -> None:
         """Hand everything over to other nodes, if there are any. Raises Unavailable."""
-        self.spreading.is_leaving = True
-        await self.spreading.step_down(self.holdings.groups)
+        await self.spreading.leave()
 
     def _is_compared(self) -> bool:
         """Whether storage cannot have gone back since it was looked at: the session is the same."""

@@ -290,11 +290,27 @@ class Spreading:
                 to.setdefault(meant[group], []).append(group)
             await self._move(to, is_asked=is_asked)
 
+    async def leave(self) -> None:
+        """Take nothing any more, and hand all over to nodes that stay. Raises Unavailable.
+
+        What was to go to a node that leaves meanwhile goes to another; without any it stays.
+        """
+        self.is_leaving = True
+        while self._holdings.groups and self._nodes.able():
+            await self.step_down(self._holdings.groups)
+
     async def _move(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
-        """Hand groups over, some at a time: publishes wait until those are led again."""
+        """Hand groups over, some at a time: publishes wait until those are led again.
+
+        What is meant for a node that leaves meanwhile stays.
+        """
         for node, groups in to.items():
+            if node not in self._nodes.able():
+                continue
             log.info("handing %d lease groups over to %s", len(groups), node)
             for some in self._parts(groups):
+                if node not in self._nodes.able():
+                    break
                 self._left |= dict.fromkeys(some, _FOR_LONG)
                 try:
                     await self._holdings.hand_over({node: some}, is_asked=is_asked)
@@ -315,12 +331,12 @@ class Spreading:
             yield part
 
     async def _taken(self, node: str, groups: Collection[int]) -> None:
-        """Return when a node leads groups, or that takes too long; take meanwhile what is offered.
+        """Return when a node leads groups, leaves, or that takes too long; take what is offered.
 
         Two nodes that hand groups over to each other would wait for each other else.
         """
         until = self._clock.monotonic() + _GRACE
-        while self._clock.monotonic() < until:
+        while self._clock.monotonic() < until and node in self._nodes.able():
             if all(self._nodes.leader(group) == node for group in groups):
                 return
             if self._offered and not (self.is_leaving or self._nodes.is_evacuated):

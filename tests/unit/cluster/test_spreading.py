@@ -299,13 +299,47 @@ def test_what_a_client_wanted_here_stays_for_a_while_and_nothing_else_does(is_as
 def test_who_leaves_takes_nothing_and_hands_over_what_may_move_again() -> None:
     async def play(world: World) -> None:
         world.led_by("a", GROUPS[:10])
-        world.spreading.is_leaving = True
-        await world.spreading.step_down(world.groups)
+        await world.spreading.leave()
         assert len(world.moves) == 2
         assert not any(world.asked)
         await world.later(0)
         await world.later(5)
         assert not world.groups
+
+    played(play)
+
+
+def test_who_leaves_waits_for_no_node_that_leaves_too() -> None:
+    """The clock stands still, so nothing here ends because of the time."""
+
+    async def play(world: World) -> None:
+        world.led_by("a", GROUPS)
+        world.streams = dict.fromkeys(GROUPS, 8)  # so they move eight at a time
+        world.takes_at_once = False
+        leaving = asyncio.create_task(world.spreading.leave())
+        await observed(lambda: world.moves)
+        [(first, gone)] = world.moves
+        world.takes_at_once = True
+        world.nodes.remove(first)
+        await leaving
+        [other] = world.nodes
+        assert {node for node, _ in world.moves[1:]} == {other}
+        assert len(gone) == 8
+        assert world.locks == dict.fromkeys(frozenset(GROUPS) - gone, other)
+
+    played(play)
+
+
+def test_what_nobody_is_left_for_stays_with_who_leaves() -> None:
+    async def play(world: World) -> None:
+        world.led_by("a", GROUPS)
+        world.streams = dict.fromkeys(GROUPS, 8)
+        world.takes_at_once = False
+        leaving = asyncio.create_task(world.spreading.leave())
+        await observed(lambda: world.moves)
+        world.nodes.clear()
+        await leaving
+        assert len(world.groups) == len(GROUPS) - 8
 
     played(play)
 
