@@ -19,6 +19,7 @@ this node still leads, and the others are given up.
 """
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -38,7 +39,13 @@ _SECOND = 1_000_000_000
 
 
 class Follower(Protocol):
-    """What a node does about the others of its database."""
+    """What a node does about the others of its database.
+
+    Attributes:
+        on_joined: called when a node is reached that `met` may not have told of yet.
+    """
+
+    on_joined: Callable[[], None]
 
     def links(self) -> tuple[str, ...]:
         """Return the names of the nodes that are reached now."""
@@ -99,6 +106,9 @@ class Leadership:
         self._window = TrustWindow(self._times)
         self._session_lock = asyncio.Lock()  # one operation at a time on the session of the store
         self._heartbeats: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        if follower is not None:
+            follower.on_joined = self._hurry.set
         self._others_until = 0  # who led when storage went away comes first
 
     @property
@@ -219,9 +229,12 @@ class Leadership:
     # -- leading -----------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        """Confirm the leadership once per heartbeat interval."""
+        """Confirm the leadership once per heartbeat interval, and whenever a node has joined."""
         while True:
-            await asyncio.sleep(self._times.beat / _SECOND)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._times.beat / _SECOND):
+                    await self._hurry.wait()
+            self._hurry.clear()
             try:
                 async with self._session_lock:
                     await self._checked(self._confirm())

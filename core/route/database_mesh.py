@@ -48,6 +48,7 @@ class DatabaseMesh(Mesh):
         on_offer: called with the name of a node, and the groups that a peer has released for it,
             and whether a client wanted that.
         on_overtaken: called with the groups of this node that a peer leads since.
+        on_joined: called when another node is linked.
         versions: what of the catalogue this node and the others have read.
         own: the groups that this node has told that it leads, with their claims.
         leaders: the links to the peers that lead the other groups.
@@ -60,6 +61,7 @@ class DatabaseMesh(Mesh):
         self.on_leader: Callable[[], None] = lambda: None
         self.on_offer: Offered = lambda _name, _groups, _is_asked: None
         self.on_overtaken: Callable[[frozenset[int]], None] = lambda _groups: None
+        self.on_joined: Callable[[], None] = lambda: None
         self.own: dict[int, int] = {}
         self.leaders: dict[int, RouteLink] = {}
         self._offers: tuple[tuple[str, str], ...] = ()
@@ -216,7 +218,9 @@ class DatabaseMesh(Mesh):
     def joined(self, link: RouteLink) -> None:
         """Say what this node leads, behind its interest, and what it has read since its INFO."""
         self.versions.hear(link)
-        if not link.is_proved:
+        if link.is_proved:
+            self.on_joined()
+        else:
             link.say(self._strange.all_lines())
         if self.own or self.versions.own or self._is_evacuated:
             link.say(encode_info(self.own_info()))

@@ -17,14 +17,17 @@ class Neighbours:
 
     Attributes:
         cluster: the nodes as infos show them; None: it has no links.
+        on_joined: called when another node is linked, which may have come since `met`.
     """
 
     def __init__(self, mesh: DatabaseMesh | None) -> None:
         self._on_version: Callable[[int], None] = lambda _version: None
+        self.on_joined: Callable[[], None] = lambda: None
         self._has_others = False
         self._mesh = mesh
         self.cluster: Cluster | None = None
         if mesh is not None:
+            mesh.on_joined = lambda: self.on_joined()
             self._membership = Membership(mesh.hub.server_id)
             self.cluster = Cluster(
                 mesh.hub.server_name,

@@ -59,6 +59,8 @@ def test_nodes_of_one_database_are_linked_and_learn_who_leads_behind_its_interes
         async with node() as one, node() as two, node() as three:
             one.claim({0: 7, 3: 7}, {})
             one.hub.default_account().subscribe(b"served.*", lambda *_: None)
+            joined: list[int] = []
+            one.on_joined = lambda: joined.append(len(one.nodes))
             for mesh in (two, three):
                 mesh.dial(*one.address)
             three.dial(*two.address)
@@ -67,6 +69,7 @@ def test_nodes_of_one_database_are_linked_and_learn_who_leads_behind_its_interes
             # Whoever knows the leader knows what it takes.
             assert two.hub.default_account().has_interest(b"served.a")
             assert not one.leaders
+            assert joined == [1, 2]
             assert [each.leader_name(3) for each in (one, two)] == [one.hub.server_name] * 2
 
             heard: list[tuple[str, frozenset[int], bool]] = []

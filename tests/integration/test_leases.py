@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -24,6 +25,8 @@ STEADY = LeaseTimes(
     ttl=61_000 * MS, margin=1000 * MS, beat=50 * MS, poll=20 * MS, stale=60_000 * MS,
     answer=30_000 * MS,
 )  # fmt: skip
+# Heartbeats come too late for any test.
+SELDOM = replace(STEADY, beat=29_000 * MS)
 # Who is silent is deposed soon.
 HASTY = LeaseTimes(
     ttl=1500 * MS, margin=100 * MS, beat=50 * MS, poll=20 * MS, stale=1400 * MS, answer=1000 * MS
@@ -38,6 +41,8 @@ LOCKS = """
 
 class Noted:
     """A follower that notes what it is told."""
+
+    on_joined: Callable[[], None]
 
     def __init__(self) -> None:
         self.rows: Sequence[PeerRow] = ()
@@ -274,6 +279,20 @@ def test_every_node_sees_all_others_where_the_database_sees_them(database: str) 
         assert all(row.silence < row.age + MS for row in noted[0].rows)
         await nodes[0].release()
         await observed(lambda: places(noted[1]) == there[1:])
+
+    scenario(run, database)
+
+
+def test_who_has_joined_is_met_before_the_next_heartbeat(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        noted = Noted()
+        for name, follower in (("a", noted), ("b", None)):
+            node = cluster.node(name, SELDOM, follower)
+            node.row.server_id = name.upper()
+            await node.open()
+        assert [row.node for row in noted.rows] == ["a"]
+        noted.on_joined()
+        await observed(lambda: {row.node for row in noted.rows} == {"a", "b"}, within=10)
 
     scenario(run, database)
 
