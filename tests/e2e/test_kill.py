@@ -21,7 +21,7 @@ from tests.support.scratch import scratch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
-_ROUNDS = 20
+_ROUNDS = 10
 _BUSY_TICKS = 5
 _EXITING = 0x4  # PF_EXITING of the kernel: the signal is taken, memory is still being given back
 _SESSIONS = 5  # of the server, and more works in the background
