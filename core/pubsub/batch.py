@@ -51,9 +51,12 @@ def take_together(account: Account, batch: Batch) -> bool:
 
 def _kinds(batch: Batch) -> set[bytes]:
     """Return all subjects but those of acknowledgements that go as another one of them does."""
+    subjects = batch.subjects
+    if not (subjects[0].startswith(ACK_PREFIX) or subjects[-1].startswith(ACK_PREFIX)):
+        return set(subjects)
     kinds: set[bytes] = set()
     for start, stop in batch.rows():
-        row = batch.subjects[start:stop]
+        row = subjects[start:stop]
         kinds.update((row[0],) if _are_of_one_consumer(row) else row)
     return kinds
 
