@@ -60,6 +60,11 @@ class Batch:
         """Return (subject, reply, headers, payload) of each."""
         return zip(self.subjects, self.replies, self.headers, self.payloads, strict=True)
 
+    def part(self, start: int, stop: int) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
+        """Return what `messages` does of some."""
+        columns = self.subjects, self.replies, self.headers, self.payloads
+        return zip(*(column[start:stop] for column in columns), strict=True)
+
     def rows(self) -> Iterator[tuple[int, int]]:
         """Return where messages without a reply begin and end, and one with a reply between them.
 

@@ -26,7 +26,7 @@ from core.auth.grant import Guard
 from core.pubsub.hub_view import HubView
 from core.pubsub.route import (
     MESSAGE,
-    AckCall,
+    AckTaker,
     Link,
     Member,
     Onward,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Account",
-    "AckCall",
+    "AckTaker",
     "Route",
     "ServiceCall",
     "ServiceSubscription",
@@ -88,7 +88,7 @@ class Account:
         self.turn = hub.turn
         self.routes: dict[bytes, Route] = {}
         self.prefixes: dict[bytes, Route] = {}
-        self.acks: dict[bytes, AckCall] = {}
+        self.acks: dict[bytes, AckTaker] = {}
         self.on_interest: list[Callable[[bytes], None]] = []
         self.client_subscriptions = 0
         self.is_silent: Callable[[bytes], bool] | None = None
@@ -340,10 +340,10 @@ class Account:
     ) -> bool:
         """Give an acknowledgement to its consumer; True when nobody else is to see it."""
         parts = subject.rsplit(b".", 5)
-        call = self.acks.get(parts[0])
-        if call is None:
+        taker = self.acks.get(parts[0])
+        if taker is None:
             return False
-        call(parts, session, reply, headers, payload)
+        taker.take(parts, session, reply, headers, payload)
         return not self._ack_watchers
 
     # -- messages

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from core.protocol.gather import Batch
 from core.pubsub.account import ACK_PREFIX, Account
-from core.pubsub.batch import take_together
+from core.pubsub.batch import take_row, take_together
 from core.pubsub.onward import Forward, ack_and_subject, deliver_here, names_of_ack
 from core.pubsub.route import MESSAGE, Route, Subscription
 
@@ -19,33 +19,36 @@ _FEW = 8
 
 def deliver_batch_here(account: Account, batch: Batch) -> None:
     """Deliver messages for no queue group; the caller arms the turn."""
-    subjects, count = batch.subjects, len(batch.subjects)
+    subjects = batch.subjects
     if not subjects[0].startswith(ACK_PREFIX):
         route = account.route(subjects[0])
         if route.onward is None and route.batch is not None and take_together(account, batch):
             return
-    at = 0
-    while at < count:
-        if subjects[at].startswith(ACK_PREFIX):
-            at = _acknowledge(account, batch, at)
-        else:
-            at = _deliver(account, batch, at)
+    at, is_watched = 0, account.watches_acks
+    for start, stop in batch.rows():
+        if at == start and not is_watched and take_row(account, batch, start, stop):
+            at = stop
+        while at < stop:
+            if subjects[at].startswith(ACK_PREFIX):
+                at = _acknowledge(account, batch, at, stop)
+            else:
+                at = _deliver(account, batch, at)
 
 
-def _acknowledge(account: Account, batch: Batch, at: int) -> int:
-    """Take the acknowledgements that stand at a place in a row; return where they end."""
+def _acknowledge(account: Account, batch: Batch, at: int, stop: int) -> int:
+    """Take the acknowledgements that stand at a place; return where they end, `stop` at most."""
     replies, headers, payloads = batch.replies, batch.headers, batch.payloads
     acks = {} if account.watches_acks else account.acks
-    for place in range(at, len(payloads)):
+    for place in range(at, stop):
         subject = batch.subjects[place]
         if not subject.startswith(ACK_PREFIX):
             return place
         parts = subject.rsplit(b".", 5)
-        if (take := acks.get(parts[0])) is not None:
-            take(parts, None, replies[place], headers[place], payloads[place])
+        if (taker := acks.get(parts[0])) is not None:
+            taker.take(parts, None, replies[place], headers[place], payloads[place])
         else:
             deliver_here(account, subject, replies[place], (), headers[place], payloads[place])
-    return len(payloads)
+    return stop
 
 
 def _deliver(account: Account, batch: Batch, at: int) -> int:

@@ -3,13 +3,13 @@ call, or acknowledgements of several consumers, which take them or are led on ot
 """
 
 from collections.abc import Callable
-from operator import methodcaller
 
 from core.protocol.gather import Batch
 from core.pubsub.account import ACK_PREFIX, Account
 from core.pubsub.route import BatchCall, Route, Session
 
-_dots = methodcaller("count", b".")
+_FEW = 8
+"""Acknowledgements of one consumer from which on they are taken together."""
 _REFUSED = b"$NRG."
 """How subjects begin that no client may publish to."""
 _RESERVED = (b" _R_.", b" $GR.", b" _GR_.", b" $JS.ACK.")
@@ -21,6 +21,8 @@ def take_together(account: Account, batch: Batch) -> bool:
 
     Returns False when its messages have to be looked at one by one; nothing has happened then.
     """
+    if _is_taken_here(account, batch.subjects[0]) or _is_taken_here(account, batch.subjects[-1]):
+        return False
     routes, prefixes = account.routes, account.prefixes
     found: BatchCall | None = None
     before: Route | None = None
@@ -28,8 +30,8 @@ def take_together(account: Account, batch: Batch) -> bool:
         route = routes.get(subject)
         if route is None:
             if subject.startswith(ACK_PREFIX):
-                if subject.rsplit(b".", 5)[0] in account.acks:
-                    return False  # it is for a consumer that is led here
+                if _is_taken_here(account, subject):
+                    return False
                 route = account.resolve(subject)
             elif subject.startswith(_REFUSED):
                 return False
@@ -49,6 +51,11 @@ def take_together(account: Account, batch: Batch) -> bool:
     return True
 
 
+def _is_taken_here(account: Account, subject: bytes) -> bool:
+    """Say whether it is an acknowledgement for a consumer that is led here."""
+    return subject.startswith(ACK_PREFIX) and subject.rsplit(b".", 5)[0] in account.acks
+
+
 def _kinds(batch: Batch) -> set[bytes]:
     """Return all subjects but those of acknowledgements that go as another one of them does."""
     subjects = batch.subjects
@@ -57,18 +64,34 @@ def _kinds(batch: Batch) -> set[bytes]:
     kinds: set[bytes] = set()
     for start, stop in batch.rows():
         row = subjects[start:stop]
-        kinds.update((row[0],) if _are_of_one_consumer(row) else row)
+        if min(row).startswith(ACK_PREFIX) and max(row).startswith(ACK_PREFIX):
+            # One for each consumer.
+            row = list({subject.rsplit(b".", 5)[0]: subject for subject in row}.values())
+        kinds.update(row)
     return kinds
 
 
-def _are_of_one_consumer(subjects: list[bytes]) -> bool:
-    """Say whether all are acknowledgements with the same names."""
-    if not subjects[0].startswith(ACK_PREFIX):
+def take_row(
+    account: Account, batch: Batch, start: int, stop: int, source: Session | None = None
+) -> bool:
+    """Give acknowledgements of one row (`Batch.rows`) to the consumer that all are for.
+
+    Returns False when they are not so alike, or it is not led here; nothing has happened then.
+    """
+    subjects = batch.subjects[start:stop]
+    if len(subjects) < _FEW or not subjects[0].startswith(ACK_PREFIX):
         return False
-    names = subjects[0].rsplit(b".", 5)[0] + b"."
-    if not (min(subjects).startswith(names) and max(subjects).startswith(names)):
-        return False  # else what stands in order between the two begins so as well
-    return len(set(map(_dots, subjects))) == 1
+    head = subjects[0].rsplit(b".", 5)[0]
+    taker = account.acks.get(head)
+    if taker is None or not subjects[-1].startswith(head):  # before all are looked at
+        return False
+    if batch.has_headers or any(batch.replies[start:stop]):
+        return False
+    rows = [row for subject in subjects if (row := subject.rsplit(b".", 5))[0] == head]
+    if len(rows) < len(subjects):
+        return False
+    taker.take_row(rows, source, batch.payloads[start:stop])
+    return True
 
 
 def take_acks(
@@ -89,30 +112,46 @@ def take_acks(
     replies = b" " + b" ".join(batch.replies)
     if account.watches_acks or any(reserved in replies for reserved in _RESERVED):
         return False
-    acks = account.acks
-    onward: dict[bytes, Batch | None] = {}
-    parcels: dict[BatchCall, Batch] = {}
-    for subject, reply, headers, payload in batch.messages():
-        if subject.startswith(ACK_PREFIX):
-            parts = subject.rsplit(b".", 5)
-            head = parts[0]
-            if (take := acks.get(head)) is not None:
-                take(parts, source, reply, headers, payload)
-                continue
-            if head not in onward:
-                call = account.resolve(subject).batch
-                onward[head] = None if call is None else parcels.setdefault(call, Batch())
-            if (parcel := onward[head]) is not None:
-                parcel.add(subject, reply, headers, payload)
-                continue
-        _send(parcels)
-        onward.clear()
-        publish(subject, reply, headers, payload)
-    _send(parcels)
+    onward = _Onward(account)
+    for start, stop in batch.rows():
+        if take_row(account, batch, start, stop, source):
+            continue
+        for message in batch.part(start, stop):
+            subject = message[0]
+            if subject.startswith(ACK_PREFIX):
+                parts = subject.rsplit(b".", 5)
+                if (taker := account.acks.get(parts[0])) is not None:
+                    taker.take(parts, source, *message[1:])
+                    continue
+                if onward.take(parts[0], message):
+                    continue
+            onward.send()
+            publish(*message)
+    onward.send()
     return True
 
 
-def _send(parcels: dict[BatchCall, Batch]) -> None:
-    for call, parcel in parcels.items():
-        call(parcel)
-    parcels.clear()
+class _Onward:
+    """Acknowledgements for other nodes, gathered by node."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._of: dict[bytes, Batch | None] = {}
+        self._parcels: dict[BatchCall, Batch] = {}
+
+    def take(self, head: bytes, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
+        """Gather one for the consumer whose acknowledgements begin so; False: it has no node."""
+        if head not in self._of:
+            call = self._account.resolve(message[0]).batch
+            self._of[head] = None if call is None else self._parcels.setdefault(call, Batch())
+        if (parcel := self._of[head]) is None:
+            return False
+        parcel.add(*message)
+        return True
+
+    def send(self) -> None:
+        """Send what has gathered."""
+        for call, parcel in self._parcels.items():
+            call(parcel)
+        self._parcels.clear()
+        self._of.clear()

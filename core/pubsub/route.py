@@ -71,8 +71,26 @@ class Trace(Protocol):
 TracedCall = Callable[[Trace, bytes, bytes, bytes, bytes], None]
 """Called with a trace that asks what becomes of a message, subject, reply, headers, payload."""
 
-AckCall = Callable[[list[bytes], "Session | None", bytes, bytes, bytes], None]
-"""Called with the subject in six parts (`rsplit(b".", 5)`), session, reply, headers, payload."""
+
+class AckTaker(Protocol):
+    """Takes the acknowledgements of one consumer."""
+
+    def take(
+        self,
+        parts: list[bytes],
+        session: Session | None,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> None:
+        """Take one; `parts`: its subject in six parts (`rsplit(b".", 5)`)."""
+        ...
+
+    def take_row(
+        self, rows: list[list[bytes]], session: Session | None, payloads: list[bytes]
+    ) -> None:
+        """Take some without reply and headers, in order; `rows`: the parts of each."""
+        ...
 
 
 STRANGERS = b"_jetgate"

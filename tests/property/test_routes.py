@@ -24,7 +24,7 @@ from core.route.interest import LocalInterest
 from core.route.remote_subscriptions import RemoteSubscriptions
 from core.route.route_parser import RouteParser
 from core.subjects.subject import matches
-from tests.support.sessions import ListSession, idle_hub, listen
+from tests.support.sessions import ListSession, NotedAcks, idle_hub, listen
 
 FILTERS = (b"a", b"a.b", b"a.*", b"*.b", b">", b"b.c")
 SUBJECTS = (b"a", b"a.b", b"b.c", b"a.x", b"c")
@@ -218,7 +218,7 @@ class Receivers:
         account.add_remote(RemoteInterest(link, b"far.*", b"", 0))
         account.subscribe(b"here.*", self._note)
         account.subscribe(b"s.*", self._note).batch = self._note_all
-        account.acks[b"$JS.ACK.S.c"] = lambda parts, *rest: self.got.append((*parts, *rest))
+        account.acks[b"$JS.ACK.S.c"] = NotedAcks(self.got)
 
     def _note(self, _source: Any, *message: bytes) -> None:
         self.got.append(message)

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from core.auth.grant import Guard
 from core.protocol.holding import Held
 from core.pubsub.account import Account, Subscription
+from core.pubsub.route import Session
 from core.pubsub.server import Hub
 from core.runtime.turn import Turn
 
@@ -41,6 +43,22 @@ class Only(Held):
 
     def __call__(self, subject: bytes) -> bool:
         return subject in self._subjects
+
+
+class NotedAcks:
+    """Takes the acknowledgements of a consumer, together or one by one: both are noted alike."""
+
+    def __init__(self, taken: list[tuple[Any, ...]]) -> None:
+        self._taken = taken
+
+    def take(self, parts: list[bytes], session: Session | None, *message: bytes) -> None:
+        self._taken.append((*parts, session, *message))
+
+    def take_row(
+        self, rows: list[list[bytes]], session: Session | None, payloads: list[bytes]
+    ) -> None:
+        for parts, payload in zip(rows, payloads, strict=True):
+            self.take(parts, session, b"", b"", payload)
 
 
 class ListSession:

@@ -88,7 +88,7 @@ class AckIntake:
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Take one acknowledgement; `parts` is its subject (see `AckCall`)."""
+        """Take one acknowledgement; `parts` is its subject (see `AckTaker`)."""
         if payload in acks.PLAIN and not reply and not self._each:
             self.noted.append(parts[2])
             self._consumer.wake()
@@ -101,6 +101,17 @@ class AckIntake:
             self.apply()
         self._act(payload, sseq, cseq, parts, reply)
         self._consumer.wake()
+
+    def take_row(
+        self, rows: list[list[bytes]], session: Session | None, payloads: list[bytes]
+    ) -> None:
+        """Take some acknowledgements without reply and headers, in order."""
+        if not self._each and acks.PLAIN.issuperset(payloads):
+            self.noted += [parts[2] for parts in rows]
+            self._consumer.wake()
+            return
+        for parts, payload in zip(rows, payloads, strict=True):
+            self.take(parts, session, b"", b"", payload)
 
     def _act(self, payload: bytes, sseq: int, cseq: int, parts: list[bytes], reply: bytes) -> None:
         """Carry out one acknowledgement that is not a plain one."""

@@ -136,7 +136,7 @@ class ConsumerRunner:
             account.subscribe(b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % names, self._on_next)
         ]
         for head in self._ack_heads():
-            account.acks[head] = self.acks.take
+            account.acks[head] = self.acks
         self.subscriptions += self.listeners.start()
         self._timers.at(self, self.deadline())
         if self.machine.endings:

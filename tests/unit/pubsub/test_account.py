@@ -1,6 +1,7 @@
 """The flow of messages within an account: routes, deliveries, groups, services, acks."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from core.pubsub.account import ROUTES_MAX, Account, Session
 from core.subjects.subject import matches
-from tests.support.sessions import ListSession, idle_hub, listen
+from tests.support.sessions import ListSession, NotedAcks, idle_hub, listen
 
 Call = tuple[bytes, bytes, bytes, bytes]
 
@@ -220,12 +221,13 @@ def test_the_caches_do_not_grow_without_bound(account: Account) -> None:
 
 
 def test_acks_take_the_short_way(account: Account) -> None:
-    seen: list[list[bytes]] = []
-    account.acks[b"$JS.ACK.S.C"] = lambda parts, *_: seen.append(parts)
+    seen: list[tuple[Any, ...]] = []
+    account.acks[b"$JS.ACK.S.C"] = NotedAcks(seen)
     subject = b"$JS.ACK.S.C.1.22.333.4444.5"
 
     assert account.take_ack(None, subject, b"", b"", b"+ACK")
-    assert seen == [[b"$JS.ACK.S.C", b"1", b"22", b"333", b"4444", b"5"]]
+    parts = b"$JS.ACK.S.C", b"1", b"22", b"333", b"4444", b"5"
+    assert seen == [(*parts, None, b"", b"", b"+ACK")]
     assert not account.take_ack(None, b"$JS.ACK.S.D.1.1.1.1.1", b"", b"", b"")
 
     session = ListSession()

@@ -14,7 +14,7 @@ from core.pubsub.batch import take_together
 from core.pubsub.onward import Splitter, ack_and_subject
 from core.pubsub.route import RemoteInterest, bytes_of, messages_of
 from tests.support.links import ListLink
-from tests.support.sessions import ListSession, idle_hub, listen
+from tests.support.sessions import ListSession, NotedAcks, idle_hub, listen
 
 BLOCK = b"NATS/1.0\r\n\r\n"
 
@@ -81,7 +81,7 @@ def test_acknowledgements_are_looked_at_where_a_consumer_is(
     account: Account, link: ListLink
 ) -> None:
     account.add_remote(RemoteInterest(link, b"$JS.ACK.>", b"", 0))
-    account.acks[b"$JS.ACK.S.c"] = lambda *_: None
+    account.acks[b"$JS.ACK.S.c"] = NotedAcks([])
     assert not take_together(account, _acks(20))
     assert link.out == []
 
