@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from core.pubsub.route import Onward, Output
     from core.runtime.turn import Turn
 
-TURN_MESSAGES = 2000
+TURN_MESSAGES = 512
 TURN_BYTES = 1 << 20
-"""About what is delivered in one turn at most: then the sockets say whether they take more."""
+"""About what is delivered in one turn at most: then it is written, so that whoever gets it, another
+node above all, works on it meanwhile; and the sockets say whether they take more."""
 _WINDOW = 256
 _EMPTY_WINDOW_COST = 16
 
