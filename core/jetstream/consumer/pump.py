@@ -39,10 +39,11 @@ if TYPE_CHECKING:
     from core.pubsub.route import Onward, Output
     from core.runtime.turn import Turn
 
-TURN_MESSAGES = 512
+PUSHED, PULLED = 2000, 512
 TURN_BYTES = 1 << 20
-"""About what is delivered in one turn at most: then it is written, so that whoever gets it, another
-node above all, works on it meanwhile; and the sockets say whether they take more."""
+"""About what is delivered in one turn at most: then the sockets say whether they take more. Who
+pulls asks for the next when some have come, so these are written soon: another node on the way
+works on them while this one delivers the next."""
 _WINDOW = 256
 _EMPTY_WINDOW_COST = 16
 
@@ -94,7 +95,8 @@ class Pump:
 
     def run(self, now: int) -> bool:
         """Deliver; True when there may be more to do in another turn."""
-        machine, budget = self._machine, TURN_MESSAGES
+        machine = self._machine
+        budget = PULLED if machine.push is None else PUSHED
         self._is_cut = False
         self.send_statuses()
         while budget > 0:
