@@ -435,7 +435,10 @@ async def test_cold_messages_are_read_in_few_reads() -> None:
     stream.publish(*((b"s.x", b"%d" % i) for i in range(5000)))
     stream.forget_tail()
     stream.publish((b"s.x", b"5000"))
-    assert await pulled(stream, frames, b"5001") == [b"%d" % i for i in range(5001)]
+    stream.pull(b"5001")
+    for _ in range(3):  # so much takes many turns
+        await stream.rest()
+    assert shown(frames) == [b"%d" % i for i in range(5001)]
     assert stream.reads == 3
 
 
