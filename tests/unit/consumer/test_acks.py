@@ -9,11 +9,14 @@ from msgspec.structs import replace
 from core.consumer.acks import AckKind, nak_delay, parse
 from core.jetstream.consumer import pending_count
 from core.jetstream.log import counts
-from core.model.consumer import AckPolicy
+from core.model.consumer import AckPolicy, DeliverPolicy
 from core.model.durations import parse_duration
+from core.protocol.gather import Batch
+from core.pubsub.arriving import deliver_batch_here
 from tests.support.consumers import SECOND, FakeStream, Frames, running
 
 LONG = b"1.%b.1.0.0" % (b"1" * 5000)
+LONG_ACK = b"$JS.ACK.S.c." + LONG
 
 
 async def delivered(count: int = 3, **config: object) -> tuple[FakeStream, Frames, list[bytes]]:
@@ -525,3 +528,33 @@ async def test_redelivery_out_of_storage() -> None:
 async def test_num_pending_counts_down_in_the_ack_subject() -> None:
     _, _, acks = await delivered(3)
     assert [subject.rsplit(b".", 1)[1] for subject in acks] == [b"2", b"1", b"0"]
+
+
+ODD = {3: b"-NAK", 7: b"+TERM", 11: b"+WPI", 12: b"", 13: b"+ACK ", 14: b"+OK"}
+
+
+@pytest.mark.parametrize("odd", [{}, ODD])
+@pytest.mark.parametrize(
+    "config", [{}, {"ack_policy": AckPolicy.ALL}, {"sample_freq": "100"}, {"max_ack_pending": 20}]
+)
+@running
+async def test_acknowledgements_in_a_row_do_what_each_does(
+    config: dict[str, object], odd: dict[int, bytes]
+) -> None:
+    seen: list[tuple[object, ...]] = []
+    for together in (True, False):
+        start = {"deliver_policy": DeliverPolicy.BY_START_SEQUENCE, "opt_start_seq": 3}
+        stream, frames, acks = await delivered(20, **config, **start)
+        batch = Batch()
+        for number, subject in enumerate((*acks[:16], b"$JS.ACK.S.c.1.x.1.0.0", LONG_ACK)):
+            batch.add(subject, b"", b"", odd.get(number, b"+ACK"))
+        if together:
+            deliver_batch_here(stream.account, batch)
+        else:
+            for subject, reply, _, payload in batch.messages():
+                stream.ack(subject, payload, reply)
+        await stream.rest()
+        info, state = stream.consumers["c"].info(), stream.consumers["c"].state_write()
+        counts = floor(stream), info.num_ack_pending, info.num_redelivered
+        seen.append((counts, state and state.state, await again(stream, frames)))
+    assert seen[0] == seen[1]
