@@ -65,7 +65,7 @@ def _kinds(batch: Batch) -> set[bytes]:
     for start, stop in batch.rows():
         row = subjects[start:stop]
         if min(row).startswith(ACK_PREFIX) and max(row).startswith(ACK_PREFIX):
-            # One for each consumer.
+            # The leader of a stream takes those of all its consumers: one of each says who that is.
             row = list({subject.rsplit(b".", 5)[0]: subject for subject in row}.values())
         kinds.update(row)
     return kinds
@@ -87,10 +87,10 @@ def take_row(
         return False
     if batch.has_headers or any(batch.replies[start:stop]):
         return False
-    rows = [row for subject in subjects if (row := subject.rsplit(b".", 5))[0] == head]
-    if len(rows) < len(subjects):
+    parted = [parts for each in subjects if (parts := each.rsplit(b".", 5))[0] == head]
+    if len(parted) < len(subjects):
         return False
-    taker.take_row(rows, source, batch.payloads[start:stop])
+    taker.take_row(parted, source, batch.payloads[start:stop])
     return True
 
 

@@ -87,9 +87,9 @@ class AckTaker(Protocol):
         ...
 
     def take_row(
-        self, rows: list[list[bytes]], session: Session | None, payloads: list[bytes]
+        self, parted: list[list[bytes]], session: Session | None, payloads: list[bytes]
     ) -> None:
-        """Take some without reply and headers, in order; `rows`: the parts of each."""
+        """Take some without reply and headers, in order; `parted`: the subjects, in six parts."""
         ...
 
 

@@ -204,10 +204,11 @@ def test_what_postgres_forks_once_it_is_ready_is_bound_with_the_next_session(pla
 
     async def look(postgres: EmbeddedPostgres) -> None:
         first = await postgres.connector.open(Purpose.ADMIN)
-        launcher = await first.fetchval(_LAUNCHER)
+        while (launcher := await first.fetchval(_LAUNCHER)) is None:
+            pass  # the query is the wait: it may not have been forked yet
         assert await first.fetchval("select pg_terminate_backend($1)", launcher)
         while await first.fetchval(_LAUNCHER) in (None, launcher):
-            pass  # its query is the wait
+            pass
 
         second = await postgres.connector.open(Purpose.ADMIN)
 

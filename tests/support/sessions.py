@@ -55,9 +55,9 @@ class NotedAcks:
         self._taken.append((*parts, session, *message))
 
     def take_row(
-        self, rows: list[list[bytes]], session: Session | None, payloads: list[bytes]
+        self, parted: list[list[bytes]], session: Session | None, payloads: list[bytes]
     ) -> None:
-        for parts, payload in zip(rows, payloads, strict=True):
+        for parts, payload in zip(parted, payloads, strict=True):
             self.take(parts, session, b"", b"", payload)
 
 

@@ -103,14 +103,14 @@ class AckIntake:
         self._consumer.wake()
 
     def take_row(
-        self, rows: list[list[bytes]], session: Session | None, payloads: list[bytes]
+        self, parted: list[list[bytes]], session: Session | None, payloads: list[bytes]
     ) -> None:
         """Take some acknowledgements without reply and headers, in order."""
         if not self._each and acks.PLAIN.issuperset(payloads):
-            self.noted += [parts[2] for parts in rows]
+            self.noted += [parts[2] for parts in parted]
             self._consumer.wake()
             return
-        for parts, payload in zip(rows, payloads, strict=True):
+        for parts, payload in zip(parted, payloads, strict=True):
             self.take(parts, session, b"", b"", payload)
 
     def _act(self, payload: bytes, sseq: int, cseq: int, parts: list[bytes], reply: bytes) -> None:
