@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support import child_run, report_files
+from tests.support import child_run, report_files, run
 from tests.support.budget import BUDGET
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def place_of(test: str) -> tuple[int, str]:
 def choose_workers(config: pytest.Config) -> None:
     """Let a run of all tests have workers, unless its command line says how many."""
     option = config.option
+    if not run.judges(config):  # a worker, which has no number of workers any more, must have none
+        return
     whole = {(config.invocation_params.dir / name).resolve() for name in config.args} == {_ROOT}
     if whole and option.numprocesses is None and not option.usepdb and option.dist == "no":
         option.numprocesses = WORKERS
