@@ -3,6 +3,7 @@
 import tomllib
 
 from tests.support.budget import BUDGET, Budget
+from tests.support.side_by_side import WORKERS
 
 SECONDS: dict[str, int] = tomllib.loads(BUDGET.read_text())["seconds"]
 
@@ -10,6 +11,11 @@ SECONDS: dict[str, int] = tomllib.loads(BUDGET.read_text())["seconds"]
 def test_every_suite_has_one_and_nothing_else() -> None:
     folders = [path for path in BUDGET.parent.iterdir() if path.is_dir()]
     assert set(SECONDS) == {path.name for path in folders if any(path.rglob("test_*.py"))}
+
+
+def test_together_they_leave_a_run_of_fifteen_minutes() -> None:
+    """They are twice what suites take, of which two run at a time."""
+    assert sum(SECONDS.values()) <= 2 * WORKERS * 15 * 60
 
 
 def test_a_suite_is_over_when_it_takes_longer_than_it_may() -> None:
