@@ -7,7 +7,17 @@ import pytest
 from hypothesis import settings
 
 from tests.compat import plugin as compatibility
-from tests.support import budget, opened_sockets, skips, thorough
+from tests.support import (
+    budget,
+    child_run,
+    opened_sockets,
+    run,
+    second_run,
+    side_by_side,
+    skips,
+    smoke,
+    thorough,
+)
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.pg import database, postgres  # noqa: F401  (fixtures)
@@ -18,8 +28,10 @@ settings.load_profile("ci")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--no-skips`, `--thorough`; `--compatibility` writes the page instead of comparing it."""
+    """Options of the plugins; `--compatibility` writes the page instead of comparing it."""
+    run.add_option(parser)
     skips.add_option(parser)
+    smoke.add_option(parser)
     thorough.add_option(parser)
     helped = (
         "write docs/compatibility.md; with `again` the last run counts where this one is silent"
@@ -29,16 +41,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Have workers run all tests, before pytest-xdist looks at what is asked for."""
+    side_by_side.choose_workers(config)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Hold the run to its budgets, to what it may skip and to the page of compatibility."""
+    """Run tests as the plugins of `support` say; one process judges the run.
+
+    It holds the run to its budgets, to what it may skip and to the page of compatibility.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # As shells start what runs in the background; servers under test would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.pluginmanager.register(budget, "budget")
-    config.pluginmanager.register(opened_sockets, "opened_sockets")
-    config.pluginmanager.register(skips, "skips")
-    config.pluginmanager.register(thorough, "thorough")
-    config.pluginmanager.register(compatibility, "compatibility")
+    plugins = config.pluginmanager
+    plugins.register(opened_sockets, "opened_sockets")
+    plugins.register(thorough, "thorough")
+    plugins.register(smoke, "smoke")
+    plugins.register(side_by_side, "side_by_side")
+    plugins.register(child_run, "child_run")
+    plugins.register(compatibility.Comparisons(), "comparisons")
+    if run.judges(config):
+        plugins.register(second_run, "second_run_of_workers")
+        plugins.register(budget, "budget")
+        plugins.register(skips, "skips")
+        plugins.register(compatibility, "compatibility")
 
 
 @pytest.fixture(scope="session")

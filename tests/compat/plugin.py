@@ -1,13 +1,14 @@
 """Hooks of pytest: remember what a run found, and compare the page of compatibility with it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from difflib import unified_diff
 from itertools import islice
 
 import pytest
 
 from tests.compat.page import PAGE, NotRun, Run, load, render
+from tests.support import second_run
 from tests.support.natsserver import Asked
 
 FIXTURES = {"nats_server", "pair"}
@@ -16,19 +17,34 @@ FIXTURES = {"nats_server", "pair"}
 _SHOWN = 40  # lines of difference
 _KEPT = "compatibility/run"
 _PARAMETER = re.compile(r"\[nats-server[-\]]")
+_COMPARED = "compared"
 _run = Run()
 _said: list[str] = []
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Notice whether the reference server takes part."""
-    before = Asked.times
-    result = yield
-    fixtures = set(getattr(item, "fixturenames", ()))
-    if Asked.times > before or fixtures & FIXTURES or _PARAMETER.search(item.nodeid):
-        _run.compared.add(item.nodeid)
-    return result
+class Comparisons:
+    """Plugin of every process that runs tests: its reports say where the reference took part."""
+
+    def __init__(self) -> None:
+        self._before = 0
+
+    def pytest_runtest_setup(self) -> None:
+        """Count from here."""
+        self._before = Asked.times
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Add it to the last report of a test."""
+        report = yield
+        fixtures = set(getattr(item, "fixturenames", ()))
+        asked = Asked.times > self._before
+        if report.when == "teardown" and (
+            asked or fixtures & FIXTURES or _PARAMETER.search(item.nodeid)
+        ):
+            report.user_properties.append((_COMPARED, True))
+        return report
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -39,11 +55,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     for name, value in report.user_properties:
         if name == "refusal":
             _run.refusals[report.nodeid] = str(value)
+        elif name == _COMPARED:
+            _run.compared.add(report.nodeid)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """A run that covers the page and says something else fails."""
     config = session.config
+    _run.outcomes.update(dict.fromkeys(second_run.unsteady, "passed"))
     writes = config.getoption("--compatibility", default=None)
     if writes:
         _keep(config, writes == "again")

@@ -18,6 +18,8 @@ from tests.support.eventually import eventually
 from tests.support.memory import resident
 from tests.support.wire import HELLO, Closed, Silence, Wire
 
+pytestmark = pytest.mark.quiet
+
 CONNECTIONS = 10_000
 CROWDS = 4
 SILENCES = (b"", b"CONN", b'CONNECT {"verbose":fal')

@@ -3,8 +3,12 @@
 `python -m tests.crowds.hostility` is the same with more of them and for minutes.
 """
 
+import pytest
+
 from tests.crowds.hostility import BACK, FACTOR, MEMORY, suffer
 from tests.support.jetgate import JetgateServer
+
+pytestmark = pytest.mark.quiet
 
 CALLERS = 200
 GARBAGE = 50

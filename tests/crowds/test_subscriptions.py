@@ -5,6 +5,8 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.crowds.serving import left, serving
 from tests.support.best import best, timed
 from tests.support.core_server import CoreServer
@@ -12,6 +14,8 @@ from tests.support.dropin import DropIn
 from tests.support.eventually import eventually
 from tests.support.memory import resident
 from tests.support.wire import Wire
+
+pytestmark = pytest.mark.quiet
 
 CONNECTIONS = 10
 EACH = 100_000

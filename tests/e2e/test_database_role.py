@@ -32,7 +32,9 @@ LIMITS = {
 }
 
 
-@pytest.fixture(scope="module", params=[VERSIONS[0], VERSIONS[-1]])
+@pytest.fixture(
+    scope="module", params=[VERSIONS[0], pytest.param(VERSIONS[-1], marks=pytest.mark.thorough)]
+)
 def operator(request: pytest.FixtureRequest) -> Iterator[OperatorPostgres]:
     with OperatorPostgres(request.param) as server:
         yield server

@@ -13,6 +13,8 @@ import pytest
 from tests.support.best import best, kept_waiting
 from tests.support.dropin import DropIn
 
+pytestmark = pytest.mark.quiet
+
 NAME = "jetgate-nats-server"
 PLAIN = ("-a", "127.0.0.1", "-p", "-1")
 MANY = 20

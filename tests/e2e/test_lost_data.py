@@ -43,7 +43,7 @@ class Past:
         self._postgres.start()
 
 
-@pytest.fixture(scope="module", params=[15, 18])
+@pytest.fixture(scope="module", params=[pytest.param(15, marks=pytest.mark.thorough), 18])
 def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
     """A durable PostgreSQL that tests may stop."""
     installation = find(request.param)

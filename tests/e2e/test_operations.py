@@ -28,7 +28,9 @@ ANY = ("--nats-port", "0", "--http-port", "0")
 PAYLOAD = "x" * 100_000
 
 
-@pytest.fixture(scope="module", params=[VERSIONS[0], VERSIONS[-1]])
+@pytest.fixture(
+    scope="module", params=[pytest.param(VERSIONS[0], marks=pytest.mark.thorough), VERSIONS[-1]]
+)
 def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
     """A durable PostgreSQL that tests may stop: the oldest, or the wheel's, and the newest."""
     with PostgresServer(installation=find(request.param), settings={"fsync": "on"}) as server:

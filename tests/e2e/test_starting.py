@@ -120,16 +120,19 @@ def stored(store: str) -> float:
         return time.monotonic() - began - kept_waiting(server.process.pid)
 
 
+@pytest.mark.quiet
 def test_clients_are_accepted_before_there_is_storage(store: Path) -> None:
     numbers = iter(range(10))
     assert best(6, 0.4, lambda: greeted("-js", "-sd", str(store / str(next(numbers))))) < 0.4
 
 
+@pytest.mark.quiet
 def test_dev_accepts_clients_and_says_that_it_is_starting_at_once(store: Path) -> None:
     numbers = iter(range(10))
     assert best(6, 0.4, lambda: greeted_by_dev(store / str(next(numbers)))) < 0.4
 
 
+@pytest.mark.quiet
 def test_serve_accepts_clients_before_it_has_loaded_what_it_leads(
     durable: PostgresServer, tmp_path: Path
 ) -> None:
@@ -141,6 +144,7 @@ def test_serve_accepts_clients_before_it_has_loaded_what_it_leads(
     assert best(6, 0.4, measure) < 0.4
 
 
+@pytest.mark.quiet
 def test_the_first_publish_is_stored_soon(tmp_path_factory: pytest.TempPathFactory) -> None:
     place, numbers = tmp_path_factory.mktemp("stores"), iter(range(10))
     assert best(6, 1.2, lambda: stored(str(place / str(next(numbers))))) < 1.2

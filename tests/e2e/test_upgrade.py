@@ -37,7 +37,7 @@ def upgrade():
 '''
 
 
-@pytest.fixture(scope="module", params=[15, 18])
+@pytest.fixture(scope="module", params=[pytest.param(15, marks=pytest.mark.thorough), 18])
 def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
     """The oldest PostgreSQL that is served, and the newest."""
     installation = find(request.param)

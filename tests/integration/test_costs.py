@@ -2,11 +2,15 @@
 
 import asyncio
 
+import pytest
+
 from core.model.stream import StreamConfig
 from core.runtime import tasks
 from core.transport.session import ClientSession
 from tests.support.node import Node, Wire, add_stream, running_node
 from tests.support.pg import PostgresServer
+
+pytestmark = pytest.mark.quiet
 
 MESSAGES = 10_000
 PAYLOAD = b"x" * 128

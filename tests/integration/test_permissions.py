@@ -260,7 +260,7 @@ def test_who_am_i(both: tuple[_Address, _Address]) -> None:
     assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize("stored", ["token", _HASH.replace("\n", "")])
+@pytest.mark.parametrize("stored", ["token", _HASH], ids=["plain", "bcrypt"])
 def test_a_token(stored: str) -> None:
     given = "secret" if stored == _HASH else "token"
     theirs = NatsServer({"authorization": f'{{ timeout: 60, token: "{stored}" }}'})

@@ -1,10 +1,7 @@
 """tests/README.md names what is there, and whoever looks for a test finds it from there."""
 
 import re
-import tomllib
 from pathlib import Path
-
-from tests.support.budget import BUDGET
 
 TESTS = Path(__file__).resolve().parents[1]
 PAGE = (TESTS / "README.md").read_text()
@@ -37,9 +34,3 @@ def test_every_test_is_found_by_its_subject() -> None:
     files = [*TESTS.rglob("test_*.py"), *TESTS.glob("wire/*/*/*.txt")]
 
     assert [str(at.relative_to(TESTS)) for at in files if named.isdisjoint([at, *at.parents])] == []
-
-
-def test_the_time_that_is_given_out_is_that_of_the_budgets() -> None:
-    seconds = sum(tomllib.loads(BUDGET.read_text())["seconds"].values())
-
-    assert f"Together they are {seconds // 60} of\n35 minutes" in PAGE

@@ -1,0 +1,118 @@
+"""What fails in a run of all tests is run once more, alone, when everything else has ended.
+
+A test that passes then is unsteady: it is printed as such, both outputs are written beside the
+run's report, and the run passes as long as there are at most `EXCUSED` of them. A test about what
+was promised to somebody (`crash`, `ledger`, anything that says lost or doubled) is never excused.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.support import child_run, report_files
+from tests.support.side_by_side import suite_of
+
+EXCUSED = 3
+_AGAIN = 10  # more tests that fail have one cause, and it is not chance
+_NEVER = re.compile(r"lost|lose|loss|doubl|twice|once|durab|acknowledged|surviv|kill")
+
+unsteady: dict[str, None] = {}
+"""Tests of this run that failed, passed alone, and are excused."""
+
+
+def excusable(test: str) -> bool:
+    """Whether a run may pass although this test failed once."""
+    name = test.partition("::")[2]
+    return suite_of(test) not in ("crash", "ledger") and not _NEVER.search(name)
+
+
+class SecondRun:
+    """Plugin of the process that judges a run with workers.
+
+    Args:
+        config: Of this process.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._failed: defaultdict[str, list[pytest.TestReport]] = defaultdict(list)
+        self._lines: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what fails."""
+        if report.failed:
+            self._failed[report.nodeid].append(report)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Run again what failed, and take back the failures that are excused."""
+        done = yield
+        if self._failed and len(self._failed) <= _AGAIN:
+            self._judge(session)
+        elif self._failed:
+            self._lines.append(f"{len(self._failed)} tests failed: too many to run them once more")
+        return done
+
+    def _judge(self, session: pytest.Session) -> None:
+        failed = dict(self._failed)
+        passed = self._run_again(list(failed))
+        for test in failed:
+            self._lines.append(f"UNSTEADY: {test}" if test in passed else f"fails again: {test}")
+        excused = [test for test in passed if excusable(test)]
+        for test in passed:
+            if test not in excused:
+                self._lines.append(f"never excused: {test}")
+        if len(excused) > EXCUSED:
+            self._lines.append(f"{len(excused)} unsteady tests: at most {EXCUSED} are excused")
+            return
+        unsteady.update(dict.fromkeys(excused))
+        session.testsfailed -= sum(len(failed[test]) for test in excused)
+        self._take_back(set(excused))
+
+    def _run_again(self, tests: list[str]) -> list[str]:
+        """Run tests alone; return those that pass, and write how they failed before."""
+        directory = report_files.directory(self._config)
+        for number, test in enumerate(tests, 1):
+            _write(directory / f"failed-{number}.txt", test, self._failed[test])
+        self._lines.append(f"the outputs of {len(tests)} tests that failed: {directory}")
+        again: defaultdict[str, list[pytest.TestReport]] = defaultdict(list)
+        for report in child_run.run(self._config, tests, directory / "again.txt"):
+            if isinstance(report, pytest.TestReport):
+                again[report.nodeid].append(report)
+        return [test for test in tests if again[test] and all(r.passed for r in again[test])]
+
+    def _take_back(self, tests: set[str]) -> None:
+        """Show excused tests as unsteady instead of failed."""
+        terminal = self._config.pluginmanager.getplugin("terminalreporter")
+        if terminal is None:
+            return
+        for outcome in ("failed", "error"):
+            reports = terminal.stats.pop(outcome, [])
+            left = [report for report in reports if report.nodeid not in tests]
+            if left:
+                terminal.stats[outcome] = left
+            taken = [report for report in reports if report.nodeid in tests]
+            if taken:
+                terminal.stats.setdefault("unsteady", []).extend(taken)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Name the tests that were run again."""
+        for line in self._lines:
+            terminalreporter.write_line(line)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Run again only where a run has workers: who runs one file wants to see what failed."""
+    if config.option.dist != "no":
+        config.pluginmanager.register(SecondRun(config), "second_run")
+
+
+def _write(file: Path, test: str, reports: list[pytest.TestReport]) -> None:
+    parts = [test]
+    for report in reports:
+        parts.append(f"\n== {report.when}\n{report.longreprtext}")
+        parts += [f"\n-- {name}\n{text}" for name, text in report.sections]
+    file.write_text("\n".join(parts))

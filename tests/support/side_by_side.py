@@ -1,0 +1,127 @@
+"""Two suites at a time: how a run of all tests uses two processors, and what runs alone after it.
+
+A run of the whole folder `tests` has two workers of pytest-xdist. Each takes a file after the
+other, of some suites all files; what takes long comes first, so that both end at about the same
+time. Tests marked `quiet` are judged by the clock or fill the machine: they run when both workers
+have ended, one after the other in a fresh process. In any other run, also with `-n 0`, tests run
+in their order in one process.
+"""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support import child_run, report_files, run
+from tests.support.budget import BUDGET
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
+    from xdist.workermanage import WorkerController
+
+MARK = "quiet"
+WORKERS = 2
+TOGETHER = {"clients", "console", "sdks", "spark"}
+"""Suites that one worker runs: what they share takes long to start."""
+
+_ROOT = Path(__file__).resolve().parents[1]
+_SUITES = list(tomllib.loads(BUDGET.read_text())["seconds"])
+
+
+def suite_of(test: str) -> str:
+    """The folder below `tests` of a test id, or the file where it is in none."""
+    return test.partition("::")[0].removeprefix("tests/").partition("/")[0]
+
+
+def scope_of(test: str) -> str:
+    """What is given to a worker whole: the suite or the file of a test."""
+    suite = suite_of(test)
+    return suite if suite in TOGETHER else test.partition("::")[0]
+
+
+def place_of(test: str) -> tuple[int, str]:
+    """Sorts tests into the order of the suites in `budget.toml`, and their scopes by name."""
+    suite = suite_of(test)
+    return (_SUITES.index(suite) if suite in _SUITES else len(_SUITES)), scope_of(test)
+
+
+def choose_workers(config: pytest.Config) -> None:
+    """Let a run of all tests have workers, unless its command line says how many."""
+    option = config.option
+    if not run.judges(config):  # a worker, which has no number of workers any more, must have none
+        return
+    whole = {(config.invocation_params.dir / name).resolve() for name in config.args} == {_ROOT}
+    if whole and option.numprocesses is None and not option.usepdb and option.dist == "no":
+        option.numprocesses = WORKERS
+        option.dist = "loadscope"
+        option.loadscopereorder = False
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known; the process that judges gets the workers' scheduler and last phase."""
+    config.addinivalue_line("markers", f"{MARK}: runs alone, when nothing else does")
+    if config.option.dist != "no" and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Controller(config), "side_by_side_controller")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker: take tests in the order of suites, and leave those that are to run alone."""
+    output = getattr(config, "workeroutput", None)
+    if output is None or config.getoption("--smoke"):
+        return
+    output[MARK] = [item.nodeid for item in items if item.get_closest_marker(MARK)]
+    left = [item for item in items if not item.get_closest_marker(MARK)]
+    items[:] = sorted(left, key=lambda item: place_of(item.nodeid))
+
+
+class Controller:
+    """Plugin of the process that has workers.
+
+    Args:
+        config: Of this process.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._quiet: dict[str, None] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_xdist_make_scheduler(
+        self, config: pytest.Config, log: "Producer"
+    ) -> "LoadScopeScheduling":
+        """Give each worker one scope after the other."""
+        from xdist.scheduler import LoadScopeScheduling
+
+        class SuiteScheduling(LoadScopeScheduling):
+            def _split_scope(self, nodeid: str) -> str:
+                return scope_of(nodeid)
+
+        return SuiteScheduling(config, log)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: "WorkerController", error: object) -> None:
+        """Note what a worker has left."""
+        output = getattr(node, "workeroutput", None) or {}
+        self._quiet.update(dict.fromkeys(output.get(MARK, ())))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> object:
+        """Run what is left once the workers have ended."""
+        done = yield
+        self._run_alone(session, list(self._quiet))
+        return done
+
+    def _run_alone(self, session: pytest.Session, tests: Sequence[str]) -> None:
+        if not tests:
+            return
+        session.testscollected += len(tests)
+        output = report_files.directory(self._config) / "quiet.txt"
+        for report in child_run.run(self._config, tests, output):
+            if isinstance(report, pytest.TestReport):
+                self._config.hook.pytest_runtest_logreport(report=report)
+            else:
+                self._config.hook.pytest_collectreport(report=report)

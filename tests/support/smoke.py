@@ -1,0 +1,78 @@
+"""`--smoke`: of each folder, tests until one passes; in a minute, whether an environment is whole.
+
+Everything is collected. Where all tests of a folder are skipped, each of them has to name the
+command that brings what it needs.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Generator
+
+import pytest
+
+_COMMAND = re.compile(r"pip install|apt-get install")
+
+_passed: dict[str, str] = {}
+_skipped: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+
+
+def add_option(parser: pytest.Parser) -> None:
+    """Add `--smoke`."""
+    helped = "of each folder run tests until one passes; skips have to name a command"
+    parser.addoption("--smoke", action="store_true", help=helped)
+
+
+def folder_of(test: str) -> str:
+    """The folder of a test id."""
+    return test.partition("::")[0].rpartition("/")[0]
+
+
+def nameless(skips: list[tuple[str, str]]) -> list[str]:
+    """Tests that were skipped without naming a command that cures it."""
+    return [f"{test}: {reason}" for test, reason in skips if not _COMMAND.search(reason)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Pass over what is in a folder of which a test has passed."""
+    if not item.config.getoption("--smoke") or folder_of(item.nodeid) not in _passed:
+        return None
+    # Fixtures that the test before has left for this one end here.
+    item.session._setupstate.teardown_exact(nextitem)
+    return True
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note what passes and what is skipped."""
+    if report.when == "call" and report.passed:
+        _passed.setdefault(folder_of(report.nodeid), report.nodeid)
+    if report.skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+        _skipped[folder_of(report.nodeid)].append((report.nodeid, str(reason)))
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Note a module that is skipped whole."""
+    if report.skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+        _skipped[folder_of(f"{report.nodeid}::")].append((report.nodeid, str(reason)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Fail when a test was skipped and does not say what it needs."""
+    done = yield
+    if session.config.getoption("--smoke"):
+        session.testsfailed += len(nameless([skip for each in _skipped.values() for skip in each]))
+    return done
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say of each folder what passed, or why nothing could run."""
+    if not terminalreporter.config.getoption("--smoke"):
+        return
+    for folder in sorted(_passed.keys() | _skipped.keys()):
+        skips = _skipped[folder]
+        terminalreporter.write_line(f"{folder}: {_passed.get(folder) or f'{len(skips)} skipped'}")
+        for line in nameless(skips):
+            terminalreporter.write_line(f"  names no command: {line}")
