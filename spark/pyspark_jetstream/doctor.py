@@ -218,8 +218,6 @@ def executor(what: str, found: Mapping[str, Any], todo: str, where: str = "") ->
 def reach(query: Mapping[str, str]) -> Iterator[Finding]:
     """Whether the streams of a query can be read the way its options say."""
     from pyspark_jetstream.options import batch_options
-    from pyspark_jetstream.transport import open_transport
-    from pyspark_jetstream.transport.errors import StreamNotFound
 
     left_out = ("mode", "startingposition", "timeout")
     kept = {k: v for k, v in query.items() if k.lower() not in left_out} | {"timeout": _PATIENCE}
@@ -229,6 +227,13 @@ def reach(query: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("options", "fail", str(error), "change the option")
         return
     way = options.connection.transport
+    try:
+        from pyspark_jetstream.transport import open_transport
+        from pyspark_jetstream.transport.errors import StreamNotFound
+    except ModuleNotFoundError as error:
+        found = f"not asked: the package {error.name} is not installed"
+        yield Finding(way, "fail", found, f"pip install {error.name}")
+        return
     try:
         transport = open_transport(options.connection)
     except Exception as error:

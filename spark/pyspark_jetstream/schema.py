@@ -5,11 +5,10 @@
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from pyspark_jetstream.values import InvalidOption
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 TYPES = {
@@ -55,7 +54,7 @@ def _data_type(payload: str, json_schema: str) -> str:
     return json_schema if nested else f"struct<{json_schema}>"
 
 
-def to_arrow(schema: "StructType") -> pa.Schema:
+def to_arrow(schema: "StructType") -> "pa.Schema":
     """The Arrow schema that Spark expects of the rows of a schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -106,6 +106,7 @@ def test_an_interpreter_that_cannot_be_run_is_told(monkeypatch: pytest.MonkeyPat
 def test_a_database_that_does_not_answer_is_told_and_the_password_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
     monkeypatch.setattr(doctor, "_PATIENCE", "500ms")
     dsn = "postgresql://reader:hunter2@127.0.0.1:1/db?connect_timeout=1"
     (found,) = reach({"dsn": dsn, "stream": "S", "timeout": "1ms"})

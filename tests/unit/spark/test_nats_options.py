@@ -1,9 +1,6 @@
 """The options of connections to NATS."""
 
 import pytest
-
-pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
-
 from pyspark_jetstream.options import batch_options, connection_options
 from pyspark_jetstream.values import InvalidOption, Values
 
