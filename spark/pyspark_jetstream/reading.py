@@ -59,7 +59,7 @@ def read_split(
     if split is None:  # what Spark plans where there is nothing to read
         return
     transport = open_transport(options.connection)
-    shaper = RowShaper(split.stream, schema, options.payload)
+    shaper = RowShaper(split.stream, schema, options.payload, options.json)
     policy = LossPolicy(options.fail_on_loss)
     try:
         if isinstance(split, RangeSplit):

@@ -3,7 +3,7 @@
 `python -m tests.spark.test_json_payloads` records its answers for tests without Spark.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,7 +27,7 @@ def answers(spark: "SparkSession") -> dict[str, dict[bytes, str]]:
 
     found = {}
     for name, payloads in recorded().items():
-        kind = from_arrow_schema(pa.schema([("v", TYPES[name])]))["v"].dataType
+        kind: Any = from_arrow_schema(pa.schema([("v", TYPES[name])]))["v"].dataType
         rows = [(place, bytearray(payload)) for place, payload in enumerate(payloads)]
         frame = spark.createDataFrame(rows, "place int, payload binary").coalesce(1)
         parsed = frame.select(

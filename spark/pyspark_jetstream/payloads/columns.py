@@ -4,7 +4,6 @@ What both give is what Spark's `from_json` gives. A batch that Arrow does not ta
 otherwise, is halved until the payloads at fault are few; these are read one by one.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as pajson
 
+from pyspark_jetstream.options import JsonOptions
 from pyspark_jetstream.payloads.rows import RowReader, base64_bytes
 from pyspark_jetstream.payloads.tokens import MAX_DEPTH, MAX_DIGITS
 
@@ -42,21 +42,6 @@ class CorruptPayload(ValueError):
     def __init__(self, place: int, reason: str) -> None:
         super().__init__(reason)
         self.place, self.reason = place, reason
-
-
-@dataclass(frozen=True, slots=True)
-class JsonOptions:
-    """How payloads are read, in the words of `from_json`.
-
-    Args:
-        fail_fast: Whether a payload that is no JSON of the type is an error.
-        corrupt: The field of the type that takes such a payload as it is, where the type has it.
-        zone: The zone of times that name none.
-    """
-
-    fail_fast: bool = False
-    corrupt: str = "_corrupt_record"
-    zone: str = "UTC"
 
 
 class _Otherwise(Exception):

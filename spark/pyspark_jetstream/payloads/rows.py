@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_jetstream.payloads import times
+from pyspark_jetstream import times
 from pyspark_jetstream.payloads.text import as_text
 from pyspark_jetstream.payloads.tokens import Malformed, Tokens
 

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, TextIO
 
 from pyspark_jetstream.pipelines.analysing import run_analytics
 from pyspark_jetstream.pipelines.archiving import run_archive
-from pyspark_jetstream.pipelines.context import Context, check_options, hang_up, nothing
+from pyspark_jetstream.pipelines.context import Context, hang_up, nothing
 from pyspark_jetstream.pipelines.declaration import (
     Analytics,
     Archive,
     Materialize,
     Pipeline,
     Replay,
-    Source,
     Transform,
 )
 from pyspark_jetstream.pipelines.materializing import run_materialize
 from pyspark_jetstream.pipelines.progress import Progress
-from pyspark_jetstream.pipelines.purging import purge_settings
 from pyspark_jetstream.pipelines.replaying import run_replay
 from pyspark_jetstream.pipelines.report import Report
 from pyspark_jetstream.pipelines.transforming import run_transform
@@ -59,15 +57,6 @@ def run(
         if reports[-1].failed:
             break
     return reports
-
-
-def check(one: Pipeline) -> None:
-    """Look at the options of a pipeline, without Spark. Raises InvalidOption."""
-    source = getattr(one, "source", None)
-    if isinstance(source, Source):
-        check_options(source, isinstance(one, Transform))
-    if isinstance(one, Archive) and one.purge is not None:
-        purge_settings(one)
 
 
 def _forever(one: Pipeline) -> bool:

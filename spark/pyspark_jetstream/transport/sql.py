@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_jetstream.options import ConnectionOptions
+from pyspark_jetstream.options import ConnectionOptions, checked_dsn
 from pyspark_jetstream.transport import idle
 from pyspark_jetstream.transport.adbc import AdbcSession, Rows
 from pyspark_jetstream.transport.base import RAW_SCHEMA, Consumer, Head, Page, Wanted
 from pyspark_jetstream.transport.checksums import verify_rows
 from pyspark_jetstream.transport.errors import JetStreamError, NotReachable, StreamNotFound
 from pyspark_jetstream.transport.statements import Statements
-from pyspark_jetstream.values import InvalidOption
 
 _PAGE = 131_072
 """Sequences of one statement: long enough to be cheap, short enough not to hold up a vacuum."""
@@ -245,12 +244,7 @@ class SqlTransport:
 
     def _dsn(self) -> str:
         assert self._options.dsn is not None, "checked with the options"
-        dsn = self._options.dsn.resolve()
-        if not dsn.startswith(("postgresql://", "postgres://")) and "=" not in dsn:
-            raise InvalidOption(
-                "dsn", "set", "postgresql://user@host/database or host=... dbname=..."
-            )
-        return dsn
+        return checked_dsn(self._options.dsn)
 
     def _told(self, error: Exception) -> str:
         """What the driver says, without the password that it may repeat."""

@@ -107,16 +107,16 @@ def test_a_database_that_does_not_answer_is_told_and_the_password_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
-    monkeypatch.setattr(doctor, "_PATIENCE", "500ms")
+    monkeypatch.setattr(doctor, "PATIENCE", 0.5)
     dsn = "postgresql://reader:hunter2@127.0.0.1:1/db?connect_timeout=1"
-    (found,) = reach({"dsn": dsn, "stream": "S", "timeout": "1ms"})
+    (found,) = reach("read", {"dsn": dsn, "stream": "S", "timeout": "1ms"})
     assert found.state == "fail"
     assert "look at the option dsn" in found.todo
     assert "hunter2" not in found.text()
 
 
 def test_options_that_are_wrong_are_told() -> None:
-    (found,) = reach({"dsn": "env:DSN", "stream": "S", "colums": "a"})
+    (found,) = reach("read", {"dsn": "env:DSN", "stream": "S", "colums": "a"})
     assert (found.what, found.state) == ("options", "fail")
     assert "did you mean columns?" in found.found
 

@@ -5,7 +5,8 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
 
 import pyarrow as pa
-from pyspark_jetstream.payloads.columns import CorruptPayload, JsonColumns, JsonOptions
+from pyspark_jetstream.options import JsonOptions
+from pyspark_jetstream.payloads.columns import CorruptPayload, JsonColumns
 
 from tests.support.json_inputs import TYPES, comparable, recorded
 

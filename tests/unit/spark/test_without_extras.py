@@ -42,11 +42,11 @@ def test_the_doctor_names_the_package_that_a_read_needs() -> None:
         "from tests.support import without_extras\n"
         "without_extras.install()\n"
         "from pyspark_jetstream.doctor import reach\n"
-        "print(*(one.text() for one in reach({'dsn': 'env:DSN', 'stream': 'S'})))"
+        "print(*(one.text() for one in reach('read', {'dsn': 'env:DSN', 'stream': 'S'})))"
     )
 
     done = _without("-c", script)
 
     assert done.stderr == ""
-    assert "fail  sql: not asked: the package pyarrow is not installed" in done.stdout
+    assert "fail  options: not looked at: the package pyarrow is not installed" in done.stdout
     assert "-> pip install pyarrow" in done.stdout
