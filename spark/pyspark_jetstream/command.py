@@ -56,6 +56,11 @@ def _parser() -> argparse.ArgumentParser:
         made[name].add_argument(
             "--conf", action="append", default=[], metavar="KEY=VALUE", help="setting of Spark"
         )
+    made["run"].add_argument(
+        "--keep-going",
+        action="store_true",
+        help="when one fails, run those that do not read what it writes",
+    )
     made["run"].add_argument("--report", type=Path, help="write the reports here, as JSON")
     doctor = made["doctor"]
     doctor.add_argument("file", type=Path, nargs="?", help="ask for what these pipelines need")
@@ -98,7 +103,7 @@ def _run(pipelines: tuple[Pipeline, ...], options: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     try:
-        reports = run(pipelines, spark, stop=stop)
+        reports = run(pipelines, spark, keep_going=options.keep_going, stop=stop)
     finally:
         spark.stop()
     print("\n\n".join(one.text() for one in reports), flush=True)
