@@ -39,7 +39,7 @@ READ = (
 )
 """Options of reading, in batch and streaming."""
 
-BATCH_READ = ("endingPosition", "asOf", "pushdown")
+BATCH_READ = ("endingPosition", "asOf", "asOfExact", "pushdown")
 STREAM_READ = ("maxMessagesPerTrigger", "maxBytesPerTrigger")
 
 KNOWN = (*CONNECTION, *READ, *BATCH_READ, *STREAM_READ)
@@ -121,6 +121,7 @@ class ReadOptions:
         start: Where reading begins when there is no checkpoint.
         end: Where a batch read ends.
         as_of: Read the last message of each subject as of a place; None: read the log.
+        as_of_exact: Leave out subjects whose message of then is not stored any more.
         fail_on_loss: `true`, `false`, or `strict`: interior removals are losses too.
         payload: What becomes of payloads: `binary`, `string`, `json` or `none`.
         json: How JSON payloads are read.
@@ -138,6 +139,7 @@ class ReadOptions:
     start: Places
     end: Places
     as_of: Places | None
+    as_of_exact: bool
     fail_on_loss: str
     payload: str
     json: JsonOptions
@@ -235,6 +237,8 @@ def _read_options(
         for name in ("startingPosition", "endingPosition"):
             if values.text(name) is not None:
                 raise InvalidOption(name, values.text(name), "not to be set together with asOf")
+    elif values.text("asOfExact") is not None:
+        raise InvalidOption("asOfExact", values.text("asOfExact"), "none without asOf")
     filters = subjects.checked(values.names_list("filterSubjects"), "filterSubjects")
     fail_on_loss = values.choice("failOnDataLoss", ("true", "false", "strict"), "true")
     if fail_on_loss == "strict" and (filters or as_of is not None):
@@ -255,6 +259,7 @@ def _read_options(
         start=_known(positions.starts, values, "startingPosition", default_start, streams),
         end=_known(positions.ends, values, "endingPosition", "latest", streams),
         as_of=_known(positions.ends, values, "asOf", "latest", streams) if as_of else None,
+        as_of_exact=values.flag("asOfExact", False),
         fail_on_loss=fail_on_loss,
         payload=payload,
         json=json,
@@ -291,8 +296,9 @@ def _check_consumer(
 
 
 def _columns(values: Values, payload: str) -> tuple[str, ...]:
-    known = schema.columns_of(payload)
-    asked = values.names_list("columns") or schema.defaults(payload)
+    as_of = values.text("asOf") is not None
+    known = schema.columns_of(payload, as_of=as_of)
+    asked = values.names_list("columns") or schema.defaults(payload, as_of=as_of)
     by_name = {name.lower(): name for name in known}
     for name in asked:
         if name.lower() not in by_name:

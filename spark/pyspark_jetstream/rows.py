@@ -6,6 +6,7 @@ that is not UTF-8) is null; JSON is read as `from_json` reads it.
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_jetstream import headers
 from pyspark_jetstream.options import JsonOptions
@@ -46,9 +47,19 @@ class RowShaper:
             size="size" in names,
         )
 
-    def shape(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the columns of the schema."""
-        columns = [self._column(field, rows) for field in self._schema]
+    def shape(self, rows: pa.RecordBatch, up_to: int = 0) -> pa.RecordBatch:
+        """The batch with the columns of the schema.
+
+        Args:
+            rows: Of a transport.
+            up_to: The last sequence of the moment that is meant, for the column `is_later`.
+        """
+        columns = [
+            pc.greater(rows.column("seq"), up_to)
+            if field.name == "is_later"
+            else self._column(field, rows)
+            for field in self._schema
+        ]
         if not columns:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * rows.num_rows, pa.struct([])))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)

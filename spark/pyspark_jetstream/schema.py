@@ -21,6 +21,7 @@ TYPES = {
     "data": "binary",
     "size": "bigint",
     "header_block": "binary",  # the headers byte by byte, only if the option columns names it
+    "is_later": "boolean",  # with asOf: the value of then is not stored, this is a later one
 }
 """Every column in order, with its type as DDL; that of `data` is the one of `payload=binary`."""
 
@@ -30,14 +31,20 @@ _JSON = frozenset(
 """Types of the members of JSON payloads, by the names of PySpark."""
 
 
-def columns_of(payload: str) -> tuple[str, ...]:
-    """The columns there are with a kind of payload."""
-    return tuple(name for name in TYPES if name != "data" or payload != "none")
+def columns_of(payload: str, *, as_of: bool = False) -> tuple[str, ...]:
+    """The columns there are with a kind of payload.
+
+    Args:
+        payload: What becomes of payloads.
+        as_of: Whether the query reads the last messages as of a moment.
+    """
+    absent = {"data": payload == "none", "is_later": not as_of}
+    return tuple(name for name in TYPES if not absent.get(name, False))
 
 
-def defaults(payload: str) -> tuple[str, ...]:
+def defaults(payload: str, *, as_of: bool = False) -> tuple[str, ...]:
     """The columns of a query that does not choose."""
-    return tuple(name for name in columns_of(payload) if name != "header_block")
+    return tuple(name for name in columns_of(payload, as_of=as_of) if name != "header_block")
 
 
 def ddl(columns: tuple[str, ...], payload: str, json_ddl: str) -> str:

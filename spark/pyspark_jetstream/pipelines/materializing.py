@@ -44,6 +44,7 @@ def run_materialize(declared: Materialize, context: Context) -> None:
                 reader.start,
                 reader.options.filters,
                 declared.limits.messages,
+                reader.options.connection.timeout,
             )
             report.skip("sequences that were removed before they were read", sum(one.lost.values()))
             if not one.ranges:
