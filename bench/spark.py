@@ -3,7 +3,7 @@
 Spark has two threads in this process, PostgreSQL is the embedded one. `--data DIR` keeps the filled
 database for the next run. The rows are functions in `ROWS`; they take turns, three times after a
 warm-up, and the median of each is printed beside its goal. With several numbers of rows the batch
-reads are measured for each, and split into what a read costs whatever its size, and what a row does.
+reads are measured for each, and split into what a read costs whatever its size, and what a row is.
 """
 
 import argparse

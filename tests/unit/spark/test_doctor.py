@@ -128,8 +128,8 @@ AWAY = {"servers": "nats://127.0.0.1:1"}
     ("kind", "options", "said"),
     [
         ("transform", {"maxMessagesPerTrigger": "5"}, ""),
-        ("transform", {"mode": "consumer", "consumer": "c"}, "nothing: a consumer has its own"),
-        ("transform", {"endingPosition": "latest"}, "is an option of spark.read"),
+        ("transform", {"asOfExact": "true"}, "it is an option of spark.read"),
+        ("transform", {"consumer": "c"}, "none without mode=consumer"),
         ("transform", {"jsonMode": "FAILFAST"}, "none without payload=json"),
         ("archive", {"maxMessagesPerTrigger": "5"}, "is an option of spark.readStream"),
         ("archive", {"minPartitions": "0"}, "a whole number of at least 1"),
