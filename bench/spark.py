@@ -2,7 +2,8 @@
 
 Spark has two threads in this process, PostgreSQL is the embedded one. `--data DIR` keeps the filled
 database for the next run. The rows are functions in `ROWS`; they take turns, three times after a
-warm-up, and the median of each is printed beside its goal.
+warm-up, and the median of each is printed beside its goal. With several numbers of rows the batch
+reads are measured for each, and split into what a read costs whatever its size, and what a row is.
 """
 
 import argparse
@@ -68,6 +69,7 @@ def sql_batch(bench: Bench) -> "Cost":
     """A batch read by SQL, columns named, into nothing."""
     source = bench.spark.read.format("jetstream").options(**bench.options)
     source = source.option("minPartitions", str(PARTITIONS)).option("maxBytesPerPartition", "1GiB")
+    source = source.option("endingPosition", f"seq:{bench.rows}")
     frame = source.option("columns", COLUMNS).load()
     return _measured(bench, lambda: frame.write.format("noop").mode("overwrite").save())
 
@@ -78,7 +80,7 @@ def jdbc_batch(bench: Bench) -> "Cost":
     table = (
         "(select m.seq, m.subject, m.ts, m.data from jetgate_store.message m"
         " join jetgate_store.stream s using (stream, shelf)"
-        f" where s.name = '{STREAM}') as messages"
+        f" where s.name = '{STREAM}' and m.seq <= {bench.rows}) as messages"
     )
     frame = bench.spark.read.jdbc(
         f"jdbc:postgresql://{address}",
@@ -116,6 +118,9 @@ ROWS: dict[str, tuple[Callable[[Bench], "Cost"], float]] = {
     "sql, streaming into Parquet": (sql_streaming, 100_000),
 }
 """Each row: what runs, and its goal in rows per second."""
+
+BATCHES = (SQL, JDBC_ROW)
+"""Rows that are measured for each number of rows."""
 
 
 @dataclass(frozen=True)
@@ -205,30 +210,56 @@ def fill(dsn: str, rows: int) -> None:
 def main() -> int:
     """Run the chosen rows; return 1 when `--check` is given and a goal is missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
-    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--rows", type=int, nargs="+", default=[5_000_000])
     parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument("--data", type=Path, help="where the database is kept for the next run")
     parser.add_argument("--check", action="store_true", help="fail when a goal is missed")
     chosen = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="jetgate-spark-"))
     try:
-        with database(chosen.data or place / "database", chosen.rows) as (dsn, pid):
+        most = max(chosen.rows)
+        with database(chosen.data or place / "database", most) as (dsn, pid):
             settings = {"spark.driver.memory": "3g", "spark.jars.packages": JDBC}
-            bench = Bench(
-                support.session(settings, lasting=True), dsn, chosen.rows, place / "out", pid
-            )
-            costs = _rounds(bench, [name for name in ROWS if chosen.only in name])
-            bench.spark.stop()
+            session = support.session(settings, lasting=True)
+            names = [name for name in ROWS if chosen.only in name]
+            measured = {}
+            for rows in sorted(chosen.rows):
+                print(f"{rows:,} rows", flush=True)
+                bench = Bench(session, dsn, rows, place / "out", pid)
+                some = names if rows == most else [one for one in names if one in BATCHES]
+                measured[rows] = _rounds(bench, some)
+                found = {name: _tell(name, runs) for name, runs in measured[rows].items()}
+                _compare(measured[rows], found)
+            session.stop()
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    found = {name: _tell(name, runs) for name, runs in costs.items()}
     print(json.dumps({name: round(rate) for name, rate in found.items()}))
+    for name in BATCHES:
+        _tell_fixed(name, measured)
+    missed = [name for name, rate in found.items() if rate < ROWS[name][1]]
+    return 1 if chosen.check and missed else 0
+
+
+def _compare(costs: dict[str, list[Cost]], found: dict[str, float]) -> None:
+    """Print how ours does beside Spark's JDBC source."""
     if (ours := costs.get(SQL)) and (theirs := costs.get(JDBC_ROW)):
         each = [f"{one.rate / other.rate:.2f}" for one, other in zip(ours, theirs, strict=True)]
         ratio = found[SQL] / found[JDBC_ROW]
         print(f"{ratio:.2f} times the JDBC source ({', '.join(each)}), goal {JDBC_RATIO}")
-    missed = [name for name, rate in found.items() if rate < ROWS[name][1]]
-    return 1 if chosen.check and missed else 0
+
+
+def _tell_fixed(name: str, measured: dict[int, dict[str, list[Cost]]]) -> None:
+    """Print what a read costs whatever its size, by the line through the medians of all sizes."""
+    points = [
+        (rows, rows / statistics.median(one.rate for one in costs[name]))
+        for rows, costs in measured.items()
+        if costs.get(name)
+    ]
+    if len(points) > 1:
+        line = statistics.linear_regression(*zip(*points, strict=True))
+        print(
+            f"{name:45} {line.intercept:6.2f} s, and {line.slope * 1e6:5.2f} us a row", flush=True
+        )
 
 
 def _rounds(bench: Bench, names: list[str]) -> dict[str, list[Cost]]:

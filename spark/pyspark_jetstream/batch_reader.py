@@ -30,7 +30,8 @@ class BatchReader(DataSourceReader):
     """
 
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
-        columns.check(schema, columns.columns_of(options.payload), options.payload)
+        known = columns.columns_of(options.payload, as_of=options.as_of is not None)
+        columns.check(schema, known, options.payload)
         self._options = options
         self._schema = columns.to_arrow(schema)
         self._narrowed = Narrowed(options.streams, options.filters)
@@ -59,13 +60,13 @@ class BatchReader(DataSourceReader):
             return []
         if options.as_of is not None:
             place = place_of(options.as_of, stream, "latest")
-            return planner.latest(
-                head, planner.end(head, place, inclusive=True), what.filters, current=True
-            )
+            last = planner.end(head, place, inclusive=True)
+            kind = "exact" if options.as_of_exact else "current"
+            return planner.latest(head, last, what.filters, kind)
         start = planner.start(head)
         last = planner.end(head, place_of(options.end, stream, "latest"))
         if start.snapshot:
-            return planner.latest(head, last, what.filters, current=False)
+            return planner.latest(head, last, what.filters, "found")
         first = max(start.seq + 1, what.first)
         last = min(last, what.last)
         if options.connection.transport == "sql":  # jetgate's times never go back within a stream

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark_jetstream.doctor import examine
-from pyspark_jetstream.pipelines.declaration import Pipeline, Source
+from pyspark_jetstream.pipelines.declaration import Pipeline
 from pyspark_jetstream.pipelines.fields import DeclarationError
 from pyspark_jetstream.pipelines.load import load
 from pyspark_jetstream.pipelines.report import as_json
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.command == "doctor":
             return _doctor(options)
-        from pyspark_jetstream.pipelines.run import check
+        from pyspark_jetstream.pipelines.queries import check
 
         pipelines = _chosen(load(options.file), options.only)
         for one in pipelines:
@@ -56,6 +56,11 @@ def _parser() -> argparse.ArgumentParser:
         made[name].add_argument(
             "--conf", action="append", default=[], metavar="KEY=VALUE", help="setting of Spark"
         )
+    made["run"].add_argument(
+        "--keep-going",
+        action="store_true",
+        help="when one fails, run those that do not read what it writes",
+    )
     made["run"].add_argument("--report", type=Path, help="write the reports here, as JSON")
     doctor = made["doctor"]
     doctor.add_argument("file", type=Path, nargs="?", help="ask for what these pipelines need")
@@ -98,7 +103,7 @@ def _run(pipelines: tuple[Pipeline, ...], options: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     try:
-        reports = run(pipelines, spark, stop=stop)
+        reports = run(pipelines, spark, keep_going=options.keep_going, stop=stop)
     finally:
         spark.stop()
     print("\n\n".join(one.text() for one in reports), flush=True)
@@ -108,13 +113,8 @@ def _run(pipelines: tuple[Pipeline, ...], options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    sources = [one.source for one in load(options.file)] if options.file else []
     findings = examine(
-        [
-            {**one.options, "stream": ",".join(one.streams)}
-            for one in sources
-            if isinstance(one, Source)
-        ],
+        load(options.file) if options.file else (),
         dsn=options.dsn,
         servers=options.servers,
         spark=None if options.no_spark else (options.master, _settings(options)),

@@ -144,7 +144,9 @@ if MODERN:
                 return
             incarnation, sequences = partition.value
             transport = open_transport(self._options.connection)
-            shaper = RowShaper(self._stream, self._schema, self._options.payload)
+            shaper = RowShaper(
+                self._stream, self._schema, self._options.payload, self._options.json
+            )
             policy = LossPolicy(self._options.fail_on_loss)
             missing = len(sequences)
             try:

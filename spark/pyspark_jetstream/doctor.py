@@ -12,12 +12,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from pyspark_jetstream.values import InvalidOption
+
 if TYPE_CHECKING:
     from pyspark_jetstream.nats.settings import Settings
+    from pyspark_jetstream.options import ConnectionOptions
+    from pyspark_jetstream.pipelines.declaration import Pipeline
 
 JAVA = (17, 21)
 """Versions of Java that Spark 4 supports."""
@@ -36,8 +40,8 @@ SINCE = {
 """What a version of PySpark brings, which an older one goes without."""
 
 _NOBODY = "no-stream-of-this-name"
-_PATIENCE = "5s"
-"""How long a server may take to answer, whatever a query allows it."""
+PATIENCE = 5.0
+"""Seconds that a server may take to answer, whatever a query allows it."""
 
 _PROBE = """
 import importlib.metadata as m, json, sys
@@ -81,7 +85,7 @@ class Finding:
 
 
 def examine(
-    queries: Sequence[Mapping[str, str]],
+    pipelines: Sequence["Pipeline"] = (),
     *,
     dsn: str = "",
     servers: str = "",
@@ -90,7 +94,7 @@ def examine(
     """Look at everything, and yield what was found as it is found.
 
     Args:
-        queries: Options of `format("jetstream")` of queries that are to run.
+        pipelines: Pipelines that are to run.
         dsn: A database to reach besides; a secret is `env:NAME` or `file:PATH`.
         servers: NATS servers to reach besides.
         spark: Master and settings of the session to start; None starts none.
@@ -98,14 +102,12 @@ def examine(
     yield from packages(_installed)
     yield java(_java_output)
     yield from interpreters(_probe)
-    ways = [dict(query) for query in queries]
+    yield from declared(pipelines)
     if dsn:
-        ways.append({"dsn": dsn, "stream": _NOBODY})
+        yield from reach("read", {"dsn": dsn, "stream": _NOBODY})
     if servers:
-        ways.append({"servers": servers, "transport": "nats", "stream": _NOBODY})
-    for way in ways:
-        yield from reach(way)
-    if not ways:
+        yield from reach("read", {"servers": servers, "stream": _NOBODY})
+    if not (pipelines or dsn or servers):
         yield Finding("streams", "warn", "no server was asked", "name a file, --dsn or --servers")
     if spark is not None:
         yield from session(*spark)
@@ -215,27 +217,79 @@ def executor(what: str, found: Mapping[str, Any], todo: str, where: str = "") ->
     return Finding(what, "ok", f"{text}, with the format jetstream")
 
 
-def reach(query: Mapping[str, str]) -> Iterator[Finding]:
-    """Whether the streams of a query can be read the way its options say."""
-    from pyspark_jetstream.options import batch_options
+def declared(pipelines: Sequence["Pipeline"]) -> Iterator[Finding]:
+    """Whether the options of pipelines can be used, and their streams be reached."""
+    from pyspark_jetstream.pipelines.fields import DeclarationError
+
+    try:
+        from pyspark_jetstream.pipelines.queries import queries
+    except ModuleNotFoundError as error:
+        yield _lacking("pipelines", error)
+        return
+    for one in pipelines:
+        try:
+            found = list(queries(one))
+        except (DeclarationError, InvalidOption) as error:
+            yield Finding(f"{one.kind} {one.name}", "fail", str(error), "change the field")
+            continue
+        for query in found:
+            yield from reach(query.use, query.options, of=f" of {one.kind} {one.name}")
+
+
+def reach(use: str, given: Mapping[str, str], *, of: str = "") -> Iterator[Finding]:
+    """Whether the streams of a query can be reached the way its options say.
+
+    Args:
+        use: How the query uses the format, as in `queries.Query`.
+        given: Its options.
+        of: Whose query it is, for findings.
+    """
+    try:
+        from pyspark_jetstream.queries import Query, connection_of, streams_of
+
+        checked = Query(use, given).checked()
+    except ModuleNotFoundError as error:
+        yield _lacking("options", error)
+        return
+    except InvalidOption as error:
+        yield Finding(f"options{of}", "fail", str(error), "change the option")
+        return
+    connection = _impatient(connection_of(checked))
+    streams = streams_of(checked)
+    if use in ("read", "readStream"):
+        yield from _heads(connection, streams)
+    if connection.nats is not None:
+        wanted = getattr(checked, "transactional", False)
+        yield transactions(connection.nats, streams[0] if streams else _NOBODY, is_needed=wanted)
+
+
+def _impatient(connection: "ConnectionOptions") -> "ConnectionOptions":
+    """The same connection, which waits only briefly for what is away."""
+    from pyspark_jetstream.nats.tries import tries_within
+
+    nats = connection.nats
+    if nats is not None:
+        nats = replace(nats, timeout=PATIENCE, retries=tries_within(PATIENCE))
+    return replace(connection, timeout=PATIENCE, nats=nats)
+
+
+def _lacking(what: str, error: ModuleNotFoundError) -> Finding:
+    found = f"not looked at: the package {error.name} is not installed"
+    return Finding(what, "fail", found, f"pip install {error.name}")
+
+
+def _heads(connection: "ConnectionOptions", streams: Sequence[str]) -> Iterator[Finding]:
     from pyspark_jetstream.transport import open_transport
     from pyspark_jetstream.transport.errors import StreamNotFound
 
-    left_out = ("mode", "startingposition", "timeout")
-    kept = {k: v for k, v in query.items() if k.lower() not in left_out} | {"timeout": _PATIENCE}
+    way = connection.transport
     try:
-        options = batch_options(kept)
-    except ValueError as error:
-        yield Finding("options", "fail", str(error), "change the option")
-        return
-    way = options.connection.transport
-    try:
-        transport = open_transport(options.connection)
+        transport = open_transport(connection)
     except Exception as error:
         yield unreachable(way, error)
         return
     try:
-        for stream in options.streams:
+        for stream in streams:
             try:
                 head = transport.head(stream)
             except StreamNotFound as error:
@@ -251,11 +305,9 @@ def reach(query: Mapping[str, str]) -> Iterator[Finding]:
         yield unreachable(way, error)
     finally:
         transport.close()
-    if options.connection.nats is not None:
-        yield transactions(options.connection.nats, options.streams[0])
 
 
-def transactions(settings: "Settings", stream: str) -> Finding:
+def transactions(settings: "Settings", stream: str, *, is_needed: bool = False) -> Finding:
     """Whether a server stores what Spark writes exactly once."""
     from pyspark_jetstream.nats.connection import Connection
     from pyspark_jetstream.nats.errors import NatsError, NoResponders, Refused
@@ -269,7 +321,8 @@ def transactions(settings: "Settings", stream: str) -> Finding:
                 Requests(connection).api(f"$JG.API.TXN.INFO.{stream}")
     except NoResponders:
         found = "the server has none, as every JetStream server but jetgate"
-        return Finding(what, "warn", found, "write with delivery=at-least-once")
+        state = "fail" if is_needed else "warn"
+        return Finding(what, state, found, "write with delivery=at-least-once")
     except NatsError as error:
         return unreachable("nats", error)
     return Finding(what, "ok", f"served by {where}")

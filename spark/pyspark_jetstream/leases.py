@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pyspark_jetstream.claims import Claims, runs_of
 from pyspark_jetstream.nats.connection import Connection
-from pyspark_jetstream.nats.errors import Away, Disconnected, NatsError, NoResponders, Timeout
+from pyspark_jetstream.nats.errors import PASSES, NatsError, NoResponders
 from pyspark_jetstream.nats.reading import Api
 from pyspark_jetstream.nats.requests import Requests
 from pyspark_jetstream.nats.settings import Settings
@@ -22,8 +22,6 @@ _log = logging.getLogger("pyspark_jetstream")
 _ACK_WAIT = 60.0
 """Seconds, of a consumer that is made here."""
 _MAX_ACK_PENDING = 200_000
-_AGAIN = (Disconnected, Timeout, NoResponders, Away)
-"""What passes, as when a node takes over from another one."""
 _T = TypeVar("_T")
 
 
@@ -182,7 +180,7 @@ class Lease:
             while True:
                 try:
                     return ask(self._connected())
-                except _AGAIN as error:
+                except PASSES as error:
                     self._disconnect()
                     if self._ended.is_set() or not tries.again():
                         raise NotReachable(

@@ -7,7 +7,7 @@ or rolled up. So what is told is which sequences are not there, and a cause only
 import logging
 
 from pyspark_jetstream.transport.base import Head
-from pyspark_jetstream.transport.errors import DataLoss, StreamRecreated
+from pyspark_jetstream.transport.errors import DataLoss, NotReachedYet, StreamRecreated
 
 _log = logging.getLogger("pyspark_jetstream")
 
@@ -22,6 +22,18 @@ class LossPolicy:
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a loss is no reason to end."""
+        return self._mode == "false"
+
+    def unreached(self, head: Head, seq: int, option: str) -> None:
+        """Tell that an option names a position behind the end. Raises NotReachedYet."""
+        error = NotReachedYet(head.stream, option, seq, head.last_seq)
+        if not self.goes_on:
+            raise error
+        _log.warning("%s (failOnDataLoss=false)", error)
 
     def recreated(self, head: Head, incarnation: int) -> bool:
         """Whether the stream is another one than the position is of. Raises StreamRecreated."""

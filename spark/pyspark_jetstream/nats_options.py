@@ -1,9 +1,10 @@
 """The options of connections to NATS."""
 
-from pyspark_jetstream.nats.addresses import parse
+from pyspark_jetstream.nats.addresses import parse, shown
 from pyspark_jetstream.nats.settings import API_PREFIX, Settings, Tls
 from pyspark_jetstream.nats.tries import tries_within
-from pyspark_jetstream.values import InvalidOption, Values
+from pyspark_jetstream.subjects import is_filter, is_literal
+from pyspark_jetstream.values import SET, InvalidOption, Values
 
 NAMES = (
     "servers",
@@ -39,13 +40,13 @@ def nats_settings(values: Values, timeout: float) -> Settings | None:
     if not servers:
         for name in NAMES:
             if values.text(name) is not None:
-                raise InvalidOption(name, "set", "no such option without 'servers'")
+                raise InvalidOption(name, SET, "to be left out where servers is not set")
         return None
     for server in servers:
         try:
             parse(server)
         except ValueError as error:
-            raise InvalidOption("servers", "set", str(error)) from None
+            raise InvalidOption("servers", shown(server), str(error)) from None
     _check_auth(values)
     retries = values.number("retries", least=0)
     return Settings(
@@ -57,7 +58,7 @@ def nats_settings(values: Values, timeout: float) -> Settings | None:
         creds=values.secret("auth.creds"),
         tls=_tls(values),
         api_prefix=_prefix(values),
-        inbox_prefix=values.text("inboxPrefix") or "_INBOX",
+        inbox_prefix=_subject(values, "inboxPrefix") or "_INBOX",
         timeout=timeout,
         retries=tries_within(timeout) if retries is None else retries,
     )
@@ -67,9 +68,11 @@ def _check_auth(values: Values) -> None:
     ways = ("auth.token", "auth.user", "auth.nkey", "auth.creds")
     chosen = [name for name in ways if values.text(name) is not None]
     if len(chosen) > 1:
-        raise InvalidOption(chosen[1], "set", f"one way to authenticate; {chosen[0]} is set too")
-    if (values.text("auth.password") is None) != (values.text("auth.user") is None):
-        raise InvalidOption("auth.password", "set alone", "auth.user and auth.password together")
+        expected = f"one way to authenticate; {chosen[0]} is set too"
+        raise InvalidOption(chosen[1], SET, expected)
+    for name, other in (("auth.password", "auth.user"), ("auth.user", "auth.password")):
+        if values.text(name) is None and values.text(other) is not None:
+            raise InvalidOption(name, None, "auth.user and auth.password together")
 
 
 def _tls(values: Values) -> Tls | None:
@@ -88,9 +91,19 @@ def _tls(values: Values) -> Tls | None:
 
 
 def _prefix(values: Values) -> str:
-    domain, prefix = values.text("domain"), values.text("apiPrefix")
+    domain, prefix = values.text("domain"), _subject(values, "apiPrefix")
     if domain is not None and prefix is not None:
         raise InvalidOption("apiPrefix", prefix, "either domain or apiPrefix")
-    if domain is not None:
-        return f"$JS.{domain}.API"
-    return prefix.rstrip(".") if prefix else API_PREFIX
+    if domain is None:
+        return prefix or API_PREFIX
+    if "." in domain or not (is_filter(domain) and is_literal(domain)):
+        raise InvalidOption("domain", domain, "the name of a domain, one token of a subject")
+    return f"$JS.{domain}.API"
+
+
+def _subject(values: Values, name: str) -> str | None:
+    """What subjects begin with, without a dot at its end."""
+    text = (values.text(name) or "").removesuffix(".")
+    if text and not (is_filter(text) and is_literal(text)):
+        raise InvalidOption(name, values.text(name), "what subjects begin with, without wildcards")
+    return text or None

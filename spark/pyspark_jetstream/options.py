@@ -5,16 +5,22 @@ refused, for a mistyped one would be ignored silently. Secrets may be `env:NAME`
 """
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pyspark_jetstream import nats_options, positions, schema, subjects
+from pyspark_jetstream import ddl, nats_options, positions, schema, subjects
 from pyspark_jetstream.nats.settings import Settings
 from pyspark_jetstream.positions import Places
-from pyspark_jetstream.values import InvalidOption, Secret, UnknownOption, Values
+from pyspark_jetstream.subjects import is_name
+from pyspark_jetstream.times import is_zone
+from pyspark_jetstream.values import SET, InvalidOption, Secret, UnknownOption, Values
 
 CONNECTION = ("transport", "dsn", "account", "timeout", "verify", *nats_options.NAMES)
 """Options of every query."""
+
+JSON = ("jsonMode", "columnNameOfCorruptRecord", "timeZone")
+"""Options of JSON payloads besides their type."""
 
 READ = (
     "stream",
@@ -25,6 +31,7 @@ READ = (
     "failOnDataLoss",
     "payload",
     "jsonSchema",
+    *JSON,
     "columns",
     "minPartitions",
     "maxMessagesPerPartition",
@@ -32,12 +39,27 @@ READ = (
 )
 """Options of reading, in batch and streaming."""
 
-BATCH_READ = ("endingPosition", "asOf", "pushdown")
+BATCH_READ = ("endingPosition", "asOf", "asOfExact", "pushdown")
 STREAM_READ = ("maxMessagesPerTrigger", "maxBytesPerTrigger")
 
 KNOWN = (*CONNECTION, *READ, *BATCH_READ, *STREAM_READ)
 """Every option of reading."""
 
+WRITE = (
+    "stream",
+    "subject",
+    "delivery",
+    "ids",
+    "txnAppId",
+    "txnVersion",
+    "maxInFlight",
+    "maxBytesInFlight",
+)
+"""Options of writing, in batch and streaming."""
+
+_DSN = "PostgreSQL's connection string, or env:NAME, file:PATH"
+_SERVERS = "addresses of NATS such as nats://host:4222"
+_NAME = "the name of {}, without blanks, '.', '*', '>', '/' and '\\'"
 _PARTITION_BYTES = 64 * 1024 * 1024
 
 
@@ -72,6 +94,21 @@ class SplitOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class JsonOptions:
+    """How JSON payloads are read, as the options of `from_json`.
+
+    Args:
+        fail_fast: Whether a payload that is no JSON of the type is an error.
+        corrupt: The field of the type that takes such a payload as it is, where the type has it.
+        zone: The zone of times that name none.
+    """
+
+    fail_fast: bool = False
+    corrupt: str = "_corrupt_record"
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
 class ReadOptions:
     """What is read, and how.
 
@@ -84,9 +121,10 @@ class ReadOptions:
         start: Where reading begins when there is no checkpoint.
         end: Where a batch read ends.
         as_of: Read the last message of each subject as of a place; None: read the log.
+        as_of_exact: Leave out subjects whose message of then is not stored any more.
         fail_on_loss: `true`, `false`, or `strict`: interior removals are losses too.
         payload: What becomes of payloads: `binary`, `string`, `json` or `none`.
-        json_schema: The type of `data` for `json`, as DDL.
+        json: How JSON payloads are read.
         columns: What is read, in order.
         split: How partitions are cut.
         pushdown: Whether conditions of a batch query are evaluated at the source.
@@ -101,9 +139,10 @@ class ReadOptions:
     start: Places
     end: Places
     as_of: Places | None
+    as_of_exact: bool
     fail_on_loss: str
     payload: str
-    json_schema: str
+    json: JsonOptions
     columns: tuple[str, ...]
     split: SplitOptions
     pushdown: bool
@@ -118,19 +157,47 @@ def connection_options(values: Values) -> ConnectionOptions:
     nats = nats_options.nats_settings(values, timeout)
     transport = values.choice("transport", ("auto", "sql", "nats"), "auto")
     if transport == "auto":
-        transport = "nats" if dsn is None and nats is not None else "sql"
+        if dsn is None and nats is None:
+            raise InvalidOption("dsn or servers", None, f"dsn, {_DSN}, or servers, {_SERVERS}")
+        transport = "nats" if dsn is None else "sql"
     if transport == "sql" and dsn is None:
-        raise InvalidOption("dsn", None, "PostgreSQL's connection string, or env:NAME, file:PATH")
+        raise InvalidOption("dsn", None, f"{_DSN}, for transport=sql")
+    if dsn is not None and not dsn.is_elsewhere:
+        checked_dsn(dsn)
     if transport == "nats" and nats is None:
-        raise InvalidOption("servers", None, "addresses such as nats://host:4222")
+        raise InvalidOption("servers", None, f"{_SERVERS}, for transport=nats")
     return ConnectionOptions(
         transport=transport,
         dsn=dsn,
-        account=values.text("account") or "$G",
+        account=_account(values),
         timeout=timeout,
         verify=values.flag("verify", False),
         nats=nats,
     )
+
+
+def _account(values: Values) -> str:
+    account = values.text("account") or "$G"
+    if re.search(r"[\s\x00-\x1f]", account):
+        raise InvalidOption("account", account, "the name of an account, without blanks")
+    return account
+
+
+def checked_dsn(dsn: Secret) -> str:
+    """The connection string, looked up where this runs. Raises InvalidOption."""
+    text = dsn.resolve()
+    if not text.startswith(("postgresql://", "postgres://")) and "=" not in text:
+        raise InvalidOption("dsn", SET, "postgresql://user@host/database or host=... dbname=...")
+    return text
+
+
+def stream_names(values: Values) -> tuple[str, ...]:
+    """The option `stream`. Raises InvalidOption."""
+    streams = values.names_list("stream")
+    for name in streams:
+        if not is_name(name):
+            raise InvalidOption("stream", name, _NAME.format("a stream"))
+    return streams
 
 
 def batch_options(options: Mapping[str, str]) -> ReadOptions:
@@ -146,34 +213,41 @@ def stream_options(options: Mapping[str, str]) -> ReadOptions:
 def schema_text(options: Mapping[str, str]) -> str:
     """The schema of a query, as DDL; Spark asks before it is known whether it streams."""
     values = Values(options)
-    refuse_unknown(values, KNOWN)
-    return schema.ddl(*_columns(values))
+    refuse_unknown(values, KNOWN, WRITE, "writing")
+    payload, json_ddl, _ = _payload(values)
+    return schema.ddl(_columns(values, payload), payload, json_ddl)
 
 
 def _read_options(
     options: Mapping[str, str], *, default_start: str, refused: tuple[str, ...], by: str
 ) -> ReadOptions:
     values = Values(options)
-    refuse_unknown(values, KNOWN)
+    refuse_unknown(values, KNOWN, WRITE, "writing")
     for name in refused:
         if values.text(name) is not None:
-            raise InvalidOption(name, values.text(name), f"no such option here: it is for {by}")
-    streams = values.names_list("stream")
+            expected = f"to be left out here: it is an option of spark.{by}"
+            raise InvalidOption(name, values.text(name), expected)
+    streams = stream_names(values)
     if not streams:
         raise InvalidOption("stream", None, "the name of a stream, or several with commas")
-    columns, payload, json_schema = _columns(values)
+    payload, _, json = _payload(values)
+    columns = _columns(values, payload)
     as_of = values.text("asOf")
     if as_of is not None:
         for name in ("startingPosition", "endingPosition"):
             if values.text(name) is not None:
                 raise InvalidOption(name, values.text(name), "not to be set together with asOf")
+    elif values.text("asOfExact") is not None:
+        raise InvalidOption("asOfExact", values.text("asOfExact"), "none without asOf")
     filters = subjects.checked(values.names_list("filterSubjects"), "filterSubjects")
     fail_on_loss = values.choice("failOnDataLoss", ("true", "false", "strict"), "true")
     if fail_on_loss == "strict" and (filters or as_of is not None):
         raise InvalidOption(
             "failOnDataLoss", "strict", "true or false where not every message is read"
         )
-    mode = values.choice("mode", ("log", "consumer") if by == "read" else ("log",), "log")
+    mode = values.choice("mode", ("log", "consumer"), "log")
+    if mode == "consumer" and by != "read":
+        raise InvalidOption("mode", mode, "log here: a consumer is read by spark.readStream")
     connection = connection_options(values)
     _check_consumer(values, mode, streams, connection)
     return ReadOptions(
@@ -185,9 +259,10 @@ def _read_options(
         start=_known(positions.starts, values, "startingPosition", default_start, streams),
         end=_known(positions.ends, values, "endingPosition", "latest", streams),
         as_of=_known(positions.ends, values, "asOf", "latest", streams) if as_of else None,
+        as_of_exact=values.flag("asOfExact", False),
         fail_on_loss=fail_on_loss,
         payload=payload,
-        json_schema=json_schema,
+        json=json,
         columns=columns,
         split=SplitOptions(
             min_partitions=values.number("minPartitions") or 1,
@@ -209,6 +284,8 @@ def _check_consumer(
         return
     if values.text("consumer") is None:
         raise InvalidOption("consumer", None, "the name of a durable consumer, for mode=consumer")
+    if not is_name(values.text("consumer") or ""):
+        raise InvalidOption("consumer", values.text("consumer"), _NAME.format("a consumer"))
     if len(streams) > 1:
         raise InvalidOption("stream", values.text("stream"), "one stream, for mode=consumer")
     if connection.nats is None:
@@ -218,18 +295,42 @@ def _check_consumer(
             raise InvalidOption(name, values.text(name), "nothing: a consumer has its own place")
 
 
-def _columns(values: Values) -> tuple[tuple[str, ...], str, str]:
-    payload = values.choice("payload", ("binary", "string", "json", "none"), "binary")
-    json_schema = values.text("jsonSchema") or ""
-    if (payload == "json") != bool(json_schema):
-        raise InvalidOption("jsonSchema", json_schema or None, "to be set exactly if payload=json")
-    known = schema.columns_of(payload)
-    asked = values.names_list("columns") or schema.defaults(payload)
+def _columns(values: Values, payload: str) -> tuple[str, ...]:
+    as_of = values.text("asOf") is not None
+    known = schema.columns_of(payload, as_of=as_of)
+    asked = values.names_list("columns") or schema.defaults(payload, as_of=as_of)
     by_name = {name.lower(): name for name in known}
     for name in asked:
         if name.lower() not in by_name:
             raise InvalidOption("columns", name, "some of " + ", ".join(known))
-    return tuple(by_name[name.lower()] for name in asked), payload, json_schema
+    return tuple(by_name[name.lower()] for name in asked)
+
+
+def _payload(values: Values) -> tuple[str, str, JsonOptions]:
+    """What becomes of payloads, the type of `data` as DDL for `json`, and how JSON is read."""
+    payload = values.choice("payload", ("binary", "string", "json", "none"), "binary")
+    text = values.text("jsonSchema")
+    if payload != "json":
+        for name in ("jsonSchema", *JSON):
+            if values.text(name) is not None:
+                raise InvalidOption(name, values.text(name), "none without payload=json")
+        return payload, "", JsonOptions()
+    if text is None:
+        raise InvalidOption("jsonSchema", None, f"{ddl.EXPECTED}, for payload=json")
+    kind = ddl.json_type("jsonSchema", text)
+    mode = values.text("jsonMode")
+    if mode is not None and mode.upper() == "DROPMALFORMED":
+        raise InvalidOption("jsonMode", mode, "PERMISSIVE or FAILFAST, all that from_json has")
+    zone = values.text("timeZone") or "UTC"
+    if not is_zone(zone):
+        raise InvalidOption("timeZone", zone, "a zone such as UTC, +02:00 or Europe/Berlin")
+    corrupt = values.text("columnNameOfCorruptRecord")
+    if corrupt is not None and corrupt not in kind.texts:
+        raise InvalidOption(
+            "columnNameOfCorruptRecord", corrupt, "the name of a field of jsonSchema, a string"
+        )
+    fail_fast = values.choice("jsonMode", ("PERMISSIVE", "FAILFAST"), "PERMISSIVE") == "FAILFAST"
+    return payload, kind.ddl, JsonOptions(fail_fast, corrupt or JsonOptions().corrupt, zone)
 
 
 def _known(
@@ -246,11 +347,24 @@ def _known(
     return places
 
 
-def refuse_unknown(values: Values, names: tuple[str, ...]) -> None:
-    """Refuse options that are none of these, and guess which was meant. Raises UnknownOption."""
+def refuse_unknown(
+    values: Values, names: tuple[str, ...], others: tuple[str, ...], use: str
+) -> None:
+    """Refuse options that are none of these, and guess which was meant. Raises InvalidOption.
+
+    Args:
+        values: The options of a query.
+        names: Those that it may have.
+        others: Those of queries of another use.
+        use: What that use is.
+    """
     known = {name.lower(): name for name in names}
+    elsewhere = {name.lower(): name for name in others}
     for name in values.names():
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {known[near[0]]}?" if near else "one of " + ", ".join(names)
-            raise UnknownOption(name, hint)
+        if name in known:
+            continue
+        if name in elsewhere:
+            raise InvalidOption(elsewhere[name], SET, f"to be left out here: it is for {use}")
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {known[near[0]]}?" if near else "one of " + ", ".join(names)
+        raise UnknownOption(name, hint)

@@ -1,6 +1,8 @@
 """What a query reads: positions into ranges, ranges into partitions. Runs on the driver."""
 
 import time
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -12,6 +14,8 @@ from pyspark_jetstream.reading import LatestSplit, RangeSplit, Split
 from pyspark_jetstream.snapshots import divide, find_latest
 from pyspark_jetstream.splits import Span, cut, estimate
 from pyspark_jetstream.transport.base import Head, Transport
+from pyspark_jetstream.transport.errors import StreamNotFound
+from pyspark_jetstream.transport.waiting import head_when_there
 
 _POLL = 0.05
 
@@ -29,22 +33,56 @@ class Planner:
         self._transport = transport
         self._policy = LossPolicy(options.fail_on_loss)
 
-    def heads(self) -> dict[str, Head]:
-        """The head of every stream. Raises StreamNotFound."""
-        return {stream: self._transport.head(stream) for stream in self._options.streams}
+    def heads(self, known: Collection[str] = ()) -> dict[str, Head]:
+        """The head of every stream. Raises StreamNotFound.
+
+        Args:
+            known: Streams that the query has read: one of them that was deleted is waited for
+                where losses are no reason to end, for it may be created again.
+        """
+        return {
+            stream: self._head(stream, is_known=stream in known) for stream in self._options.streams
+        }
+
+    def heads_there(self) -> dict[str, Head]:
+        """The head of every stream that is there now."""
+        found = {}
+        for stream in self._options.streams:
+            with suppress(StreamNotFound):
+                found[stream] = self._transport.head(stream)
+        return found
+
+    def _head(self, stream: str, *, is_known: bool) -> Head:
+        patience = self._options.connection.timeout if is_known and self._policy.goes_on else 0.0
+        return head_when_there(self._transport, stream, patience)
 
     def head_at(self, stream: str, seq: int, what: str) -> Head:
         """The head, once the stream has come to a sequence. Raises DataLoss when it does not.
 
         A standby may lag behind the server where the position was taken, so this waits.
         """
+        head = self._awaited(stream, seq)
+        self._policy.beyond(head, seq, what)
+        return head
+
+    def _awaited(self, stream: str, seq: int) -> Head:
+        """The head, once the stream has come to a sequence, or after the time allowed."""
         until = time.monotonic() + self._options.connection.timeout
         while True:
-            head = self._transport.head(stream)
+            head = self._head(stream, is_known=True)
             if head.last_seq >= seq or time.monotonic() >= until:
-                break
+                return head
             time.sleep(_POLL)
-        self._policy.beyond(head, seq, what)
+
+    def _reached(self, head: Head, seq: int, option: str) -> Head:
+        """The head, with a sequence that an option names. Raises NotReachedYet, or goes on.
+
+        Nobody says that the stream was ever there, so only a standby is waited for.
+        """
+        if head.last_seq < seq and self._transport.may_lag():
+            head = self._awaited(head.stream, seq)
+        if head.last_seq < seq:
+            self._policy.unreached(head, seq, option)
         return head
 
     def start(self, head: Head) -> Position:
@@ -59,7 +97,7 @@ class Planner:
         if place.kind == "time":
             return Position(head.incarnation, self._transport.seq_at(head.stream, place.value) - 1)
         if place.value > head.last_seq + 1:
-            head = self.head_at(head.stream, place.value - 1, "startingPosition")
+            head = self._reached(head, place.value - 1, "startingPosition")
         seq = max(0, place.value - 1)
         self._policy.trimmed(head, seq, head.last_seq)
         return Position(head.incarnation, min(seq, head.last_seq))
@@ -70,7 +108,8 @@ class Planner:
             return head.last_seq
         if place.kind == "time":
             return self._transport.seq_at(head.stream, place.value + inclusive) - 1
-        return min(place.value, self.head_at(head.stream, place.value, "the end").last_seq)
+        option = "asOf" if inclusive else "endingPosition"
+        return min(place.value, self._reached(head, place.value, option).last_seq)
 
     def ranges(self, head: Head, after: int, last: int, filters: tuple[str, ...]) -> list[Split]:
         """The partitions of the messages behind `after`, up to `last`."""
@@ -86,11 +125,20 @@ class Planner:
         head: Head,
         up_to: int,
         filters: tuple[str, ...],
+        kind: str,
         *,
-        current: bool,
         span: Span | None = None,
     ) -> list[Split]:
-        """The partitions of the last messages of subjects as of `up_to`; those in a span only."""
+        """The partitions of the last messages of subjects as of `up_to`; those in a span only.
+
+        Args:
+            head: The stream.
+            up_to: A sequence.
+            filters: Subjects; empty for all.
+            kind: As in `LatestSplit`.
+            span: Sequences; None for all.
+        """
+        current = kind == "current"
         found = find_latest(self._transport, head.stream, filters, up_to, current=current)
         if span is not None:
             found = found.filter(
@@ -102,7 +150,7 @@ class Planner:
         size = pc.sum(found["size"], min_count=0).as_py()
         parts = cut(Span(1, found.num_rows), found.num_rows, size, self._options.split)
         return [
-            LatestSplit(head.stream, head.incarnation, one, current)
+            LatestSplit(head.stream, head.incarnation, one, kind, up_to)
             for one in divide(found, len(parts))
         ]
 
@@ -139,7 +187,7 @@ class Planner:
         filters = self._options.filters
         if end.snapshot and after < end.snapshot:
             span = Span(after + 1, end.seq)
-            return self.latest(head, end.snapshot, filters, current=False, span=span)
+            return self.latest(head, end.snapshot, filters, "found", span=span)
         if end.seq > head.last_seq:
             head = self.head_at(head.stream, end.seq, "the end of the batch")
             end = replace(end, seq=min(end.seq, head.last_seq))

@@ -11,11 +11,12 @@ Spark does not keep where a query began, and would ask again when it repeats its
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark_jetstream.values import InvalidOption, rfc3339_ns
+from pyspark_jetstream.values import LARGEST, InvalidOption, rfc3339_ns
 
 VERSION = 1
 _STARTS = "earliest, latest, seq:N, time:RFC3339, lastPerSubject"
@@ -113,11 +114,13 @@ def _places(option: str, text: str, allowed: str) -> Places:
         value = json.loads(text)
     except ValueError:
         raise InvalidOption(option, text, "JSON that names a position for each stream") from None
+    if not value:
+        raise InvalidOption(option, text, "JSON that names a position for each stream")
     return {name: _place(option, one, allowed) for name, one in value.items()}
 
 
 def _place(option: str, value: object, allowed: str) -> Place:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST:
         return Place("seq", value)
     if isinstance(value, str):
         kind, _, rest = value.partition(":")
@@ -125,9 +128,10 @@ def _place(option: str, value: object, allowed: str) -> Place:
             words = {word.lower(): word for word in allowed.split(", ")}
             if kind.lower() in words:
                 return Place(words[kind.lower()])
-        if kind == "seq" and rest.isascii() and rest.isdigit():
+        if kind == "seq" and re.fullmatch("[0-9]{1,19}", rest) and int(rest) <= LARGEST:
             return Place("seq", int(rest))
         moment = rfc3339_ns(rest) if kind == "time" else None
         if moment is not None:
-            return Place("time", moment)
+            # What is before or behind all times of 64 bits is before or behind every message.
+            return Place("time", max(-LARGEST, min(moment, LARGEST - 1)))
     raise InvalidOption(option, value, f"one of {allowed}, or JSON with one of them per stream")

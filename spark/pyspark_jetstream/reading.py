@@ -11,6 +11,8 @@ from pyspark_jetstream.rows import RowShaper
 from pyspark_jetstream.snapshots import Latest, read_latest
 from pyspark_jetstream.transport import open_transport
 from pyspark_jetstream.transport.base import Transport
+from pyspark_jetstream.transport.errors import StreamNotFound
+from pyspark_jetstream.transport.waiting import head_when_there
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +41,17 @@ class LatestSplit:
         stream: Its name.
         incarnation: When the stream that was planned was created, in nanoseconds since the epoch.
         latest: Their sequences and subjects.
-        current: A message that is not there any more is replaced by the one that replaced it, and
-            subjects that were deleted are left out; else it is left out itself.
+        kind: What is read. `current`: a message that is not there any more is replaced by the one
+            that replaced it, subjects that were deleted are left out. `exact`: without replacing.
+            `found`: what was found, deleted subjects too.
+        up_to: The last sequence of the moment that is meant.
     """
 
     stream: str
     incarnation: int
     latest: Latest
-    current: bool
+    kind: str
+    up_to: int
 
 
 Split = RangeSplit | LatestSplit
@@ -59,36 +64,67 @@ def read_split(
     if split is None:  # what Spark plans where there is nothing to read
         return
     transport = open_transport(options.connection)
-    shaper = RowShaper(split.stream, schema, options.payload)
+    shaper = RowShaper(split.stream, schema, options.payload, options.json)
     policy = LossPolicy(options.fail_on_loss)
+    patience = options.connection.timeout if policy.goes_on else 0.0
     try:
         if isinstance(split, RangeSplit):
-            yield from _read_range(transport, policy, shaper, split)
+            # Over NATS a range behind the end is waited for, also where the stream is another one.
+            is_checked = policy.goes_on or options.connection.transport == "nats"
+            yield from _read_range(transport, policy, shaper, split, patience, is_checked)
         else:
-            head = transport.head(split.stream)
+            head = head_when_there(transport, split.stream, patience)
             if policy.recreated(head, split.incarnation):
                 return
             for rows in read_latest(
-                transport, split.stream, split.latest, shaper.wanted, current=split.current
+                transport, split.stream, split.latest, shaper.wanted, split.kind
             ):
-                yield shaper.shape(rows)
+                yield shaper.shape(rows, split.up_to)
     finally:
         transport.close()
 
 
 def _read_range(
-    transport: Transport, policy: LossPolicy, shaper: RowShaper, split: RangeSplit
+    transport: Transport,
+    policy: LossPolicy,
+    shaper: RowShaper,
+    split: RangeSplit,
+    patience: float,
+    is_checked: bool,
 ) -> Iterator[pa.RecordBatch]:
+    """The rows of a range.
+
+    Args:
+        transport: Reads the stream.
+        policy: What losses mean.
+        shaper: Makes rows of messages.
+        split: The range.
+        patience: Seconds to wait for a stream that was deleted to be created again.
+        is_checked: Whether to look before the first page whether the stream is the planned one.
+    """
     after, missing = split.first - 1, 0
-    for page in transport.pages(
-        split.stream, split.first, split.last, split.filters, shaper.wanted
+    if is_checked and policy.recreated(
+        head_when_there(transport, split.stream, patience), split.incarnation
     ):
-        if policy.recreated(page.head, split.incarnation):
-            return
-        trimmed = policy.trimmed(page.head, after, page.through)
-        missing += page.through - after - trimmed - page.rows.num_rows
-        after = page.through
-        if page.rows.num_rows:
-            yield shaper.shape(page.rows)
+        return
+    while after < split.last:
+        try:
+            for page in transport.pages(
+                split.stream, after + 1, split.last, split.filters, shaper.wanted
+            ):
+                if policy.recreated(page.head, split.incarnation):
+                    return
+                trimmed = policy.trimmed(page.head, after, page.through)
+                missing += page.through - after - trimmed - page.rows.num_rows
+                after = page.through
+                if page.rows.num_rows:
+                    yield shaper.shape(page.rows)
+            break
+        except StreamNotFound:
+            if not policy.goes_on:
+                raise
+            head = head_when_there(transport, split.stream, patience)
+            if policy.recreated(head, split.incarnation):
+                return
     if not split.filters:  # else what is missing may just not match
         policy.removed(split.stream, split.first, split.last, missing)

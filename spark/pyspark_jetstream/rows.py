@@ -1,15 +1,18 @@
 """Raw rows of a transport as rows of the schema: whole columns at a time, copied where they must.
 
 Numbers, subjects and payloads pass through as they are. What cannot be read as asked for (text
-that is not UTF-8, JSON that does not fit the schema) is null.
+that is not UTF-8) is null; JSON is read as `from_json` reads it.
 """
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_jetstream import headers
-from pyspark_jetstream.json_payloads import parse
+from pyspark_jetstream.options import JsonOptions
+from pyspark_jetstream.payloads.columns import CorruptPayload, JsonColumns
 from pyspark_jetstream.transport.base import Wanted
+from pyspark_jetstream.transport.errors import JetStreamError
 
 
 class RowShaper:
@@ -19,12 +22,18 @@ class RowShaper:
         stream: Its name, for the column `stream`.
         schema: The Arrow schema that Spark expects; its names are columns of `schema.TYPES`.
         payload: What becomes of payloads: binary, string, json or none.
+        json: How JSON payloads are read.
     """
 
-    def __init__(self, stream: str, schema: pa.Schema, payload: str) -> None:
+    def __init__(
+        self, stream: str, schema: pa.Schema, payload: str, json: JsonOptions | None = None
+    ) -> None:
         self._stream = stream
         self._schema = schema
         self._payload = payload
+        self._json: JsonColumns | None = None
+        if payload == "json" and "data" in schema.names:
+            self._json = JsonColumns(schema.field("data").type, json or JsonOptions())
 
     @property
     def wanted(self) -> Wanted:
@@ -38,9 +47,19 @@ class RowShaper:
             size="size" in names,
         )
 
-    def shape(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the columns of the schema."""
-        columns = [self._column(field, rows) for field in self._schema]
+    def shape(self, rows: pa.RecordBatch, up_to: int = 0) -> pa.RecordBatch:
+        """The batch with the columns of the schema.
+
+        Args:
+            rows: Of a transport.
+            up_to: The last sequence of the moment that is meant, for the column `is_later`.
+        """
+        columns = [
+            pc.greater(rows.column("seq"), up_to)
+            if field.name == "is_later"
+            else self._column(field, rows)
+            for field in self._schema
+        ]
         if not columns:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * rows.num_rows, pa.struct([])))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -61,10 +80,21 @@ class RowShaper:
                 return rows.column("headers")
             case "data" if self._payload == "string":
                 return text(rows.column("data"))
-            case "data" if self._payload == "json":
-                return parse(text(rows.column("data")), field.type)
+            case "data" if self._json is not None:
+                return self._parsed(self._json, rows)
             case name:
                 return rows.column(name)
+
+    def _parsed(self, json: JsonColumns, rows: pa.RecordBatch) -> pa.Array:
+        """Payloads as values. Raises JetStreamError that names the message in mode FAILFAST."""
+        try:
+            return json.parse(rows.column("data"))
+        except CorruptPayload as error:
+            seq = rows.column("seq")[error.place].as_py()
+            raise JetStreamError(
+                f"stream {self._stream!r}, sequence {seq}: the payload is no JSON of the schema: "
+                f"{error.reason} (jsonMode=FAILFAST)"
+            ) from None
 
 
 def _repeated(value: str, count: int) -> pa.Array:

@@ -3,14 +3,13 @@
 `data` is bytes, text, a parsed value or absent, by the option `payload`.
 """
 
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from pyspark_jetstream.values import InvalidOption
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
 
 TYPES = {
     "stream": "string",
@@ -22,40 +21,51 @@ TYPES = {
     "data": "binary",
     "size": "bigint",
     "header_block": "binary",  # the headers byte by byte, only if the option columns names it
+    "is_later": "boolean",  # with asOf: the value of then is not stored, this is a later one
 }
 """Every column in order, with its type as DDL; that of `data` is the one of `payload=binary`."""
 
-_NESTED = ("struct<", "array<", "map<")
+_JSON = frozenset(
+    ("boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string")
+) | {"char", "varchar", "binary", "date", "timestamp", "timestamp_ntz", "void"}
+"""Types of the members of JSON payloads, by the names of PySpark."""
 
 
-def columns_of(payload: str) -> tuple[str, ...]:
-    """The columns there are with a kind of payload."""
-    return tuple(name for name in TYPES if name != "data" or payload != "none")
+def columns_of(payload: str, *, as_of: bool = False) -> tuple[str, ...]:
+    """The columns there are with a kind of payload.
+
+    Args:
+        payload: What becomes of payloads.
+        as_of: Whether the query reads the last messages as of a moment.
+    """
+    absent = {"data": payload == "none", "is_later": not as_of}
+    return tuple(name for name in TYPES if not absent.get(name, False))
 
 
-def defaults(payload: str) -> tuple[str, ...]:
+def defaults(payload: str, *, as_of: bool = False) -> tuple[str, ...]:
     """The columns of a query that does not choose."""
-    return tuple(name for name in columns_of(payload) if name != "header_block")
+    return tuple(name for name in columns_of(payload, as_of=as_of) if name != "header_block")
 
 
-def ddl(columns: tuple[str, ...], payload: str, json_schema: str) -> str:
-    """The schema as DDL, which Spark parses; a mistake in `json_schema` is told by it."""
+def ddl(columns: tuple[str, ...], payload: str, json_ddl: str) -> str:
+    """The schema as DDL, which Spark parses.
+
+    Args:
+        columns: Names of the columns, in order.
+        payload: What becomes of payloads.
+        json_ddl: The type of `data` where they are JSON.
+    """
     return ", ".join(
-        f"{name} {_data_type(payload, json_schema) if name == 'data' else TYPES[name]}"
+        f"{name} {_data_type(payload, json_ddl) if name == 'data' else TYPES[name]}"
         for name in columns
     )
 
 
-def _data_type(payload: str, json_schema: str) -> str:
-    if payload == "string":
-        return "string"
-    if payload != "json":
-        return "binary"
-    nested = json_schema.lower().replace(" ", "").startswith(_NESTED)
-    return json_schema if nested else f"struct<{json_schema}>"
+def _data_type(payload: str, json_ddl: str) -> str:
+    return {"string": "string", "json": json_ddl}.get(payload, "binary")
 
 
-def to_arrow(schema: "StructType") -> pa.Schema:
+def to_arrow(schema: "StructType") -> "pa.Schema":
     """The Arrow schema that Spark expects of the rows of a schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -75,7 +85,26 @@ def check(schema: "StructType", columns: tuple[str, ...], payload: str) -> None:
             raise InvalidOption("schema", field.name, "some of " + ", ".join(columns))
         found = field.dataType.simpleString()
         if field.name == "data" and payload == "json":
+            _check_json(field.dataType, found)
             continue
         expected = _data_type(payload, "") if field.name == "data" else TYPES[field.name]
         if found != expected:
             raise InvalidOption("schema", f"{field.name} {found}", f"{field.name} {expected}")
+
+
+def _check_json(kind: "DataType", shown: str) -> None:
+    """Refuse a type that payloads are not read as. Raises InvalidOption."""
+    waiting: list[Any] = [kind]
+    if kind.typeName() not in ("struct", "array", "map"):
+        raise InvalidOption("schema", f"data {shown}", "data of a struct, an array or a map")
+    while waiting:
+        one = waiting.pop()
+        match one.typeName():
+            case "struct":
+                waiting += [field.dataType for field in one.fields]
+            case "array":
+                waiting.append(one.elementType)
+            case "map" if one.keyType.typeName() == "string":
+                waiting.append(one.valueType)
+            case name if name not in _JSON:
+                raise InvalidOption("schema", f"data {shown}", f"no {one.simpleString()} in data")

@@ -77,7 +77,7 @@ def divide(table: pa.Table, parts: int) -> list[Latest]:
 
 
 def read_latest(
-    transport: Transport, stream: str, latest: Latest, wanted: Wanted, *, current: bool
+    transport: Transport, stream: str, latest: Latest, wanted: Wanted, kind: str
 ) -> Iterator[pa.RecordBatch]:
     """Read the messages that were found, raw.
 
@@ -86,14 +86,18 @@ def read_latest(
         stream: Its name.
         latest: What was found.
         wanted: Which of the expensive columns are read.
-        current: Replace what is not there any more and leave out subjects that were deleted.
+        kind: As in `LatestSplit`.
     """
     planned = latest.rows()
-    if not current:
+    if kind == "found":
         for page in transport.points(stream, planned["seq"].to_pylist(), wanted):
             yield page.rows
         return
     wanted = replace(wanted, headers=True)  # they tell what was deleted
+    if kind == "exact":
+        for page in transport.points(stream, planned["seq"].to_pylist(), wanted):
+            yield without_deleted(page.rows)
+        return
     rounds = 0
     while planned.num_rows:
         seen: list[pa.Array] = []

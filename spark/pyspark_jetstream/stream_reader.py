@@ -74,7 +74,7 @@ class StreamReader(DataSourceStreamReader):
         """The partitions of a micro-batch, by the numbers of a checkpoint alone."""
         planner = self._planner
         before, after = positions.from_json(start), positions.from_json(end)
-        heads = planner.heads()
+        heads = planner.heads(known=after)
         return [
             InputPartition(split)
             for stream, position in after.items()
@@ -175,14 +175,14 @@ if MODERN:
 
         def prepareForTriggerAvailableNow(self) -> None:
             """Read no further than what is there now."""
-            self._target = self._planner.heads()
+            self._target = self._planner.heads_there()
 
         def latestOffset(self, start: dict[str, Any], limit: "ReadLimit") -> dict[str, Any]:
             """The end of the next batch within the limits; `start` when there is nothing new."""
             planner = self._planner
             rows, size = self._limits(limit)
-            heads = planner.heads()
             before, first = positions.from_json(start), start == self._initial
+            heads = planner.heads(known=before)
             begins = self._begins(planner, before, heads, first)
             last = {stream: self._last(heads[stream]) for stream in begins}
             waiting = [max(0, last[stream] - one.seq) for stream, one in begins.items()]
@@ -207,7 +207,7 @@ if MODERN:
             """For the progress: how far the streams go, and what the planned batch leaves."""
             planner, reached = self._planner, self._reached or {}
             streams = {}
-            for stream, head in planner.heads().items():
+            for stream, head in planner.heads_there().items():
                 position = reached.get(stream)
                 left, seconds = planner.lag(head, position) if position else (0, 0.0)
                 streams[stream] = {

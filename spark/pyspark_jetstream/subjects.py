@@ -28,6 +28,11 @@ def is_filter(text: str) -> bool:
     return all(tokens) and not _SPACE.search(text) and ">" not in tokens[:-1]
 
 
+def is_name(text: str) -> bool:
+    """Whether it can be the name of a stream or a consumer (ADR-6)."""
+    return bool(text) and not re.search(r"[\s\x00-\x1f.*>/\\]", text)
+
+
 def is_literal(filter_: str) -> bool:
     """Whether a filter has no wildcards, so that it is a subject."""
     return not any(token in ("*", ">") for token in filter_.split("."))

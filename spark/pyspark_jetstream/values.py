@@ -11,13 +11,34 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-_SIZE = re.compile(r"(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib)?", re.IGNORECASE | re.ASCII)
 _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)")
+_RFC3339 = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
 _PASSWORD = re.compile(r"://[^/@]*?:([^@/]+)@|password\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]+)")
+_USER = re.compile(r"://[^/@\s]+@")
+_SHOWN = 200
+"""Characters of a value that a message shows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Hidden:
+    """Stands for a value that may be secret."""
+
+    def __repr__(self) -> str:
+        return "set"
+
+
+SET = _Hidden()
+"""The value of an option that is set to what no message shows."""
+
+LARGEST = (1 << 63) - 1
+"""The largest number of Spark and PostgreSQL."""
+_LONGEST = 100 * 366 * 86400.0
+"""Seconds of the longest duration: clocks and sockets take no more than some centuries."""
 
 
 class InvalidOption(ValueError):
@@ -25,13 +46,22 @@ class InvalidOption(ValueError):
 
     Args:
         name: The option, as it is documented.
-        value: What it was set to; pass no secret.
+        value: What it was set to, `SET` where that may be secret, None where it was not set.
         expected: What it may be.
     """
 
     def __init__(self, name: str, value: object, expected: str) -> None:
-        super().__init__(f"option {name!r} is {value!r}, expected {expected}")
+        if isinstance(value, str):  # it may be a connection string in the wrong place
+            value = _USER.sub("://***@", _PASSWORD.sub(_without_password, value))
+        shown = "not set" if value is None else repr(value)
+        if len(shown) > _SHOWN:
+            shown = shown[: _SHOWN - 3] + "..."
+        super().__init__(f"option {name!r} is {shown}, expected {expected}")
         self.name = name
+
+
+def _without_password(match: re.Match[str]) -> str:
+    return match[0].replace(match[1] or match[2], "***")
 
 
 class UnknownOption(InvalidOption):
@@ -61,6 +91,11 @@ class Secret:
 
     def __repr__(self) -> str:
         return f"Secret({self.name})"
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the value is kept in the environment or in a file."""
+        return self.reference.startswith(("env:", "file:"))
 
     def resolve(self) -> str:
         """The value; in a task it is the executor's environment or file. Raises InvalidOption."""
@@ -131,8 +166,8 @@ class Values:
         value = self.text(name)
         if value is None:
             return None
-        if not value.isascii() or not value.isdigit() or int(value) < least:
-            raise InvalidOption(name, value, f"a whole number of at least {least}")
+        if not value.isascii() or not value.isdigit() or not least <= _number(value) <= LARGEST:
+            raise InvalidOption(name, value, f"a whole number of at least {least}, below 2^63")
         return int(value)
 
     def size(self, name: str) -> int | None:
@@ -141,8 +176,8 @@ class Values:
         if value is None:
             return None
         match = _SIZE.fullmatch(value)
-        found = int(match[1]) * 1024 ** _POWERS[(match[2] or "b")[0].lower()] if match else 0
-        if found < 1:
+        found = _number(match[1]) * 1024 ** _POWERS[(match[2] or "b")[0].lower()] if match else 0
+        if not 1 <= found <= LARGEST:
             raise InvalidOption(name, value, "a number of bytes, such as 1048576 or 64MiB")
         return found
 
@@ -152,9 +187,11 @@ class Values:
         if value is None:
             return default
         match = _DURATION.fullmatch(value)
-        if match is None:
-            raise InvalidOption(name, value, "a duration, such as 500ms, 30s or 5m")
-        return float(match[1]) * _SECONDS[match[2] or "s"]
+        found = float(match[1]) * _SECONDS[match[2] or "s"] if match else -1.0
+        if not 0 <= found <= _LONGEST:
+            expected = "a duration, such as 500ms, 30s or 5m, of at most 100 years"
+            raise InvalidOption(name, value, expected)
+        return found
 
     def names_list(self, name: str) -> tuple[str, ...]:
         """Names with commas between them, or a JSON array where a name holds a comma."""
@@ -170,9 +207,14 @@ class Values:
                 raise InvalidOption(name, value, "names with commas, or a JSON array of strings")
         else:
             found = [item.strip() for item in value.split(",")]
-        if not all(found):
+        if not found or not all(found):
             raise InvalidOption(name, value, "names with commas, none of them empty")
         return tuple(dict.fromkeys(found))
+
+
+def _number(digits: str) -> int:
+    """A number of any length; one of very many digits as one that is too large for all uses."""
+    return int(digits) if len(digits) < 40 else 1 << 100
 
 
 def rfc3339_ns(text: str) -> int | None:

@@ -7,6 +7,9 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
+
 from pyspark_jetstream.nats import publishing, tries
 from pyspark_jetstream.nats.errors import Disconnected
 from pyspark_jetstream.nats.parser import Columns

@@ -10,9 +10,12 @@ from pyspark_jetstream import DefaultSource, schema
 
 
 def structure(*columns: str) -> StructType:
-    """The schema of some columns, as Spark would make it of their DDL; all without a name."""
+    """The schema of some columns, as Spark would make it of their DDL.
+
+    Without a name: all that every query may have.
+    """
     fields = []
-    for name in columns or tuple(schema.TYPES):
+    for name in columns or schema.columns_of("binary"):
         kind: Any = {"bigint": "long"}.get(schema.TYPES[name], schema.TYPES[name])
         if kind.startswith("map"):
             texts = {"type": "array", "elementType": "string", "containsNull": True}

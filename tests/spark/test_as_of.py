@@ -15,6 +15,7 @@ from tests.support import spark
 spark.require()
 
 import pyarrow as pa  # noqa: E402
+import pyarrow.compute as pc  # noqa: E402
 from pyspark_jetstream import DefaultSource, snapshots  # noqa: E402
 from pyspark_jetstream.options import batch_options  # noqa: E402
 from pyspark_jetstream.transport import open_transport  # noqa: E402
@@ -207,6 +208,50 @@ def test_what_is_gone_after_planning_the_start_of_a_log_is_left_to_the_log(
     bucket.put(*KEYS[:100])
 
     assert sorted(seqs(read(reader, planned))) == list(range(101, 301))
+
+
+def test_rows_whose_value_of_then_is_not_stored_are_marked_or_left_out(way: Way) -> None:
+    """A history of three: of ten keys, the values as of a moment are stored for some only."""
+    config = {"max_msgs_per_subject": 3, "allow_rollup_hdrs": True, "allow_direct": way.direct}
+    with Feed(way.server, **config) as feed:
+        keys = [f"k{one}" for one in range(10)]
+        feed.publish([(key, b"then", b"") for key in keys])
+        feed.publish([(keys[9], b"", DELETED)])
+        for place, key in enumerate(keys[:6]):  # 0 to 5 times again: three stay
+            feed.publish([(key, b"later", b"")] * place)
+        feed.publish([("new", b"later", b"")])
+        options = {**way.options, "stream": feed.name, "asOf": "seq:11"}
+        columns = ("seq", "subject", "data", "is_later")
+
+        found = batch(options, *columns)
+        exact = batch({**options, "asOfExact": "true"}, *columns)
+
+        rows = {
+            subject.removeprefix(f"{feed.name}."): (data, late)
+            for subject, data, late in zip(
+                *(found.column(name).to_pylist() for name in columns[1:]), strict=True
+            )
+        }
+        expected = dict.fromkeys((*keys[:3], *keys[6:9]), (b"then", False))
+        assert rows == expected | dict.fromkeys([*keys[3:6], "new"], (b"later", True))
+        kept = found.filter(pc.invert(found.column("is_later")))
+        assert exact.sort_by("seq").equals(kept.sort_by("seq"))
+
+
+def test_a_value_that_goes_while_it_is_read_is_left_out_or_marked(
+    bucket: Feed, current: Options
+) -> None:
+    columns = ("seq", "subject", "is_later")
+    exact = {**current, "asOfExact": "true"}
+    readers = [DefaultSource(one).reader(structure(*columns)) for one in (current, exact)]
+    planned = [one.partitions() for one in readers]
+    bucket.publish([(key, b"1", b"") for key in KEYS[:10]])
+
+    marked, left_out = (read(*one) for one in zip(readers, planned, strict=True))
+
+    assert (marked.num_rows, left_out.num_rows) == (300, 290)
+    assert pc.sum(marked.column("is_later")).as_py() == 10
+    assert not pc.any(left_out.column("is_later")).as_py()
 
 
 def test_the_last_messages_are_those_of_one_state(bucket: Feed, current: Options) -> None:

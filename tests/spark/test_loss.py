@@ -1,6 +1,7 @@
 """What a query says about messages that are gone, by the option failOnDataLoss."""
 
 import logging
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,12 @@ from tests.support import spark
 spark.require()
 
 from pyspark_jetstream import DefaultSource  # noqa: E402
-from pyspark_jetstream.transport.errors import DataLoss, StreamNotFound, StreamRecreated  # noqa: E402
+from pyspark_jetstream.transport.errors import (  # noqa: E402
+    DataLoss,
+    NotReachedYet,
+    StreamNotFound,
+    StreamRecreated,
+)
 
 from tests.spark.feeds import Feed  # noqa: E402
 from tests.spark.readers import Begin, batch, read, seqs, structure  # noqa: E402
@@ -147,6 +153,38 @@ def test_a_stream_that_was_deleted_is_told(feed: Feed, options: Options, begin: 
         query.next()
 
 
+def test_a_stream_that_is_created_again_between_two_polls_is_waited_for(
+    feed: Feed, options: Options, begin: Begin
+) -> None:
+    """A poll, a batch and a task fall between the two; a stream that never was is told at once."""
+    feed.put(*"abc")
+    query = begin({**relaxed(options), "startingPosition": "earliest"})
+    query.next()
+    start, end = query.log[0]
+    reader = DefaultSource(relaxed(options)).reader(structure())
+    planned = reader.partitions()
+    steps: list[Callable[[], object]] = [
+        query.next,
+        lambda: query.between(start, end),
+        lambda: read(reader, planned),
+    ]
+    for step in steps:
+        feed.delete()
+        timer = threading.Timer(0.4, feed.create)
+        timer.start()
+        step()
+        timer.join()
+    feed.put("z")
+    rows = query.next()
+    assert rows is not None
+    assert rows.column("data").to_pylist() == [b"z"]
+    never = {**relaxed(options), "stream": "NEVER", "timeout": "1h"}
+    stranger = DefaultSource(never).streamReader(structure())
+    with pytest.raises(StreamNotFound):
+        stranger.initialOffset()
+    stranger.stop()
+
+
 def test_a_position_behind_the_end_is_told_after_the_time_allowed(
     feed: Feed, options: Options, begin: Begin
 ) -> None:
@@ -171,16 +209,18 @@ def test_a_start_that_is_gone_and_an_end_that_is_not_there_are_told(
 ) -> None:
     feed.put(*"abcdef")
     feed.purge(seq=4)
-    hasty = {**options, "timeout": "1s"}  # also the time of any request over NATS
+    patient = {**options, "timeout": "1h"}  # nothing of this is waited for
 
     with pytest.raises(DataLoss, match="sequences 2 to 3"):
-        batch({**hasty, "startingPosition": "seq:2"})
-    with pytest.raises(DataLoss, match="the end is sequence 99"):
-        batch({**hasty, "endingPosition": "seq:99"})
-    with pytest.raises(DataLoss, match="startingPosition is sequence 98"):
-        batch({**hasty, "startingPosition": "seq:99"})
-    assert seqs(batch({**relaxed(hasty), "startingPosition": "seq:2"})) == [4, 5, 6]
-    assert seqs(batch({**relaxed(hasty), "endingPosition": "seq:99"})) == [4, 5, 6]
+        batch({**patient, "startingPosition": "seq:2"})
+    for option in ("endingPosition", "asOf"):
+        told = f"{option} is sequence 99, which is not reached yet: the last one is 6"
+        with pytest.raises(NotReachedYet, match=told):
+            batch({**patient, option: "seq:99"})
+    with pytest.raises(NotReachedYet, match="startingPosition is sequence 98, which is not"):
+        batch({**patient, "startingPosition": "seq:99"})
+    assert seqs(batch({**relaxed(patient), "startingPosition": "seq:2"})) == [4, 5, 6]
+    assert seqs(batch({**relaxed(patient), "endingPosition": "seq:99"})) == [4, 5, 6]
 
 
 @pytest.mark.parametrize(

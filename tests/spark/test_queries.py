@@ -76,7 +76,10 @@ def test_payloads_are_parsed_as_asked_for(
     text = read(spark, options, payload="string", columns="data").collect()
     none = read(spark, options, payload="none")
 
-    assert [row.data and row.data.asDict() for row in parsed] == [{"n": 1, "tags": ["x"]}, None]
+    assert [row.data.asDict() for row in parsed] == [
+        {"n": 1, "tags": ["x"]},
+        {"n": None, "tags": None},
+    ]
     assert [row.data for row in text] == ['{"n": 1, "tags": ["x"]}', None]
     assert "data" not in none.columns
 

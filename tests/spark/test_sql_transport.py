@@ -16,7 +16,11 @@ from pyspark_jetstream import subjects  # noqa: E402
 from pyspark_jetstream.options import connection_options  # noqa: E402
 from pyspark_jetstream.transport import adbc, idle, sql  # noqa: E402
 from pyspark_jetstream.transport.base import RAW_SCHEMA, Consumer, Page, Wanted  # noqa: E402
-from pyspark_jetstream.transport.errors import JetStreamError, NotReachable  # noqa: E402
+from pyspark_jetstream.transport.errors import (  # noqa: E402
+    JetStreamError,
+    NotReachable,
+    RefusedBySql,
+)
 from pyspark_jetstream.transport.sql import SqlTransport  # noqa: E402
 from pyspark_jetstream.values import InvalidOption, Values  # noqa: E402
 
@@ -230,10 +234,8 @@ def test_a_database_that_is_away_is_told_after_the_time_allowed() -> None:
 
 @pytest.mark.parametrize("dsn", ["s3cret", "mysql://u:s3cret@h/db", "postgresql://u:s3cret@h:x/db"])
 def test_a_wrong_connection_string_is_not_repeated(dsn: str) -> None:
-    reading = opened(dsn, timeout="0s")
-
-    with pytest.raises((InvalidOption, NotReachable)) as told:
-        reading.head("S")
+    with pytest.raises((InvalidOption, RefusedBySql)) as told:
+        opened(dsn, timeout="0s").head("S")
 
     assert "s3cret" not in str(told.value)
 
@@ -241,17 +243,24 @@ def test_a_wrong_connection_string_is_not_repeated(dsn: str) -> None:
 def test_a_connection_string_that_is_none_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMPTY", "")
     for value in ("env:EMPTY", "env:NOT_SET", "nothing"):
-        options = connection_options(Values({"dsn": value, "timeout": "60s"}))
         with pytest.raises(InvalidOption, match="option 'dsn' is"):
-            SqlTransport(options).head("S")
+            opened(value, timeout="60s").head("S")
 
 
-def test_what_the_database_refuses_is_told_at_once(dsn: str, postgres: PostgresServer) -> None:
-    reading = opened(postgres.dsn)  # of no server: it has no schema jetgate
-
-    with pytest.raises(JetStreamError, match="PostgreSQL refused a read"):
-        reading.head("S")
-    reading.close()
+def test_what_the_database_refuses_is_told_at_once(postgres: PostgresServer) -> None:
+    """A database without jetgate, one that is not there, a role that is not there."""
+    at = postgres.dsn
+    name = at.partition("@/")[2].partition("?")[0]
+    nowhere, nobody = at.replace(f"@/{name}", "@/nowhere"), at.replace("://postgres@", "://nobody@")
+    for dsn, words in (
+        (at, r"refused a read \((42P01|3F000)\): the database has no jetgate"),
+        (nowhere, r"refused the connection \(3D000\): there is no database of this name"),
+        (nobody, r"refused the connection \(28000\): the database refuses the role"),
+    ):
+        reading = opened(dsn, timeout="1h")
+        with pytest.raises(RefusedBySql, match=words):
+            reading.head("S")
+        reading.close()
 
 
 def test_consumers_tell_how_far_they_are_behind(feed: Feed, transport: SqlTransport) -> None:

@@ -1,25 +1,37 @@
 """Addresses of NATS servers."""
 
+import re
 from urllib.parse import SplitResult, urlsplit
 
 PORT = 4222
+_BLANK = re.compile(r"[\s\x00-\x1f]")
+
+
+EXPECTED = "nats://host:port or tls://host:port"
 
 
 def parse(server: str) -> SplitResult:
     """A server's address taken apart; `host:port` counts as `nats://host:port`.
 
     Raises:
-        ValueError: It is no address of a NATS server.
+        ValueError: It is no address of a NATS server; the text says what is expected.
     """
-    address = urlsplit(server if "://" in server else f"nats://{server}")
-    if address.scheme not in ("nats", "tls") or not address.hostname:
-        raise ValueError(f"{shown(server)!r} is no server: nats://host:port or tls://host:port")
-    if address.username or address.password:
+    try:
+        address = urlsplit(server if "://" in server else f"nats://{server}")
+        port = address.port
+    except ValueError:
+        raise ValueError(f"{EXPECTED}, with a port from 1 to 65535") from None
+    if address.scheme not in ("nats", "tls") or not address.hostname or _BLANK.search(server):
+        raise ValueError(EXPECTED)
+    if address.username is not None or address.password is not None:
         raise ValueError(
-            f"{shown(server)} has a user in its address, which plans would show: "
-            "use the options of authentication"
+            f"{EXPECTED} without a user, which plans would show: there are the options auth.user, "
+            "auth.password and auth.token"
         )
-    address.port  # noqa: B018  (raises ValueError)
+    if port == 0:
+        raise ValueError(f"{EXPECTED}, with a port from 1 to 65535")
+    if address.path.strip("/") or address.query or address.fragment:
+        raise ValueError(f"{EXPECTED}, and nothing behind the port")
     return address
 
 

@@ -119,13 +119,7 @@ class Connection:
         return bytes(line[:-2])
 
     def _secured(self, plain: socket.socket, address: SplitResult, tls: Tls) -> ssl.SSLSocket:
-        context = ssl.create_default_context(cafile=tls.ca or None)
-        if not tls.verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if tls.cert:
-            password = tls.key_password.resolve() if tls.key_password else None
-            context.load_cert_chain(tls.cert, tls.key or None, password)
+        context = _context(tls)
         try:
             return context.wrap_socket(plain, server_hostname=address.hostname)
         except ssl.SSLError as error:
@@ -246,3 +240,21 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    """What encrypts a connection. Raises Rejected where a file is not there, or is none such."""
+    files = tls.ca
+    try:
+        context = ssl.create_default_context(cafile=tls.ca or None)
+        if not tls.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if tls.cert:
+            files = ", ".join(filter(None, (tls.cert, tls.key)))
+            password = tls.key_password.resolve() if tls.key_password else ""
+            context.load_cert_chain(tls.cert, tls.key or None, password)
+    except OSError as error:  # of which ssl.SSLError is one
+        reason = getattr(error, "reason", None) or error.strerror or error
+        raise Rejected(f"the files of TLS ({files}) cannot be used: {reason}") from error
+    return context

@@ -14,10 +14,13 @@ from pyspark_jetstream.nats.errors import (
     NatsError,
     Refused,
     Timeout,
+    is_passing,
+    is_unserved,
     refused,
 )
 from pyspark_jetstream.nats.headers import status_of
 from pyspark_jetstream.nats.parser import Columns
+from pyspark_jetstream.nats.requests import Requests
 from pyspark_jetstream.nats.settings import Settings
 from pyspark_jetstream.nats.tries import Tries
 
@@ -34,8 +37,8 @@ class Messages:
         return len(self.subjects)
 
 
-_BUSY = (429, 503)
-"""Codes of answers after which the same message may be taken: too many requests, no leader."""
+_ASK = 5.0
+"""Seconds for the server to say which streams take a subject."""
 
 
 class NotStored(NatsError):
@@ -232,15 +235,48 @@ class Publisher:
         while True:
             try:
                 step()
-            except (Disconnected, Timeout) as error:
+            except Disconnected as error:
+                self._again(error)
+            except Timeout as error:
+                self._refuse_unserved()
                 self._again(error)
             except NotStored as error:
-                if error.error.code not in _BUSY:
+                if is_unserved(error.error):
+                    self._refuse_unserved(error)
+                elif not is_passing(error.error):
                     raise
                 self._again(error)
             else:
                 return
             step = self._write_all
+
+    def _refuse_unserved(self, error: NotStored | None = None) -> None:
+        """Raise NotStored where no stream takes a subject, so that nobody ever answers.
+
+        Args:
+            error: That nobody answered; None where a message just has no answer.
+        """
+        if error is None:
+            chunk = self._open[0] if self._open else None
+            if chunk is None or None not in chunk.acks:
+                return
+            place = chunk.acks.index(None)
+            subject = chunk.messages.subjects[place].decode("utf-8", "replace")
+            place += chunk.first
+        else:
+            place, subject = error.place, error.subject
+        if self._streams_of(subject) == 0:
+            raise NotStored(place, subject, Refused(503, 0, "no stream takes this subject"))
+
+    def _streams_of(self, subject: str) -> int | None:
+        """How many streams take a subject; None where that is not known."""
+        try:
+            with Connection(self._settings) as connection:
+                names = f"{self._settings.api_prefix}.STREAM.NAMES"
+                answer = Requests(connection).api(names, {"subject": subject}, _ASK)
+        except NatsError:
+            return None
+        return len(answer.get("streams") or ())
 
     def _write_all(self) -> None:
         """Connect, and send what is not acknowledged; whoever waits for it does so after this."""

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 
 from pyspark_jetstream.pipelines.context import Context
 from pyspark_jetstream.pipelines.declaration import Analytics, Source
+from pyspark_jetstream.pipelines.queries import events_query, log_query
 from pyspark_jetstream.pipelines.store import Store
 from pyspark_jetstream.transport.base import Consumer
 from pyspark_jetstream.transport.errors import StreamNotFound
@@ -64,10 +65,9 @@ def run_analytics(declared: Analytics, context: Context) -> None:
     """Write every table anew; a run that died is made good by the next."""
     session = context.spark.newSession()
     reader = context.reader(declared.source)
-    options = {**declared.source.options, "stream": ",".join(declared.source.streams)}
-    options |= {"startingPosition": declared.source.start}
-    options |= {"columns": "stream,subject,seq,timestamp,size"}
-    rows = session.read.format("jetstream").options(**options).load().cache()
+    options = log_query(declared.source).options
+    columns = "stream,subject,seq,timestamp,size"
+    rows = session.read.format("jetstream").options(**options, columns=columns).load().cache()
     rows.createOrReplaceTempView("input")
     with context.working("reading the streams"):
         context.report.read = rows.count()
@@ -88,8 +88,7 @@ def run_analytics(declared: Analytics, context: Context) -> None:
 
 
 def _events(declared: Analytics, session: "SparkSession") -> None:
-    options = {**declared.source.options, "stream": declared.events, "payload": "string"}
-    events = session.read.format("jetstream").options(**options).load()
+    events = session.read.format("jetstream").options(**events_query(declared).options).load()
     events.createOrReplaceTempView("events")
 
 

@@ -48,6 +48,7 @@ def run_archive(archive: Archive, context: Context) -> None:
                 reader.start,
                 reader.options.filters,
                 archive.limits.messages,
+                reader.options.connection.timeout,
             )
             report.skip("sequences that were removed before they were read", sum(one.lost.values()))
             if not one.ranges:

@@ -1,6 +1,5 @@
 """What a pipeline runs with: the session, where it tells of itself, how it reads streams."""
 
-import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -8,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark_jetstream.options import ReadOptions, batch_options, stream_options
+from pyspark_jetstream.options import batch_options
 from pyspark_jetstream.pipelines.declaration import Source
 from pyspark_jetstream.pipelines.journal import Range
 from pyspark_jetstream.pipelines.progress import Progress
+from pyspark_jetstream.pipelines.queries import log_query
 from pyspark_jetstream.pipelines.report import Report
 from pyspark_jetstream.pipelines.rounds import range_options
 from pyspark_jetstream.positions import Place, place_of, starts
@@ -72,7 +72,7 @@ class Reader:
 
     def __init__(self, spark: "SparkSession", source: Source) -> None:
         self._spark, self.source = spark, source
-        self.options = read_options(source)
+        self.options = batch_options(log_query(source).options)
         place = starts("startingPosition", source.start, "earliest")
         self.start: Place = place_of(place, "", "earliest")
 
@@ -106,19 +106,6 @@ class Reader:
             found = transport.head(stream).incarnation
             if found != one.incarnation:
                 raise StreamRecreated(stream, one.incarnation, found)
-
-
-def read_options(source: Source) -> ReadOptions:
-    """The options of a source as values, for batch reads. Raises InvalidOption."""
-    return batch_options({**source.options, "stream": json.dumps(source.streams)})
-
-
-def check_options(source: Source, streaming: bool) -> None:
-    """Look at the options of a source. Raises InvalidOption."""
-    if streaming:
-        stream_options({**source.options, "stream": json.dumps(source.streams)})
-    else:
-        read_options(source)
 
 
 def hang_up(spark: Any) -> None:

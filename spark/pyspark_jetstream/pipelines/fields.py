@@ -159,8 +159,11 @@ class Fields:
         found: dict[str, str] = {}
         for key, value in values.items():
             where = f"{self.path(name)}.{key}"
-            if not isinstance(key, str) or key in reserved:
-                raise DeclarationError(where, "is not an option here", "another option")
+            if not isinstance(key, str):
+                raise DeclarationError(where, "is not the name of an option", "a text")
+            if key.lower() in {one.lower() for one in reserved}:
+                expected = f"none of {', '.join(reserved)}, which the pipeline sets itself"
+                raise DeclarationError(where, "is not an option here", expected)
             if isinstance(value, list | tuple) and value and all(isinstance(v, str) for v in value):
                 value = ",".join(value)
             if isinstance(value, bool):

@@ -14,6 +14,7 @@ from pyspark_jetstream.pipelines.declaration import (
 from pyspark_jetstream.pipelines.journal import Entry, Journal
 from pyspark_jetstream.pipelines.latest import READ, as_table, latest
 from pyspark_jetstream.pipelines.publishing import publish, sink_options
+from pyspark_jetstream.pipelines.queries import bucket_target, json_options
 from pyspark_jetstream.pipelines.rounds import next_round
 from pyspark_jetstream.pipelines.store import Store
 from pyspark_jetstream.pipelines.table_lake import require_format
@@ -43,6 +44,7 @@ def run_materialize(declared: Materialize, context: Context) -> None:
                 reader.start,
                 reader.options.filters,
                 declared.limits.messages,
+                reader.options.connection.timeout,
             )
             report.skip("sequences that were removed before they were read", sum(one.lost.values()))
             if not one.ranges:
@@ -78,10 +80,8 @@ def _write(
     """Write a batch, and return how many messages were read and rows written."""
     if isinstance(declared.target, Snapshot):
         return _snapshot(declared, reader, entry, declared.target)
-    options = {"columns": ",".join(READ)}
-    if declared.json:
-        options |= {"payload": "json", "jsonSchema": declared.json}
-    rows = reader.frame(entry.ranges, **options)
+    options = json_options(declared.json)
+    rows = reader.frame(entry.ranges, columns=",".join(READ), **options)
     newest = latest(rows, declared.deletes).cache()
     try:
         read, subjects = _counted(newest)
@@ -146,8 +146,8 @@ def _put(newest: "DataFrame", target: Bucket, declared: Materialize, entry: Entr
         f.when(f.col("deleted"), marker).otherwise(f.lit(None).cast(kind)).alias("headers"),
         f.when(f.col("deleted"), f.lit(b"")).otherwise(f.col("data")).alias("data"),
     )
-    stream = f"KV_{target.bucket}"
-    options = sink_options(stream, target.options, target.delivery, declared.name)
+    to = bucket_target(target)
+    options = sink_options(to.stream, to.options, to.delivery, declared.name)
     publish(rows, options, entry.batch)
 
 
@@ -159,7 +159,7 @@ def _snapshot(
     The directory of a snapshot is named by the sequence; between the two steps both are there.
     """
     ((_, through),) = entry.through.items()
-    options = {"payload": "json", "jsonSchema": declared.json} if declared.json else {}
+    options = json_options(declared.json)
     rows = reader.as_of(through.seq, columns=",".join(READ), **options)
     newest = latest(rows, declared.deletes).where("not deleted").drop("deleted")
     name = f"as_of={through.seq:020}"

@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark_jetstream.options import connection_options
 from pyspark_jetstream.pipelines.context import Context, Reader
 from pyspark_jetstream.pipelines.declaration import Archive, Purge
-from pyspark_jetstream.pipelines.fields import DeclarationError
 from pyspark_jetstream.pipelines.journal import Range, Through
+from pyspark_jetstream.pipelines.queries import purge_query
+from pyspark_jetstream.queries import connection_of
 from pyspark_jetstream.transport.base import Consumer, Transport
-from pyspark_jetstream.values import Values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,16 +30,9 @@ class Refusal:
 
 def purge_settings(archive: Archive) -> "Settings":
     """How to reach the server that purges. Raises DeclarationError and InvalidOption."""
-    assert archive.purge is not None
-    options = archive.purge.options or archive.source.options
-    settings = connection_options(Values(options)).nats if _has_servers(options) else None
-    if settings is None:
-        raise DeclarationError("purge.options.servers", "is missing", "the NATS servers that purge")
+    settings = connection_of(purge_query(archive).checked()).nats
+    assert settings is not None, "checked with the options"
     return settings
-
-
-def _has_servers(options: dict[str, str]) -> bool:
-    return any(name.lower() == "servers" for name in options)
 
 
 def bound(through: Through, purge: Purge, consumers: Sequence[Consumer]) -> int:

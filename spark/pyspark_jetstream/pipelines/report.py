@@ -21,6 +21,7 @@ class Report:
         notes: What else is to be known, in sentences.
         tables: Small tables for people: title, columns, rows.
         failed: Why the run ended early; empty when it did not.
+        not_run: Why the pipeline did not run at all; empty when it did.
     """
 
     pipeline: str
@@ -34,6 +35,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     tables: list[tuple[str, list[str], list[list[str]]]] = field(default_factory=list)
     failed: str = ""
+    not_run: str = ""
 
     def skip(self, reason: str, rows: int) -> None:
         """Count messages that were read and not written."""
@@ -42,6 +44,8 @@ class Report:
 
     def text(self) -> str:
         """The report for people, a line for each fact."""
+        if self.not_run:
+            return f"{self.kind} {self.pipeline}: not run, {self.not_run}"
         rate = f", {self.read / self.seconds:,.0f} a second" if self.seconds > 0 else ""
         lines = [
             f"{self.kind} {self.pipeline}: "

@@ -11,6 +11,7 @@ from pyspark_jetstream.positions import Place
 from pyspark_jetstream.splits import shares
 from pyspark_jetstream.transport.base import Head, Transport
 from pyspark_jetstream.transport.errors import DataLoss, StreamRecreated
+from pyspark_jetstream.transport.waiting import head_when_there
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ def next_round(
     start: Place,
     filters: tuple[str, ...],
     most: int,
+    patience: float = 0.0,
 ) -> Round:
     """Look at the streams and say what to read.
 
@@ -45,6 +47,8 @@ def next_round(
         start: Where a stream begins that is not in `through`.
         filters: Subjects that are read; empty for all.
         most: Messages of the batch, shared among the streams.
+        patience: Seconds to wait for a stream that was deleted, where the source goes on with
+            one that is created again.
 
     Raises:
         DataLoss: What comes next in a stream was removed, and the options say that this fails.
@@ -53,7 +57,8 @@ def next_round(
     firsts: dict[str, tuple[Head, int]] = {}
     lost: dict[str, int] = {}
     for stream in source.streams:
-        head = transport.head(stream)
+        awaited = source.recreated == "restart" and stream in through
+        head = head_when_there(transport, stream, patience if awaited else 0.0)
         first = _first(transport, source, head, through.get(stream), start)
         if first < head.first_seq:
             before = through.get(stream)

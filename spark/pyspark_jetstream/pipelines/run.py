@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, TextIO
 
 from pyspark_jetstream.pipelines.analysing import run_analytics
 from pyspark_jetstream.pipelines.archiving import run_archive
-from pyspark_jetstream.pipelines.context import Context, check_options, hang_up, nothing
+from pyspark_jetstream.pipelines.context import Context, hang_up, nothing
 from pyspark_jetstream.pipelines.declaration import (
     Analytics,
     Archive,
     Materialize,
     Pipeline,
     Replay,
-    Source,
     Transform,
 )
 from pyspark_jetstream.pipelines.materializing import run_materialize
+from pyspark_jetstream.pipelines.order import culprit
 from pyspark_jetstream.pipelines.progress import Progress
-from pyspark_jetstream.pipelines.purging import purge_settings
 from pyspark_jetstream.pipelines.replaying import run_replay
 from pyspark_jetstream.pipelines.report import Report
 from pyspark_jetstream.pipelines.transforming import run_transform
@@ -33,6 +32,7 @@ def run(
     pipelines: Sequence[Pipeline],
     spark: "SparkSession",
     *,
+    keep_going: bool = False,
     stop: threading.Event | None = None,
     out: TextIO | None = None,
     at: Callable[[str], None] = nothing,
@@ -40,11 +40,13 @@ def run(
     """Run pipelines and return a report of each.
 
     One that fails is reported as failed. Those behind it in the file do not run then, for they may
-    read what it was to write. Where any of them has `every`, all run at the same time.
+    read what it was to write, and are reported as such. Where any of them has `every`, all run at
+    the same time.
 
     Args:
         pipelines: What to run.
         spark: The session.
+        keep_going: Whether those run, too, that do not read what a failed one was to write.
         stop: Set it to end each with the batch that is under way.
         out: Where progress is printed; standard error without.
         at: Is told each point between two steps, for tests.
@@ -54,20 +56,17 @@ def run(
         with ThreadPoolExecutor(len(pipelines)) as pool:
             return list(pool.map(lambda one: _beside(one, spark, stop, out, at), pipelines))
     reports: list[Report] = []
-    for one in pipelines:
+    ended: dict[str, str] = {}
+    for place, one in enumerate(pipelines):
+        failed = culprit(one, pipelines[:place], ended, keep_going=keep_going)
+        if failed:
+            reports.append(Report(one.name, one.kind, not_run=f"because {failed} failed"))
+            ended[one.name] = failed
+            continue
         reports.append(_run_one(one, spark, stop, out, at))
         if reports[-1].failed:
-            break
+            ended[one.name] = one.name
     return reports
-
-
-def check(one: Pipeline) -> None:
-    """Look at the options of a pipeline, without Spark. Raises InvalidOption."""
-    source = getattr(one, "source", None)
-    if isinstance(source, Source):
-        check_options(source, isinstance(one, Transform))
-    if isinstance(one, Archive) and one.purge is not None:
-        purge_settings(one)
 
 
 def _forever(one: Pipeline) -> bool:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_jetstream.pipelines.context import Context
 from pyspark_jetstream.pipelines.declaration import Snapshot, Target, Transform
-from pyspark_jetstream.pipelines.publishing import sink_options
+from pyspark_jetstream.pipelines.queries import transform_query, write_query
 from pyspark_jetstream.pipelines.store import Store, StoreError
 
 if TYPE_CHECKING:
@@ -33,11 +33,7 @@ def run_transform(declared: Transform, context: Context) -> None:
 
 
 def _result(declared: Transform, session: "SparkSession") -> "DataFrame":
-    source = declared.source
-    options = {**source.options, "stream": ",".join(source.streams)}
-    options["startingPosition"] = source.start
-    if declared.json:
-        options |= {"payload": "json", "jsonSchema": declared.json}
+    options = transform_query(declared).options
     rows = session.readStream.format("jetstream").options(**options).load()
     if declared.watermark:
         rows = rows.withWatermark(*declared.watermark)
@@ -62,7 +58,7 @@ def _start(declared: Transform, rows: "DataFrame") -> "StreamingQuery":
     if isinstance(declared.target, Snapshot):
         return _into_parquet(declared, declared.target, writer).start()
     target = declared.target
-    options = sink_options(target.stream, target.options, target.delivery, declared.name)
+    options = write_query(target, declared.name, streaming=True).options
     return writer.format("jetstream").options(**options).start()
 
 

@@ -5,25 +5,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark_jetstream.nats.settings import Settings
-from pyspark_jetstream.options import CONNECTION, connection_options, refuse_unknown
+from pyspark_jetstream.options import (
+    CONNECTION,
+    KNOWN,
+    WRITE,
+    ConnectionOptions,
+    connection_options,
+    refuse_unknown,
+    stream_names,
+)
 from pyspark_jetstream.sink.rows import Shape
 from pyspark_jetstream.subjects import is_filter, is_literal
 from pyspark_jetstream.values import InvalidOption, Values
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-WRITE = (
-    "stream",
-    "subject",
-    "delivery",
-    "ids",
-    "txnAppId",
-    "txnVersion",
-    "maxInFlight",
-    "maxBytesInFlight",
-)
-"""Options of writing, in batch and streaming."""
 
 AT_LEAST_ONCE, TRANSACTIONAL = "at-least-once", "transactional"
 
@@ -77,20 +73,37 @@ class SinkOptions:
     patience: float
 
 
-def sink_options(
-    options: Mapping[str, str], schema: "StructType", *, overwrite: bool, streaming: bool
-) -> SinkOptions:
-    """The options of a writer. Raises InvalidOption."""
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What the options of a writer ask for, whatever its columns.
+
+    Args:
+        connection: How to reach NATS.
+        stream: The target; "" where subjects decide.
+        subject: Of rows that have none; "" where they all have.
+        transactional, ids, app, version, in_flight, bytes_in_flight: As in `SinkOptions`.
+    """
+
+    connection: ConnectionOptions
+    stream: str
+    subject: str
+    transactional: bool
+    ids: bool
+    app: str
+    version: int | None
+    in_flight: int
+    bytes_in_flight: int
+
+
+def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+    """The options of a writer, before its columns are known. Raises InvalidOption."""
     values = Values(options)
-    refuse_unknown(values, (*CONNECTION, *WRITE, *_SPARK))
-    if overwrite:
-        raise InvalidOption("mode", "overwrite", "append: a stream is a log")
+    refuse_unknown(values, (*CONNECTION, *WRITE, *_SPARK), KNOWN, "reading")
     if values.text("transport") not in (None, "auto", "nats"):
         raise InvalidOption("transport", values.text("transport"), "nats, for writing always is")
     if values.text("servers") is None:
         raise InvalidOption("servers", None, "addresses such as nats://host:4222, to write to")
     connection = connection_options(values)
-    assert connection.nats is not None, "there are servers"
     delivery = values.choice("delivery", (AT_LEAST_ONCE, TRANSACTIONAL), AT_LEAST_ONCE)
     version = values.number("txnVersion", least=0)
     if streaming and version is not None:
@@ -98,17 +111,44 @@ def sink_options(
     transactional = delivery == TRANSACTIONAL
     app = values.text("txnAppId") or ""
     _check_transaction(values, app, version, transactional, streaming)
-    return SinkOptions(
-        settings=connection.nats,
-        target=(values.text("stream") or "") if transactional else "",
-        shape=_shape(values, schema, transactional),
+    stream = stream_names(values)
+    if len(stream) > 1:
+        raise InvalidOption("stream", values.text("stream"), "the name of one stream")
+    subject = values.text("subject") or ""
+    if subject and not (is_filter(subject) and is_literal(subject)):
+        raise InvalidOption("subject", subject, "a subject without wildcards")
+    return WriteOptions(
+        connection=connection,
+        stream=stream[0] if stream else "",
+        subject=subject,
         transactional=transactional,
         ids=values.choice("ids", ("on", "off"), "off" if transactional else "on") == "on",
         app=app,
         version=version,
         in_flight=values.number("maxInFlight") or _IN_FLIGHT,
         bytes_in_flight=values.size("maxBytesInFlight") or _BYTES_IN_FLIGHT,
-        patience=connection.timeout,
+    )
+
+
+def sink_options(
+    options: Mapping[str, str], schema: "StructType", *, overwrite: bool, streaming: bool
+) -> SinkOptions:
+    """The options of a writer of rows of a schema. Raises InvalidOption."""
+    if overwrite:
+        raise InvalidOption("mode", "overwrite", "append: a stream is a log")
+    checked = write_options(options, streaming=streaming)
+    assert checked.connection.nats is not None, "checked with the options"
+    return SinkOptions(
+        settings=checked.connection.nats,
+        target=checked.stream if checked.transactional else "",
+        shape=_shape(checked, schema),
+        transactional=checked.transactional,
+        ids=checked.ids,
+        app=checked.app,
+        version=checked.version,
+        in_flight=checked.in_flight,
+        bytes_in_flight=checked.bytes_in_flight,
+        patience=checked.connection.timeout,
     )
 
 
@@ -135,7 +175,7 @@ def _check_transaction(
         raise InvalidOption("ids", "on", "off: a transaction stores every row once without ids")
 
 
-def _shape(values: Values, schema: "StructType", transactional: bool) -> Shape:
+def _shape(checked: WriteOptions, schema: "StructType") -> Shape:
     found = {field.name: field.dataType.simpleString() for field in schema.fields}
     for name, kind in found.items():
         if name in _IGNORED:
@@ -147,18 +187,12 @@ def _shape(values: Values, schema: "StructType", transactional: bool) -> Shape:
             raise InvalidOption(
                 f"column {name}", kind, "one of the types " + ", ".join(_COLUMNS[name])
             )
-        if transactional and name in _EXPECTED:
+        if checked.transactional and name in _EXPECTED:
             raise InvalidOption("column", name, "none in transactions: it is for at-least-once")
-    subject = values.text("subject") or ""
-    if not subject and "subject" not in found:
+    if not checked.subject and "subject" not in found:
         raise InvalidOption("subject", None, "a subject, or a column subject")
-    if subject and not (is_filter(subject) and is_literal(subject)):
-        raise InvalidOption("subject", subject, "a subject without wildcards")
     if "data" not in found:
         raise InvalidOption("column", "data missing", "a column data, the payload")
-    stream = values.names_list("stream")
-    if len(stream) > 1:
-        raise InvalidOption("stream", values.text("stream"), "the name of one stream")
     columns = frozenset(name for name in found if name in _COLUMNS)
     # A transaction names its stream itself.
-    return Shape(subject, "" if transactional or not stream else stream[0], columns)
+    return Shape(checked.subject, "" if checked.transactional else checked.stream, columns)

@@ -178,6 +178,10 @@ class Transport(Protocol):
         """The stream's consumers, by name."""
         ...
 
+    def may_lag(self) -> bool:
+        """Whether sequences may have been given out that a head does not show yet (a standby)."""
+        ...
+
     def close(self) -> None:
         """Let go of connections. Further calls are errors."""
         ...

@@ -52,3 +52,24 @@ class Refused(JetStreamError):
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(f"refused by the server: {description} (code {code}, err_code {err_code})")
         self.code, self.err_code, self.description = code, err_code, description
+
+
+class RefusedBySql(JetStreamError):
+    """PostgreSQL answered with an error that stays, as a wrong password does."""
+
+
+class NotReachedYet(JetStreamError):
+    """A position that an option names lies behind the end of the stream.
+
+    Args:
+        stream: Its name.
+        option: The option.
+        seq: The sequence that it names.
+        last: The last one of the stream.
+    """
+
+    def __init__(self, stream: str, option: str, seq: int, last: int) -> None:
+        super().__init__(
+            f"stream {stream!r}: {option} is sequence {seq}, which is not reached yet: the last "
+            f"one is {last}"
+        )

@@ -15,14 +15,7 @@ from pyspark_jetstream import subjects
 from pyspark_jetstream.nats.connection import Connection
 from pyspark_jetstream.nats.deadline import Deadline, pause
 from pyspark_jetstream.nats.direct import DirectGet
-from pyspark_jetstream.nats.errors import (
-    Away,
-    Denied,
-    Disconnected,
-    NatsError,
-    NoResponders,
-    Timeout,
-)
+from pyspark_jetstream.nats.errors import PASSES, Denied, NatsError
 from pyspark_jetstream.nats.gets import WINDOW, Found, Gets, columns
 from pyspark_jetstream.nats.pulls import OrderedPulls
 from pyspark_jetstream.nats.raw import nanoseconds
@@ -46,7 +39,7 @@ _LONG = 20_000
 """Sequences of a range for which a consumer is made first."""
 
 _POLL = 0.1
-_AGAIN = (Disconnected, Timeout, NoResponders, Behind, Away)
+_AGAIN = (*PASSES, Behind)
 _T = TypeVar("_T")
 
 
@@ -314,6 +307,10 @@ class NatsTransport:
             found += [consumer_of(info, last_seq) for info in some]
             if not some or len(found) >= int(answer.get("total", 0)):
                 return sorted(found, key=lambda one: one.name)
+
+    def may_lag(self) -> bool:
+        """Never: the leader of a stream answers STREAM.INFO."""
+        return False
 
     def close(self) -> None:
         """Close the connection."""

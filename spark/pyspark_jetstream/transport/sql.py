@@ -10,14 +10,18 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_jetstream.options import ConnectionOptions
-from pyspark_jetstream.transport import idle
+from pyspark_jetstream.options import ConnectionOptions, checked_dsn
+from pyspark_jetstream.transport import idle, sqlstates
 from pyspark_jetstream.transport.adbc import AdbcSession, Rows
 from pyspark_jetstream.transport.base import RAW_SCHEMA, Consumer, Head, Page, Wanted
 from pyspark_jetstream.transport.checksums import verify_rows
-from pyspark_jetstream.transport.errors import JetStreamError, NotReachable, StreamNotFound
+from pyspark_jetstream.transport.errors import (
+    JetStreamError,
+    NotReachable,
+    RefusedBySql,
+    StreamNotFound,
+)
 from pyspark_jetstream.transport.statements import Statements
-from pyspark_jetstream.values import InvalidOption
 
 _PAGE = 131_072
 """Sequences of one statement: long enough to be cheap, short enough not to hold up a vacuum."""
@@ -26,10 +30,6 @@ _POINTS = 8192
 _BOUND = 262_144
 _POLL = 0.05
 _EVERYTHING = 2**62
-
-_AWAY = ("08", "53", "57", "40")
-"""Classes of SQLSTATE after which the same statement may do: connection, resources, operator
-intervention, and the conflict of a standby's query with recovery."""
 
 
 class SqlTransport:
@@ -132,6 +132,10 @@ class SqlTransport:
         rows = self._table(self._statements.consumers(stream)).to_pylist()
         return [Consumer(**row) for row in rows]
 
+    def may_lag(self) -> bool:
+        """Whether the database is a standby."""
+        return bool(self._table(self._statements.is_standby()).column(0)[0].as_py())
+
     def close(self) -> None:
         """Leave the connection to whoever reads next in this process."""
         session, self._session = self._session, None
@@ -227,6 +231,10 @@ class SqlTransport:
             ) from None
         except Exception as error:
             self._give_up()
+            code = getattr(error, "sqlstate", None) or ""
+            verdict = sqlstates.of_connection(code, str(error))
+            if verdict.is_permanent:
+                raise self._refused("refused the connection", verdict, error) from None
             raise _Away(self._told(error)) from None
         return self._session
 
@@ -237,20 +245,20 @@ class SqlTransport:
             session.close()
 
     def _failure(self, error: Exception) -> Exception:
-        state = getattr(error, "sqlstate", None) or ""
-        if state and not state.startswith(_AWAY):
-            return JetStreamError(f"PostgreSQL refused a read ({state}): {self._told(error)}")
+        verdict = sqlstates.of_statement(getattr(error, "sqlstate", None) or "")
+        if verdict.is_permanent:
+            return self._refused("refused a read", verdict, error)
         self._give_up()
         return _Away(self._told(error))
 
+    def _refused(self, what: str, verdict: sqlstates.Verdict, error: Exception) -> RefusedBySql:
+        meaning = f": {verdict.meaning}" if verdict.meaning else ""
+        words = " ".join(self._told(error).split())
+        return RefusedBySql(f"PostgreSQL {what} ({verdict.code}){meaning}: {words}")
+
     def _dsn(self) -> str:
         assert self._options.dsn is not None, "checked with the options"
-        dsn = self._options.dsn.resolve()
-        if not dsn.startswith(("postgresql://", "postgres://")) and "=" not in dsn:
-            raise InvalidOption(
-                "dsn", "set", "postgresql://user@host/database or host=... dbname=..."
-            )
-        return dsn
+        return checked_dsn(self._options.dsn)
 
     def _told(self, error: Exception) -> str:
         """What the driver says, without the password that it may repeat."""

@@ -99,6 +99,10 @@ class Statements:
             f" from jetgate.consumers where {self._of(stream)} order by name"
         )
 
+    def is_standby(self) -> str:
+        """Whether the database follows another one: one row."""
+        return "select pg_is_in_recovery() as is_standby"
+
     def stored_at(self, stream: str, seq: int) -> str:
         """When the first message from a sequence on was stored."""
         return (

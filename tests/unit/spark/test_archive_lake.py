@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
+
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-import pytest
 from pyspark_jetstream.pipelines.archive import ParquetLake
 from pyspark_jetstream.pipelines.declaration import Archive, Source
 from pyspark_jetstream.pipelines.journal import Journal, Range, Superseded

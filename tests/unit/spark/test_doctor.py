@@ -106,18 +106,64 @@ def test_an_interpreter_that_cannot_be_run_is_told(monkeypatch: pytest.MonkeyPat
 def test_a_database_that_does_not_answer_is_told_and_the_password_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(doctor, "_PATIENCE", "500ms")
+    pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
+    monkeypatch.setattr(doctor, "PATIENCE", 0.5)
     dsn = "postgresql://reader:hunter2@127.0.0.1:1/db?connect_timeout=1"
-    (found,) = reach({"dsn": dsn, "stream": "S", "timeout": "1ms"})
+    (found,) = reach("read", {"dsn": dsn, "stream": "S", "timeout": "1ms"})
     assert found.state == "fail"
     assert "look at the option dsn" in found.todo
     assert "hunter2" not in found.text()
 
 
 def test_options_that_are_wrong_are_told() -> None:
-    (found,) = reach({"dsn": "env:DSN", "stream": "S", "colums": "a"})
+    (found,) = reach("read", {"dsn": "env:DSN", "stream": "S", "colums": "a"})
     assert (found.what, found.state) == ("options", "fail")
     assert "did you mean columns?" in found.found
+
+
+AWAY = {"servers": "nats://127.0.0.1:1"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        ("transform", {"maxMessagesPerTrigger": "5"}, ""),
+        ("transform", {"asOfExact": "true"}, "it is an option of spark.read"),
+        ("transform", {"consumer": "c"}, "none without mode=consumer"),
+        ("transform", {"jsonMode": "FAILFAST"}, "none without payload=json"),
+        ("archive", {"maxMessagesPerTrigger": "5"}, "is an option of spark.readStream"),
+        ("archive", {"minPartitions": "0"}, "a whole number of at least 1"),
+        ("archive", {"minPartitions": "2"}, ""),
+        ("archive", {"servers": "http://h"}, "expected nats://host:port"),
+        ("archive", {"colums": "a"}, "did you mean columns?"),
+    ],
+)
+def test_the_doctor_and_check_say_the_same_of_options(
+    kind: str, options: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One check of options is that of the doctor, of `check`, of `run` and of the source."""
+    pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
+    from pyspark_jetstream.pipelines.declaration import pipeline
+    from pyspark_jetstream.pipelines.queries import check
+    from pyspark_jetstream.values import InvalidOption
+
+    monkeypatch.setattr(doctor, "PATIENCE", 0.01)
+    fields: dict[str, Any] = {"kind": kind, "name": "p", "target": {"path": "/p"}}
+    fields["source"] = {"stream": "S", "options": {**AWAY, **options}}
+    if kind == "transform":
+        fields |= {"checkpoint": "/c", "sql": "select 1"}
+    one = pipeline(fields)
+    try:
+        check(one)
+        checked = ""
+    except InvalidOption as error:
+        checked = str(error)
+
+    found = [f for f in doctor.declared([one]) if f.what.startswith("options")]
+
+    assert said in checked
+    assert bool(said) == bool(checked)
+    assert [one.found for one in found] == ([checked] if checked else [])
 
 
 def test_a_finding_is_a_line_and_what_to_do() -> None:

@@ -1,9 +1,6 @@
 """The options of connections to NATS."""
 
 import pytest
-
-pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
-
 from pyspark_jetstream.options import batch_options, connection_options
 from pyspark_jetstream.values import InvalidOption, Values
 
@@ -45,9 +42,9 @@ def test_everything_becomes_settings() -> None:
     ("options", "expected"),
     [
         ({"servers": "http://a"}, "http://a"),
-        ({"servers": "nats://ann:pw@a"}, "has a user in its address"),
+        ({"servers": "nats://ann:pw@a"}, "without a user, which plans would show"),
         ({"servers": "nats://a:port"}, "option 'servers'"),
-        ({"servers": "", "dsn": "x", "auth.token": "t"}, "without 'servers'"),
+        ({"servers": "", "dsn": "x", "auth.token": "t"}, "to be left out where servers is not set"),
         ({"auth.token": "t", "auth.nkey": "SU"}, "one way to authenticate"),
         ({"auth.user": "u"}, "auth.user and auth.password together"),
         ({"auth.password": "p"}, "auth.user and auth.password together"),

@@ -8,9 +8,14 @@ from tests.support import spark
 
 spark.require()
 
-from pyspark_jetstream.options import KNOWN, batch_options, schema_text, stream_options  # noqa: E402
+from pyspark_jetstream.options import (  # noqa: E402
+    KNOWN,
+    WRITE,
+    batch_options,
+    schema_text,
+    stream_options,
+)
 from pyspark_jetstream.positions import Place  # noqa: E402
-from pyspark_jetstream.sink.options import WRITE  # noqa: E402
 from pyspark_jetstream.values import InvalidOption  # noqa: E402
 
 LEAST = {"dsn": "postgresql://reader@/db", "stream": "ORDERS"}
@@ -39,9 +44,9 @@ def test_little_has_to_be_said() -> None:
         ("filterSubjects", "orders.>.new", "expected subjects such as"),
         ("columns", "seq,body", "option 'columns' is 'body', expected some of stream, subject"),
         ("payload", "xml", "one of binary, string, json, none"),
-        ("payload", "json", "option 'jsonSchema' is None"),
-        ("jsonSchema", "a int", "to be set exactly if payload=json"),
-        ("maxMessagesPerTrigger", "10", "it is for readStream"),
+        ("payload", "json", "option 'jsonSchema' is not set, expected fields such as"),
+        ("jsonSchema", "a int", "none without payload=json"),
+        ("maxMessagesPerTrigger", "10", "to be left out here: it is an option of spark.readStream"),
         ("failOnDataLoss", "maybe", "one of true, false, strict"),
         ("minPartitions", "0", "a whole number of at least 1"),
     ],
@@ -53,14 +58,14 @@ def test_a_mistake_is_told_with_what_was_expected(option: str, value: str, said:
 
 @pytest.mark.parametrize("option", ["endingPosition", "asOf", "pushdown"])
 def test_what_only_a_batch_has_is_refused_in_a_stream(option: str) -> None:
-    with pytest.raises(InvalidOption, match="it is for read"):
+    with pytest.raises(InvalidOption, match=r"it is an option of spark\.read$"):
         stream_options({**LEAST, option: "latest"})
 
 
 def test_a_stream_and_a_connection_are_needed() -> None:
-    with pytest.raises(InvalidOption, match="option 'stream' is None"):
+    with pytest.raises(InvalidOption, match="option 'stream' is not set"):
         batch_options({"dsn": "postgresql:///db"})
-    with pytest.raises(InvalidOption, match="option 'dsn' is None"):
+    with pytest.raises(InvalidOption, match="option 'dsn or servers' is not set"):
         batch_options({"stream": "S"})
 
 

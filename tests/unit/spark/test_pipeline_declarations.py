@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
+
 from pyspark_jetstream.pipelines.declaration import (
     Analytics,
     Archive,
@@ -23,7 +26,7 @@ from pyspark_jetstream.pipelines.declaration import (
 )
 from pyspark_jetstream.pipelines.fields import DeclarationError
 from pyspark_jetstream.pipelines.load import load
-from pyspark_jetstream.pipelines.run import check
+from pyspark_jetstream.pipelines.queries import check
 
 ROOT = Path(__file__).resolve().parents[3]
 

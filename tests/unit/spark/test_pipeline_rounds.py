@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+
+pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
+
 from pyspark_jetstream.pipelines.declaration import Purge, Source
 from pyspark_jetstream.pipelines.journal import Range, Through
 from pyspark_jetstream.pipelines.lake_reader import grouped

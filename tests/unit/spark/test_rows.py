@@ -17,9 +17,11 @@ from pyspark.sql.types import (  # noqa: E402
     StructType,
     TimestampType,
 )
-from pyspark_jetstream import headers, json_payloads, schema  # noqa: E402
+from pyspark_jetstream import headers, schema  # noqa: E402
+from pyspark_jetstream.options import JsonOptions  # noqa: E402
 from pyspark_jetstream.rows import RowShaper, text  # noqa: E402
 from pyspark_jetstream.transport.base import RAW_SCHEMA, Wanted  # noqa: E402
+from pyspark_jetstream.transport.errors import JetStreamError  # noqa: E402
 from pyspark_jetstream.values import InvalidOption  # noqa: E402
 
 TEXT_LISTS = MapType(StringType(), ArrayType(StringType()))
@@ -139,49 +141,14 @@ def test_text_that_is_not_utf8_is_null() -> None:
     assert found.to_pylist() == ["grün", None, None, ""]
 
 
-KIND = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
-
-
-@pytest.mark.parametrize(
-    ("payload", "value"),
-    [
-        ('{"a": 1}', {"a": 1, "b": None}),
-        ('{"b": ["x", "y"], "more": {"a": 9}}', {"a": None, "b": ["x", "y"]}),
-        ('{"a":\n5}', {"a": 5, "b": None}),
-        ("null", None),
-        ("", None),
-        ("{}{}", None),
-        ('{"a": 1} {"a": 2}', None),
-        ('1}\n{"v": {"a": 3}', None),
-        ('{"a": "x"}', None),
-        ("[1]", None),
-        ("{", None),
-        ("no json", None),
-        ('"\\ud800"', None),
-    ],
-)
-def test_a_payload_is_parsed_or_null_and_never_another_row(payload: str, value: object) -> None:
-    around = ['{"a": 0}', payload, '{"a": 2}']
-
-    found = json_payloads.parse(pa.array(around, pa.string()), KIND)
-
-    found.validate(full=True)
-    assert found.to_pylist() == [{"a": 0, "b": None}, value, {"a": 2, "b": None}]
-
-
-def test_a_slice_of_payloads_is_parsed_alone() -> None:
-    payloads = pa.array(['{"a": 1}', "bad", '{"a": 3}', '{"a": 4}'], pa.string())
-
-    found = json_payloads.parse(payloads[2:], KIND)
-
-    assert [one["a"] for one in found.to_pylist()] == [3, 4]
-
-
-def test_json_that_is_not_utf8_is_null() -> None:
+def test_a_corrupt_payload_is_told_by_its_sequence() -> None:
     kind = StructType([StructField("data", StructType([StructField("a", LongType())]))])
-    rows = raw(data=[b'{"a": 1}', b'{"a": "\xff"}'])
+    rows = raw(seq=[4, 9], data=[b'{"a": 1}', b'{"a": "x"}'])
+    assert shaped(kind, rows, "json").column("data").to_pylist() == [{"a": 1}, {"a": None}]
 
-    assert shaped(kind, rows, "json").column("data").to_pylist() == [{"a": 1}, None]
+    shaper = RowShaper("S", schema.to_arrow(kind), "json", JsonOptions(fail_fast=True))
+    with pytest.raises(JetStreamError, match=r"stream 'S', sequence 9: .*member 'a'"):
+        shaper.shape(rows)
 
 
 def test_a_schema_of_the_user_is_made_of_the_columns() -> None:

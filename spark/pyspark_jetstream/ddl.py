@@ -1,0 +1,174 @@
+"""Types of JSON payloads written as DDL, checked here before Spark parses them (pure).
+
+The grammar is that of Spark's `StructType.fromDDL`: `name type, ...` or one of `struct<...>`,
+`array<...>` and `map<string, ...>`, with the types that `from_json` reads.
+"""
+
+import re
+from dataclasses import dataclass
+
+from pyspark_jetstream.values import InvalidOption
+
+EXPECTED = (
+    "fields such as 'id bigint, tags array<string>', or one struct<...>, array<...> or "
+    "map<string, ...>"
+)
+
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|(\w+)|('(?:[^'\\]|\\.)*')|(\S))", re.DOTALL)
+_SCALARS = {
+    **dict.fromkeys(("boolean", "string", "binary", "date", "void")),
+    **dict.fromkeys(("tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long")),
+    **dict.fromkeys(("float", "real", "double", "timestamp", "timestamp_ltz", "timestamp_ntz")),
+}
+_SIZED = {"decimal": 2, "dec": 2, "numeric": 2, "char": 1, "character": 1, "varchar": 1}
+_NESTED = ("struct", "array", "map")
+_MOST_DIGITS = 38
+
+
+class _Reader:
+    """Reads the text of a type once, from left to right; a mistake is an InvalidOption."""
+
+    def __init__(self, option: str, text: str) -> None:
+        self._option, self._text = option, text
+        self._words = [match[0].strip() for match in _TOKEN.finditer(text)]
+        self._at = 0
+        self._depth = 0
+        self.texts: set[str] = set()
+
+    def whole(self) -> str:
+        """The type as DDL."""
+        if not self._words:
+            raise self._wrong("is empty")
+        if self._lower() in _NESTED and self._next(1) == "<":
+            found = self._type()
+        elif len(self._words) == 1 and self._is_known(self._lower()):
+            raise self._wrong(f"is the type {self._text!r} alone, which no JSON object is")
+        else:
+            found = f"struct<{self._fields(end='')}>"
+        if self._at < len(self._words):
+            raise self._wrong(f"has {self._words[self._at]!r} where it should end")
+        return found
+
+    def _fields(self, end: str) -> str:
+        self._depth += 1
+        fields: list[str] = []
+        seen: set[str] = set()
+        while True:
+            name = self._name()
+            if name in seen:
+                raise self._wrong(f"has the field {name} twice")
+            seen.add(name)
+            if self._next() == ":":
+                self._at += 1
+            kind = self._type(name)
+            self._skip_rest()
+            fields.append(f"{name} {kind}")
+            if kind == "string" and self._depth <= 1:
+                self.texts.add(name.strip("`").replace("``", "`"))
+            if self._next() != ",":
+                break
+            self._at += 1
+        self._depth -= 1
+        if end and self._next() != end:
+            raise self._wrong(f"lacks {end!r} behind the field {name}")
+        return ", ".join(fields)
+
+    def _skip_rest(self) -> None:
+        """Read `NOT NULL` and `COMMENT`, which say nothing about payloads."""
+        if self._lower() == "not" and self._next(1).lower() == "null":
+            self._at += 2
+        if self._lower() == "comment" and self._next(1).startswith("'"):
+            self._at += 2
+
+    def _name(self) -> str:
+        word = self._next()
+        if not word or not (word.startswith("`") or re.fullmatch(r"\w+", word)):
+            raise self._wrong(f"has {word!r} in place of a field's name" if word else "ends early")
+        self._at += 1
+        return word
+
+    def _type(self, field: str = "") -> str:
+        of = f" of field {field}" if field else ""
+        name = self._lower()
+        if not name or name in ",>":
+            raise self._wrong(f"lacks the type{of}")
+        if not self._is_known(name):
+            raise self._wrong(f"has {self._next()!r} as the type{of}, which is none")
+        self._at += 1
+        if name in _NESTED:
+            return self._nested(name, of)
+        return name + (self._size(name) if name in _SIZED else "")
+
+    def _nested(self, name: str, of: str) -> str:
+        if self._next() != "<":
+            raise self._wrong(f"lacks '<' behind {name}, the type{of}")
+        self._at += 1
+        if name == "struct":
+            inner = "" if self._next() == ">" else self._fields(">")
+        elif name == "array":
+            inner = self._inner()
+        else:
+            if self._type() != "string":
+                raise self._wrong(f"has a map{of} whose keys are not string, as those of JSON are")
+            if self._next() != ",":
+                raise self._wrong(f"lacks the type of the values of the map{of}")
+            self._at += 1
+            inner = f"string, {self._inner()}"
+        if self._next() != ">":
+            raise self._wrong(f"lacks '>' behind {name}, the type{of}")
+        self._at += 1
+        return f"{name}<{inner}>"
+
+    def _inner(self) -> str:
+        """The type of elements or values, whose fields are none of the payload."""
+        self._depth += 1
+        found = self._type()
+        self._depth -= 1
+        return found
+
+    def _size(self, name: str) -> str:
+        if self._next() != "(":
+            if _SIZED[name] == 1:
+                raise self._wrong(f"lacks the length of {name}")
+            return ""
+        end = self._words.index(")", self._at) if ")" in self._words[self._at :] else -1
+        numbers = [word for word in self._words[self._at + 1 : end] if word != ","]
+        if end < 0 or not 1 <= len(numbers) <= _SIZED[name] or not all(map(str.isdigit, numbers)):
+            raise self._wrong(f"has {name} without the numbers that belong to it")
+        sizes = [int(number) for number in numbers]
+        if _SIZED[name] == 2 and (sizes[0] > _MOST_DIGITS or sizes[-1] > sizes[0] or not sizes[0]):
+            raise self._wrong(f"has {name} of {sizes[0]} digits; 1 to {_MOST_DIGITS} there may be")
+        self._at = end + 1
+        return f"({', '.join(numbers)})"
+
+    def _is_known(self, name: str) -> bool:
+        return name in _SCALARS or name in _SIZED or name in _NESTED
+
+    def _next(self, ahead: int = 0) -> str:
+        place = self._at + ahead
+        return self._words[place] if place < len(self._words) else ""
+
+    def _lower(self) -> str:
+        return self._next().lower()
+
+    def _wrong(self, what: str) -> InvalidOption:
+        return InvalidOption(self._option, self._text, f"{EXPECTED}: it {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonType:
+    """The type of `data`.
+
+    Args:
+        ddl: As Spark parses it.
+        texts: Names of its fields that are strings, where it is a struct.
+    """
+
+    ddl: str
+    texts: frozenset[str]
+
+
+def json_type(option: str, text: str) -> JsonType:
+    """The type of `data` that a text declares. Raises InvalidOption."""
+    reader = _Reader(option, text)
+    return JsonType(reader.whole(), frozenset(reader.texts))

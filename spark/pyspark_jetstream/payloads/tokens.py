@@ -1,0 +1,199 @@
+"""A stream of JSON tokens, by the rules of Jackson as Spark configures it (pure).
+
+JSON of RFC 8259, and besides: strings in single quotes, `NaN`, `Infinity` and `INF` with a sign.
+What follows the first value is not read. A reader that leaves a value half read goes on with the
+next token, wherever that is, as Jackson's does.
+"""
+
+import re
+
+MAX_DEPTH = 1000
+"""Jackson's limit of nesting."""
+MAX_DIGITS = 1000
+"""Jackson's limit of the length of a number."""
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"-?(0(?![0-9])|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_ODD = re.compile(r"NaN|[+-]?Infinity|[+-]INF")
+_WORD = re.compile(r"(true|false|null)(?![A-Za-z0-9_$])")
+_PLAIN = {quote: re.compile(rf"[^{quote}\\\x00-\x1f]*") for quote in "\"'"}
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "/": "/", "\\": "\\"}
+_HEX = re.compile(r"[0-9a-fA-F]{0,4}")
+_FLOATS = {"+INF": "Infinity", "-INF": "-Infinity", "+Infinity": "Infinity"}
+
+
+class Malformed(ValueError):
+    """The text is no JSON from here on."""
+
+
+class Tokens:
+    """Reads one token after the other.
+
+    Kinds of tokens: `{ } [ ]`, `name`, `string`, `int`, `float`, `true`, `false`, `null`; `None` at
+    the end.
+
+    Args:
+        text: The payload.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._open: list[str] = []
+        self._names: list[str | None] = [None]
+        self._is_first = True
+        self._pending: str | None = None
+        self._quote = ""
+        self.kind: str | None = None
+        self.raw = ""
+
+    @property
+    def name(self) -> str | None:
+        """The name of the member that the current token belongs to."""
+        return self._names[-2] if self.kind in ("{", "[") else self._names[-1]
+
+    def next(self) -> str | None:
+        """Read the next token. Raises Malformed."""
+        if self._quote:
+            self.string()  # a string that nobody read
+        if self._pending is not None:
+            kind, self._pending = self._pending, None
+            self.kind = self._begun(kind)
+            return self.kind
+        here = self._open[-1] if self._open else ""
+        char = self._peek()
+        if not here:
+            self.kind = None if not char else self._begun(self._value(char))
+            return self.kind
+        if char == ("}" if here == "{" else "]"):
+            self._at += 1
+            self._open.pop()
+            self._names.pop()
+            self._is_first = False
+            self.kind = char
+            return char
+        if not self._is_first:
+            if char != ",":
+                raise Malformed(f"expected a comma at {self._at}")
+            self._at += 1
+            char = self._peek()
+        self._is_first = False
+        if here == "[":
+            self.kind = self._begun(self._value(char))
+            return self.kind
+        self._names[-1] = self._member(char)
+        # Jackson looks at the value together with the name, so that a mistake shows with the name.
+        self._pending = self._value(self._peek())
+        self.kind = "name"
+        return self.kind
+
+    def string(self) -> str:
+        """The text of the current string. Raises Malformed."""
+        quote, self._quote = self._quote, ""
+        if not quote:
+            return self.raw
+        parts: list[str] = []
+        while True:
+            plain = _PLAIN[quote].match(self._text, self._at)
+            assert plain is not None, "it matches the empty text"
+            parts.append(plain[0])
+            self._at = plain.end()
+            char = self._text[self._at : self._at + 1]
+            self._at += 1
+            if char == quote:
+                break
+            if char != "\\":
+                raise Malformed(f"no end of the string, or a control character, at {self._at}")
+            parts.append(self._escaped())
+        self.raw = _text_of("".join(parts))
+        return self.raw
+
+    def skip_children(self) -> None:
+        """Go to the end of the current object or array. Raises Malformed."""
+        if self.kind not in ("{", "["):
+            return
+        depth = len(self._open)
+        while len(self._open) >= depth:
+            self.next()
+
+    def _peek(self) -> str:
+        space = _SPACE.match(self._text, self._at)
+        assert space is not None, "it matches the empty text"
+        self._at = space.end()
+        char = self._text[self._at : self._at + 1]
+        if not char and self._open:
+            raise Malformed("the text ends within a value")
+        return char
+
+    def _member(self, char: str) -> str:
+        if char not in ('"', "'"):
+            raise Malformed(f"expected the name of a member at {self._at}")
+        self._at += 1
+        self._quote = char
+        name = self.string()
+        if self._peek() != ":":
+            raise Malformed(f"expected a colon at {self._at}")
+        self._at += 1
+        return name
+
+    def _value(self, char: str) -> str:
+        """Read a value as far as Jackson does at once: strings, objects and arrays only begin."""
+        if char in ("{", "[", '"', "'") and char:
+            self._at += 1
+            return char
+        number = _NUMBER.match(self._text, self._at)
+        if number is not None:
+            if sum(map(str.isdigit, number[0])) > MAX_DIGITS:
+                raise Malformed("a number of too many digits")
+            is_float = number[2] is not None or number[3] is not None
+            return self._scalar(number, "float" if is_float else "int")
+        if odd := _ODD.match(self._text, self._at):
+            self._scalar(odd, "float")
+            self.raw = _FLOATS.get(self.raw, self.raw)
+            return "float"
+        word = _WORD.match(self._text, self._at)
+        if word is None:
+            raise Malformed(f"no value at {self._at}")
+        return self._scalar(word, word[0])
+
+    def _scalar(self, match: re.Match[str], kind: str) -> str:
+        self.raw = match[0]
+        self._at = match.end()
+        return kind
+
+    def _begun(self, kind: str) -> str:
+        if kind in ('"', "'"):
+            self._quote = kind
+            return "string"
+        if kind in ("{", "["):
+            if len(self._open) >= MAX_DEPTH:
+                raise Malformed("nested too deeply")
+            self._open.append(kind)
+            self._names.append(None)
+            self._is_first = True
+        return kind
+
+    def _escaped(self) -> str:
+        """The character behind a backslash."""
+        char = self._text[self._at : self._at + 1]
+        self._at += 1
+        if char != "u":
+            found = _ESCAPES.get(char) or (char if char in ('"', "'") and char else None)
+            if found is None:
+                raise Malformed(f"no escape at {self._at}")
+            return found
+        digits = _HEX.match(self._text, self._at)
+        assert digits is not None, "it matches the empty text"
+        self._at = digits.end()
+        if len(digits[0]) < 4:
+            self._at += 1  # Jackson has read what is no digit, and goes on behind it
+            raise Malformed(f"no four hexadecimal digits at {self._at}")
+        return chr(int(digits[0], 16))
+
+
+def _text_of(text: str) -> str:
+    """Text with pairs of surrogates as characters; a lone one is `?`, as in Spark."""
+    if not any("\ud800" <= char <= "\udfff" for char in text):
+        return text
+    paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return paired.replace("\ufffd", "?") if "\ufffd" not in text else paired

@@ -1,0 +1,104 @@
+"""The queries that a pipeline runs, with the options that it sets itself."""
+
+import json
+from collections.abc import Iterator
+
+from pyspark_jetstream.pipelines.declaration import (
+    Analytics,
+    Archive,
+    Bucket,
+    Materialize,
+    Pipeline,
+    Replay,
+    Source,
+    Target,
+    Transform,
+)
+from pyspark_jetstream.pipelines.fields import DeclarationError
+from pyspark_jetstream.pipelines.publishing import TRANSACTIONAL, sink_options
+from pyspark_jetstream.positions import place_of, starts
+from pyspark_jetstream.queries import READ, READ_STREAM, WRITE, WRITE_STREAM, Query
+
+STARTS = ("earliest", "latest", "seq", "time")
+_EXPECTED = "earliest, latest, seq:N or time:RFC3339"
+
+
+def queries(one: Pipeline) -> Iterator[Query]:
+    """The queries of a pipeline, in the order of their work. Raises DeclarationError."""
+    match one:
+        case Archive():
+            yield log_query(one.source)
+            if one.purge is not None:
+                yield purge_query(one)
+        case Replay():
+            if isinstance(one.source, Source):
+                yield log_query(one.source)
+            yield write_query(one.target, one.name)
+        case Materialize():
+            yield log_query(one.source, one.json)
+            if isinstance(one.target, Bucket):
+                yield write_query(bucket_target(one.target), one.name)
+        case Transform():
+            yield transform_query(one)
+            if isinstance(one.target, Target):
+                yield write_query(one.target, one.name, streaming=True)
+        case Analytics():
+            yield log_query(one.source)
+            if one.events:
+                yield events_query(one)
+
+
+def check(one: Pipeline) -> None:
+    """Check every query of a pipeline, without Spark. Raises InvalidOption, DeclarationError."""
+    for query in queries(one):
+        query.checked()
+
+
+def log_query(source: Source, json_type: str = "") -> Query:
+    """Reads ranges of the streams of a source, batch by batch."""
+    place = place_of(starts("startingPosition", source.start, "earliest"), "", "none")
+    if place.kind not in STARTS:
+        raise DeclarationError("source.startingPosition", f"is {source.start!r}", _EXPECTED)
+    named = {"stream": json.dumps(list(source.streams)), "startingPosition": source.start}
+    return Query(READ, {**source.options, **named, **json_options(json_type)})
+
+
+def transform_query(declared: Transform) -> Query:
+    """Reads what a transformation has as its view `input`."""
+    source = declared.source
+    named = {"stream": json.dumps(list(source.streams)), "startingPosition": source.start}
+    return Query(READ_STREAM, {**source.options, **named, **json_options(declared.json)})
+
+
+def events_query(declared: Analytics) -> Query:
+    """Reads the stream of events."""
+    named = {"stream": json.dumps([declared.events]), "payload": "string"}
+    return Query(READ, {**declared.source.options, **named})
+
+
+def write_query(target: Target, app: str, *, streaming: bool = False) -> Query:
+    """Writes to a stream."""
+    options = sink_options(target.stream, target.options, target.delivery, app)
+    if streaming or target.delivery != TRANSACTIONAL:
+        return Query(WRITE_STREAM if streaming else WRITE, options)
+    return Query(WRITE, {**options, "txnVersion": "0"})  # each batch has its own number
+
+
+def purge_query(archive: Archive) -> Query:
+    """Reaches the server that purges the streams of an archive."""
+    assert archive.purge is not None, "there is something to purge"
+    options = archive.purge.options or archive.source.options
+    if not any(name.lower() == "servers" for name in options):
+        raise DeclarationError("purge.options.servers", "is missing", "the NATS servers that purge")
+    named = {"transport": "nats", "stream": json.dumps(list(archive.source.streams))}
+    return Query(READ, {**options, **named})
+
+
+def bucket_target(bucket: Bucket) -> Target:
+    """The stream of a key-value bucket."""
+    return Target(f"KV_{bucket.bucket}", bucket.options, bucket.delivery)
+
+
+def json_options(kind: str) -> dict[str, str]:
+    """Options of payloads that are JSON of a type; none where there is no type."""
+    return {"payload": "json", "jsonSchema": kind} if kind else {}

@@ -1,0 +1,148 @@
+"""Texts that are times, by the rules of Spark's casts (pure).
+
+A time is cut to microseconds. Years have four to six digits, everything behind the year may be
+left out from the right, numbers of two digits may have one.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+MICROS = 1_000_000
+_DAY = 86_400
+_LONG = 1 << 63
+_DATE = r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})%s)?)?"
+_CLOCK = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?(.*)"
+_TIMESTAMP = re.compile(_DATE % rf"(?:[T ]{_CLOCK})?", re.ASCII)
+_TODAY = re.compile(
+    r"T?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?(.*)|T(\d{1,2})()()()(.*)", re.ASCII
+)
+_DAYS = re.compile(_DATE % "(?:[T ].*)?", re.ASCII | re.DOTALL)
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?", re.ASCII)
+_TRIMMED = "".join(map(chr, range(0x21))) + "\x7f"
+
+
+def timestamp(text: str, zone: str) -> int | None:
+    """A time as microseconds since the epoch; None when it is none.
+
+    Args:
+        text: Such as `2026-01-02T03:04:05.123456789Z`.
+        zone: The zone of a time that names none.
+    """
+    found = _fields(text.strip(_TRIMMED), zone)
+    if found is None:
+        return None
+    micros, named = found
+    moment = _utc(micros, named.strip() or zone)
+    return moment if moment is None or -_LONG <= moment < _LONG else None
+
+
+def local(text: str) -> int | None:
+    """A time without a zone, as microseconds; None when it is none, or has a zone."""
+    text = text.strip(_TRIMMED)
+    if _TIMESTAMP.fullmatch(text) is None:
+        return None
+    found = _fields(text, "UTC")
+    return found[0] if found is not None and not found[1].strip() else None
+
+
+def date(text: str) -> int | None:
+    """A day as days since the epoch; None when it is none. A number in a text is such days."""
+    match = _DAYS.fullmatch(text.strip(_TRIMMED))
+    if match is not None:
+        return _days(int(match[1]), int(match[2] or 1), int(match[3] or 1))
+    if re.fullmatch(r"[+-]?\d{1,10}", text, re.ASCII) and -(1 << 31) <= int(text) < 1 << 31:
+        return int(text)
+    return None
+
+
+def is_zone(name: str) -> bool:
+    """Whether this names a time zone: an offset such as `+02:00`, or `Europe/Berlin`."""
+    return _offset(name) is not None or _region(name) is not None
+
+
+def _fields(text: str, zone: str) -> tuple[int, str] | None:
+    """Microseconds of the wall clock, and the zone that is named, or ""."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is not None:
+        days = _days(int(match[1]), int(match[2] or 1), int(match[3] or 1))
+        clock = match.groups()[3:]
+    else:  # a time of today
+        match = _TODAY.fullmatch(text)
+        if match is None:
+            return None
+        clock = match.groups()[:5] if match[1] is not None else match.groups()[5:]
+        region = _region(zone)
+        today = datetime.now(region or UTC).date()
+        days = _days(today.year, today.month, today.day)
+    hours, minutes, seconds = (int(part or 0) for part in clock[:3])
+    if days is None or hours > 23 or minutes > 59 or seconds > 59:
+        return None
+    micros = int((clock[3] or "")[:6].ljust(6, "0"))
+    wall = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return wall * MICROS + micros, clock[4] or ""
+
+
+def _days(year: int, month: int, day: int) -> int | None:
+    """Days since the epoch of a date in the proleptic Gregorian calendar."""
+    try:
+        # The calendar repeats itself after 400 years, which are 146,097 days.
+        cycle, inside = divmod(year, 400)
+        days = datetime(inside + 400, month, day, tzinfo=UTC).toordinal()
+    except ValueError:
+        return None
+    return days - 719_163 + (cycle - 1) * 146_097
+
+
+def _utc(micros: int, zone: str) -> int | None:
+    """A time of the wall clock of a zone as a moment; None where the zone is none."""
+    offset = _offset(zone)
+    if offset is not None:
+        return micros - offset * MICROS
+    region = _region(zone)
+    if region is None:
+        return None
+    return micros - _region_offset(micros // MICROS, region) * MICROS
+
+
+def _region_offset(wall: int, region: ZoneInfo) -> int:
+    """Seconds that a region is ahead at a time of its wall clock.
+
+    A time that is there twice is the first one; one that is skipped counts by the offset before.
+    """
+    # Rules repeat at most every 400 years, and are those of the first or last year beyond.
+    year = 146_097 * _DAY
+    while wall < -62_000_000_000:
+        wall += year
+    while wall > 253_000_000_000:
+        wall -= year
+    moment = datetime(1970, 1, 1) + timedelta(seconds=wall)
+    found = moment.replace(tzinfo=region).utcoffset()
+    assert found is not None, "a region has an offset"
+    return round(found.total_seconds())
+
+
+@lru_cache(256)
+def _offset(zone: str) -> int | None:
+    """Seconds that a fixed offset is ahead of UTC, at most 18 hours; None when it is none."""
+    if zone in ("Z", "UTC", "GMT", "UT"):
+        return 0
+    match = _OFFSET.fullmatch(zone)
+    if match is None:
+        return None
+    minutes, rest = int(match[3] or 0), int(match[4] or 0)
+    seconds = int(match[2]) * 3600 + minutes * 60 + rest
+    if seconds > 18 * 3600 or minutes > 59 or rest > 59:
+        return None
+    return -seconds if match[1] == "-" else seconds
+
+
+@lru_cache(256)
+def _region(zone: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(zone)
+    except (OSError, ValueError):  # ZoneInfoNotFoundError is a KeyError
+        return None
+    except KeyError:
+        return None

@@ -1,0 +1,82 @@
+"""What PostgreSQL answers: which errors pass, and which stay until somebody mends something.
+
+One table of SQLSTATEs (PostgreSQL documentation, appendix A). An error of a statement has its
+SQLSTATE. A connection that fails has only a text, for libpq hides the SQLSTATE: the texts of the
+English server and of libpq are known here, any other counts as one that passes.
+"""
+
+import re
+from dataclasses import dataclass
+
+PASSING = ("08", "40", "53", "55006", "55P03", "57", "58030")
+"""Classes and codes after which the same statement may do: connection, conflict with recovery,
+resources, a lock, operator intervention, input and output."""
+
+PERMANENT = {
+    "28000": "the database refuses the role or its way to authenticate (pg_hba.conf)",
+    "28P01": "the password of the role is wrong",
+    "3D000": "there is no database of this name",
+    "3F000": "the database has no jetgate: it is another one than jetgate serves, or is not set up",
+    "42501": "the role has no right to this: docs/sql.md says how a reader is made",
+    "42704": "the database refuses a setting or a name of the connection string",
+    "42883": "the schema jetgate is of another version than this package reads",
+    "42703": "the schema jetgate is of another version than this package reads",
+    "42P01": "the database has no jetgate: it is another one than jetgate serves, or is not set up",
+    "57P04": "the database was dropped",
+}
+"""Errors that stay, and what each means here; codes that are in neither table stay, too."""
+
+_CONNECTING = (
+    ("28P01", r"password authentication failed|no password supplied|empty password"),
+    ("28000", r"no pg_hba\.conf entry|pg_hba\.conf rejects|role .* does not exist"),
+    ("28000", r"is not permitted to log in|Peer authentication failed|certificate authentication"),
+    ("28000", r"authentication method .* not supported|requires? SSL|SCRAM authentication"),
+    ("3D000", r"database .* does not exist"),
+    ("57P04", r"database .* has been dropped|is being dropped"),
+    ("42501", r"permission denied for database"),
+    ("42704", r"unrecognized configuration parameter|extra key/value separator"),
+    ("42704", r"invalid (?:URI|connection|integer value|port|percent|sslmode)|missing \"=\""),
+    ("42704", r"server does not support SSL|definition of service|does not match host name"),
+    ("42704", r"certificate verify failed|certificate file|private key file"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an error means.
+
+    Args:
+        is_permanent: Whether the same will fail again.
+        code: Its SQLSTATE; "" where none is known.
+        meaning: In words; "" where the error's own say it.
+    """
+
+    is_permanent: bool
+    code: str
+    meaning: str
+
+
+def of_statement(code: str) -> Verdict:
+    """What the error of a statement means; one without a SQLSTATE is a broken connection."""
+    is_passing = not code or (code.startswith(PASSING) and code not in PERMANENT)
+    return Verdict(not is_passing, code, PERMANENT.get(code, ""))
+
+
+def of_connection(code: str, text: str) -> Verdict:
+    """What the error of a connection that fails means.
+
+    Of several hosts one may have answered and others not: then nothing is known of these.
+    """
+    if code:
+        return of_statement(code)
+    failures = [one for one in re.split(r"(?=connection to server )", text) if one.strip()]
+    found = [_connecting(one) for one in failures if "connection to server" in one] or [
+        _connecting(text)
+    ]
+    if not all(found):
+        return Verdict(False, "", "")
+    return Verdict(True, found[0], PERMANENT.get(found[0], ""))
+
+
+def _connecting(text: str) -> str:
+    return next((code for code, words in _CONNECTING if re.search(words, text)), "")

@@ -1,0 +1,107 @@
+"""Odd payloads that `payload=json` reads, and what Spark's `from_json` gives for each of them.
+
+The answers are recorded in `tests/unit/spark/from_json.json`, so that tests without Spark have
+them: `tests/spark/test_json_payloads.py` asks Spark again, and
+`python -m tests.spark.test_json_payloads` records what it answers.
+"""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+RECORDED = Path(__file__).resolve().parents[1] / "unit/spark/from_json.json"
+
+_TIME = pa.timestamp("us", "UTC")
+_INNER = pa.struct([("a", pa.int32()), ("b", pa.string())])
+_MAP = pa.map_(pa.string(), pa.int32())
+
+TYPES: dict[str, pa.DataType] = {
+    "event": pa.struct([("id", pa.int64()), ("at", _TIME)]),
+    "corrupt": pa.struct([("id", pa.int64()), ("at", _TIME), ("_corrupt_record", pa.string())]),
+    "text": pa.struct([("id", pa.int64()), ("s", pa.string())]),
+    "scalars": pa.struct(
+        [
+            ("yes", pa.bool_()),
+            ("i8", pa.int8()),
+            ("i16", pa.int16()),
+            ("i32", pa.int32()),
+            ("i64", pa.int64()),
+            ("f32", pa.float32()),
+            ("f64", pa.float64()),
+            ("dec", pa.decimal128(10, 2)),
+            ("bin", pa.binary()),
+            ("day", pa.date32()),
+            ("local", pa.timestamp("us")),
+        ]
+    ),
+    "nested": pa.struct(
+        [
+            ("o", _INNER),
+            ("l", pa.list_(pa.int32())),
+            ("ol", pa.list_(_INNER)),
+            ("m", _MAP),
+            ("id", pa.int64()),
+        ]
+    ),
+    "list": pa.list_(pa.int32()),
+    "objects": pa.list_(_INNER),
+    "map": _MAP,
+}
+"""Types by the names that the recording has for them."""
+
+
+def recorded() -> dict[str, dict[bytes, str]]:
+    """Payloads and, as `comparable` shows it, what they are read as, by the name of the type.
+
+    Of `scalars` the recording holds one value in the place of each member, in turn.
+    """
+    found: dict[str, dict[bytes, str]] = defaultdict(dict)
+    recording = json.loads(RECORDED.read_text())
+    for name, payloads in recording["payloads"].items():
+        found[name] = {payload.encode("latin-1"): text for payload, text in payloads.items()}
+    nothing = dict.fromkeys(TYPES["scalars"].names, "None")
+    for value, members in recording["members"].items():
+        for name in nothing:
+            shown = nothing | {name: members.get(name, "None")}
+            payload = f'{{"{name}": {value}}}'.encode("latin-1")
+            text = ", ".join(f"{one!r}: {shown[one]}" for one in shown)
+            found["scalars"][payload] = f"{{{text}}}"
+    return found
+
+
+def comparable(values: pa.Array) -> list[str]:
+    """Values as texts; times as numbers, for Python has not all that Spark has."""
+    return [repr(one) for one in values.cast(_as_numbers(values.type)).to_pylist()]
+
+
+def record(answers: dict[str, dict[bytes, str]]) -> None:
+    """Write what Spark answers."""
+    members: dict[str, dict[str, str]] = defaultdict(dict)
+    for payload, text in answers["scalars"].items():
+        name, _, value = payload.decode("latin-1")[2:-1].partition('": ')
+        rest = text.partition(f"{name!r}: ")[2]
+        names = TYPES["scalars"].names
+        following = names[names.index(name) + 1 :]
+        shown = rest.partition(f", {following[0]!r}: ")[0] if following else rest[:-1]
+        members[value] |= {} if shown == "None" else {name: shown}
+    payloads = {
+        name: {payload.decode("latin-1"): text for payload, text in found.items()}
+        for name, found in answers.items()
+        if name != "scalars"
+    }
+    text = json.dumps({"members": members, "payloads": payloads}, indent=1)
+    RECORDED.write_text(text + "\n")
+
+
+def _as_numbers(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_struct(kind):
+        fields: list[tuple[str, Any]] = [(one.name, _as_numbers(one.type)) for one in kind]
+        return pa.struct(fields)
+    return kind
