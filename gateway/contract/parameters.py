@@ -240,3 +240,5 @@ SOMETIMES = frozenset(
     "Retry-After",
 }
 """Response headers that come only with some forms of an answer, or of what was asked for."""
+EXPOSED = tuple(sorted({name.partition("#")[0] for name in RESPONSE_HEADERS} - {"Set-Cookie"}))
+"""Response headers that pages of other origins may read; no page reads a cookie's header."""
