@@ -5,6 +5,26 @@ export type ClientOptions = {
 };
 
 /**
+ * Account
+ *
+ * What the account uses, and what it may use.
+ *
+ * `max_payload`: how many bytes a message may have, headers included.
+ */
+export type Account = {
+    memory: number;
+    storage: number;
+    reserved_memory: number;
+    reserved_storage: number;
+    streams: number;
+    consumers: number;
+    limits: AccountLimits;
+    domain?: string;
+    api: ApiStats;
+    max_payload: number;
+};
+
+/**
  * AccountLimits
  *
  * The JetStream limits of an account, in bytes or counts; -1 means unlimited.
@@ -18,23 +38,6 @@ export type AccountLimits = {
     memory_max_stream_bytes: number;
     storage_max_stream_bytes: number;
     max_bytes_required: boolean;
-};
-
-/**
- * AccountStats
- *
- * What an account uses (bytes stored and reserved, streams, consumers) and may use.
- */
-export type AccountStats = {
-    memory: number;
-    storage: number;
-    reserved_memory: number;
-    reserved_storage: number;
-    streams: number;
-    consumers: number;
-    limits: AccountLimits;
-    domain?: string;
-    api: ApiStats;
 };
 
 /**
@@ -3805,7 +3808,7 @@ export type ReadAccountResponses = {
     /**
      * It is done.
      */
-    200: AccountStats;
+    200: Account;
 };
 
 export type ReadAccountResponse = ReadAccountResponses[keyof ReadAccountResponses];
