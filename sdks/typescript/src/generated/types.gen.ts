@@ -1648,9 +1648,14 @@ export type PathBucket = string;
 export type PathConsumer = string;
 
 /**
- * A key, percent-encoded: a slash is `%2F`.
+ * A key that any client has stored, percent-encoded: a slash is `%2F`.
  */
 export type PathKey = string;
+
+/**
+ * A key that every client can read, percent-encoded: a slash is `%2F`.
+ */
+export type PathKeyNew = string;
 
 /**
  * The word that ends the `type` of a problem.
@@ -3153,7 +3158,7 @@ export type DeleteKeyData = {
          */
         bucket: string;
         /**
-         * A key, percent-encoded: a slash is `%2F`.
+         * A key that any client has stored, percent-encoded: a slash is `%2F`.
          */
         key: string;
     };
@@ -3184,7 +3189,7 @@ export type ReadKeyData = {
          */
         bucket: string;
         /**
-         * A key, percent-encoded: a slash is `%2F`.
+         * A key that any client has stored, percent-encoded: a slash is `%2F`.
          */
         key: string;
     };
@@ -3236,7 +3241,7 @@ export type PutKeyData = {
          */
         bucket: string;
         /**
-         * A key, percent-encoded: a slash is `%2F`.
+         * A key that every client can read, percent-encoded: a slash is `%2F`.
          */
         key: string;
     };
@@ -3283,7 +3288,7 @@ export type PurgeKeyData = {
          */
         bucket: string;
         /**
-         * A key, percent-encoded: a slash is `%2F`.
+         * A key that any client has stored, percent-encoded: a slash is `%2F`.
          */
         key: string;
     };
@@ -3308,7 +3313,7 @@ export type ReadKeyHistoryData = {
          */
         bucket: string;
         /**
-         * A key, percent-encoded: a slash is `%2F`.
+         * A key that any client has stored, percent-encoded: a slash is `%2F`.
          */
         key: string;
     };
