@@ -12,11 +12,14 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import nats
+import nats.errors
+from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
 PROC = Path("/proc")
@@ -115,13 +118,26 @@ def readings() -> Iterator[tuple[str, Reading]]:
             yield f"metrics.{subject}", {"host": host, "time": now, **values}
 
 
+async def connected(server: str) -> Client:
+    """Connect; a connection that breaks later is made again. Raises nats.errors.Error."""
+    probe = await nats.connect(
+        server, max_reconnect_attempts=1, reconnect_time_wait=0.1, error_cb=ignored
+    )
+    await probe.close()
+    return await nats.connect(server)
+
+
+async def ignored(_: Exception) -> None:
+    """Leave the error to who connects."""
+
+
 async def main() -> None:
     """Publish for the given time, or until Ctrl-C."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", default="nats://127.0.0.1:4222")
     parser.add_argument("--seconds", type=float, default=0, help="0: until Ctrl-C")
     options = parser.parse_args()
-    connection = await nats.connect(options.server)
+    connection = await connected(options.server)
     js = connection.jetstream(publish_async_max_pending=4000)
     await js.add_stream(StreamConfig(name="METRICS", subjects=["metrics.>"], max_age=24 * 3600))
     started = time.monotonic()
@@ -143,5 +159,8 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(main())
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(main())
+    except (OSError, ValueError, nats.errors.Error) as error:
+        sys.exit(f"host_metrics: {error} (see --help)")

@@ -14,8 +14,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import nats
+import nats.errors
+from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
 WINDOW = 2000
@@ -48,9 +51,14 @@ def records(lines: Iterable[str]) -> Iterator[dict[str, str]]:
                 yield record
             record = {}
         elif text[0] in " \t":
+            if field not in record:
+                raise ValueError(f"no record of a package index: {text[:40]!r}")
             record[field] += "\n" + text.strip()
         else:
-            field, _, value = text.partition(": ")
+            field, colon, value = text.partition(":")
+            if not colon or (not record and field != "Package"):
+                raise ValueError(f"no record of a package index: {text[:40]!r}")
+            value = value.removeprefix(" ")
             record[field] = value
     if record:
         yield record
@@ -67,6 +75,19 @@ def subject_of(record: dict[str, str]) -> str:
     return f"deb.{token(section)}.{token(record['Package'])}"
 
 
+async def connected(server: str) -> Client:
+    """Connect; a connection that breaks later is made again. Raises nats.errors.Error."""
+    probe = await nats.connect(
+        server, max_reconnect_attempts=1, reconnect_time_wait=0.1, error_cb=ignored
+    )
+    await probe.close()
+    return await nats.connect(server)
+
+
+async def ignored(_: Exception) -> None:
+    """Leave the error to who connects."""
+
+
 async def main() -> None:
     """Publish every record; print how many were stored and how fast."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -74,13 +95,15 @@ async def main() -> None:
     parser.add_argument("--limit", type=int, default=0, help="stop after N packages")
     parser.add_argument("--file", default="", help="read these records instead of apt's own")
     options = parser.parse_args()
-    connection = await nats.connect(options.server)
+    lines = dump(options.file)
+    first = next(lines, "")  # a file that is not there is told before anything is stored
+    connection = await connected(options.server)
     js = connection.jetstream(publish_async_max_pending=WINDOW * 2)
     await js.add_stream(StreamConfig(name="DEB", subjects=["deb.>"], allow_direct=True))
     started = time.monotonic()
     acks = []
     stored = duplicates = 0
-    for count, record in enumerate(records(dump(options.file)), 1):
+    for count, record in enumerate(records(chain([first], lines)), 1):
         msg_id = f"{record['Package']}={record.get('Version', '')}"
         acks.append(
             await js.publish_async(
@@ -106,4 +129,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except (OSError, ValueError, nats.errors.Error) as error:
+        sys.exit(f"packages: {error} (see --help)")

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from core.client import Client, ClientError, JetStream
 from core.runtime.clock import Clock, SystemClock
 from gateway.call import Call, Caller, Disconnected, Gateway, read_query
+from gateway.contract.parameters import EXPOSED
 from gateway.contract.reference import Reference
 from gateway.cutting import Cut
 from gateway.door import Admitted, Door
@@ -177,7 +178,7 @@ def _middleware(settings: Settings) -> list[Middleware]:
     if settings.hosts and ANY not in settings.hosts:
         found.append(Middleware(Hosts, settings.hosts))
     if settings.cors_origins:
-        found.append(Middleware(Cors, settings.cors_origins))
+        found.append(Middleware(Cors, settings.cors_origins, EXPOSED))
     return found
 
 

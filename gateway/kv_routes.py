@@ -156,6 +156,7 @@ KV_ROUTES: tuple[Operation, ...] = (
         RAW,
         models.KvRevision,
         (200, 201),
+        means={"key": "key#new"},
         headers=(*_REVISION, "If-None-Match#nothing", "Nats-TTL"),
         shows={200: ("ETag", "Idempotency-Replayed"), 201: ("ETag", "Location")},
         problems=(*_WRITE_PROBLEMS, "ttl-not-possible"),

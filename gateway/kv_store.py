@@ -25,13 +25,14 @@ from gateway.headers import Items, block
 from gateway.problems import Problem, bad_request, problem_of
 from gateway.rendering import show_payload
 from gateway.repeated import WRONG_SEQUENCE
+from gateway.settings import Settings
 from gateway.stream_info import existing, no_bucket
+from gateway.validation import filter_subject, publish_subject
 
 Operation = Literal["PUT", "DEL", "PURGE"]
 
 EXPECTED = b"Nats-Expected-Last-Subject-Sequence"
 _KEY = re.compile(r"[-/_=A-Za-z0-9]+(?:\.[-/_=A-Za-z0-9]+)*")
-_FILTER = re.compile(r"(?:(?:[-/_=A-Za-z0-9]+|\*)(?:\.|\Z))*>?")
 _RULE = "letters, digits and - _ / = in tokens separated by single dots"
 _NO_MESSAGE = err_code("JSNoMessageFound")
 _NO_STREAM = err_code("JSStreamNotFound")
@@ -47,22 +48,39 @@ class Place:
     writes: str
 
 
-def key_name(call: Call) -> str:
-    """Check the key in the path."""
+def new_key(call: Call) -> str:
+    """Check the key in the path for a value: no official client reads others."""
     key = call.params["key"]
     if not _KEY.fullmatch(key):
         raise bad_request("bad-key", f"key: {_RULE}")
+    return key_name(call)
+
+
+def key_name(call: Call) -> str:
+    """Check the key in the path for what may be there: whatever a subject can end in.
+
+    Any client may publish to the subjects of a bucket. What lists show can be read and deleted.
+    """
+    key = call.params["key"]
     limit = call.gateway.settings.subject_bytes_max
-    if len(key) > limit:
+    if len(key.encode()) > limit:
         raise bad_request("bad-key", f"key: longer than {limit} bytes")
+    if _KEY.fullmatch(key):
+        return key
+    try:
+        publish_subject(f"$KV.B.{key}", call.gateway.settings)
+    except Problem as refused:
+        raise bad_request("bad-key", f"key: {refused.detail}") from None
     return key
 
 
-def key_filter(text: str, limit: int) -> str:
+def key_filter(text: str, settings: Settings) -> str:
     """Check a key that may have wildcards."""
-    if not text or text.endswith(".") or len(text) > limit or not _FILTER.fullmatch(text):
-        raise bad_request("bad-key", f"keys: {_RULE}; * is any one token, > at the end all others")
-    return text
+    try:
+        return filter_subject(text, settings)
+    except Problem as refused:
+        rule = "* is any one token, > at the end all others"
+        raise bad_request("bad-key", f"keys: {refused.detail}; {rule}") from None
 
 
 def place_of(info: dict[str, Any]) -> Place:

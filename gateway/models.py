@@ -8,6 +8,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from core.model.account import AccountStats
 from core.model.consumer import ConsumerInfo
 from core.model.stream import StreamInfo
 
@@ -21,6 +22,15 @@ Duration = int | str
 
 Tokens = Annotated[list[str], Meta(min_length=1)]
 HeaderValues = dict[str, str | list[str]]
+
+
+class Account(AccountStats, frozen=True, kw_only=True):
+    """What the account uses, and what it may use.
+
+    `max_payload`: how many bytes a message may have, headers included.
+    """
+
+    max_payload: int
 
 
 class Expect(Struct, forbid_unknown_fields=True, omit_defaults=True):

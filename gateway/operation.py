@@ -23,6 +23,8 @@ class Operation:
     `takes_lines`: the type of a line where the body may be NDJSON.
     `lines`: the type of one line where the answer may be NDJSON; `events`: of the data of one
     event where it may be server-sent events.
+    `means`: of a parameter of the path that is more here than its name says, what it is in the
+    tables: the name, and more behind a `#`.
     `headers` are those that it reads beside what every operation has; one of several meanings has
     that behind a `#` (`gateway.contract.parameters`). `shows` are those that it answers with, by
     status. `problems` are the words that end the `type` of its errors, beside those that every
@@ -42,6 +44,7 @@ class Operation:
     lines: object = None
     events: object = None
     json: object = None
+    means: Mapping[str, str] = field(default_factory=dict)
     headers: tuple[str, ...] = ()
     shows: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()

@@ -4,7 +4,6 @@ The contract of the façade (`gateway.contract`) is generated from it. `{name}` 
 one segment, percent-decoded once; `:verb` at the end of a segment is part of the route.
 """
 
-from core.model.account import AccountStats
 from gateway import models
 from gateway.consumer_routes import CONSUMER_ROUTES
 from gateway.handlers import account, advisories, console, reference, sign_in, system, tails
@@ -51,7 +50,7 @@ ROUTES: tuple[Operation, ...] = (
         "/v1/account",
         account.account,
         None,
-        AccountStats,
+        models.Account,
         shows={200: ("Cache-Control",)},
         problems=ASKED,
     ),

@@ -17,6 +17,10 @@ Params = Mapping[str, str]
 # Requests whose paths were seen lately, and how long these may be.
 _KEPT = 4096
 _KEPT_BYTES = 256
+# Parameters whose values may have slashes, how deep in a path they are, and how much is shown.
+_WITH_SLASHES = ("key", "name", "subject")
+_DEPTH = 4
+_HINT_MAX = 200
 
 
 class _Node:
@@ -59,7 +63,7 @@ class Table:
     def _find(self, method: str, raw_path: bytes) -> tuple[Operation | None, Params, str]:
         node, raw = self._walk(raw_path)
         if node is None or not node.methods:
-            raise Problem(404, "no-such-route", "nothing is at this path")
+            raise Problem(404, "no-such-route", f"nothing is at this path{self._hint(raw_path)}")
         allow = node.allow
         if method == "OPTIONS":
             return None, {}, allow
@@ -69,6 +73,24 @@ class Table:
             raise Problem(405, "method-not-allowed", detail, headers={"Allow": allow})
         params = {key: percent_decoded(value, key) for key, value in raw.items()}
         return operation, MappingProxyType(params), allow
+
+    def _hint(self, raw_path: bytes) -> str:
+        """What may have been meant: a name with a slash, or no slash at the end."""
+        *names, end = segments = raw_path[1:].split(b"/")
+        if not end and names and self._is_there(b"/" + b"/".join(names)):
+            return ": leave out the slash at its end"
+        for at in range(min(len(names), _DEPTH)):
+            meant = b"/" + b"/".join((*segments[:at], b"%2F".join(segments[at:])))
+            _, raw = self._walk(meant)
+            if self._is_there(meant) and any(b"%2F" in raw.get(key, b"") for key in _WITH_SLASHES):
+                shown = meant.decode("latin-1")
+                shown = shown if len(shown) <= _HINT_MAX else f"...{shown[-_HINT_MAX:]}"
+                return f": a slash in a name is %2F, as in {shown}"
+        return ""
+
+    def _is_there(self, raw_path: bytes) -> bool:
+        node, _ = self._walk(raw_path)
+        return node is not None and bool(node.methods)
 
     def _walk(self, raw_path: bytes) -> tuple[_Node | None, dict[str, bytes]]:
         raw: dict[str, bytes] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,14 @@ if TYPE_CHECKING:  # what serves imports the driver of PostgreSQL after its port
 
 # How long, in seconds, a server that has just been started is waited for.
 _START_S, _POLL_S = 10.0, 0.05
+
+
+def finite(seconds: float) -> float:
+    """Refuse seconds that are no number, or never end. Raises typer.BadParameter."""
+    if not math.isfinite(seconds):
+        raise typer.BadParameter("expected a number of seconds")
+    return seconds
+
 
 Dsn = Annotated[
     str | None,
@@ -53,6 +62,7 @@ WaitForDb = Annotated[
         envvar="JETGATE_WAIT_FOR_DB",
         help="Seconds to wait for a PostgreSQL that does not answer yet.",
         min=0,
+        callback=finite,
     ),
 ]
 Data = Annotated[Path, typer.Option(help="Data directory of a jetgate dev that runs.")]

@@ -18,6 +18,8 @@ from core.runtime.loop import new_loop
 from core.runtime.standard_streams import say
 from jetgate.logs import Format, Level, configure
 
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
+
 LogLevel = Annotated[Level, typer.Option(help="Log this, and what is worse.")]
 LogFormat = Annotated[Format, typer.Option(help="A line of the log.")]
 
@@ -41,6 +43,6 @@ def run(
 
 
 def fail(error: Exception) -> NoReturn:
-    """Say what went wrong and end the process."""
-    say(f"jetgate: {error}", sys.stderr)
+    """Say in one line what went wrong, and end the process: a name may hold line breaks."""
+    say(f"jetgate: {str(error).translate(_ESCAPED)}", sys.stderr)
     sys.exit(1)

@@ -16,6 +16,7 @@ from jetgate.database import (
     Dsn,
     DsnFile,
     DsnPasswordFile,
+    finite,
     given,
     looking,
 )
@@ -30,7 +31,8 @@ _STREAMS = ("STREAM", "MESSAGES", "BYTES", "STORED/S", "CONSUMERS", "LAG", "ACK 
 def status_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     seconds: Annotated[
-        float, typer.Option(help="How long to count for the rates; 0: no rates.", min=0)
+        float,
+        typer.Option(help="How long to count for the rates; 0: no rates.", min=0, callback=finite),
     ] = 1.0,
     dsn: Dsn = None,
     dsn_file: DsnFile = "",

@@ -48,7 +48,10 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 def resolved(host: str, port: int) -> tuple[int, Any]:
     """Family and address of a name, IPv4 where there is the choice. Raises OSError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except UnicodeError:  # of the codec of host names: a label that is empty or too long
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from None
     chosen = min(found, key=lambda each: each[0] != socket.AF_INET)
     return chosen[0], chosen[4]
 

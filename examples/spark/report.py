@@ -135,6 +135,10 @@ def main() -> None:
     options = parser.parse_args()
     if "JETGATE_DSN" not in os.environ:
         parser.error("set JETGATE_DSN to the address that `jetgate dev` prints behind psql")
+    if not Path(options.lake).is_dir():
+        parser.error(f"--lake: {options.lake} is no directory: run the pipelines of host.yaml")
+    if options.svg.is_dir() or not options.svg.absolute().parent.is_dir():
+        parser.error(f"--svg: {options.svg} is no file in a directory that is there")
     spark = open_session("packages")
     index = packages(spark).cache()
     print(f"{index.count():,} packages\n")

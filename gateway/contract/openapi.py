@@ -148,7 +148,7 @@ def _needs_body(row: Operation) -> bool:
 
 def _names(row: Operation) -> Iterable[tuple[str, str]]:
     """Where the parameters of an operation are, and what they are called in the tables."""
-    yield from (("path", name) for name in _PARAMETER.findall(row.path))
+    yield from (("path", row.means.get(name, name)) for name in _PARAMETER.findall(row.path))
     yield from (("query", name) for name in row.query or ())
     yield from (("header", name) for name in row.headers)
 

@@ -44,7 +44,14 @@ _NUMBER: Schema = {"type": "string", "pattern": "^[0-9]{1,20}$"}
 PATH: dict[str, Said] = {
     "bucket": (_BUCKET | {"examples": ["profiles"]}, "The name of a bucket."),
     "consumer": (_NAME | {"examples": ["billing"]}, "The name of a consumer."),
-    "key": (_KEY | {"examples": ["sue.color"]}, "A key, percent-encoded: a slash is `%2F`."),
+    "key": (
+        _SUBJECT | {"examples": ["sue.color"]},
+        "A key that any client has stored, percent-encoded: a slash is `%2F`.",
+    ),
+    "key#new": (
+        _KEY | {"examples": ["sue.color"]},
+        "A key that every client can read, percent-encoded: a slash is `%2F`.",
+    ),
     "kind": (
         {"type": "string", "pattern": "^[a-z-]+$", "examples": ["stream-not-found"]},
         "The word that ends the `type` of a problem.",
@@ -240,3 +247,5 @@ SOMETIMES = frozenset(
     "Retry-After",
 }
 """Response headers that come only with some forms of an answer, or of what was asked for."""
+EXPOSED = tuple(sorted({name.partition("#")[0] for name in RESPONSE_HEADERS} - {"Set-Cookie"}))
+"""Response headers that pages of other origins may read; no page reads a cookie's header."""

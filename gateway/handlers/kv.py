@@ -103,7 +103,7 @@ async def put_key(call: Call) -> Response:
 
     201: the key had none, which `If-None-Match: *` asked for.
     """
-    bucket, key = bucket_name(call.params["bucket"]), kv_store.key_name(call)
+    bucket, key = bucket_name(call.params["bucket"]), kv_store.new_key(call)
     items = _items(call)
     creates = bool(items) and "if-none-match" in call.headers
     if items and "nats-ttl" in call.headers and not creates:
@@ -274,9 +274,8 @@ def _filters(call: Call) -> tuple[str, ...]:
     """The keys that a query selects; none: all."""
     if "keys" not in call.query:
         return ()
-    limit = call.gateway.settings.subject_bytes_max
-    filters = tuple(kv_store.key_filter(text, limit) for text in call.query["keys"].split(","))
-    if len(filters) > call.gateway.settings.watch_filters_max:
-        most = call.gateway.settings.watch_filters_max
+    settings = call.gateway.settings
+    filters = tuple(kv_store.key_filter(text, settings) for text in call.query["keys"].split(","))
+    if len(filters) > (most := settings.watch_filters_max):
         raise Problem(400, "bad-parameter", f"keys: more than {most}")
     return filters

@@ -1,53 +1,68 @@
 """Pages of other origins, where they are allowed: Starlette's CORS, with refusals as problems."""
 
-from starlette.datastructures import Headers
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Send
 
 from gateway.problems import Problem, respond
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-EXPOSED = (
-    "Allow",
-    "Content-Range",
-    "ETag",
-    "Idempotency-Replayed",
-    "Js-Created",
-    "Js-Delivered",
-    "Js-Headers-Omitted",
-    "Js-Last-Event-ID",
-    "Js-Pending",
-    "Js-Reason",
-    "Js-Revision",
-    "Js-Token",
-    "Last-Modified",
-    "Link",
-    "Location",
-    "Nats-Sequence",
-    "Nats-Stream",
-    "Nats-Subject",
-    "Nats-Time-Stamp",
-    "RateLimit",
-    "RateLimit-Policy",
-    "Retry-After",
-    "WWW-Authenticate",
+_SAFELISTED = frozenset(
+    (
+        b"cache-control",
+        b"content-language",
+        b"content-length",
+        b"content-type",
+        b"expires",
+        b"last-modified",
+        b"pragma",
+    )
 )
-"""Response headers that pages may read; messages' own headers are in the JSON form."""
+"""Response headers that a page may read without being allowed to (Fetch, "CORS-safelisted")."""
+_HIDDEN = (b"access-control-", b"set-cookie", b"vary")
+"""Beginnings of the names of headers that are for the browser, and that no page reads."""
 
 
 class Cors(CORSMiddleware):
     """Exact origins alone, credentials included; any request header, for `Nats-H-*` are many."""
 
-    def __init__(self, app: ASGIApp, origins: tuple[str, ...]) -> None:
+    def __init__(self, app: ASGIApp, origins: tuple[str, ...], exposed: Iterable[str]) -> None:
+        """Allow pages of these origins.
+
+        Args:
+            app: What answers.
+            origins: Whose pages may ask.
+            exposed: Names of the headers that every answer exposes, for a browser may keep the
+                list of a `304` with the body of an older answer. Each answer exposes its own
+                beside them: those of a message have names of its publisher.
+        """
         super().__init__(
             app,
             allow_origins=origins,
             allow_methods=_METHODS,
             allow_headers=("*",),
             allow_credentials=True,
-            expose_headers=EXPOSED,
         )
+
+        self._exposed = tuple(exposed)
+        self._known = frozenset(name.lower().encode() for name in exposed) | _SAFELISTED
+
+    async def send(self, message: Message, send: Send, request_headers: Headers) -> None:
+        """Let a page of an allowed origin read the answer, with every header that it has."""
+        if message["type"] == "http.response.start":
+            origin = request_headers.get("origin")
+            if origin is not None and self.is_allowed_origin(origin=origin):
+                raw = message.setdefault("headers", [])
+                names = {name: None for name, _ in raw if self._is_more(name.lower())}
+                shown = ", ".join((*self._exposed, *(name.decode() for name in names)))
+                MutableHeaders(scope=message)["access-control-expose-headers"] = shown
+        await super().send(message, send, request_headers)
+
+    def _is_more(self, name: bytes) -> bool:
+        return name not in self._known and not name.startswith(_HIDDEN)
 
     def preflight_response(self, request_headers: Headers) -> Response:
         """Allow a page to ask, or answer 403."""

@@ -67,12 +67,17 @@ def checked_origin(text: str) -> str:
 
     Raises ValueError for anything else, `*` and `null` among it.
     """
-    parts = urlsplit(text)
+    wrong = ValueError(f"{text!r} is no origin: expected https://host or https://host:port")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise wrong from None
     scheme, host = parts.scheme, parts.netloc.lower()
     if scheme not in _PORTS or text.removesuffix("/") != f"{scheme}://{parts.netloc}":
-        raise ValueError(f"{text!r} is no origin: expected https://host or https://host:port")
-    if not parts.hostname or "@" in host or "*" in host or parts.port == 0:
-        raise ValueError(f"{text!r} is no origin: expected https://host or https://host:port")
+        raise wrong
+    if not parts.hostname or "@" in host or "*" in host or port == 0:
+        raise wrong
     return f"{scheme}://{host.removesuffix(_PORTS[scheme])}"
 
 

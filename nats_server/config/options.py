@@ -7,12 +7,13 @@ everybody away), `refusals` for what would connect to others or keep somebody ou
 
 from __future__ import annotations
 
+import math
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.errors import OperatorError
 from core.pubsub.limits import Limits
 
 if TYPE_CHECKING:  # most servers start without them
@@ -185,6 +186,16 @@ class Options:
             told.dsn_file = os.environ.get("JETGATE_DSN_FILE", "")
         named = os.environ.get("JETGATE_DSN_PASSWORD_FILE", "")
         told.dsn_password_file = told.dsn_password_file or named
-        waiting = os.environ.get("JETGATE_WAIT_FOR_DB", "")
-        with suppress(ValueError):
-            told.wait_for_db = told.wait_for_db or float(waiting or 0)
+        told.wait_for_db = told.wait_for_db or _seconds_of("JETGATE_WAIT_FOR_DB")
+
+
+def _seconds_of(variable: str) -> float:
+    """Read a variable as seconds; 0 where it is not set. Raises OperatorError."""
+    text = os.environ.get(variable, "") or "0"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise OperatorError(f"{variable}: {text!r}: expected a number of seconds")
+    return seconds

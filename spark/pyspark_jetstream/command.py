@@ -6,12 +6,10 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pyspark_jetstream.doctor import examine
-from pyspark_jetstream.pipelines.declaration import Pipeline
-from pyspark_jetstream.pipelines.fields import DeclarationError
-from pyspark_jetstream.pipelines.load import load
-from pyspark_jetstream.pipelines.report import as_json
+if TYPE_CHECKING:  # the doctor says which package is missing where one cannot be imported
+    from pyspark_jetstream.pipelines.declaration import Pipeline
 
 FAILED = 1
 WRONG = 2
@@ -24,14 +22,19 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.command == "doctor":
             return _doctor(options)
+        from pyspark_jetstream.pipelines.load import load
         from pyspark_jetstream.pipelines.queries import check
 
         pipelines = _chosen(load(options.file), options.only)
         for one in pipelines:
             check(one)
+        if options.command == "run":
+            _check_report(options.report)
     except ValueError as error:  # DeclarationError, InvalidOption
         print(error, file=sys.stderr)
         return WRONG
+    except ModuleNotFoundError as error:
+        return _missing(error)
     if options.command == "check":
         for one in pipelines:
             print(f"{one.kind} {one.name}: can be run")
@@ -70,7 +73,29 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _chosen(pipelines: tuple[Pipeline, ...], names: Sequence[str]) -> tuple[Pipeline, ...]:
+def _missing(error: ModuleNotFoundError) -> int:
+    """Say which package is missing; return the exit code."""
+    name = (error.name or str(error)).partition(".")[0]
+    if name in ("", "pyspark_jetstream"):
+        raise error
+    todo = f"pip install {name}; `python -m pyspark_jetstream doctor` looks at all of them"
+    print(f"{name}: is not installed; expected {todo}", file=sys.stderr)
+    return FAILED
+
+
+def _check_report(path: Path | None) -> None:
+    """Raise DeclarationError for a report that could not be written once everything has run."""
+    from pyspark_jetstream.pipelines.fields import DeclarationError
+
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise DeclarationError(
+            "--report", f"is {str(path)!r}", "a file in a directory that is there"
+        )
+
+
+def _chosen(pipelines: "tuple[Pipeline, ...]", names: Sequence[str]) -> "tuple[Pipeline, ...]":
+    from pyspark_jetstream.pipelines.fields import DeclarationError
+
     known = [one.name for one in pipelines]
     for name in names:
         if name not in known:
@@ -79,6 +104,8 @@ def _chosen(pipelines: tuple[Pipeline, ...], names: Sequence[str]) -> tuple[Pipe
 
 
 def _settings(options: argparse.Namespace) -> dict[str, str]:
+    from pyspark_jetstream.pipelines.fields import DeclarationError
+
     settings = {}
     for text in options.conf:
         name, equals, value = text.partition("=")
@@ -88,18 +115,19 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
     return settings
 
 
-def _run(pipelines: tuple[Pipeline, ...], options: argparse.Namespace) -> int:
+def _run(pipelines: "tuple[Pipeline, ...]", options: argparse.Namespace) -> int:
+    from pyspark_jetstream.pipelines.report import as_json
     from pyspark_jetstream.pipelines.run import run
-    from pyspark_jetstream.pipelines.session import open_session
 
     try:
         settings = _settings(options)
-    except DeclarationError as error:
+    except ValueError as error:
         print(error, file=sys.stderr)
         return WRONG
     stop = threading.Event()
-    name = ", ".join(one.name for one in pipelines)
-    spark = open_session(name, options.master, settings)
+    spark = _session(", ".join(one.name for one in pipelines), options.master, settings)
+    if spark is None:
+        return FAILED
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     try:
@@ -108,11 +136,33 @@ def _run(pipelines: tuple[Pipeline, ...], options: argparse.Namespace) -> int:
         spark.stop()
     print("\n\n".join(one.text() for one in reports), flush=True)
     if options.report:
-        options.report.write_text(as_json(reports), encoding="utf-8")
+        try:
+            options.report.write_text(as_json(reports), encoding="utf-8")
+        except OSError as error:
+            print(f"--report: cannot write {options.report}: {error.strerror}", file=sys.stderr)
+            return FAILED
     return FAILED if any(one.failed for one in reports) else 0
 
 
+def _session(name: str, master: str, settings: dict[str, str]) -> Any:
+    """Start Spark; None where it does not start, which has been said."""
+    from pyspark_jetstream.pipelines.session import LOCAL, open_session
+
+    try:
+        return open_session(name, master, settings)
+    except ModuleNotFoundError as error:
+        _missing(error)
+    except Exception as error:
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        todo = "ask `python -m pyspark_jetstream doctor`"
+        print(f"Spark: {master or LOCAL} does not start: {first}; {todo}", file=sys.stderr)
+    return None
+
+
 def _doctor(options: argparse.Namespace) -> int:
+    from pyspark_jetstream.doctor import examine
+    from pyspark_jetstream.pipelines.load import load
+
     findings = examine(
         load(options.file) if options.file else (),
         dsn=options.dsn,

@@ -186,22 +186,31 @@ def java(run: Callable[[Sequence[str]], str]) -> Finding:
 
 
 def interpreters(probe: Callable[[str], Mapping[str, Any]]) -> Iterator[Finding]:
-    """The Python of this process, and the one that finds formats and runs tasks.
+    """The Python of this process, and those that Spark starts.
+
+    One finds formats, on the driver; one runs tasks. Spark takes them from the environment, and
+    without it whatever `python3` is, which need not be the Python that runs this.
 
     Args:
-        probe: Runs `_PROBE` in an interpreter and returns what it prints; raises OSError.
+        probe: Runs `_PROBE` in an interpreter and returns what it prints; raises OSError, and
+            ValueError where it prints something else.
     """
     here = ".".join(map(str, sys.version_info[:3]))
     yield Finding("Python", "ok", f"{here} ({sys.executable})")
-    command = os.environ.get("PYSPARK_PYTHON") or sys.executable
-    what = "Python of executors"
-    todo = f"set PYSPARK_PYTHON={sys.executable}, or install pyspark-jetstream there"
-    try:
-        found = probe(command)
-    except (OSError, ValueError) as error:
-        yield Finding(what, "fail", f"{command} cannot be run: {error}", todo)
-        return
-    yield executor(what, found, todo, command)
+    tasks = os.environ.get("PYSPARK_PYTHON", "python3")
+    formats = os.environ.get("PYSPARK_DRIVER_PYTHON", tasks)
+    places = {tasks: ("Python of executors", "PYSPARK_PYTHON")}
+    if formats != tasks:
+        places[formats] = ("Python that finds formats", "PYSPARK_DRIVER_PYTHON")
+    for command, (what, variable) in places.items():
+        todo = f"set {variable}={sys.executable}, or install pyspark-jetstream there"
+        where = shutil.which(command) or command
+        try:
+            found = probe(where)
+        except (OSError, ValueError) as error:
+            yield Finding(what, "fail", f"{where or variable} cannot be run: {error}", todo)
+            continue
+        yield executor(what, found, todo, where)
 
 
 def executor(what: str, found: Mapping[str, Any], todo: str, where: str = "") -> Finding:
@@ -406,10 +415,23 @@ def _java_output(command: Sequence[str]) -> str:
 
 
 def _probe(command: str) -> Mapping[str, Any]:
-    done = subprocess.run(
-        [command, "-c", _PROBE], capture_output=True, text=True, timeout=120, check=False
-    )
+    if not command:
+        raise ValueError("it is empty")
+    try:
+        done = subprocess.run(
+            [command, "-c", _PROBE], capture_output=True, text=True, timeout=120, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError("it does not end") from None
+    lines = done.stdout.strip().splitlines()
     if done.returncode:
-        raise ValueError(done.stderr.strip().splitlines()[-1] if done.stderr else "it fails")
-    found: Mapping[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+        raise ValueError(
+            done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it fails"
+        )
+    try:
+        found = json.loads(lines[-1]) if lines else None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or "python" not in found:
+        raise ValueError("it is no Python")
     return found

@@ -113,6 +113,10 @@ class Secret:
                 raise InvalidOption(
                     self.name, self.reference, f"a file that can be read here ({error.strerror})"
                 ) from None
+            except UnicodeDecodeError:
+                raise InvalidOption(
+                    self.name, self.reference, "a file that can be read here (it is no text)"
+                ) from None
         return self.reference
 
     def without(self, text: str) -> str:

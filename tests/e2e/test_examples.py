@@ -190,3 +190,33 @@ def test_the_lines_to_copy_work(jetgate: JetgateServer) -> None:
     assert [answer.returncode for answer in answers] == [0] * len(lines), answers
     assert "orders.new" in answers[-1].stdout
     assert "hello" in answers[-1].stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("packages.py", "--file", "absent"), "No such file or directory: 'absent'"),
+        (("packages.py", "--file", "README.md"), "no record of a package index: "),
+        (("packages.py", "--server", "nats://127.0.0.1:1"), "no servers available"),
+        (("host_metrics.py", "--server", "nats://127.0.0.1:1"), "no servers available"),
+        (("host_metrics.py", "--server", "nats://["), "invalid connect url"),
+    ],
+)
+def test_what_an_example_cannot_do_is_one_line(
+    command: tuple[str, ...], words: str, jetgate: JetgateServer
+) -> None:
+    name, *options = command
+    if "--server" not in options:
+        options += ["--server", "nats://{}:{}".format(*jetgate.address)]
+    done = subprocess.run(
+        [sys.executable, f"examples/{name}", *options],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,12 +1,14 @@
 """Pages of other origins: those that are allowed may ask and read, others neither."""
 
 import dataclasses
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.web import Answer, Web, basic
+from tests.support.jetgate import ROOT
 from tests.support.natsserver import NatsServer
 
 APP = "https://app.example"
@@ -73,8 +75,45 @@ def test_an_allowed_page_reads_every_answer(
     assert answer.status == status
     assert answer.headers["access-control-allow-origin"] == APP
     assert answer.headers["access-control-allow-credentials"] == "true"
-    assert "ETag" in answer.headers["access-control-expose-headers"]
+    assert _exposed(answer) >= _CONTRACT
     assert answer.headers["vary"] == "Origin"
+
+
+def test_an_allowed_page_reads_every_header_of_a_message(shared: Web) -> None:
+    user = {"Origin": APP, "Authorization": basic("me", "secret")}
+    config = json.dumps({"subjects": ["cors.>"], "allow_direct": True}).encode()
+    shared.send("PUT", "/v1/streams/CORS", config, user | {"Content-Type": "application/json"})
+    event = {"ce-specversion": "1.0", "ce-type": "t", "ce-source": "/s", "ce-id": "7"}
+    shared.send("POST", "/v1/subjects/cors.x", b"1", user | event | {"Nats-H-Region": "eu"})
+
+    answer = shared.send("GET", "/v1/streams/CORS/messages/1", None, user)
+    refused = shared.send("GET", "/v1/streams/CORS/messages/1", None, user | {"Origin": OTHERS[1]})
+
+    own = {"nats-h-region", "ce-type", "ce-id", "ce-source", "ce-specversion"}
+    assert {name.lower() for name in answer.headers} >= own
+    assert _exposed(answer) >= own | _CONTRACT
+    assert "vary" not in _exposed(answer)
+    assert refused.headers["access-control-expose-headers"] is None
+
+
+def _exposed(answer: Answer) -> set[str]:
+    return set(answer.headers["access-control-expose-headers"].lower().split(", "))
+
+
+def _headers_of_the_contract() -> set[str]:
+    """Every header that an operation of the committed contract answers with."""
+    document = json.loads((ROOT / "openapi" / "openapi.json").read_bytes())
+    operations = [each for methods in document["paths"].values() for each in methods.values()]
+    answers = [
+        *(answer for operation in operations for answer in operation["responses"].values()),
+        *document["components"]["responses"].values(),
+    ]
+    named = {name.lower() for answer in answers for name in answer.get("headers", {})}
+    assert {"repr-digest", "js-token", "retry-after"} <= named
+    return named - {"set-cookie"}  # no page reads it
+
+
+_CONTRACT = _headers_of_the_contract()
 
 
 @pytest.mark.parametrize("origin", OTHERS)

@@ -2,11 +2,13 @@
 
 import json
 import re
+from urllib.parse import quote
 
 import pytest
 
 from tests.gateway.conftest import Store
 from tests.support.eventually import eventually
+from tests.support.wire import Wire
 
 
 def test_a_value_comes_back_as_it_was_sent(bucket: Store) -> None:
@@ -254,13 +256,60 @@ def test_a_patch_of_what_is_no_member_is_refused(bucket: Store) -> None:
         assert (answer.status, answer.kind) == (400, "bad-json")
 
 
-BAD_KEYS = ["a..b", ".a", "a.", "a b", "a*", "a.>", "é", "a:b", "a\x00", "$", "x" * 2000]
+BAD_KEYS = ["a..b", ".a", "a.", "a b", "*", "a.>", "a\x00", "x" * 6000]
+FOREIGN_KEYS = [
+    "a*",
+    "é",
+    "a:b",
+    "a,b",
+    "$",
+    "a%2Fb",
+    "a\\b",
+    "x.\U0001f600",
+    "a?b#c",
+    "<b>",
+    "a:history",
+]
+"""What no official client takes for a key, and any may publish to the subject of."""
 
 
 @pytest.mark.parametrize("key", BAD_KEYS, ids=range(len(BAD_KEYS)))
 def test_a_key_that_cannot_be_is_refused(bucket: Store, key: str) -> None:
     for answer in (bucket.put(key), bucket.get(key), bucket.web.delete(bucket.at(key))):
         assert (answer.status, answer.kind) == (400, "bad-key")
+
+
+def test_a_value_is_stored_under_no_key_that_other_clients_cannot_read(bucket: Store) -> None:
+    for key in FOREIGN_KEYS:
+        assert bucket.put(key).kind == "bad-key"
+
+
+def test_every_key_that_is_listed_can_be_read_and_deleted(bucket: Store) -> None:
+    keys = ["a/b", "a.b", "-", *FOREIGN_KEYS]
+    with Wire(bucket.nats) as wire:
+        wire.hello()
+        for number, key in enumerate(keys):
+            wire.publish(f"$KV.{bucket.name}.{key}", b"%d" % number)
+        wire.flush()
+
+    def listed() -> list[str]:
+        return [each["key"] for each in bucket.web.get(bucket.path + ":keys").json()["keys"]]
+
+    eventually(lambda: len(listed()) == len(keys))
+    assert sorted(listed()) == sorted(keys)
+    for number, key in enumerate(keys):
+        assert bucket.get(key).body == b"%d" % number, key
+        history = bucket.web.get(bucket.at(key, ":history")).json()
+        assert [each["key"] for each in history["entries"]] == [key]
+        if "," not in key and "*" not in key:  # nats-server takes a* for a wildcard in a filter
+            chosen = bucket.web.get(f"{bucket.path}:keys?keys={quote(key, safe='')}").json()
+            assert [each["key"] for each in chosen["keys"]] == [key]
+        if number % 2:
+            assert bucket.web.delete(bucket.at(key)).status == 204, key
+        else:
+            assert bucket.web.send("POST", bucket.at(key, ":purge")).status == 204, key
+        assert bucket.get(key).kind == "key-not-found"
+    assert listed() == []
 
 
 @pytest.mark.parametrize(

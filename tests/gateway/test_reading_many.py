@@ -112,3 +112,10 @@ def test_the_account_is_shown(stream: Stream, web: Web) -> None:
     assert (account.status, account.headers["cache-control"]) == (200, "no-store")
     assert account.json()["streams"] >= 1
     assert "max_streams" in account.json()["limits"]
+
+
+def test_the_account_tells_the_largest_message(stream: Stream, web: Web) -> None:
+    most = web.get("/v1/account").json()["max_payload"]
+
+    assert web.publish(f"{stream.prefix}.x", b"x" * most).status == 201
+    assert web.publish(f"{stream.prefix}.x", b"x" * (most + 1)).status == 413

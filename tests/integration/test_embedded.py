@@ -115,6 +115,33 @@ def test_the_socket_is_where_nobody_else_can_enter_and_gone_afterwards(
     assert not (inner / "data" / "pg" / SOCKET_NAME).exists()
 
 
+def test_a_path_that_no_connection_string_can_have_is_used(place: Path) -> None:
+    """Commas separate hosts there, it is text, and PostgreSQL's own paths have 1023 bytes."""
+    parts = ["a,b", os.fsdecode(b"\xff\xfe"), *["long" * 50] * 5]
+
+    async def use(postgres: EmbeddedPostgres) -> None:
+        assert await ask(postgres, "select 7") == 7
+        connection = await asyncpg.connect(running_dsn(postgres.directory))
+        assert await connection.fetchval("select 8") == 8
+        await connection.close()
+
+    running(server(place.joinpath(*parts)), use)
+
+
+def test_without_proc_such_a_path_is_refused_by_name(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory, "_OWN_DIRECTORY", str(place / "no/proc"))
+    told = {
+        "a,b": "its path has a comma, which separates the hosts of a connection string",
+        os.fsdecode(b"\xff"): "its path is not UTF-8",
+        "long" * 30: "its path is too long for PostgreSQL's socket",
+    }
+    for name, reason in told.items():
+        with pytest.raises(OperatorError, match=reason):
+            directory.socket_place(place / name / "pg", directory.open_path(place))
+
+
 def test_a_killed_postmaster_is_started_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the machine has no room for a process at first."""
     launch, failed = asyncio.create_subprocess_exec, list[tuple[Any, ...]]()

@@ -6,6 +6,7 @@ import threading
 from typing import Self
 
 _PIECE = 1 << 16
+_METHODS = (b"GET ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ")
 
 
 class LossyWay:
@@ -15,6 +16,8 @@ class LossyWay:
         lose: How many of the next answers are lost: the server has acted, the caller hears nothing.
         lost: How many were.
         passed: How many connections were passed on.
+        taken: How many bytes of requests were passed on.
+        requests: How many pieces of requests began with a method: one for each small request.
         most: Of how many bytes of answers a connection breaks; 0: of none.
         away: Whether nobody gets through.
     """
@@ -23,6 +26,8 @@ class LossyWay:
         self.lose = 0
         self.lost = 0
         self.passed = 0
+        self.taken = 0
+        self.requests = 0
         self.most = 0
         self.away = False
         self._server = server
@@ -79,12 +84,19 @@ class LossyWay:
             while piece := source.recv(_PIECE):
                 if answers and self._loses():
                     break
+                if not answers:
+                    self._count(piece)
                 target.sendall(piece)
                 size += len(piece)
                 if answers and size > self.most > 0:
                     break
         self._close(source)
         self._close(target)
+
+    def _count(self, piece: bytes) -> None:
+        with self._lock:
+            self.taken += len(piece)
+            self.requests += piece.startswith(_METHODS)
 
     def _loses(self) -> bool:
         with self._lock:

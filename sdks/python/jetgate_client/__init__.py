@@ -22,6 +22,7 @@ from jetgate_client.kv import Bucket, Change, Entry
 from jetgate_client.objects import (
     Content,
     DigestMismatch,
+    DigestMissing,
     Download,
     ObjectChange,
     ObjectInfo,
@@ -45,6 +46,7 @@ __all__ = [
     "CoreMessage",
     "Delivery",
     "DigestMismatch",
+    "DigestMissing",
     "Download",
     "Dropped",
     "Durable",

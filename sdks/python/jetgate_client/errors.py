@@ -134,10 +134,32 @@ def problem_of(response: httpx.Response) -> Problem:
     return problem_from(members, float(after) if after.isdecimal() else 0.0)
 
 
+def too_large(size: int, limit: int) -> Problem:
+    """The refusal of a message of so many bytes, before it is sent."""
+    return problem_from(
+        {
+            "type": f"{_PREFIX}body-too-large",
+            "title": "Content Too Large",
+            "status": 413,
+            "detail": f"body: {size} bytes, and the server takes {limit}",
+        }
+    )
+
+
+_FINAL_STATUSES = (501, 505)
+_FINAL_KINDS = ("bad-object-info", "digest-mismatch", "not-a-receipt", "stream-store-failed")
+
+
 def is_passing(error: JetgateError) -> bool:
-    """Whether the same request may be answered otherwise a little later."""
+    """Whether the same request may be answered otherwise a little later.
+
+    A refusal is final: the server has decided, and nothing was stored. Among those of status 5xx
+    are a full stream, and what the server does not implement.
+    """
     if not isinstance(error, Problem):
         return isinstance(error, ConnectionLost)
+    if error.status in _FINAL_STATUSES or error.kind in _FINAL_KINDS:
+        return False
     if error.kind == "pull-refused":
         return error.detail.startswith(("Leadership Change", "Server Shutdown"))
     return error.status in (408, 423, 429) or error.status >= 500

@@ -96,7 +96,13 @@ class Bucket:
     ) -> Any:
         ident = str(uuid4())
         sent = {"Idempotency-Key": ident, **headers}
-        return await self._transport.repeat(method, path, what=ident, content=content, headers=sent)
+
+        async def before(_attempt: int) -> None:
+            await self._transport.refuse_large(len(content))
+
+        return await self._transport.repeat(
+            method, path, what=ident, before=before, content=content, headers=sent
+        )
 
     async def delete(self, key: str, *, revision: int | None = None) -> None:
         """Put a marker behind the values of a key, if the last one has this revision."""

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import re
 from base64 import b64encode, urlsafe_b64decode
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -10,10 +11,13 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from jetgate_client.errors import (
+    BadRequest,
     Conflict,
     ConnectionLost,
     JetgateError,
     NotFound,
+    Problem,
+    Unauthorized,
     is_passing,
 )
 from jetgate_client.events import follow
@@ -25,6 +29,8 @@ Content = bytes | str | BinaryIO | AsyncIterable[bytes]
 
 _PIECE = 256 * 1024
 _SILENCE_S = 30.0
+_SHA256 = re.compile("sha-256=:([^:]*):")
+_ETAG = re.compile(r'"([0-9]+)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +73,36 @@ class DigestMismatch(JetgateError):
     """What came or was stored is not what was sent."""
 
 
+class DigestMissing(JetgateError):
+    """A whole object cannot be checked, because no SHA-256 of it came.
+
+    Whoever stored it gave none, or what is between took `Repr-Digest` away.
+    """
+
+
 class Download:
     """An object that is read in pieces, with `async with` and `async for`.
 
     A connection that breaks is opened again where it broke. At the end of a whole object its digest
-    is checked. Raises NotFound, DigestMismatch, and Conflict when it was replaced meanwhile.
+    is checked. Raises NotFound, DigestMismatch, DigestMissing unless it may be `unchecked`, and
+    Conflict when it was replaced meanwhile.
 
     Attributes:
         size: of what is read, in bytes.
         revision: of the object.
         headers: of the answer, such as `content-type` and those of the object, `nats-h-<name>`.
+        is_checked: whether its SHA-256 is compared at the end: of a whole object whose digest is
+            known.
     """
 
-    def __init__(self, transport: Transport, path: str, begin: int, end: int | None) -> None:
+    def __init__(
+        self, transport: Transport, path: str, begin: int, end: int | None, *, unchecked: bool
+    ) -> None:
         self.size = 0
         self.revision = 0
+        self.is_checked = False
+        self._unchecked = unchecked
+        self._told = ""
         self.headers: Mapping[str, str] = {}
         self._transport = transport
         self._path = path
@@ -132,8 +153,8 @@ class Download:
                 if not self._etag or not is_passing(error):
                     raise
                 await backoff.wait(error)
-        if not self._begin and self._end is None:
-            self._check(digest.digest())
+        if self.is_checked and self._told != b64encode(digest.digest()).decode():
+            raise DigestMismatch(f"{self._path}: sha-256 {self._told} was told")
 
     def _asked(self, at: int) -> dict[str, str]:
         headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
@@ -145,14 +166,20 @@ class Download:
 
     def _see(self, answer: Answer) -> None:
         self.headers = answer.headers
-        self._etag = answer.headers["ETag"]
-        self.revision = int(self._etag.strip('"'))
-        self.size = int(answer.headers.get("Content-Length", "0"))
-
-    def _check(self, found: bytes) -> None:
-        told = self.headers.get("Repr-Digest", "")
-        if told and told != _repr_digest(found):
-            raise DigestMismatch(f"{self._path}: {told} was told")
+        tag = _ETAG.fullmatch(answer.headers.get("ETag", ""))
+        length = answer.headers.get("Content-Length", "")
+        if tag is None or not length:
+            detail = "without its ETag and Content-Length, which a proxy has changed"
+            raise JetgateError(f"{self._path}: {detail}")
+        if not self._begin and self._end is None:
+            told = _SHA256.search(answer.headers.get("Repr-Digest", ""))
+            if told is None and not self._unchecked:
+                raise DigestMissing(f"{self._path}: no Repr-Digest came, so it cannot be checked")
+            self.is_checked = told is not None
+            self._told = told[1] if told else ""
+        self._etag = tag[0]
+        self.revision = int(tag[1])
+        self.size = int(length)
 
 
 def _changed(path: str) -> Conflict:
@@ -199,13 +226,31 @@ class ObjectStore:
             return await self._put_pieces(path, content, sent)
         whole = content if isinstance(content, bytes) else content.encode()
         sent["Repr-Digest"] = _repr_digest(hashlib.sha256(whole).digest())
-        if revision is None:
-            answer = await self._transport.repeat(
-                "PUT", path, what=name, content=whole, headers=sent
-            )
-        else:
-            answer = await self._transport.send("PUT", path, content=whole, headers=sent)
+        try:
+            if revision is None:
+                answer = await self._transport.repeat(
+                    "PUT", path, what=name, before=self._ask, content=whole, headers=sent
+                )
+            else:
+                answer = await self._transport.send("PUT", path, content=whole, headers=sent)
+        except BadRequest as refused:
+            if refused.kind != "digest-mismatch":
+                raise
+            raise DigestMismatch(f"{path}: {refused.detail}") from refused
         return _info(answer.json())
+
+    async def _ask(self, attempt: int) -> None:
+        """Before an object is sent again: without a store it was refused, and the answer lost."""
+        if not attempt:
+            return
+        try:
+            await self._transport.send("GET", path_of("objects", self.name))
+        except (NotFound, Unauthorized):
+            raise
+        except Problem as refused:
+            # Who may put an object may not always read what is known of its store.
+            if is_passing(refused):
+                raise
 
     async def _put_pieces(
         self, path: str, content: BinaryIO | AsyncIterable[bytes], headers: dict[str, str]
@@ -223,13 +268,21 @@ class ObjectStore:
             raise DigestMismatch(f"{path}: stored with {info.digest}")
         return info
 
-    def open(self, name: str, *, begin: int = 0, end: int | None = None) -> Download:
-        """Read an object in pieces, or its bytes from `begin` to before `end`."""
-        return Download(self._transport, path_of("objects", self.name, name), begin, end)
+    def open(
+        self, name: str, *, begin: int = 0, end: int | None = None, unchecked: bool = False
+    ) -> Download:
+        """Read an object in pieces, or its bytes from `begin` to before `end`.
 
-    async def get(self, name: str, *, begin: int = 0, end: int | None = None) -> bytes:
-        """Read an object into memory, or its bytes from `begin` to before `end`."""
-        async with self.open(name, begin=begin, end=end) as download:
+        `unchecked`: also when the whole of it has no digest to be compared.
+        """
+        path = path_of("objects", self.name, name)
+        return Download(self._transport, path, begin, end, unchecked=unchecked)
+
+    async def get(
+        self, name: str, *, begin: int = 0, end: int | None = None, unchecked: bool = False
+    ) -> bytes:
+        """Read an object into memory, or its bytes from `begin` to before `end`, as `open` does."""
+        async with self.open(name, begin=begin, end=end, unchecked=unchecked) as download:
             return b"".join([piece async for piece in download])
 
     async def info(self, name: str) -> ObjectInfo | None:

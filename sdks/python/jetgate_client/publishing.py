@@ -62,7 +62,13 @@ async def publish(
     if ttl:
         sent["Nats-TTL"] = ttl
     path = path_of("subjects", subject)
-    answer = await transport.repeat("POST", path, what=msg_id, content=content, headers=sent)
+
+    async def before(_attempt: int) -> None:
+        await transport.refuse_large(len(content))
+
+    answer = await transport.repeat(
+        "POST", path, what=msg_id, before=before, content=content, headers=sent
+    )
     return _receipt(answer.json())
 
 
@@ -83,13 +89,36 @@ async def publish_many(transport: Transport, messages: Iterable[Outgoing]) -> li
     ids: list[str] = []
     size = 0
     for message in messages:
-        ids.append(message.msg_id or str(uuid4()))
-        batch.append(_line(message, ids[-1]))
-        size += len(batch[-1])
+        msg_id = message.msg_id or str(uuid4())
+        line = _line(message, msg_id)
+        if len(line) > _BATCH_BYTES:
+            outcomes += await _settled(transport, batch, ids)
+            batch, ids, size = [], [], 0
+            outcomes.append(await _alone(transport, message, msg_id))
+            continue
+        ids.append(msg_id)
+        batch.append(line)
+        size += len(line)
         if len(batch) >= _BATCH or size >= _BATCH_BYTES:
             outcomes += await _settled(transport, batch, ids)
             batch, ids, size = [], [], 0
     return outcomes + (await _settled(transport, batch, ids) if batch else [])
+
+
+async def _alone(transport: Transport, message: Outgoing, msg_id: str) -> Outcome:
+    """Publish what may be too large for a batch, which takes less than a message may have."""
+    try:
+        return await publish(
+            transport,
+            message.subject,
+            message.payload,
+            headers=message.headers,
+            msg_id=msg_id,
+            last_seq=None,
+            ttl="",
+        )
+    except (Problem, OutcomeUnknown) as outcome:
+        return outcome
 
 
 def _line(message: Outgoing, msg_id: str) -> bytes:
@@ -126,6 +155,10 @@ async def _settled(
             )
         except OutcomeUnknown:
             break
+        except Problem as refused:
+            for i in left:
+                outcomes[i] = refused
+            break
         again: list[int] = []
         for i, said in zip(left, answer.json(), strict=True):
             outcome = _receipt(said) if "stream" in said else problem_from(said["error"])
@@ -152,6 +185,7 @@ async def request(
     sent = {f"Nats-H-{name}": value for name, value in headers.items()}
     if media_type:
         sent["Content-Type"] = media_type
+    await transport.refuse_large(len(content))
     answer = await transport.send(
         "POST",
         path_of("subjects", subject, verb="request"),

@@ -1,8 +1,10 @@
 """Requests: refusals are raised, writes that may be repeated are, answers come line by line."""
 
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -15,6 +17,7 @@ from jetgate_client.errors import (
     TooManyRequests,
     is_passing,
     problem_of,
+    too_large,
 )
 from jetgate_client.iteration import Iteration, Iterations
 from jetgate_client.retrying import Backoff, Retry
@@ -26,8 +29,19 @@ NDJSON = "application/x-ndjson"
 EVENTS = "text/event-stream"
 
 
+_SURELY_TAKEN = 262_144
+"""Bytes of a message that are sent without asking how many the server takes."""
+_LIMIT_KNOWN_S = 60.0
+"""How long the answer to that is good: a server may be configured anew."""
+
+
 def path_of(*segments: str, verb: str = "") -> str:
-    """A path below /v1, its segments percent-encoded."""
+    """A path below /v1, its segments percent-encoded.
+
+    Raises ValueError for the names "." and "..": every URL that has them means another path.
+    """
+    if any(name in (".", "..") for name in (segments[:-1] if verb else segments)):
+        raise ValueError('"." and ".." cannot be names in a URL')
     path = "/".join(["/v1", *(quote(segment, safe="") for segment in segments)])
     return f"{path}:{verb}" if verb else path
 
@@ -72,6 +86,8 @@ class Transport:
         self._auth = auth
         self._verify = verify
         self._iterations = Iterations()
+        self._limit: int | None = None
+        self._limit_known_until = 0.0
         self.http = httpx.AsyncClient(
             base_url=url,
             auth=auth,
@@ -120,18 +136,49 @@ class Transport:
         except httpx.TransportError as error:
             raise ConnectionLost(f"{method} {path}: {error or type(error).__name__}") from error
 
+    async def refuse_large(self, size: int) -> None:
+        """Raise the Problem 413 of a message that is larger than the server takes.
+
+        Before it is sent: the answer to a large body may be lost, because it comes while the body
+        is still on its way. Nothing is raised where the server does not tell this user how much
+        it takes.
+        """
+        if size <= _SURELY_TAKEN:
+            return
+        if time.monotonic() > self._limit_known_until:
+            try:
+                told = (await self.send("GET", path_of("account"))).json()
+            except JetgateError:
+                self._limit = None
+            else:
+                self._limit = told.get("max_payload")
+                self._limit_known_until = time.monotonic() + _LIMIT_KNOWN_S
+        if self._limit is not None and size > self._limit:
+            raise too_large(size, self._limit)
+
     async def repeat(
-        self, method: str, path: str, *, what: str, until: float | None = None, **request: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        until: float | None = None,
+        before: Callable[[int], Awaitable[None]] | None = None,
+        **request: Any,
     ) -> httpx.Response:
         """Send until there is an outcome; `what`: how the server knows a repetition.
+
+        `before` is awaited before each attempt, the first being 0, and raises what ends them.
 
         Raises Problem, and OutcomeUnknown when the time is over.
         """
         backoff = Backoff(self.retry)
         until = self.retry.deadline() if until is None else until
         unknown = False
-        while True:
+        for attempt in count():
             try:
+                if before is not None:
+                    await before(attempt)
                 return await self.send(method, path, **request)
             except JetgateError as error:
                 if not is_passing(error):
@@ -141,6 +188,7 @@ class Transport:
                     if unknown:
                         raise OutcomeUnknown(what) from error
                     raise
+        raise AssertionError("attempts have no end")
 
     @asynccontextmanager
     async def stream(

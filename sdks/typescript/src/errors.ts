@@ -134,10 +134,25 @@ export function problemOf(response: Response, body: unknown): Problem {
   return problemFrom({ ...said, status: response.status }, /^\d+$/.test(after) ? Number(after) : 0);
 }
 
-/** Whether the same request may be answered otherwise a little later. */
+/** The refusal of a message of so many bytes, before it is sent. */
+export function tooLarge(size: number, limit: number): Problem {
+  const detail = `body: ${size} bytes, and the server takes ${limit}`;
+  return new Problem({ type: `${PREFIX}body-too-large`, title: "Content Too Large", status: 413, detail });
+}
+
+const FINAL_STATUSES = [501, 505];
+const FINAL_KINDS = ["bad-object-info", "digest-mismatch", "not-a-receipt", "stream-store-failed"];
+
+/**
+ * Whether the same request may be answered otherwise a little later.
+ *
+ * A refusal is final: the server has decided, and nothing was stored. Among those of status 5xx are
+ * a full stream, and what the server does not implement.
+ */
 export function isPassing(error: unknown): boolean {
   if (error instanceof ConnectionLost) return true;
   if (!(error instanceof Problem)) return false;
+  if (FINAL_STATUSES.includes(error.status) || FINAL_KINDS.includes(error.kind)) return false;
   if (error.kind === "pull-refused") return /^(Leadership Change|Server Shutdown)/.test(error.detail);
   return [408, 423, 429].includes(error.status) || error.status >= 500;
 }

@@ -8,6 +8,7 @@ export type * as api from "./generated/types.gen.js";
 export { Bucket, Entry, type Change, type Operation, type WatchOptions } from "./kv.js";
 export {
   DigestMismatch,
+  DigestMissing,
   Download,
   ObjectStore,
   type Content,

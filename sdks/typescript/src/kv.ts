@@ -2,7 +2,7 @@ import { NotFound } from "./errors.js";
 import { follow } from "./events.js";
 import { encoded, members, type Payload, type Shown } from "./payloads.js";
 import { uniqueId } from "./publishing.js";
-import { NDJSON, jsonOf, pathOf, textOf, type Answer, type Transport } from "./transport.js";
+import { NDJSON, jsonOf, pathOf, textOf, type Answer, type Before, type Transport } from "./transport.js";
 
 interface EntryMembers extends Shown {
   bucket: string;
@@ -115,7 +115,8 @@ export class Bucket {
   ): Promise<Answer> {
     const id = uniqueId();
     const asked = { headers: { "Idempotency-Key": id, ...headers }, ...(body && { body }) };
-    return this.transport.repeat(id, method, path, asked);
+    const before: Before = () => this.transport.refuseLarge(body?.length ?? 0);
+    return this.transport.repeat(id, method, path, asked, undefined, before);
   }
 
   /** Put a marker behind the values of a key, if the last one has this revision. */

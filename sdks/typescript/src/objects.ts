@@ -1,4 +1,12 @@
-import { Conflict, ConnectionLost, JetgateError, NotFound, isPassing } from "./errors.js";
+import {
+  BadRequest,
+  Conflict,
+  ConnectionLost,
+  JetgateError,
+  NotFound,
+  Unauthorized,
+  isPassing,
+} from "./errors.js";
 import { follow } from "./events.js";
 import { toBase64 } from "./payloads.js";
 import { Backoff } from "./retrying.js";
@@ -63,12 +71,22 @@ export interface PutObjectOptions {
 export interface Part {
   begin?: number;
   end?: number;
+  /** Read a whole object although no digest of it can be seen. */
+  unchecked?: boolean;
   signal?: AbortSignal;
 }
 
 /** What came or was stored is not what was sent. */
 export class DigestMismatch extends JetgateError {
   override name = "DigestMismatch";
+}
+
+/**
+ * A whole object cannot be checked, because no SHA-256 of it can be seen: whoever stored it gave
+ * none, or what is between hides `Repr-Digest`.
+ */
+export class DigestMissing extends JetgateError {
+  override name = "DigestMissing";
 }
 
 /** An object that is read: its pieces are there once. */
@@ -80,6 +98,8 @@ export class Download implements AsyncIterable<Uint8Array> {
     readonly revision: number,
     /** Of the answer, such as `content-type` and those of the object, `nats-h-<name>`. */
     readonly headers: Headers,
+    /** Whether its SHA-256 is compared at the end: of a whole object whose digest is known. */
+    readonly isChecked: boolean,
     private readonly pieces: AsyncGenerator<Uint8Array, void, undefined>,
   ) {}
 
@@ -136,9 +156,25 @@ export class ObjectStore {
     const asked: Asked = { body, headers, timeout: SILENCE + size / SLOWEST };
     const answer =
       options.revision === undefined
-        ? this.transport.repeat(name, "PUT", path, asked)
+        ? this.transport.repeat(name, "PUT", path, asked, undefined, (attempt) => this.ask(attempt))
         : this.transport.send("PUT", path, asked);
-    return infoOf(jsonOf(await answer));
+    try {
+      return infoOf(jsonOf(await answer));
+    } catch (error) {
+      if (!(error instanceof BadRequest && error.kind === "digest-mismatch")) throw error;
+      throw new DigestMismatch(`${path}: ${error.detail}`, { cause: error });
+    }
+  }
+
+  /** Before an object is sent again: where there is no store, it was refused, and the answer lost. */
+  private async ask(attempt: number): Promise<void> {
+    if (!attempt) return;
+    try {
+      await this.transport.send("GET", pathOf(["objects", this.name]));
+    } catch (error) {
+      // Who may put an object may not always read what is known of its store.
+      if (error instanceof NotFound || error instanceof Unauthorized || isPassing(error)) throw error;
+    }
   }
 
   private async putStream(
@@ -166,15 +202,31 @@ export class ObjectStore {
    * Read an object in pieces, or a part of it. A connection that breaks is opened again where it
    * broke; at the end of a whole object its digest is checked.
    *
-   * Throws NotFound, DigestMismatch, and Conflict when it was replaced meanwhile.
+   * Throws NotFound, DigestMismatch, DigestMissing unless it may be `unchecked`, and Conflict when
+   * it was replaced meanwhile.
    */
   async open(name: string, part: Part = {}): Promise<Download> {
     const path = this.at(name);
     const answer = await this.transport.stream("GET", path, SILENCE, asking(part, part.begin ?? 0));
-    const etag = answer.headers.get("ETag") ?? "";
-    const size = Number(answer.headers.get("Content-Length"));
-    const pieces = this.pieces(path, part, answer, etag, size);
-    return new Download(size, Number(etag.replaceAll('"', "")), answer.headers, pieces);
+    try {
+      const { headers } = answer;
+      const etag = headers.get("ETag");
+      const length = headers.get("Content-Length");
+      if (!/^"\d+"$/.test(etag ?? "") || length === null) {
+        throw new JetgateError(`${path}: without its ETag and Content-Length, which a proxy has changed`);
+      }
+      const isWhole = !part.begin && part.end === undefined;
+      const digest = isWhole ? /sha-256=:([^:]*):/.exec(headers.get("Repr-Digest") ?? "")?.[1] : undefined;
+      if (isWhole && digest === undefined && !part.unchecked) {
+        throw new DigestMissing(`${path}: no Repr-Digest can be seen, so it cannot be checked`);
+      }
+      const [size, revision] = [Number(length), Number(etag?.slice(1, -1))];
+      const pieces = this.pieces(path, part, answer, etag ?? "", size, digest);
+      return new Download(size, revision, headers, digest !== undefined, pieces);
+    } catch (error) {
+      answer.close();
+      throw error;
+    }
   }
 
   /** Read an object into memory, or a part of it. */
@@ -188,6 +240,7 @@ export class ObjectStore {
     first: Stream,
     etag: string,
     size: number,
+    told: string | undefined,
   ): AsyncGenerator<Uint8Array, void, undefined> {
     const backoff = new Backoff(this.transport.retry);
     const digest = new Sha256();
@@ -214,10 +267,8 @@ export class ObjectStore {
       }
     }
     first.close();
-    const told = first.headers.get("Repr-Digest");
-    const isWhole = begin === 0 && part.end === undefined;
-    if (isWhole && told && told !== reprDigest(digest.digest())) {
-      throw new DigestMismatch(`${path}: ${told} was told`);
+    if (told !== undefined && told !== toBase64(digest.digest())) {
+      throw new DigestMismatch(`${path}: sha-256 ${told} was told`);
     }
   }
 

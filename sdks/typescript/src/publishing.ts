@@ -1,7 +1,7 @@
 import { OutcomeUnknown, Problem, isPassing, problemFrom, type ProblemMembers } from "./errors.js";
 import { Message, encoded, members, toBase64, type MessageMembers, type Payload } from "./payloads.js";
 import { Backoff, deadline } from "./retrying.js";
-import { JSON_TYPE, jsonOf, pathOf, textOf, type Transport } from "./transport.js";
+import { JSON_TYPE, jsonOf, pathOf, textOf, type Before, type Transport } from "./transport.js";
 
 const BATCH = 1000;
 const BATCH_CHARACTERS = 700_000; // the server takes 1 MiB
@@ -66,7 +66,9 @@ export async function publish(
   if (options.lastSeq === 0) more["If-None-Match"] = "*";
   if (options.ttl) more["Nats-TTL"] = options.ttl;
   const asked = { body, headers: { ...headers, ...more } };
-  return receipt(jsonOf(await transport.repeat(msgId, "POST", pathOf(["subjects", subject]), asked)));
+  const path = pathOf(["subjects", subject]);
+  const before: Before = () => transport.refuseLarge(body.length);
+  return receipt(jsonOf(await transport.repeat(msgId, "POST", path, asked, undefined, before)));
 }
 
 function receipt(said: Partial<Receipt> & { stream: string; seq: number }): Receipt {
@@ -89,6 +91,11 @@ export async function publishMany(
   for (const message of messages) {
     const msgId = message.msgId ?? uniqueId();
     const line = lineOf(message, msgId);
+    if (line.length > BATCH_CHARACTERS) {
+      await flush();
+      outcomes.push(await alone(transport, message, msgId));
+      continue;
+    }
     lines.push(line);
     ids.push(msgId);
     size += line.length;
@@ -96,6 +103,17 @@ export async function publishMany(
   }
   if (lines.length) await flush();
   return outcomes;
+}
+
+/** Publish what may be too large for a batch, which takes less than a message may have. */
+async function alone(transport: Transport, message: Outgoing, msgId: string): Promise<Outcome> {
+  const { subject, payload = "", headers = {} } = message;
+  try {
+    return await publish(transport, subject, payload, { headers, msgId });
+  } catch (error) {
+    if (error instanceof Problem || error instanceof OutcomeUnknown) return error;
+    throw error;
+  }
 }
 
 function lineOf(message: Outgoing, msgId: string): string {
@@ -125,7 +143,9 @@ async function settled(transport: Transport, lines: string[], ids: string[]): Pr
       said = jsonOf(await transport.repeat(what, "POST", pathOf(["publish"]), asked, until));
     } catch (error) {
       if (error instanceof OutcomeUnknown) break;
-      throw error;
+      if (!(error instanceof Problem)) throw error;
+      for (const at of left) outcomes[at] = error;
+      break;
     }
     const again: number[] = [];
     for (const [index, at] of left.entries()) {
@@ -150,6 +170,7 @@ export async function request(
 ): Promise<Message> {
   const within = options.within ?? 5;
   const [body, type] = encoded(payload);
+  await transport.refuseLarge(body.length);
   const answer = await transport.send("POST", pathOf(["subjects", subject], "request"), {
     query: { timeout: `${Math.round(within * 1000)}ms` },
     body,

@@ -1,4 +1,12 @@
-import { ConnectionLost, OutcomeUnknown, TooManyRequests, isPassing, problemOf } from "./errors.js";
+import {
+  ConnectionLost,
+  JetgateError,
+  OutcomeUnknown,
+  TooManyRequests,
+  isPassing,
+  problemOf,
+  tooLarge,
+} from "./errors.js";
 import { toBase64 } from "./payloads.js";
 import { Backoff, deadline, type Retry } from "./retrying.js";
 
@@ -6,8 +14,21 @@ export const JSON_TYPE = "application/json";
 export const NDJSON = "application/x-ndjson";
 export const EVENTS = "text/event-stream";
 
-/** A path below /v1, its segments percent-encoded. */
+/** Bytes of a message that are sent without asking how many the server takes. */
+const SURELY_TAKEN = 262_144;
+/** Milliseconds for which the answer to that is good: a server may be configured anew. */
+const LIMIT_KNOWN_FOR = 60_000;
+
+/**
+ * A path below /v1, its segments percent-encoded.
+ *
+ * Throws RangeError for the names "." and "..": every URL that has them means another path.
+ */
 export function pathOf(segments: string[], verb = ""): string {
+  const last = segments.length - 1;
+  if (segments.some((name, at) => (name === "." || name === "..") && !(verb && at === last))) {
+    throw new RangeError('"." and ".." cannot be names in a URL');
+  }
   const path = ["/v1", ...segments.map(encodeURIComponent)].join("/");
   return verb ? `${path}:${verb}` : path;
 }
@@ -52,8 +73,14 @@ export function jsonOf<T>(answer: Answer): T {
   return JSON.parse(textOf(answer)) as T;
 }
 
+/** What is checked before each attempt, the first being 0. Throws what ends them. */
+export type Before = (attempt: number) => Promise<void>;
+
 /** Requests to one server: refusals are thrown, writes that may be repeated are. */
 export class Transport {
+  private limit: number | undefined;
+  private limitKnownUntil = 0;
+
   constructor(
     readonly url: string,
     readonly retry: Retry,
@@ -99,11 +126,13 @@ export class Transport {
     path: string,
     asked: Asked = {},
     until = deadline(this.retry),
+    before?: Before,
   ): Promise<Answer> {
     const backoff = new Backoff(this.retry);
     let unknown = false;
-    for (;;) {
+    for (let attempt = 0; ; attempt++) {
       try {
+        await before?.(attempt);
         return await this.send(method, path, asked);
       } catch (error) {
         if (!isPassing(error)) throw error;
@@ -112,6 +141,27 @@ export class Transport {
         throw unknown ? new OutcomeUnknown(what, { cause: error }) : error;
       }
     }
+  }
+
+  /**
+   * Throw the Problem 413 of a message that is larger than the server takes, before it is sent: the
+   * answer to a large body may be lost, because it comes while the body is still on its way.
+   *
+   * Nothing is thrown where the server does not tell this user how much it takes.
+   */
+  async refuseLarge(size: number): Promise<void> {
+    if (size <= SURELY_TAKEN) return;
+    if (performance.now() > this.limitKnownUntil) {
+      try {
+        const told = jsonOf<{ max_payload?: number }>(await this.send("GET", pathOf(["account"])));
+        this.limit = told.max_payload;
+        this.limitKnownUntil = performance.now() + LIMIT_KNOWN_FOR;
+      } catch (error) {
+        if (!(error instanceof JetgateError)) throw error;
+        this.limit = undefined;
+      }
+    }
+    if (this.limit !== undefined && size > this.limit) throw tooLarge(size, this.limit);
   }
 
   /** Send once; the answer comes in pieces, `silence` seconds without one are too many. */

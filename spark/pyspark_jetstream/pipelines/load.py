@@ -1,6 +1,7 @@
 """Reads the pipelines that a file declares: YAML, or Python that names them."""
 
 import runpy
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
@@ -26,6 +27,8 @@ def load(path: Path) -> tuple[Pipeline, ...]:
     except OSError as error:
         text = f"{name!r} cannot be read: {error.strerror}"
         raise DeclarationError("file", text, "a file that is there") from None
+    except UnicodeDecodeError:
+        raise DeclarationError("file", f"{name!r} is no text", "text in UTF-8") from None
     pipelines = tuple(found)
     seen: set[str] = set()
     for one in pipelines:
@@ -36,9 +39,12 @@ def load(path: Path) -> tuple[Pipeline, ...]:
 
 
 def _yaml(path: Path) -> Iterable[Pipeline]:
-    import yaml
-
     text = path.read_text(encoding="utf-8")
+    try:
+        import yaml
+    except ImportError:
+        todo = "pip install pyyaml, or pipelines in a .py file"
+        raise DeclarationError("file", f"{str(path)!r} needs pyyaml", todo) from None
     try:
         values = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -46,6 +52,10 @@ def _yaml(path: Path) -> Iterable[Pipeline]:
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "the file"
         problem = getattr(error, "problem", None) or "cannot be read"
         raise DeclarationError(str(path), f"{where}: {problem}", "YAML") from None
+    except RecursionError:
+        raise DeclarationError(str(path), "is nested too deeply", "YAML") from None
+    except ValueError as error:  # of a date that there is not
+        raise DeclarationError(str(path), str(error), "YAML") from None
     if isinstance(values, dict) and set(values) == {"pipelines"}:
         return _listed(values["pipelines"])
     return (pipeline(values, "pipeline"),)
@@ -53,8 +63,24 @@ def _yaml(path: Path) -> Iterable[Pipeline]:
 
 def _python(path: Path) -> Iterable[Pipeline]:
     path.stat()
-    values = runpy.run_path(str(path)).get("pipelines")
+    try:
+        values = runpy.run_path(str(path)).get("pipelines")
+    except DeclarationError:
+        raise
+    except Exception as error:
+        text = f"{_line_of(path, error)}{type(error).__name__}: {error}"
+        raise DeclarationError(str(path), " ".join(text.split()), "Python that runs") from error
     return _listed(values)
+
+
+def _line_of(path: Path, error: Exception) -> str:
+    """Where in a file an error was raised, as `line 7: `; empty where that is not known."""
+    if isinstance(error, SyntaxError):
+        return ""  # it says so itself
+    frames = [
+        each for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)
+    ]
+    return f"line {frames[-1].lineno}: " if frames else ""
 
 
 def _listed(values: Any) -> Iterable[Pipeline]:

@@ -247,6 +247,8 @@ export const scenarios = {
     await store.put("text", "grüße", { headers: { "X-Owner": "me" } });
     const read = await new Response((await store.open("text")).stream()).text();
     same(read, "grüße");
+    const shown = await store.open("text"); // in a page all of it only where the server exposes it
+    same([shown.isChecked, shown.headers.get("nats-h-x-owner")], [true, "me"]);
     await store.put("nothing", "");
     same((await store.get("nothing")).length, 0);
     const changed = await store.put("changing", whole);

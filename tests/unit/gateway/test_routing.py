@@ -50,6 +50,37 @@ def test_a_path_means_the_same_however_often_it_is_asked_for(length: int) -> Non
         assert refused.value.kind == "bad-encoding"
 
 
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        (b"/v1/kv/B/path/to/key", "a slash in a name is %2F, as in /v1/kv/B/path%2Fto%2Fkey"),
+        (b"/v1/kv/B/path/key:history", "as in /v1/kv/B/path%2Fkey:history"),
+        (b"/v1/objects/files/a/b.png", "as in /v1/objects/files/a%2Fb.png"),
+        (b"/v1/subjects/a/b", "as in /v1/subjects/a%2Fb"),
+        (b"/v1/subjects/a/b:request", "as in /v1/subjects/a%2Fb:request"),
+        (b"/v1/tail/a/b", "as in /v1/tail/a%2Fb"),
+        (b"/v1/streams/", "leave out the slash at its end"),
+        (b"/v1/streams/S/", "leave out the slash at its end"),
+        (b"/v1/kv/B/" + b"a/" * 4000 + b"b", "%2Fa%2Fa%2Fb"),
+    ],
+)
+def test_a_path_with_a_slash_too_many_is_told_what_is_right(path: bytes, hint: str) -> None:
+    with pytest.raises(Problem) as refused:
+        TABLE.find("GET", path)
+
+    assert (refused.value.status, refused.value.kind) == (404, "no-such-route")
+    assert refused.value.detail.endswith(hint)
+    assert len(refused.value.detail) < 400
+
+
+@pytest.mark.parametrize(
+    "path", [b"/v1/streams/OR/DERS/purge", b"/v1/nothing/at/all", b"/v1/kv//a"]
+)
+def test_nothing_is_guessed_of_other_paths(path: bytes) -> None:
+    with pytest.raises(Problem, match="nothing is at this path'"):
+        TABLE.find("GET", path)
+
+
 def test_a_verb_is_taken_from_the_end_of_the_segment() -> None:
     operation, params, _ = TABLE.find("POST", b"/v1/streams/a:b:purge")
 

@@ -22,6 +22,7 @@ from core.storage.postgres.embedded.installation import Account, run_as
 
 SOCKET_NAME = ".s.PGSQL.5432"
 _SOCKET_PATH_MAX = 100  # sockaddr_un has 104 bytes on macOS, 108 on Linux
+_DATA_PATH_MAX = 900  # PostgreSQL cuts the paths of files in it at 1023 (MAXPGPATH)
 _QUIT_TIMEOUT_S, _KILL_TIMEOUT_S = 5.0, 10.0
 _POLL_S = 0.01
 _OWN_DIRECTORY = "/proc/self/cwd"
@@ -31,7 +32,7 @@ _IPC_RMID = 0
 
 
 def path_for(data: Path, account: Account) -> str:
-    """Return the path by which PostgreSQL's user can reach the data directory.
+    """Return the path by which PostgreSQL's user can reach the data directory, short enough.
 
     Directories of root are often closed to that user (/root, those of mktemp). Their permissions
     are not changed: PostgreSQL is started in the directory and uses it as its working directory.
@@ -39,11 +40,14 @@ def path_for(data: Path, account: Account) -> str:
     Raises:
         OperatorError: it cannot be reached; the text names the directory that prevents it.
     """
-    if not account.switch or _enters(data, account):
+    directory = data.parent
+    is_short = len(os.fsencode(data)) <= _DATA_PATH_MAX
+    if is_short and (not account.switch or _enters(data, account)):
         return str(data)
     if Path(_OWN_DIRECTORY).exists():
         return _OWN_DIRECTORY
-    directory = data.parent
+    if not is_short:
+        raise OperatorError(f"cannot use data directory {directory}: its path is too long")
     barred = directory
     for place in (*reversed(directory.parents), directory):
         if not _enters(place, account):
@@ -72,16 +76,29 @@ def socket_place(data: Path, handle: int) -> str:
     """Return the directory of PostgreSQL's socket, as clients name it: the data directory.
 
     So nothing is left elsewhere when everything is killed, and nobody else can enter. The address
-    of a socket is short; where the path is not, it goes through an open file of this process.
+    of a socket is short, and a connection string is text that separates hosts by commas; where the
+    path is not so, it goes through an open file of this process.
 
     Raises:
-        OperatorError: the path is too long, and there is no other.
+        OperatorError: the path cannot be used, and there is no other.
     """
-    if len(os.fsencode(data / SOCKET_NAME)) < _SOCKET_PATH_MAX:
+    if not (wrong := _wrong_for_clients(data)):
         return str(data)
     if handle >= 0:
         return f"/proc/{os.getpid()}/fd/{handle}"
-    raise OperatorError(f"the path of {data} is too long for PostgreSQL's socket")
+    raise OperatorError(f"cannot use data directory {data.parent}: {wrong}; choose another")
+
+
+def _wrong_for_clients(data: Path) -> str:
+    """Why clients cannot name a directory as that of a socket; empty: they can."""
+    name = os.fsencode(data / SOCKET_NAME)
+    if len(name) >= _SOCKET_PATH_MAX:
+        return "its path is too long for PostgreSQL's socket"
+    if b"," in name:
+        return "its path has a comma, which separates the hosts of a connection string"
+    if name.decode(errors="replace").encode() != name:
+        return "its path is not UTF-8"
+    return ""
 
 
 def let_go_of_shared_memory(data: Path, postmaster: int) -> bool:
@@ -92,7 +109,12 @@ def let_go_of_shared_memory(data: Path, postmaster: int) -> bool:
     it still does its work while anybody has it. False: there is none yet.
     """
     try:
-        fields = (data / "postmaster.pid").read_text().splitlines()[_SHARED_MEMORY_LINE].split()
+        fields = (
+            (data / "postmaster.pid")
+            .read_text(errors="replace")
+            .splitlines()[_SHARED_MEMORY_LINE]
+            .split()
+        )
         key, segment = int(fields[0]), int(fields[1])
     except (OSError, ValueError, IndexError):
         return False
@@ -158,7 +180,7 @@ def _remove_segment(segment: _Segment) -> None:
 def postmaster_status(data: Path) -> tuple[int, str]:
     """Return process id and status in postmaster.pid; (0, "") if it is missing or incomplete."""
     try:
-        lines = (data / "postmaster.pid").read_text().splitlines()
+        lines = (data / "postmaster.pid").read_text(errors="replace").splitlines()
         return int(lines[0]), lines[7].strip() if len(lines) > 7 else ""
     except (OSError, ValueError, IndexError):
         return 0, ""

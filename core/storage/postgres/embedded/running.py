@@ -19,7 +19,8 @@ def running_dsn(directory: Path) -> str:
         OperatorError: none runs there.
     """
     try:
-        lines = (directory / "pg" / "postmaster.pid").read_text().splitlines()
+        pid_file = directory / "pg" / "postmaster.pid"
+        lines = pid_file.read_text(errors="replace").splitlines()
         sockets = lines[_SOCKET_LINE].strip()
         if sockets == _DATA_DIRECTORY:
             data = Path(os.path.abspath(directory)) / "pg"

@@ -5,6 +5,26 @@ export type ClientOptions = {
 };
 
 /**
+ * Account
+ *
+ * What the account uses, and what it may use.
+ *
+ * `max_payload`: how many bytes a message may have, headers included.
+ */
+export type Account = {
+    memory: number;
+    storage: number;
+    reserved_memory: number;
+    reserved_storage: number;
+    streams: number;
+    consumers: number;
+    limits: AccountLimits;
+    domain?: string;
+    api: ApiStats;
+    max_payload: number;
+};
+
+/**
  * AccountLimits
  *
  * The JetStream limits of an account, in bytes or counts; -1 means unlimited.
@@ -18,23 +38,6 @@ export type AccountLimits = {
     memory_max_stream_bytes: number;
     storage_max_stream_bytes: number;
     max_bytes_required: boolean;
-};
-
-/**
- * AccountStats
- *
- * What an account uses (bytes stored and reserved, streams, consumers) and may use.
- */
-export type AccountStats = {
-    memory: number;
-    storage: number;
-    reserved_memory: number;
-    reserved_storage: number;
-    streams: number;
-    consumers: number;
-    limits: AccountLimits;
-    domain?: string;
-    api: ApiStats;
 };
 
 /**
@@ -1645,9 +1648,14 @@ export type PathBucket = string;
 export type PathConsumer = string;
 
 /**
- * A key, percent-encoded: a slash is `%2F`.
+ * A key that any client has stored, percent-encoded: a slash is `%2F`.
  */
 export type PathKey = string;
+
+/**
+ * A key that every client can read, percent-encoded: a slash is `%2F`.
+ */
+export type PathKeyNew = string;
 
 /**
  * The word that ends the `type` of a problem.
@@ -3150,7 +3158,7 @@ export type DeleteKeyData = {
          */
         bucket: string;
         /**
-         * A key, percent-encoded: a slash is `%2F`.
+         * A key that any client has stored, percent-encoded: a slash is `%2F`.
          */
         key: string;
     };
@@ -3181,7 +3189,7 @@ export type ReadKeyData = {
          */
         bucket: string;
         /**
-         * A key, percent-encoded: a slash is `%2F`.
+         * A key that any client has stored, percent-encoded: a slash is `%2F`.
          */
         key: string;
     };
@@ -3233,7 +3241,7 @@ export type PutKeyData = {
          */
         bucket: string;
         /**
-         * A key, percent-encoded: a slash is `%2F`.
+         * A key that every client can read, percent-encoded: a slash is `%2F`.
          */
         key: string;
     };
@@ -3280,7 +3288,7 @@ export type PurgeKeyData = {
          */
         bucket: string;
         /**
-         * A key, percent-encoded: a slash is `%2F`.
+         * A key that any client has stored, percent-encoded: a slash is `%2F`.
          */
         key: string;
     };
@@ -3305,7 +3313,7 @@ export type ReadKeyHistoryData = {
          */
         bucket: string;
         /**
-         * A key, percent-encoded: a slash is `%2F`.
+         * A key that any client has stored, percent-encoded: a slash is `%2F`.
          */
         key: string;
     };
@@ -3805,7 +3813,7 @@ export type ReadAccountResponses = {
     /**
      * It is done.
      */
-    200: AccountStats;
+    200: Account;
 };
 
 export type ReadAccountResponse = ReadAccountResponses[keyof ReadAccountResponses];

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from ..models.api_stats import ApiStats
 
 
-T = TypeVar("T", bound="AccountStats")
+T = TypeVar("T", bound="Account")
 
 
 @_attrs_define
-class AccountStats:
-    """What an account uses (bytes stored and reserved, streams, consumers) and may use.
+class Account:
+    """What the account uses, and what it may use.
+
+    `max_payload`: how many bytes a message may have, headers included.
 
     Attributes:
         memory (int):
@@ -33,6 +35,7 @@ class AccountStats:
         consumers (int):
         limits (AccountLimits): The JetStream limits of an account, in bytes or counts; -1 means unlimited.
         api (ApiStats): API requests since the server started, and the API level it serves.
+        max_payload (int):
         domain (str | Unset):
     """
 
@@ -44,6 +47,7 @@ class AccountStats:
     consumers: int
     limits: AccountLimits
     api: ApiStats
+    max_payload: int
     domain: str | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
@@ -67,6 +71,8 @@ class AccountStats:
 
         api = self.api.to_dict()
 
+        max_payload = self.max_payload
+
         domain = self.domain
 
         field_dict: dict[str, Any] = {}
@@ -81,6 +87,7 @@ class AccountStats:
                 "consumers": consumers,
                 "limits": limits,
                 "api": api,
+                "max_payload": max_payload,
             }
         )
         if domain is not UNSET:
@@ -110,9 +117,11 @@ class AccountStats:
 
         api = ApiStats.from_dict(d.pop("api"))
 
+        max_payload = d.pop("max_payload")
+
         domain = d.pop("domain", UNSET)
 
-        account_stats = cls(
+        account = cls(
             memory=memory,
             storage=storage,
             reserved_memory=reserved_memory,
@@ -121,11 +130,12 @@ class AccountStats:
             consumers=consumers,
             limits=limits,
             api=api,
+            max_payload=max_payload,
             domain=domain,
         )
 
-        account_stats.additional_properties = d
-        return account_stats
+        account.additional_properties = d
+        return account
 
     @property
     def additional_keys(self) -> list[str]:
