@@ -9,37 +9,48 @@ from typing import Any
 from core.storage.leases import ForeignLocks
 from core.storage.postgres.locks import OURS
 
-# A session of the server's role has such a lock for a moment before its row says so, and to find
-# out whether locks exclude. A prepared transaction has locks without a session, of which that on
-# its own number says which one it is.
-_FOREIGN = f"""
-    with server as (
-      select session_role as role from jetgate_store.lease_holder
-       union select usesysid from pg_stat_activity where pid = pg_backend_pid())
-    select coalesce(a.usename, x.owner, '')::text as role, coalesce(k.pid, 0) as pid,
-           coalesce(x.gid, '') as prepared,
-           count(*) filter (where k.granted)::int as held,
-           count(*) filter (where not k.granted)::int as awaited,
-           coalesce(array_agg(h.lease_group::int order by h.lease_group)
-             filter (where h.lease_group is not null), '{{}}') as groups
-      from pg_locks k
-      left join pg_stat_activity a on a.pid = k.pid
+# There may be tens of thousands of locks, so they are gathered before anything is joined. A
+# prepared transaction has locks without a session; that on its own number says which one it is.
+_LOCKS = f"""
+    with gathered as materialized (
+      select k.pid, case when k.pid is null then k.virtualtransaction end as transaction,
+             count(*) filter (where k.granted)::int as held,
+             count(*) filter (where not k.granted)::int as awaited,
+             array_agg(k.objid::bigint) as keys
+        from pg_locks k where {OURS} group by 1, 2)
+    select coalesce(a.usename, x.owner, '')::text as name, a.usesysid as role, g.pid,
+           coalesce(x.gid, '') as prepared, g.held, g.awaited, g.keys
+      from gathered g
+      left join pg_stat_activity a on a.pid = g.pid
       left join (
              select p.gid, p.owner, t.virtualtransaction
                from pg_prepared_xacts p
                join pg_locks t on t.locktype = 'transactionid' and t.transactionid = p.transaction
-                and t.pid is null) as x
-        on k.pid is null and x.virtualtransaction = k.virtualtransaction
-      left join jetgate_store.lease_holder h on h.lock_key > 0 and h.lock_key::oid = k.objid
-     where {OURS}
-       and not exists (select from jetgate_store.lease_holder n
-                        where n.session_pid = k.pid and n.session_role = a.usesysid)
-       and (h.lease_group is not null or a.usesysid is null
-            or a.usesysid not in (select role from server))
-     group by 1, 2, 3 order by 1, 2, 3
+                and t.pid is null) as x on x.virtualtransaction = g.transaction
+     order by name, g.pid
 """
+_HOLDERS = "select lease_group, lock_key, session_pid, session_role from jetgate_store.lease_holder"
+_OWN_ROLE = "select usesysid from pg_stat_activity where pid = pg_backend_pid()"
 
 
 async def foreign_locks(session: Any) -> list[ForeignLocks]:
-    """Ask a database that has our schema. Raises what asyncpg raises."""
-    return [ForeignLocks(**row) for row in await session.fetch(_FOREIGN)]
+    """Ask a database that has our schema. Raises what asyncpg raises.
+
+    A session of the server's role has such a lock for a moment before its row says so, and to find
+    out whether locks exclude: it counts only where it has the key of a group.
+    """
+    locks = await session.fetch(_LOCKS)
+    if not locks:
+        return []
+    holders = await session.fetch(_HOLDERS)
+    group_of = {row["lock_key"]: row["lease_group"] for row in holders if row["lock_key"]}
+    nodes = {(row["session_pid"], row["session_role"]) for row in holders}
+    own = {await session.fetchval(_OWN_ROLE), *(row["session_role"] for row in holders)}
+    found = []
+    for row in locks:
+        groups = sorted(group_of[key] for key in row["keys"] if key in group_of)
+        if (row["pid"], row["role"]) in nodes or (row["role"] in own and not groups):
+            continue
+        counts = row["held"], row["awaited"]
+        found.append(ForeignLocks(row["name"], row["pid"] or 0, row["prepared"], *counts, groups))
+    return found

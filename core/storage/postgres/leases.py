@@ -116,7 +116,8 @@ _FILL = """
 """
 
 # Of a node that stands still in the middle of a transaction, also of a COPY: it does not end by
-# itself as long as the node's machine answers.
+# itself as long as the node's machine answers. Readers may lock the heads too, in a weak mode: a
+# session that may not be ended is left out, since one refusal would end the whole statement.
 _WAIT_FOR_LOCKS = "set local lock_timeout = '1s'"
 _END_STANDING_STILL = """
     select pg_terminate_backend(a.pid) from pg_stat_activity a join pg_locks l using (pid)
@@ -125,6 +126,7 @@ _END_STANDING_STILL = """
        and l.database = (select oid from pg_database where datname = current_database())
        and a.pid <> pg_backend_pid() and a.wait_event = 'ClientRead'
        and a.state_change < clock_timestamp() - interval '1 second'
+       and pg_has_role(a.usesysid, 'usage')
 """
 # Rows of groups before heads, and heads in the order in which writers lock them, against deadlocks.
 # That of the catalogue is locked by a statement of its own: the next one then sees every stream

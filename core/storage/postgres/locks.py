@@ -24,10 +24,16 @@ OURS = f"""
 """Whether a lock `k` of `pg_locks` is of this class, in this database."""
 
 IS_HELD = f"""
-    {OURS} and k.granted and k.objid = h.lock_key::oid
-    and k.pid = h.session_pid and a.pid = h.session_pid and a.usesysid = h.session_role
+    {OURS} and k.granted
+    and k.pid = any(array(select session_pid from jetgate_store.lease_holder group by session_pid))
+    and k.objid = h.lock_key::oid and k.pid = h.session_pid
+    and a.pid = h.session_pid and a.usesysid = h.session_role
 """
-"""Whether a lock `k` of a session `a` of `pg_stat_activity` is that of a lease holder `h`."""
+"""Whether a lock `k` of a session `a` of `pg_stat_activity` is that of a lease holder `h`.
+
+The sessions of nodes are sorted out first: others may have tens of thousands of locks, of which
+PostgreSQL expects one.
+"""
 
 
 def fresh_key() -> int:
