@@ -51,7 +51,7 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         text = "\n".join(_texts(self, record))
-        return f"{_time(record)} {record.levelname:<7} {_on_one_line(text)}"
+        return f"{_time(record)} {record.levelname:<7} {on_one_line(text)}"
 
 
 class JsonLines(logging.Formatter):
@@ -82,7 +82,7 @@ def _time(record: logging.LogRecord) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
 
-def _on_one_line(text: str) -> str:
+def on_one_line(text: str) -> str:
     """Escape what would end a line, or move the cursor of a terminal."""
     if text.isprintable():
         return text

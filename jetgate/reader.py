@@ -72,6 +72,9 @@ def create_command(
     idle_seconds: Annotated[
         int, typer.Option(help="Its idle_in_transaction_session_timeout.", min=1)
     ] = ReadLimits().idle,
+    connections: Annotated[
+        int, typer.Option(help="Its connection limit: how many sessions it may have.", min=1)
+    ] = ReadLimits().connections,
     dsn: Dsn = None,
     dsn_file: DsnFile = "",
     dsn_password_file: DsnPasswordFile = "",
@@ -91,7 +94,7 @@ def create_command(
     if all_streams == bool(stream):
         raise typer.BadParameter("name streams with --stream, or take --all-streams")
     names = [ALL_STREAMS] if all_streams else stream
-    limits = ReadLimits(statement_seconds, idle_seconds)
+    limits = ReadLimits(statement_seconds, idle_seconds, connections)
 
     async def work() -> None:
         database = given(dsn, dsn_file, dsn_password_file)

@@ -25,6 +25,7 @@ from jetgate.run import fail
 from jetgate.tables import table
 
 _OUTAGES = ("OUTAGE BEGAN", "SECONDS", "NODE", "CAUSE")
+_FOREIGN = ("ROLE", "PID", "LOCKS", "WAITS FOR", "LEASE GROUPS")
 _STREAMS = ("STREAM", "MESSAGES", "BYTES", "STORED/S", "CONSUMERS", "LAG", "ACK PENDING")
 
 
@@ -41,8 +42,9 @@ def status_command(
 ) -> None:
     """Show nodes, what each leads, latency, streams with rates and lag, outages of the last day.
 
-    It asks the database, so it answers without a node as well. The exit code is
-    1 if no node leads the catalogue.
+    It asks the database, so it answers without a node as well. It also shows
+    who has advisory locks of jetgate and is no node. The exit code is 1 if no
+    node leads the catalogue.
 
     [bold]Examples[/bold]
 
@@ -89,6 +91,7 @@ def _members(before: Status, now: Status) -> dict[str, Any]:
             {**asdict(each), "stored_per_second": stored_per_second(each)} for each in now.streams
         ],
         "outages": [asdict(each) for each in now.outages],
+        "foreign_locks": [asdict(each) for each in now.foreign_locks],
     }
 
 
@@ -102,6 +105,9 @@ def _text(members: dict[str, Any], nodes: list[Node]) -> str:
     outages = [_outage_row(each) for each in members["outages"]]
     if outages:
         parts.append(table(_OUTAGES, outages))
+    if foreign := [_foreign_row(each) for each in members["foreign_locks"]]:
+        told = "These have advisory locks of jetgate and are no nodes; they hold up nothing:"
+        parts.append(f"{told}\n{table(_FOREIGN, foreign)}")
     return "\n\n".join(parts)
 
 
@@ -123,3 +129,8 @@ def _outage_row(outage: dict[str, Any]) -> tuple[str, ...]:
     seconds = outage["seconds"]
     length = "lasts" if seconds is None else f"{seconds:.1f}"
     return outage["began"], length, outage["node"], outage["cause"]
+
+
+def _foreign_row(locks: dict[str, Any]) -> tuple[str, ...]:
+    numbers = locks["held"], locks["awaited"], len(locks["groups"])
+    return locks["role"], locks["prepared"] or str(locks["pid"]), *map(str, numbers)

@@ -31,7 +31,7 @@ from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
 from core.storage.database_time import DatabaseClock
 from core.storage.health import SESSION, SPACE, StorageHealth
-from core.storage.leases import Holder, LeaseStore, NodeRow, PeerRow
+from core.storage.leases import ForeignLocks, Holder, LeaseStore, NodeRow, PeerRow
 
 log = logging.getLogger("jetgate.cluster")
 
@@ -110,6 +110,7 @@ class Leadership:
         if follower is not None:
             follower.on_joined = self._hurry.set
         self._others_until = 0  # who led when storage went away comes first
+        self._foreign: frozenset[tuple[str, int]] = frozenset()  # those that the log has named
 
     @property
     def groups(self) -> frozenset[int]:
@@ -174,9 +175,9 @@ class Leadership:
         self._lead_on(self.groups - frozenset(groups), "another node leads them")
 
     async def survey(self, groups: Collection[int]) -> Mapping[int, Holder]:
-        """Return who holds the locks of groups; the sessions of nodes that stall are ended.
+        """Return which nodes hold the locks of groups; the sessions of those that stall are ended.
 
-        Raises Unavailable.
+        Who holds such locks and is no node is named in the log, once. Raises Unavailable.
         """
         found: Mapping[int, Holder] = {}
 
@@ -189,10 +190,19 @@ class Leadership:
                     silence = holder.silence / _SECOND
                     log.warning("taking over: %s was silent for %.1f s", holder.shown, silence)
                     await self._store.end_session(holder.pid)
+            self._warn(await self._store.foreign())
 
         async with self._session_lock:
             await self._checked(self._in_time(look()))
         return found
+
+    def _warn(self, found: Sequence[ForeignLocks]) -> None:
+        """Name once who has locks of jetgate's class and is no node."""
+        for each in found:
+            if (each.role, each.pid) not in self._foreign:
+                what = "advisory locks of jetgate, and is no node: leading goes on without them"
+                log.warning("%s %s", each.shown, what)
+        self._foreign = frozenset((each.role, each.pid) for each in found)
 
     async def renew(self) -> None:
         """Lead on after storage was unreachable: in a session that holds the locks.

@@ -111,6 +111,33 @@ class Holder:
         return f"{self.node} at {self.nats}" if self.nats else self.node
 
 
+@dataclass(frozen=True, slots=True)
+class ForeignLocks:
+    """Advisory locks of jetgate's class of who is no node. Nothing waits for them.
+
+    Attributes:
+        role: whose they are.
+        pid: process id of the session; 0: that of a prepared transaction.
+        prepared: the name of a prepared transaction; empty for a session.
+        held: how many there are.
+        awaited: how many more are waited for.
+        groups: the lease groups whose lock is held by a key that a node had, or is waited for.
+    """
+
+    role: str
+    pid: int
+    prepared: str
+    held: int
+    awaited: int
+    groups: Sequence[int]
+
+    @property
+    def shown(self) -> str:
+        """Whose locks these are, and how many."""
+        place = f"prepared transaction {self.prepared!r}" if self.prepared else f"pid {self.pid}"
+        return f"role {self.role!r} ({place}) holds {self.held} and waits for {self.awaited}"
+
+
 class LeaseStore(Protocol):
     """The session that holds the locks. Each method raises Unavailable when it is lost."""
 
@@ -141,7 +168,11 @@ class LeaseStore(Protocol):
         ...
 
     async def holders(self, groups: Collection[int]) -> Mapping[int, Holder]:
-        """Return who holds the locks of groups; nobody holds those that are left out."""
+        """Return which nodes hold the locks of groups; those that are left out are free."""
+        ...
+
+    async def foreign(self) -> Sequence[ForeignLocks]:
+        """Return who holds such locks, or waits for some, and is no node."""
         ...
 
     async def end_session(self, pid: int) -> None:

@@ -1,12 +1,13 @@
 """The oldest and the newest PostgreSQL, and a role that is no superuser: what a DBA may set up."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ import pytest
 
 import migrations
 from core.storage.postgres.connect import Connector, Purpose
-from core.storage.postgres.locks import LEASE_GROUPS
+from core.storage.postgres.locks import LEASE_GROUPS, LOCK_CLASS
 from core.storage.postgres.preflight import VERSIONS
 from tests.e2e.test_commands import Process, request
-from tests.support.eventually import eventually
+from tests.integration.test_foreign_locks import KEYS
+from tests.support.eventually import eventually, observed
 from tests.support.jetgate import ROOT
 from tests.support.operator import PASSWORD, OperatorPostgres
 from tests.support.pg import PostgresServer
@@ -104,6 +106,51 @@ def test_limits_of_the_role_end_no_session_and_no_takeover(
             assert stored(second, "s.2") == 2
             assert "refuses" not in second.stderr() + first.stderr()
             assert "lease groups are lost" not in second.stderr()
+
+
+@contextlib.asynccontextmanager
+async def thieves(dsn: str) -> AsyncIterator[list[int]]:
+    """Sessions of a role without rights: one takes the first numbers of jetgate's class, others
+    wait for keys that the node holds. Their process ids.
+    """
+    sessions = [await asyncpg.connect(dsn) for _ in range(3)]
+    try:
+        keys = [row[0] for row in await sessions[0].fetch(KEYS)]
+        await sessions[0].execute(
+            f"select pg_try_advisory_lock({LOCK_CLASS}, g) from generate_series(-2, 255) g"
+        )
+        waits = [
+            asyncio.ensure_future(each.execute(f"select pg_advisory_lock({LOCK_CLASS}, {key})"))
+            for each, key in zip(sessions[1:], keys, strict=False)
+        ]
+        yield [each.get_server_pid() for each in sessions]
+        await asyncio.gather(*waits)  # they have got what nobody asks for any more
+    finally:
+        for each in sessions:
+            each.terminate()
+
+
+def test_advisory_locks_of_other_roles_hold_up_no_leader_and_are_named(
+    operator: OperatorPostgres, tmp_path: Path
+) -> None:
+    name, admin = operator.database()
+    access = operator.server.server.data / "pg_hba.conf"
+    access.write_text("local all thief trust\n" + access.read_text())
+    operator.server.execute("select pg_reload_conf(); create role thief login")
+
+    async def scenario(first: Process) -> None:
+        async with thieves(admin.replace("postgres@", "thief@")) as pids:
+            first.send(signal.SIGKILL)
+            await asyncio.to_thread(first.end)
+            with serve(operator.dsn(name), tmp_path / "second") as second:
+                await observed(lambda: asyncio.to_thread(leads_all, second), within=60)
+                assert stored(second, "s.1") == 1
+                for pid in pids:
+                    assert f" WARNING role 'thief' (pid {pid}) holds " in second.stderr()
+
+    with serve(operator.dsn(name), tmp_path / "first") as first:
+        request(first.ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
+        asyncio.run(scenario(first))
 
 
 def test_nor_does_the_limit_of_a_transaction(durable: PostgresServer) -> None:

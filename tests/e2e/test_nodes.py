@@ -19,7 +19,6 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, DeliverPolicy
 from nats.js.errors import APIError
 
-from core.storage.postgres.locks import LOCK_CLASS
 from tests.support.best import best
 from tests.support.eventually import eventually, observed
 from tests.support.jetgate import JetgateServer
@@ -198,47 +197,22 @@ def test_clients_stay_when_the_leader_is_killed_and_lose_nothing(nodes: Nodes) -
 
 @asynccontextmanager
 async def no_leader(dsn: str, *streams: str) -> AsyncIterator[None]:
-    """Be next in line for the locks of streams and the catalogue, as a node that never stalls.
+    """Keep every node from taking over streams and the catalogue: their rows are locked.
 
-    Nodes only try to take them, so they do not get them before the block is over.
+    Nodes pass over what is locked, so they do not wait, and lead nothing before the block is over.
     """
-    first = await asyncpg.connect(dsn)
-    found = await first.fetch(
-        "select lease_group from jetgate_store.stream where name = any($1)", streams
-    )
-    locks = sorted({0, *(row[0] for row in found)})
-    sessions = [first, *[await asyncpg.connect(dsn) for _ in locks[1:]]]
-    try:
-        for session, lock in zip(sessions, locks, strict=True):
-            await session.execute(
-                "insert into jetgate_store.node (node, session_pid, started, seen) values"
-                " ($1, pg_backend_pid(), clock_timestamp(),"
-                "  clock_timestamp() + interval '1 hour')",
-                f"nobody {lock}",
-            )
-        waiting = [
-            asyncio.ensure_future(session.execute(f"select pg_advisory_lock({LOCK_CLASS}, {lock})"))
-            for session, lock in zip(sessions, locks, strict=True)
-        ]
-        await observed(lambda: _are_waited_for(dsn, len(waiting)))
-        yield
-        await asyncio.gather(*waiting)
-        await first.execute("delete from jetgate_store.node where node like 'nobody %'")
-    finally:
-        for session in sessions:
-            session.terminate()
-
-
-async def _are_waited_for(dsn: str, count: int) -> bool:
     session = await asyncpg.connect(dsn)
     try:
-        found = await session.fetchval(
-            "select count(*) from pg_locks where locktype = 'advisory' and not granted"
-            f" and classid = {LOCK_CLASS}"
+        await session.execute("begin")
+        await session.fetch(
+            "select from jetgate_store.lease_holder where lease_group = 0 or lease_group in"
+            " (select lease_group from jetgate_store.stream where name = any($1)) for update",
+            streams,
         )
-        return bool(found == count)
+        yield
+        await session.execute("rollback")
     finally:
-        await session.close()
+        session.terminate()
 
 
 async def gathered(nc: Client, leader: str, *streams: str) -> None:

@@ -32,9 +32,15 @@ def scripts() -> ScriptDirectory:
     return ScriptDirectory.from_config(config)
 
 
-def at_revision(server: PostgresServer, revision: str) -> str:
-    """A database without streams, as a release that knew no later revision has created it."""
-    dsn = server.fresh_database(migrated=False)
+def at_revision(server: PostgresServer, revision: str, *, owner: str = "postgres") -> str:
+    """A database without streams, as a release that knew no later revision has created it.
+
+    It is that of a role, and so is the connection string.
+    """
+    admin = server.fresh_database(migrated=False)
+    name = admin.partition("@/")[2].partition("?")[0]
+    server.execute(f"alter database {name} owner to {owner}")
+    dsn = admin.replace("postgres@", f"{owner}@")
     steps = reversed([*scripts().iterate_revisions(revision, "base")])
     on(
         dsn,

@@ -9,6 +9,8 @@ import asyncpg
 import pytest
 
 from core.errors import OperatorError
+from core.storage.postgres.connect import Connector
+from core.storage.postgres.migrate import migrate
 from core.storage.postgres.readers import PostgresReaders, ReadLimits, scram_verifier
 from tests.support.pg import PostgresServer
 
@@ -155,6 +157,50 @@ def test_a_role_has_limits_on_how_long_it_holds_a_snapshot(streams: str) -> None
         await admin.close()
 
     asyncio.run(scenario())
+
+
+def test_a_role_has_a_limited_number_of_sessions(streams: str) -> None:
+    limit = "select rolconnlimit from pg_roles where rolname = $1"
+
+    async def scenario() -> None:
+        admin, store, reader = await _create(streams, "OPEN")
+        assert await admin.fetchval(limit, _ROLE) == ReadLimits().connections == 32
+        await reader.close()
+        assert await store.drop(_ROLE)
+        limits = ReadLimits(connections=1)
+        await store.create(_ROLE, "", "$G", ["OPEN"], limits)
+        reader = await asyncpg.connect(streams, user=_ROLE)
+        with pytest.raises(asyncpg.TooManyConnectionsError):
+            await asyncpg.connect(streams, user=_ROLE)
+        await reader.close()
+        await admin.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_owns_the_tables_may_end_the_sessions_of_readers_it_has_made(
+    postgres: PostgresServer,
+) -> None:
+    dsn = postgres.fresh_database(migrated=False)
+    name = dsn.partition("@/")[2].partition("?")[0]
+    postgres.execute(f"create role maker login createrole; alter database {name} owner to maker")
+
+    async def scenario(own: str) -> None:
+        await migrate(Connector(own))
+        maker = await asyncpg.connect(own)
+        store = PostgresReaders(maker)
+        await store.create(_ROLE, "", "$G", ["*"], ReadLimits())
+        reader = await asyncpg.connect(dsn, user=_ROLE)
+        assert await maker.fetchval("select pg_terminate_backend($1)", reader.get_server_pid())
+        assert await store.drop(_ROLE)
+        assert await maker.fetchval("select to_regrole($1)", _ROLE) is None
+        await maker.close()
+
+    try:
+        asyncio.run(scenario(dsn.replace("postgres@", "maker@")))
+    finally:
+        postgres.drop(dsn)
+        postgres.execute("drop role maker")
 
 
 def test_a_dropped_reader_is_gone_and_a_role_that_is_there_can_be_given_streams(

@@ -10,7 +10,7 @@ from typing import Self
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from core.storage.postgres.locks import LEASE_GROUPS, LOCK_CLASS
+from core.storage.postgres.locks import IS_HELD, LEASE_GROUPS
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
 from tests.support.sql import on
@@ -23,10 +23,8 @@ _END_SESSION = """
              where nats like $1 order by started desc limit 1) as newest
 """
 _LED = f"""
-    select count(*) from pg_locks
-     where locktype = 'advisory' and granted and classid = {LOCK_CLASS} and objid < {LEASE_GROUPS}
-       and database = (select oid from pg_database where datname = current_database())
-     group by pid
+    select count(*) from jetgate_store.lease_holder h, pg_locks k, pg_stat_activity a
+     where {IS_HELD} group by k.pid
 """
 _UNEVEN = 16
 """The number of lease groups by which two nodes may differ (`core.cluster.assignment`)."""

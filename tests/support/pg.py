@@ -27,6 +27,7 @@ TEST_SETTINGS = {
     "fsync": "off",
     "shared_buffers": "128MB",
     "max_connections": "200",
+    "max_prepared_transactions": "4",
     "min_wal_size": "128MB",
 }
 

@@ -47,6 +47,7 @@ class Standby:
             # Not less than the primary has, whatever that is.
             "max_connections": "500",
             "max_locks_per_transaction": "256",
+            "max_prepared_transactions": "10",
         }
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]

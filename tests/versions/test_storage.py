@@ -1,6 +1,15 @@
-"""Tests of the node over storage, run again: what PostgreSQL refuses, leases, deleting."""
+"""Tests of the node over storage, run again: what PostgreSQL refuses, leases, locks, deleting."""
 
 from tests.integration.test_deleting import *  # noqa: F403
+from tests.integration.test_foreign_locks import (  # noqa: F401
+    databases,
+    dsn,
+    hasty,
+    roles,
+    test_a_migration_ends_the_transaction_of_a_reader,
+    test_a_prepared_transaction_holds_nothing_up_and_is_named,
+    test_who_waits_behind_a_leader_gets_what_nobody_asks_for_any_more,
+)
 from tests.integration.test_leases import (  # noqa: F401
     test_a_leader_whose_session_ended_leads_on_if_nobody_else_did,
     test_every_head_and_consumer_gets_the_epoch_of_the_new_leader,

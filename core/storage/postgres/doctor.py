@@ -16,8 +16,10 @@ import migrations
 from core.errors import OperatorError
 from core.runtime.clock import SystemClock
 from core.storage.database_time import TOLERATED, DatabaseTime
+from core.storage.leases import ForeignLocks
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
 from core.storage.postgres.dsn import Host
+from core.storage.postgres.foreign_locks import foreign_locks
 from core.storage.postgres.leases import TIME
 from core.storage.postgres.migrate import revision
 from core.storage.postgres.preflight import preflight
@@ -25,6 +27,7 @@ from core.storage.postgres.replication import REPLICATION, Replication
 
 _SESSIONS = 12
 """What a node uses: readers, writers, the lane, the lock, and some for a moment."""
+_CURRENT = f"revision {migrations.HEAD}, that of this release"
 _ROUND_TRIPS = 15
 _SLOW_MS = 5.0
 _LOCKS = 2 * 256
@@ -45,9 +48,18 @@ _SETTINGS = f"""
            (select datconnlimit from pg_database where datname = current_database())
              as database_limit,
            current_setting('max_locks_per_transaction')::int
-             * current_setting('max_connections')::int as locks,
+             * (current_setting('max_connections')::int
+                + current_setting('max_prepared_transactions')::int) as locks,
            {REPLICATION},
            coalesce((select ssl from pg_stat_ssl where pid = pg_backend_pid()), false) as is_secret
+"""
+
+
+# Locks of all databases share one table in memory, which any session may fill.
+_MOST_LOCKS = """
+    select coalesce(a.usename, '')::text as role, coalesce(k.pid, 0) as pid, count(*) as count
+      from pg_locks k left join pg_stat_activity a on a.pid = k.pid
+     where not k.fastpath group by 1, 2 order by 3 desc limit 1
 """
 
 
@@ -86,10 +98,15 @@ async def examine(connector: Connector) -> AsyncIterator[Finding]:
     except DATABASE_ERRORS:
         return  # told above
     try:
-        yield await _schema(session)
+        schema = await _schema(session)
+        yield schema
+        if schema.found == _CURRENT:
+            for finding in await _foreign_locks(session):
+                yield finding
         facts = await session.fetchrow(_SETTINGS)
         for finding in _judged(connector, facts):
             yield finding
+        yield await _lock_table(session, facts["locks"])
         yield await _pace(session)
         yield await _clock(session)
     finally:
@@ -120,7 +137,7 @@ async def _schema(session: Any) -> Finding:
     if found is None:
         return Finding("schema", "ok", "not there yet; the first start creates it")
     if found == migrations.HEAD:
-        return Finding("schema", "ok", f"revision {found}, that of this release")
+        return Finding("schema", "ok", _CURRENT)
     if found > migrations.HEAD:
         todo = f"run a newer jetgate; this one knows {migrations.HEAD}"
         return Finding("schema", "fail", f"revision {found}", todo)
@@ -170,10 +187,38 @@ def _upkeep(facts: Mapping[str, Any]) -> list[Finding]:
     if facts["is_superuser"]:
         todo = "a role of its own is enough: deploy/roles.sql"
         findings.append(Finding("role", "warn", "a superuser", todo))
-    if facts["locks"] < _LOCKS:
-        todo = "raise max_locks_per_transaction: leading takes 256 locks"
-        findings.append(Finding("locks", "warn", f"room for {facts['locks']}", todo))
     return findings
+
+
+async def _foreign_locks(session: Any) -> list[Finding]:
+    """Who has advisory locks of jetgate and is no node; that is no harm, but nobody should."""
+    found = await foreign_locks(session)
+    if not found:
+        return [Finding("leases", "ok", "no session but nodes has advisory locks of jetgate")]
+    return [_foreign(each) for each in found]
+
+
+def _foreign(each: ForeignLocks) -> Finding:
+    end = f"select pg_terminate_backend({each.pid})"
+    if each.prepared:
+        end = f"rollback prepared, for {each.prepared!r}"
+    todo = f"nodes lead on without them; find out who that is, or end it: {end}"
+    return Finding(
+        "leases", "warn", f"{each.shown} advisory locks of jetgate, and is no node", todo
+    )
+
+
+async def _lock_table(session: Any, room: int) -> Finding:
+    """Whether there is room for the locks of nodes, and who takes most of it."""
+    if room < _LOCKS:
+        todo = "raise max_locks_per_transaction: leading takes 256 locks"
+        return Finding("locks", "warn", f"room for {room}", todo)
+    most = await session.fetchrow(_MOST_LOCKS)
+    if most is not None and most["count"] > room // 2:
+        found = f"role {most['role']!r} (pid {most['pid']}) holds {most['count']} of about {room}"
+        todo = "nobody gets a lock once all are held: end that session"
+        return Finding("locks", "warn", found, todo)
+    return Finding("locks", "ok", f"room for about {room}")
 
 
 async def _clock(session: Any) -> Finding:

@@ -4,6 +4,11 @@ A node holds one session-level advisory lock per lease group that it leads, all 
 connection that does nothing else. Beside the locks, rows say who leads which group, for people and
 for a node that comes back: while the token of its own leadership is there, nobody else has led.
 
+*Holders.* Any role may lock any key. So each acquisition locks a key of its own, chosen by chance,
+and writes key and session to the row of the group in `lease_holder`, which no other role can. A
+group is held while the session of its row holds the key of its row; locks of others count for
+nothing. `take` keeps the row locked between its look and its write, so of two nodes one acquires.
+
 *The catalogue.* `bump` keeps the head of the catalogue (stream 0) locked, after the rows of the
 groups and before the heads of streams. So a change of the catalogue that is under way is finished
 first, and whoever leads then reads what it has created. A change holds the row of its group, or the
@@ -23,28 +28,49 @@ import asyncpg
 
 from core.errors import Unavailable
 from core.storage.health import Outage
-from core.storage.leases import Bumped, Holder, NodeRow, PeerRow
+from core.storage.leases import Bumped, ForeignLocks, Holder, NodeRow, PeerRow
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
-from core.storage.postgres.locks import BUMPS_IN_TURN, LOCK_CLASS
+from core.storage.postgres.foreign_locks import foreign_locks
+from core.storage.postgres.locks import BUMPS_IN_TURN, IS_HELD, LOCK_CLASS, fresh_key
 
-_TAKE = f"select g from unnest($1::int[]) as g where pg_try_advisory_lock({LOCK_CLASS}, g)"
-_GIVE = f"select count(pg_advisory_unlock({LOCK_CLASS}, g)) from unnest($1::int[]) as g"
+# A row that somebody has locked is being taken by another node.
+_LOCK_HOLDERS = """
+    select lease_group from jetgate_store.lease_holder
+     where lease_group = any($1::int[]) order by lease_group for update skip locked
+"""
+# A statement of its own, because it has to look at the locks after the rows are locked. The lock is
+# tried in a list of columns: in a condition it could be tried for groups that are not free.
+_TAKE = f"""
+    with free as materialized (
+      select x.lease_group, x.key
+        from unnest($1::int[], $2::int[]) as x(lease_group, key)
+        join jetgate_store.lease_holder h on h.lease_group = x.lease_group
+       where not exists (select from pg_locks k, pg_stat_activity a where {IS_HELD})
+    ), tried as materialized (
+      select lease_group, key, pg_try_advisory_lock({LOCK_CLASS}, key) as is_locked from free
+    )
+    update jetgate_store.lease_holder h
+       set lock_key = t.key, session_pid = pg_backend_pid(),
+           session_role = (select usesysid from pg_stat_activity where pid = pg_backend_pid())
+      from tried t where t.is_locked and h.lease_group = t.lease_group
+ returning h.lease_group
+"""
+_GIVE = f"select count(pg_advisory_unlock({LOCK_CLASS}, k)) from unnest($1::int[]) as k"
 
 # A holder without a heartbeat is silent since its session began. A process id may be reused, so a
 # heartbeat from before the session began is that of another node and does not count.
 _HOLDERS = f"""
-    select l.groups, l.pid, coalesce(n.node, '') as node, coalesce(n.nats, '') as nats,
+    select array_agg(h.lease_group::int) as groups, a.pid,
+           coalesce(n.node, '') as node, coalesce(n.nats, '') as nats,
            (extract(epoch from clock_timestamp() - greatest(n.seen, a.backend_start))
              * 1000000000)::bigint as silence
-      from (select pid, array_agg(objid::bigint) as groups from pg_locks
-             where locktype = 'advisory' and classid = {LOCK_CLASS} and objsubid = 2 and granted
-               and objid::bigint = any($1::bigint[])
-               and database = (select oid from pg_database where datname = current_database())
-             group by pid) as l
+      from jetgate_store.lease_holder h
+      join pg_locks k on h.lease_group = any($1::int[])
+      join pg_stat_activity a on {IS_HELD}
       left join lateral (
              select node, nats, seen from jetgate_store.node
-              where session_pid = l.pid order by seen desc limit 1) as n on true
-      left join pg_stat_activity a on a.pid = l.pid
+              where session_pid = a.pid order by seen desc limit 1) as n on true
+     group by a.pid, a.backend_start, n.node, n.nats, n.seen
 """
 
 _CATALOGUE = 0
@@ -90,7 +116,8 @@ _FILL = """
 """
 
 # Of a node that stands still in the middle of a transaction, also of a COPY: it does not end by
-# itself as long as the node's machine answers.
+# itself as long as the node's machine answers. Readers may lock the heads too, in a weak mode: a
+# session that may not be ended is left out, since one refusal would end the whole statement.
 _WAIT_FOR_LOCKS = "set local lock_timeout = '1s'"
 _END_STANDING_STILL = """
     select pg_terminate_backend(a.pid) from pg_stat_activity a join pg_locks l using (pid)
@@ -99,6 +126,7 @@ _END_STANDING_STILL = """
        and l.database = (select oid from pg_database where datname = current_database())
        and a.pid <> pg_backend_pid() and a.wait_event = 'ClientRead'
        and a.state_change < clock_timestamp() - interval '1 second'
+       and pg_has_role(a.usesysid, 'usage')
 """
 # Rows of groups before heads, and heads in the order in which writers lock them, against deadlocks.
 # That of the catalogue is locked by a statement of its own: the next one then sees every stream
@@ -142,6 +170,7 @@ class PostgresLeases:
         self._connector = connector
         self._connection: Any = None
         self._pid = 0
+        self._keys: dict[int, int] = {}  # of the locks that this session holds, by group
         self._told: tuple[Outage, ...] = ()  # what the row has, as far as this session knows
 
     @property
@@ -169,29 +198,44 @@ class PostgresLeases:
     def close(self) -> None:
         """End the session without waiting."""
         connection, self._connection = self._connection, None
+        self._keys.clear()
         if connection is not None:
             # A connection that broke in the middle of an operation may raise even here.
             with contextlib.suppress(asyncpg.InternalClientError, OSError):
                 connection.terminate()
 
     async def take(self, groups: Collection[int]) -> frozenset[int]:
-        """Take the locks of groups that are free; return which were."""
+        """Take the locks of groups that are free, without waiting; return which were."""
+        keys = {group: fresh_key() for group in groups if group not in self._keys}
         with self._translated() as connection:
-            return frozenset(row[0] for row in await connection.fetch(_TAKE, sorted(groups)))
+            async with connection.transaction():
+                rows = await connection.fetch(_LOCK_HOLDERS, list(keys))
+                found = {row[0]: keys[row[0]] for row in rows}
+                taken = await connection.fetch(_TAKE, list(found), list(found.values()))
+        self._keys.update((row[0], keys[row[0]]) for row in taken)
+        return frozenset(group for group in groups if group in self._keys)
 
     async def give(self, groups: Collection[int]) -> None:
         """Release the locks of groups, which this session has."""
         with self._translated() as connection:
-            await connection.execute(_GIVE, sorted(groups))
+            keys = [self._keys[group] for group in groups if group in self._keys]
+            await connection.execute(_GIVE, keys)
+        for group in groups:
+            self._keys.pop(group, None)
 
     async def holders(self, groups: Collection[int]) -> Mapping[int, Holder]:
-        """Return who holds the locks of groups."""
+        """Return the sessions of nodes that hold the locks of groups."""
         with self._translated() as connection:
             found = {}
             for row in await connection.fetch(_HOLDERS, list(groups)):
                 holder = Holder(row["pid"], row["silence"] or 0, row["node"], row["nats"])
                 found.update(dict.fromkeys(row["groups"], holder))
             return found
+
+    async def foreign(self) -> Sequence[ForeignLocks]:
+        """Return the sessions that hold locks of this class, or wait for some, and are no nodes."""
+        with self._translated() as connection:
+            return await foreign_locks(connection)
 
     async def end_session(self, pid: int) -> None:
         """Terminate a backend, which runs under this node's role."""

@@ -2,9 +2,11 @@
 
 One query finds out whether there is anything to do. In an empty database the statements of all
 revisions are executed directly; Alembic is imported only to upgrade from an older revision (the
-import takes longer than the rest of a start). An advisory lock makes two nodes that start together
-migrate one after the other. Nothing is upgraded while nodes of the older release run: they would go
-on writing what the new one reads otherwise.
+import takes longer than the rest of a start). A lock on the table of the revision makes two nodes
+that start together migrate one after the other: it needs rights on the table, which an advisory
+lock does not, so no other role can hold it. Where there is no table yet, that of the first node to
+create it makes the others wait. Nothing is upgraded while nodes of the older release run: they
+would go on writing what the new one reads otherwise.
 """
 
 import asyncio
@@ -27,7 +29,8 @@ from core.storage.postgres.connect import (
     is_final,
     reason_of,
 )
-from core.storage.postgres.locks import LOCK_CLASS, MIGRATION_LOCK
+from core.storage.postgres.locks import MIGRATIONS_IN_TURN
+from core.storage.postgres.unblocking import unblocked
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -55,6 +58,15 @@ _HAS_TABLES = """
                     where n.nspname = 'jetgate_store' and c.relkind in ('r', 'p')
                       and c.relname <> 'schema_version')
 """
+_CREATED_MEANWHILE = (
+    asyncpg.DuplicateSchemaError,
+    asyncpg.DuplicateTableError,
+    asyncpg.UniqueViolationError,  # that of a catalogue of PostgreSQL
+)
+
+
+class _Overtaken(Exception):
+    """Another node has migrated meanwhile."""
 
 
 async def migrate(connector: Connector) -> bool:
@@ -70,20 +82,19 @@ async def migrate(connector: Connector) -> bool:
     except DATABASE_ERRORS as error:
         raise _failure(connector, error) from error
     try:
-        if await revision(connection) == migrations.HEAD:
-            return False
-        await connection.execute(f"select pg_advisory_lock({LOCK_CLASS}, {MIGRATION_LOCK})")
-        found = await revision(connection)
-        if found == migrations.HEAD:
-            return False
-        _refuse_newer(found)
-        if found is None:
-            await _refuse_unknown(connection)
-            await _create(connection)
-        else:
-            await _refuse_beside_nodes(connection, found)
-            await _upgrade(connector)
-        return True
+        while (found := await revision(connection)) != migrations.HEAD:
+            _refuse_newer(found)
+            try:
+                if found is None:
+                    pid = connection.get_server_pid()
+                    await unblocked(connector, pid, _create(connection))
+                else:
+                    await _upgrade(connector, connection, found)
+                return True
+            except (_Overtaken, *_CREATED_MEANWHILE):
+                if await revision(connection) == found:
+                    raise
+        return False
     except DATABASE_ERRORS as error:
         raise _failure(connector, error) from error
     finally:
@@ -162,6 +173,12 @@ async def _refuse_unknown(connection: Any) -> None:
         )
 
 
+async def _require_turn(connection: Any, found: str | None) -> None:
+    """Raise _Overtaken when the revision is another one than before this node had its turn."""
+    if await revision(connection) != found:
+        raise _Overtaken
+
+
 async def _create(connection: Any) -> None:
     """Execute the statements of all revisions in one transaction and store the revision."""
     statements = [
@@ -175,9 +192,12 @@ async def _create(connection: Any) -> None:
             there = "select exists (select from pg_namespace where nspname = $1)"
             if not await connection.fetchval(there, schema):
                 await connection.execute(f"create schema {schema}")
+        await connection.execute(_VERSION_TABLE)
+        await connection.execute(MIGRATIONS_IN_TURN)
+        await _require_turn(connection, None)
+        await _refuse_unknown(connection)
         for statement in statements:
             await connection.execute(statement)
-        await connection.execute(_VERSION_TABLE)
         await connection.execute(
             "insert into jetgate_store.schema_version values ($1)", migrations.HEAD
         )
@@ -193,7 +213,8 @@ def _statements(path: Path) -> Sequence[str]:
     return found
 
 
-async def _upgrade(connector: Connector) -> None:
+async def _upgrade(connector: Connector, connection: Any, found: str) -> None:
+    """Upgrade from a revision in one transaction of a second session."""
     from sqlalchemy.ext.asyncio import create_async_engine  # heavy: only when needed
     from sqlalchemy.pool import NullPool
 
@@ -202,8 +223,16 @@ async def _upgrade(connector: Connector) -> None:
 
     engine = create_async_engine("postgresql+asyncpg://", async_creator=session, poolclass=NullPool)
     try:
-        async with engine.begin() as connection:
-            await connection.run_sync(_run_alembic)
+        async with engine.begin() as upgrading:
+            pid = (await upgrading.exec_driver_sql("select pg_backend_pid()")).scalar_one()
+
+            async def work() -> None:
+                await upgrading.exec_driver_sql(MIGRATIONS_IN_TURN)
+                await _require_turn(connection, found)
+                await _refuse_beside_nodes(connection, found)
+                await upgrading.run_sync(_run_alembic)
+
+            await unblocked(connector, pid, work())
     finally:
         await engine.dispose()
 

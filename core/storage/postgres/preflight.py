@@ -4,7 +4,6 @@ Each check reads one setting; its error text gives the value and what is expecte
 read before anything is refused, so that the operator sees all reasons at once.
 """
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -20,11 +19,18 @@ from core.storage.postgres.connect import (
     is_final,
     reason_of,
 )
-from core.storage.postgres.locks import LOCK_CLASS, PROBE_LOCK, TRIAL_LOCKS
+from core.storage.postgres.locks import LOCK_CLASS, OURS, fresh_key
 from core.storage.postgres.replication import REPLICATION, Replication
 
 VERSIONS = range(15, 19)
 _TO = "schema jetgate_store to "
+_ATTEMPTS = 10
+_HELD_BY_OTHERS = f"""
+    select exists (
+      select from pg_locks k
+       where {OURS} and k.objid = $1::int::oid and k.granted
+         and coalesce(k.pid, 0) <> all($2::int[]))
+"""
 
 _FACTS = f"""
     with ours as (select c.oid, c.relname, c.relkind from pg_class c
@@ -208,18 +214,17 @@ async def _pooler(connection: Any, other: Any) -> list[str]:
     to detect it: it gets the session that the first has just left, and while it keeps that in a
     transaction the first gets another.
     """
-    lock = f"pg_advisory_lock_shared({LOCK_CLASS}, {PROBE_LOCK})"
-    unlock = f"pg_advisory_unlock_shared({LOCK_CLASS}, {PROBE_LOCK})"
+    lock = f"({LOCK_CLASS}, {fresh_key()})"
     pid = "select pg_backend_pid()"
     try:
-        await connection.execute(f"select {lock}")
+        await connection.fetchval(f"select pg_try_advisory_lock_shared{lock}")
         statement = await connection.prepare(pid)
         ours = {await statement.fetchval()}
         async with other.transaction():
             theirs = await other.fetchval(pid)
             async with connection.transaction():
                 ours.add(await statement.fetchval())
-        released = await connection.fetchval(f"select {unlock}")
+        released = await connection.fetchval(f"select pg_advisory_unlock_shared{lock}")
     except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError):
         return [POOLER]  # prepared in one session, executed in another
     except asyncpg.PostgresConnectionError as error:
@@ -233,21 +238,35 @@ async def _exclusion(connection: Any, other: Any) -> list[str]:
     """Return a reason if two sessions can have an advisory lock at once, or one keeps it for ever.
 
     Some databases that speak PostgreSQL's protocol accept the functions and do nothing. Two nodes
-    would lead there, each fencing the other.
+    would lead there, each fencing the other. Other sessions see the key and may wait for it, so who
+    has it then is looked up: that a third session was given the lock shows that it was released.
     """
-    lock = f"({LOCK_CLASS}, {random.choice(TRIAL_LOCKS)})"
+    key = fresh_key()
+    lock = f"({LOCK_CLASS}, {key})"
     attempt, release = f"select pg_try_advisory_lock{lock}", f"select pg_advisory_unlock{lock}"
     if not await connection.fetchval(attempt):
         found = "a lock that nobody has is refused"
     elif await other.fetchval(attempt):
         found = "two sessions were given the same one at once"
-    elif not await connection.fetchval(release) or not await other.fetchval(attempt):
-        found = "one that was released is not given to the next session"
-    else:
-        await other.fetchval(release)
+    elif await connection.fetchval(release) and await _is_given_on(connection, other, key):
         return []
+    else:
+        found = "one that was released is not given to the next session"
     name = str(await connection.fetchval("select version()")).partition(" (")[0]
     return [
         f"its advisory locks do not exclude: {found}; nodes decide by them who leads,"
         f" expected a real PostgreSQL (this one says {name})"
     ]
+
+
+async def _is_given_on(connection: Any, other: Any, key: int) -> bool:
+    """Whether a lock that a session has released is given to a second one, or to a third."""
+    lock = f"({LOCK_CLASS}, {key})"
+    pids = [await each.fetchval("select pg_backend_pid()") for each in (connection, other)]
+    for _ in range(_ATTEMPTS):
+        if await other.fetchval(f"select pg_try_advisory_lock{lock}"):
+            await other.fetchval(f"select pg_advisory_unlock{lock}")
+            return True
+        if await connection.fetchval(_HELD_BY_OTHERS, key, pids):
+            return True
+    return False

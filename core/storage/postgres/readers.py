@@ -3,6 +3,9 @@
 A reader has rights on the views and functions of schema `jetgate` alone. Which streams it sees
 there is written in `jetgate_store.reader_grant`, so a stream that is deleted and created again is
 seen again. The limits on its statements are settings of the role.
+
+A migration has to be able to end the session of a reader that blocks it, so the role that owns the
+tables becomes a member of each reader that is created here.
 """
 
 import base64
@@ -25,6 +28,12 @@ _ITERATIONS = 4096
 _SALT_BYTES = 16
 # PostgreSQL 17 has a limit for a transaction of many statements, too.
 _HAS_TRANSACTION_TIMEOUT = 17
+# A grant says from PostgreSQL 16 on whether the member has the rights of the role without asking.
+_HAS_GRANT_OPTIONS = 16
+_OWNER = """
+    select quote_ident(r.rolname) from pg_class c join pg_roles r on r.oid = c.relowner
+     where c.oid = 'jetgate_store.head'::regclass and not r.rolsuper
+"""
 _REVOKE = (
     "revoke all on all tables in schema jetgate from {role}",
     "revoke all on schema jetgate from {role}",
@@ -42,15 +51,17 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """How long a reader may hold a snapshot, in seconds.
+    """How long a reader may hold a snapshot, in seconds, and how many sessions it may have.
 
     Attributes:
         statement: for one statement, and for a transaction where PostgreSQL knows that limit.
         idle: for a transaction that does nothing.
+        connections: sessions at once, so that those of nodes find room.
     """
 
     statement: int = 600
     idle: int = 60
+    connections: int = 32
 
 
 class PostgresReaders:
@@ -76,7 +87,7 @@ class PostgresReaders:
             password: Its password; empty for a role that logs in without one.
             account: The account of the streams.
             streams: Names of streams, or `ALL_STREAMS`.
-            limits: How long it may hold a snapshot.
+            limits: How long it may hold a snapshot, in how many sessions.
             existing: Whether to take a role that is there as it is.
 
         Raises:
@@ -89,7 +100,11 @@ class PostgresReaders:
                 raise OperatorError(f"role {role} exists: take another name, or --existing")
             name = await self._quoted(role)
             if there is None:
-                await connection.execute(f"create role {name} login {_login(password)}")
+                await connection.execute(
+                    f"create role {name} login connection limit {limits.connections}"
+                    f" {_login(password)}"
+                )
+                await self._let_owner_end_sessions(name)
                 for setting, value in self._settings(limits).items():
                     await connection.execute(f"alter role {name} set {setting} = '{value}'")
             database = await self._quoted(await connection.fetchval("select current_database()"))
@@ -100,6 +115,14 @@ class PostgresReaders:
                 "insert into jetgate_store.reader_grant values ($1, $2, $3) on conflict do nothing",
                 [(role, account, stream) for stream in streams],
             )
+
+    async def _let_owner_end_sessions(self, name: str) -> None:
+        """Make the owner of the tables a member of a role. Superusers need not be."""
+        if (owner := await self._connection.fetchval(_OWNER)) is None:
+            return
+        has_options = self._connection.get_server_version().major >= _HAS_GRANT_OPTIONS
+        options = " with inherit true, set false" if has_options else ""
+        await self._connection.execute(f"grant {name} to {owner}{options}")
 
     def _settings(self, limits: ReadLimits) -> Mapping[str, str]:
         settings = {

@@ -7,22 +7,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from core.storage.postgres.locks import LOCK_CLASS
+from core.storage.leases import ForeignLocks
+from core.storage.postgres.foreign_locks import foreign_locks
+from core.storage.postgres.locks import IS_HELD
 
-# A node leads a group while the row of the group names it and its session holds the lock: the row
-# alone stays when a node is killed.
+# A node leads a group while the row of the group names it and its session holds the lock: the rows
+# alone stay when a node is killed.
 _NODES = f"""
     with led as (
       select e.node, e.lease_group,
              (select count(*) from jetgate_store.stream s
                where s.lease_group = e.lease_group and not s.dropped) as streams
         from jetgate_store.lease e
-        join jetgate_store.node o on o.node = e.node
-        join pg_locks k
-          on k.locktype = 'advisory' and k.classid = {LOCK_CLASS}
-         and k.objid = e.lease_group::int::oid and k.objsubid = 2 and k.granted
-         and k.pid = o.session_pid
-         and k.database = (select oid from pg_database where datname = current_database())
+        join jetgate_store.lease_holder h on h.lease_group = e.lease_group
+        join jetgate_store.node o on o.node = e.node and o.session_pid = h.session_pid
+       where exists (select from pg_locks k, pg_stat_activity a where {IS_HELD})
     )
     select n.node, n.nats, n.http, n.outages, n.clock_ahead, n.version, n.tags,
            n.route_host, n.route_port, n.links,
@@ -146,6 +145,7 @@ class Status:
         nodes: the one that leads the catalogue comes first.
         streams: by account and name.
         outages: of storage, the oldest first.
+        foreign_locks: advisory locks of jetgate's class of who is no node.
     """
 
     at: float
@@ -153,6 +153,7 @@ class Status:
     nodes: list[Node]
     streams: list[StreamStatus]
     outages: list[NodeOutage]
+    foreign_locks: list[ForeignLocks]
 
 
 async def nodes(session: Any) -> list[Node]:
@@ -172,6 +173,7 @@ async def look(session: Any) -> Status:
         [_node(row) for row in rows],
         [StreamStatus(**row) for row in streams],
         sorted((each for row in rows for each in _outages(row)), key=lambda each: each.began),
+        await foreign_locks(session),
     )
 
 
