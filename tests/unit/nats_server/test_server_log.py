@@ -3,7 +3,6 @@
 import logging
 import os
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
