@@ -197,9 +197,7 @@ class Hub:
         self._departed = Traffic()
         self._waiting: list[Waiter] = []
         self.add_account("$G")
-        for name in {user.account for user in users.users} if users is not None else ():
-            if name not in self.accounts:
-                self.add_account(name)
+        self._add_accounts_of(users)
 
     def client_address(self) -> tuple[str, int]:
         """Return the host and port that clients are told; an advertised port 0 is the real one."""
@@ -247,6 +245,11 @@ class Hub:
         answer_user_info(account)
         return account
 
+    def _add_accounts_of(self, users: Users | None) -> None:
+        for name in {user.account for user in users.users} if users is not None else ():
+            if name not in self.accounts:
+                self.add_account(name)
+
     def default_account(self) -> Account:
         """Return the account of a connection that has not authenticated."""
         return self.accounts["$G"]
@@ -262,6 +265,7 @@ class Hub:
 
         Connected clients stay as they are.
         """
+        self._add_accounts_of(users)
         before = self._authenticators.pop(connection_type, None)
         if users is not None:
             self._authenticators[connection_type] = Authenticator(users, before)
@@ -290,6 +294,7 @@ class Hub:
         Connected clients that could not connect now are closed; the others get their new
         permissions, and lose the subscriptions that these do not allow.
         """
+        self._add_accounts_of(users)
         before = self.authenticator
         self.authenticator = None if users is None else Authenticator(users, before)
         self.use_users_over("WEBSOCKET", over_websocket)

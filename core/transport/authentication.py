@@ -182,6 +182,8 @@ def reauthorize(session: Unauthenticated) -> None:
     others are given is checked by the new permissions. These hold at once, also while the password
     of the connection has to be checked again. Who has yet to send a CONNECT is asked for it.
     """
+    if session.closed:  # by another one's end
+        return
     if not session.is_connected:
         if session.authentication is not None:
             return

@@ -141,7 +141,8 @@ class ClientSession(asyncio.Protocol):
         high = min(_HIGH_WATER, max(limits.max_pending // 2, 1))
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
         self._transport.write(encoder.info(encode_info(info_of(self.hub, self))))
-        if len(self.hub.sessions) >= limits.max_connections > 0:
+        is_full = len(self.hub.sessions) >= limits.max_connections > 0
+        if is_full and self.connection_type != TRUSTED:
             self.close("Maximum Connections Exceeded", "maximum connections exceeded")
             return
         if self.hub.descriptors.is_needed(transport):
