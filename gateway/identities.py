@@ -197,11 +197,11 @@ class Identities:
         try:
             client = await self._login(*said, address)
             await client.flush()
-        except ServerRefused as refused:
-            if str(refused).lower().startswith(_REFUSALS):
+        except ServerRefused as error:
+            if str(error).lower().startswith(_REFUSALS):
                 return unauthorized("the server does not know these credentials")
             retry = {"Retry-After": "1"}
-            detail = f"signing in: the server says {str(refused)!r}"
+            detail = f"signing in: the server says {str(error)!r}"
             return Problem(503, "too-many-at-once", detail, headers=retry)
         except (ClientError, OSError, TimeoutError):
             headers = {"Retry-After": "1"}

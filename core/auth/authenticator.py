@@ -95,8 +95,8 @@ class Authenticator:
         }
         stored = {users.token, *(user.password for user in users.users)}
         self._cost = max(map(hash_cost, stored))
-        self._key = secrets.token_bytes(32) if before is None else before._key
-        verified = {} if before is None else before._verified
+        self._key: bytes = secrets.token_bytes(32) if before is None else before._key
+        verified: dict[str, bytes] = {} if before is None else before._verified
         self._verified = {known: verified[known] for known in stored & verified.keys()}
 
     def no_auth_identity(self) -> Identity | None:
@@ -143,8 +143,8 @@ class Authenticator:
     ) -> tuple[str, Identity | None, str, bytes]:
         """Return the claimed user, who it is if that is right, what is stored, what is given."""
         if self.users.token:
-            identity = Identity(user=connect.user or HIDDEN)
-            return "", identity, self.users.token, _raw(connect.auth_token)
+            found = Identity(user=connect.user or HIDDEN)
+            return "", found, self.users.token, _raw(connect.auth_token)
         user = None if connect.nkey else self._by_name.get(connect.user)
         given = _raw(connect.password)
         if user is None:

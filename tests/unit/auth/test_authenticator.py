@@ -3,7 +3,6 @@
 import bcrypt
 import pytest
 
-from core.auth import authenticator as module
 from core.auth.authenticator import Authenticator, Identity, SlowCheck
 from core.auth.users import User, Users, hash_cost, is_hash
 from core.errors import AuthError
@@ -28,9 +27,9 @@ USERS = Users(
 
 
 def _check(
-    authenticator: Authenticator, user: str, password: str, **more: str
+    authenticator: Authenticator, user: str, password: str, nkey: str = ""
 ) -> Identity | SlowCheck:
-    return authenticator.authenticate(Connect(user=user, password=password, **more), "STANDARD")
+    return authenticator.authenticate(Connect(user=user, password=password, nkey=nkey), "STANDARD")
 
 
 def _is_right(authenticator: Authenticator, user: str, password: str) -> bool:
@@ -97,8 +96,8 @@ def test_every_refusal_costs_the_same(
         rounds.append(2 ** int(stored[4:6]))
         return real[1](given, stored)
 
-    monkeypatch.setattr(module.bcrypt, "hashpw", hashpw)
-    monkeypatch.setattr(module.bcrypt, "checkpw", checkpw)
+    monkeypatch.setattr(bcrypt, "hashpw", hashpw)
+    monkeypatch.setattr(bcrypt, "checkpw", checkpw)
     authenticator = Authenticator(USERS)
     check = _check(authenticator, user, password, **more)
 
