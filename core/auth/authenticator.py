@@ -97,7 +97,9 @@ class Authenticator:
         self._cost = max(map(hash_cost, stored))
         self._key: bytes = secrets.token_bytes(32) if before is None else before._key
         verified: dict[str, bytes] = {} if before is None else before._verified
-        self._verified = {known: verified[known] for known in stored & verified.keys()}
+        self._verified: dict[str, bytes] = {
+            known: verified[known] for known in stored & verified.keys()
+        }
 
     def no_auth_identity(self) -> Identity | None:
         """Return who a client without credentials is (`no_auth_user`); None: it is refused."""
