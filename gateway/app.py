@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.client import Client, ClientError, JetStream
+from core.protocol.hosts import ANY
 from core.runtime.clock import Clock, SystemClock
 from gateway.call import Call, Caller, Disconnected, Gateway, read_query
 from gateway.contract.parameters import EXPOSED
@@ -28,7 +29,7 @@ from gateway.settings import Settings
 from gateway.signin.cors import Cors
 from gateway.signin.credentials import for_scripts, unauthorized
 from gateway.signin.forwarding import Forwarding, network_of
-from gateway.signin.hosts import ANY, Hosts
+from gateway.signin.hosts import Hosts
 from gateway.signin.rights import RightsOf
 from gateway.tokens import AckTokens
 from gateway.ws.endpoint import WebSocketRoute

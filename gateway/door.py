@@ -16,8 +16,9 @@ from starlette.types import Scope
 
 from core.client import Client
 from core.runtime.clock import Clock
-from gateway.call import Caller, Gateway
-from gateway.identities import Identities, Identity, Login, Opened
+from core.runtime.listening import client_network
+from gateway.call import Caller, Disconnected, Gateway
+from gateway.identities import Identities, Identity, Login, Opened, host_of
 from gateway.observations import SignInFailed
 from gateway.problems import Problem
 from gateway.signin.credentials import Credentials, cookie_of, from_header, unauthorized
@@ -97,6 +98,7 @@ class Door:
         Raises:
             Problem: 401 not known; 403 a page of another site; 429 too much of one identity; 503
                 too much altogether, or the server cannot be asked.
+            Disconnected: the caller has gone meanwhile.
         """
         if self._inside >= self._settings.requests_max:
             retry = {"Retry-After": "1"}
@@ -215,14 +217,17 @@ class Door:
         if rates is not None and guess:
             rates.take(guess)
         try:
-            return await identities.take(credentials)
+            return await identities.take(credentials, scope)
         except Problem as problem:
             if problem.status != 401:
                 raise
-            self._gateway.observe(SignInFailed(_host(scope), credentials.user))
+            self._gateway.observe(SignInFailed(host_of(scope), credentials.user))
             self.sign_in.sessions.end_all(credentials.key, Ending.REVOKED)
             if session is not None:
                 raise unauthorized(str(Ending.REVOKED), "session-ended", asks=False) from None
+            raise
+        except Disconnected:
+            guess = b""  # it counts, though nobody is there to be told
             raise
         finally:
             if rates is not None and guess:
@@ -230,9 +235,4 @@ class Door:
 
 
 def _address(scope: Scope) -> bytes:
-    return f"address {_host(scope)}".encode()
-
-
-def _host(scope: Scope) -> str:
-    client = scope.get("client")
-    return str(client[0]) if client else ""
+    return f"address {client_network(host_of(scope))}".encode()

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from core.runtime.descriptors import DescriptorReserve
+from gateway.presence import ON_GONE, Calls, tell
 from gateway.problems import Problem, respond
 from gateway.settings import Settings
 from gateway.write_watch import WriteWatch
@@ -60,6 +61,7 @@ class HttpProtocol(HttpToolsProtocol):
         if (sock := transport.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
         self._writes = WriteWatch(transport, self.write_seconds)
+        self._on_gone: Calls = set()
         self._arm()
         reserve = self.descriptors
         no_descriptors = reserve is not None and reserve.is_needed(transport, for_http=True)
@@ -88,6 +90,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._writes is not None:
             self._writes.stop()
         super().connection_lost(exc)
+        tell(self._on_gone)
 
     def data_received(self, data: bytes) -> None:
         """Take a read."""
@@ -122,6 +125,7 @@ class HttpProtocol(HttpToolsProtocol):
         """The head has ended."""
         self._reads_head = False
         self._disarm()
+        self.scope[ON_GONE] = self._on_gone  # type: ignore[literal-required]
         super().on_headers_complete()
         if self.scope["http_version"] == "1.0" and self.cycle is not None:
             # It knows no chunks: the end of the connection is that of the body (RFC 9112, 7).

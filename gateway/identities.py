@@ -8,17 +8,25 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
+
+from starlette.types import Scope
 
 from core.client import Client, ClientError, ServerRefused
 from core.runtime.tasks import spawn
-from gateway.call import Gateway
+from gateway.call import Disconnected, Gateway
+from gateway.presence import told_of_end
 from gateway.problems import Problem
 from gateway.signin.credentials import Credentials, unauthorized
 from gateway.signin.endings import Ending, Endings
 from gateway.signin.rights import Rights, RightsOf
 
-Login = Callable[[str, str, str], Awaitable[Client]]
-"""Connects as user, password, token (those not given are empty). Raises ServerRefused."""
+Login = Callable[[str, str, str, str], Awaitable[Client]]
+"""Connects as user, password, token (those not given are empty), for who asks from an address.
+
+Raises:
+    ServerRefused: in the server's words.
+"""
 
 _REFUSALS = (
     "authorization violation",
@@ -103,17 +111,22 @@ class Identities:
         identity = self._all.get(key)
         return identity is not None and not identity.is_over
 
-    async def take(self, credentials: Credentials) -> tuple[Identity, Opened]:
-        """Take the connection of an identity, until `give_back`. Raises Problem 401 or 503."""
+    async def take(self, credentials: Credentials, scope: Scope) -> tuple[Identity, Opened]:
+        """Take the connection of an identity, until `give_back`.
+
+        Raises:
+            Problem: 401 it is not known; 503 it cannot be known now.
+            Disconnected: the caller has gone meanwhile.
+        """
         key = credentials.key
         identity = self._all.get(key)
         if identity is None or identity.is_over:
-            opening = spawn(self._open(credentials), name="identity")
+            opening = spawn(self._open(credentials, host_of(scope)), name="identity")
             identity = self._all[key] = Identity(credentials, opening)
         self._idle.pop(key, None)
         identity.users += 1
         try:
-            outcome = await asyncio.shield(identity.opening)
+            outcome = await _outcome(identity, scope)
             if isinstance(outcome, Problem):
                 if self._all.get(key) is identity:
                     del self._all[key]
@@ -127,6 +140,10 @@ class Identities:
         """Say that a request, or a socket, no longer needs what it took."""
         identity.users -= 1
         if identity.users:
+            return
+        if not identity.opening.done():  # nobody waits for it any more
+            self._forget(identity)
+            identity.opening.cancel()
             return
         if self._all.get(identity.key) is not identity:
             spawn(_end(identity, Ending.CLOSED), name="identity end")
@@ -175,12 +192,17 @@ class Identities:
             del self._all[identity.key]
             self._idle.pop(identity.key, None)
 
-    async def _open(self, credentials: Credentials) -> _Outcome:
+    async def _open(self, credentials: Credentials, address: str) -> _Outcome:
+        said = credentials.user, credentials.password, credentials.token
         try:
-            client = await self._login(credentials.user, credentials.password, credentials.token)
+            client = await self._login(*said, address)
             await client.flush()
-        except ServerRefused:
-            return unauthorized("the server does not know these credentials")
+        except ServerRefused as error:
+            if str(error).lower().startswith(_REFUSALS):
+                return unauthorized("the server does not know these credentials")
+            retry = {"Retry-After": "1"}
+            detail = f"signing in: the server says {str(error)!r}"
+            return Problem(503, "too-many-at-once", detail, headers=retry)
         except (ClientError, OSError, TimeoutError):
             headers = {"Retry-After": "1"}
             return Problem(503, "not-connected", "no connection to the server", headers=headers)
@@ -202,6 +224,29 @@ class Identities:
             return
         if client.last_error.lower().startswith(_REFUSALS):
             self.revoke(identity)
+
+
+def host_of(scope: Scope) -> str:
+    """The address of who asks; empty: it is not known."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+async def _outcome(identity: Identity, scope: Scope) -> _Outcome:
+    """What becomes of opening a connection. Raises Disconnected when the caller goes before."""
+    opening = identity.opening
+    if not opening.done():
+        gone: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        with told_of_end(scope, partial(_set, gone)):
+            await asyncio.wait((opening, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not opening.done():
+            raise Disconnected
+    return opening.result()
+
+
+def _set(gone: "asyncio.Future[bool]") -> None:
+    if not gone.done():
+        gone.set_result(True)
 
 
 async def _end(identity: Identity, reason: Ending) -> None:

@@ -12,7 +12,9 @@ from typing import Any, cast
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request
 
+from gateway.presence import ON_GONE, Calls, tell
 from gateway.write_watch import WriteWatch
 
 PING_INTERVAL_S = 20.0
@@ -53,12 +55,19 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         written = cast(asyncio.Transport, transport)
         written.set_write_buffer_limits(high=_UNSENT_BYTES, low=0)
         self._writes = WriteWatch(written, self.write_seconds)
+        self._on_gone: Calls = set()
+
+    def handle_connect(self, event: Request) -> None:
+        """Begin with a handshake."""
+        super().handle_connect(event)
+        self.scope[ON_GONE] = self._on_gone  # type: ignore[literal-required]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         if self._writes is not None:
             self._writes.stop()
         super().connection_lost(exc)
+        tell(self._on_gone)
         self.conn.parser.close()  # it refers to itself: else only the garbage collector ends it
 
     def data_received(self, data: bytes) -> None:

@@ -54,8 +54,8 @@ def checked(settings: Settings) -> Settings:
     """Return settings with names and origins as browsers write them. Raises ConfigError."""
     if not (settings.trusted_proxies or settings.cors_origins or settings.hosts):
         return settings
-    from gateway.signin.forwarding import network_of  # most servers need none of them
-    from gateway.signin.hosts import checked_host
+    from core.protocol.hosts import checked_host  # most servers need none of them
+    from gateway.signin.forwarding import network_of
     from gateway.signin.origins import checked_origin
 
     for text in settings.trusted_proxies:

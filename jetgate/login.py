@@ -16,15 +16,14 @@ _NOTHING = Grant(Permissions(Rule(()), Rule(())))
 
 def login_to(hub: Hub) -> Login:
     """Return how the façade connects to a hub as somebody."""
-    link = attach(partial(connect_loopback, hub))
 
-    async def login(user: str, password: str, token: str) -> Client:
+    async def login(user: str, password: str, token: str, address: str) -> Client:
         def allowed(subject: bytes) -> bool:
             session = hub.sessions.get(client.info.client_id)
             return session is None or _may_publish(session, subject)
 
         options = Options(user=user, password=password, token=token, may_publish=allowed)
-        client = Client(link, options)
+        client = Client(attach(partial(connect_loopback, hub, caller=address)), options)
         await client.open()
         return client
 

@@ -3,9 +3,10 @@
 import json
 import logging
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
+
+from core.runtime.log_lines import OneLine
 
 # What libraries say while PostgreSQL is away, the log of outages says better. That somebody sends
 # other things than HTTP is told to him, not to the operator.
@@ -45,13 +46,12 @@ def configure(level: Level, form: Format) -> None:
         logging.getLogger(name).setLevel(least)
 
 
-class TextLines(logging.Formatter):
-    """`2026-01-02T15:04:05.000Z INFO    text`; a line break in the text is escaped."""
+class TextLines(OneLine):
+    """`2026-01-02T15:04:05.000Z INFO    text`."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        text = "\n".join(_texts(self, record))
-        return f"{_time(record)} {record.levelname:<7} {on_one_line(text)}"
+    def head(self, record: logging.LogRecord) -> str:
+        """Return what stands before the text."""
+        return f"{_time(record)} {record.levelname:<7} "
 
 
 class JsonLines(logging.Formatter):
@@ -59,31 +59,18 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        message, *exception = _texts(self, record)
         event = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": message,
-            **({"exception": exception[0]} if exception else {}),
-            **getattr(record, "fields", {}),
+            "message": record.getMessage(),
         }
+        if record.exc_info:
+            event["exception"] = self.formatException(record.exc_info)
+        event |= getattr(record, "fields", {})
         return json.dumps(event, default=str, separators=(",", ":"))
-
-
-def _texts(formatter: logging.Formatter, record: logging.LogRecord) -> Iterator[str]:
-    yield record.getMessage()
-    if record.exc_info:
-        yield formatter.formatException(record.exc_info)
 
 
 def _time(record: logging.LogRecord) -> str:
     moment = datetime.fromtimestamp(record.created, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
-
-
-def on_one_line(text: str) -> str:
-    """Escape what would end a line, or move the cursor of a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

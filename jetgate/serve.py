@@ -1,5 +1,7 @@
 """`jetgate dev` and `jetgate serve`: their flags, and the configuration that these make."""
 
+import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +27,18 @@ from jetgate.logs import Format, Level
 from jetgate.process import Process
 from jetgate.run import LogFormat, LogLevel, run
 
+log = logging.getLogger("jetgate")
+
+_DSNS = ("dsn", "read_dsn")
+_SECRETS = {
+    "auth": "--auth",
+    "password": "--pass",
+    "system_password": "--system-pass",
+    "dsn": "--dsn",
+    "read_dsn": "--read-dsn",
+}
+_HAS_PASSWORD = re.compile(r"://[^/?@]*:[^/?@]+@|\bpassword\s*=")
+
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")]
 NatsPort = Annotated[int, typer.Option(help="Port for NATS clients; 0 for any free one.")]
 HttpPort = Annotated[int, typer.Option(help="Port for HTTP; 0 for any free one.")]
@@ -41,7 +55,9 @@ UserName = Annotated[
 ]
 Password = Annotated[
     str,
-    typer.Option("--pass", envvar="JETGATE_PASS", help="Password of the user, or its bcrypt hash."),
+    typer.Option(
+        "--pass", envvar="JETGATE_PASS", help="Password of the user, or its hash; see --pass-file."
+    ),
 ]
 PasswordFile = Annotated[
     str,
@@ -54,7 +70,10 @@ SystemUser = Annotated[
     typer.Option(envvar="JETGATE_SYSTEM_USER", help="User who may ask about the cluster itself."),
 ]
 SystemPass = Annotated[
-    str, typer.Option("--system-pass", envvar="JETGATE_SYSTEM_PASS", help="His password, or hash.")
+    str,
+    typer.Option(
+        "--system-pass", envvar="JETGATE_SYSTEM_PASS", help="His password; see --system-pass-file."
+    ),
 ]
 SystemPassFile = Annotated[
     str,
@@ -103,6 +122,7 @@ RateLimit = Annotated[
 
 
 def dev(
+    context: typer.Context,
     host: Host = "127.0.0.1",
     nats_port: NatsPort = NATS_PORT,
     http_port: HttpPort = HTTP_PORT,
@@ -138,6 +158,7 @@ def dev(
     The second takes any free ports; /tmp/try/ports.json says which.
     """
     _serve(
+        context,
         log_level,
         log_format,
         lambda: Config(
@@ -156,6 +177,7 @@ def dev(
 
 
 def serve(
+    context: typer.Context,
     dsn: Dsn = None,
     dsn_file: DsnFile = "",
     dsn_password_file: DsnPasswordFile = "",
@@ -205,6 +227,7 @@ def serve(
       jetgate serve --dsn-file /run/secrets/dsn --wait-for-db 60
     """
     _serve(
+        context,
         log_level,
         log_format,
         lambda: Config(
@@ -279,8 +302,25 @@ def members_of(
     return members
 
 
-def _serve(level: Level, form: Format, make: Callable[[], Config]) -> None:
+def exposed_secrets(context: typer.Context) -> list[str]:
+    """Return the flags by which the command line says a secret: every user of the machine sees it.
+
+    A variable of the environment is seen by the same user alone.
+    """
+    return [
+        flag
+        for name, flag in _SECRETS.items()
+        if (source := context.get_parameter_source(name)) is not None
+        and source.name == "COMMANDLINE"
+        and (name not in _DSNS or _HAS_PASSWORD.search(context.params[name] or ""))
+    ]
+
+
+def _serve(context: typer.Context, level: Level, form: Format, make: Callable[[], Config]) -> None:
     async def work() -> None:
-        await Process(make()).run()
+        process = Process(make())
+        for flag in exposed_secrets(context):
+            log.warning("the list of processes shows the secret of %s: use %s-file", flag, flag)
+        await process.run()
 
     run(work, level, form)

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from jetgate.logs import on_one_line
+from core.runtime.log_lines import on_one_line
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return headings and rows as lines, in columns as wide as what is in them.
 
-    What would end a line, or move the cursor, is escaped: some names are chosen by others.
+    What clients name may hold what a terminal obeys: that is escaped, as in the log.
     """
     every = [headings, *([on_one_line(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in every) for i in range(len(headings))]

@@ -21,6 +21,7 @@ from core.runtime.clock import Clock
 from core.server import Server
 from nats_server.config.options import JetStreamOptions, Options
 from nats_server.config.websocket import websocket_of
+from nats_server.monitoring_access import Access
 from nats_server.ports_file import join
 
 if TYPE_CHECKING:
@@ -32,10 +33,12 @@ log = logging.getLogger("jetgate.server")
 _IDLE_S = 60.0
 _START_S = 30.0
 _HEAD_MAX = 16 * 1024
+_WRONG_HOST = b"Host is no name of this server (http_allowed_hosts)"
 _REASONS = {
     200: "OK",
     400: "Bad Request",
     404: "Not Found",
+    421: "Misdirected Request",
     503: "Service Unavailable",
 }
 
@@ -53,6 +56,8 @@ class Monitor:
         self._source: Source | None = None
         self._shown = asyncio.Event()
         self._nats: Server
+        self._access: Access
+        self._address = ""
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self.host = options.http_host or options.host
@@ -72,7 +77,8 @@ class Monitor:
                 "Can't start monitoring: can't listen to the monitor port: "
                 + (reason.lower() if cause is not None else str(error))
             ) from error
-        self.port = listening.getsockname()[1]
+        self._address, self.port = listening.getsockname()[:2]
+        self._access = Access(self._options, self._address)
         self._server = await asyncio.start_server(self._client, sock=listening, limit=_HEAD_MAX)
         log.info("Starting http monitor on %s", join(self.host, self.port))
 
@@ -101,6 +107,7 @@ class Monitor:
     def reloaded(self, options: Options) -> None:
         """The configuration is another one."""
         self._options = options
+        self._access = Access(options, self._address)
         if self._source is not None:
             self._source.about = _about(options, self._nats)
             self._source.config_loaded = self._clock.now()
@@ -130,16 +137,23 @@ class Monitor:
         """Answer one request; whether the connection goes on."""
         lines = head.split("\r\n")
         words = lines[0].split(" ")
-        headers = {
-            name.strip().lower(): value.strip().lower()
-            for name, _, value in (line.partition(":") for line in lines[1:] if line)
-        }
-        keeps = headers.get("connection") != "close" and words[-1] == "HTTP/1.1"
-        if len(words) != 3 or headers.get("content-length", "0") != "0" or not _is_place(words[1]):
+        headers = dict[str, str]()
+        for name, _, value in (line.partition(":") for line in lines[1:] if line):
+            name = name.strip().lower()
+            if name == "host" and name in headers:
+                value = f"{headers[name]}, {value}"  # of two, none is a name
+            headers[name] = value.strip()
+        keeps = headers.get("connection", "").lower() != "close" and words[-1] == "HTTP/1.1"
+        if not self._access.knows(headers.get("host", "")):
+            page, keeps = Page(_WRONG_HOST, 421, "text/plain; charset=utf-8"), False
+        elif (
+            len(words) != 3 or headers.get("content-length", "0") != "0" or not _is_place(words[1])
+        ):
             page, keeps = Page(b"400 Bad Request", 400, "text/plain; charset=utf-8"), False
         else:  # whatever the method: some health checks come with OPTIONS
             page = await self._page(words[1])
-        writer.write(_written(page, with_body=words[0] != "HEAD", keeps=keeps))
+        more = self._access.headers(headers.get("origin", ""))
+        writer.write(_written(page, more, with_body=words[0] != "HEAD", keeps=keeps))
         try:
             async with asyncio.timeout(_IDLE_S):
                 await writer.drain()
@@ -256,12 +270,11 @@ def _memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _written(page: Page, *, with_body: bool, keeps: bool) -> bytes:
+def _written(page: Page, more: list[str], *, with_body: bool, keeps: bool) -> bytes:
     reason = _REASONS.get(page.status, "")
-    lines = [f"HTTP/1.1 {page.status} {reason}"]
-    if page.kind == "application/json":
-        lines.append("Access-Control-Allow-Origin: *")
+    lines = [f"HTTP/1.1 {page.status} {reason}", *more]
     lines += [
+        "X-Content-Type-Options: nosniff",
         f"Content-Type: {page.kind}",
         f"Date: {formatdate(usegmt=True)}",
         f"Content-Length: {len(page.body)}",

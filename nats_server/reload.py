@@ -42,7 +42,12 @@ _PLAIN = {
 }
 _DURATIONS = ("ping_interval", "write_deadline")
 _LAME_DUCK = ("lame_duck_duration", "lame_duck_grace_period")
-_UNTOLD = {"tags": "tags", "metadata": "metadata"}
+_UNTOLD = {
+    "tags": "tags",
+    "metadata": "metadata",
+    "http_allowed_origins": "http_allowed_origins",
+    "http_allowed_hosts": "http_allowed_hosts",
+}
 
 
 def changes(old: Options, new: Options) -> list[str]:

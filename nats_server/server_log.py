@@ -13,6 +13,7 @@ from functools import partial
 
 from core.errors import OperatorError
 from core.pubsub.trace_log import TraceLog
+from core.runtime.log_lines import OneLine
 from nats_server.config.options import Options
 
 log = logging.getLogger("jetgate.server")
@@ -39,24 +40,21 @@ class NoLog(OperatorError):
         return time.strftime("%Y/%m/%d %H:%M:%S ") + super().__str__()
 
 
-class _Lines(logging.Formatter):
-    """One record, one line."""
+class Lines(OneLine):
+    """`[pid] 2026/01/02 15:04:05.000000 [INF] text`, in local time or UTC, or without it."""
 
     def __init__(self, *, with_time: bool, in_utc: bool) -> None:
         super().__init__()
         self._with_time, self._in_utc = with_time, in_utc
         self._head = f"[{os.getpid()}] "
 
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+    def head(self, record: logging.LogRecord) -> str:
+        """Return what stands before the text."""
         when = ""
         if self._with_time:
             moment = datetime.fromtimestamp(record.created, UTC if self._in_utc else None)
             when = moment.strftime("%Y/%m/%d %H:%M:%S.%f ")
-        text = record.getMessage()
-        if record.exc_info:
-            text = f"{text}\n{self.formatException(record.exc_info)}"
-        return f"{self._head}{when}[{_LABELS.get(record.levelno, 'INF')}] {text}"
+        return f"{self._head}{when}[{_LABELS.get(record.levelno, 'INF')}] "
 
 
 class _File(logging.FileHandler):
@@ -106,7 +104,7 @@ def configure(options: Options) -> None:
     logging.raiseExceptions = False  # a log that cannot be written is no reason to print more
     handler = _handler(options)
     handler.setFormatter(
-        _Lines(
+        Lines(
             with_time=options.logtime,
             in_utc=options.logtime_utc,
         )

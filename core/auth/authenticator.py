@@ -1,22 +1,28 @@
 """The check of credentials: which user is it that connects.
 
-A password that was found right is remembered (as a keyed digest, not the password), because its
-bcrypt hash takes long to compute: once per user, not once per connection. `is_slow` says whether a
-check would have to compute one; then `authenticate` belongs into a thread.
+A bcrypt hash takes long to compute, so it is computed elsewhere (`SlowCheck.run`), never within
+`Authenticator.authenticate`. The password that was found right is remembered for each hash (as a
+keyed digest, not the password): a hash is computed once per user, not once per connection.
+
+Credentials that are wrong tell nothing by the time they take: where one password is stored as a
+hash, whatever is refused takes as long as the costliest hash, whether there is such a user or not.
 """
 
 import hmac
 import secrets
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import bcrypt
 
 from core.auth.grant import Grant
-from core.auth.users import User, Users, is_hash
+from core.auth.users import User, Users, hash_cost, is_hash
 from core.errors import AuthError
 from core.protocol.connect import Connect
 
-_VERIFIED_MAX = 4096
+_PASSWORD_MAX = 72
+"""Bytes of a password that bcrypt reads; nats-server: what follows them is ignored."""
+_SALT = b"." * 22
 HIDDEN = "[REDACTED]"
 
 
@@ -35,10 +41,51 @@ class Identity:
     grant: Grant | None = None
 
 
-class Authenticator:
-    """Tells by the credentials of a CONNECT which of `users` it is from."""
+@dataclass(frozen=True, slots=True)
+class SlowCheck:
+    """A check of credentials that has to compute a hash.
 
-    def __init__(self, users: Users) -> None:
+    Attributes:
+        user: the name that the client claims; empty for a token.
+        digest: the same for the same credentials, and for no others.
+        identity: who it is if they are right; None: they cannot be right.
+        stored: the hash to compare with; what is none is never right.
+        given: the first bytes of the password or token, as many as bcrypt reads.
+        cost: the bcrypt cost that a refusal takes, as the logarithm to base 2 of its rounds.
+    """
+
+    user: str
+    digest: bytes
+    identity: Identity | None
+    stored: str = field(repr=False)
+    given: bytes = field(repr=False)
+    cost: int
+
+    def run(self) -> bool:
+        """Say whether the credentials are right. Blocks for as long as hashing takes."""
+        spent = hash_cost(self.stored)
+        if spent:
+            # nats-server: the letters that bcrypt's versions have are all read as the last one
+            is_right = bcrypt.checkpw(self.given, b"$2b" + self.stored[3:].encode())
+            if is_right and self.identity is not None:
+                return True
+        for cost in _costs_to(self.cost, spent):
+            bcrypt.hashpw(self.given, b"$2b$%02d$" % cost + _SALT)
+        return False
+
+
+def _costs_to(cost: int, spent: int) -> Iterator[int]:
+    """Return the costs of hashes that make up for one that was cheaper: 2^c + 2^c = 2^(c+1)."""
+    yield from range(spent, cost) if spent else (cost,)
+
+
+class Authenticator:
+    """Tells by the credentials of a CONNECT which of `users` it is from.
+
+    What the authenticator `before` found right it takes over.
+    """
+
+    def __init__(self, users: Users, before: "Authenticator | None" = None) -> None:
         self.users = users
         self._by_name = {user.name: user for user in users.users}
         self._grants = {
@@ -46,63 +93,74 @@ class Authenticator:
             for user in users.users
             if user.permissions is not None
         }
-        self._key = secrets.token_bytes(32)
-        self._verified: set[bytes] = set()
+        stored = {users.token, *(user.password for user in users.users)}
+        self._cost = max(map(hash_cost, stored))
+        self._key: bytes = secrets.token_bytes(32) if before is None else before._key
+        verified: dict[str, bytes] = {} if before is None else before._verified
+        self._verified: dict[str, bytes] = {
+            known: verified[known] for known in stored & verified.keys()
+        }
 
     def no_auth_identity(self) -> Identity | None:
         """Return who a client without credentials is (`no_auth_user`); None: it is refused."""
         name = self.users.no_auth_user
         return self._identity(self._by_name[name]) if name else None
 
-    def is_slow(self, connect: Connect) -> bool:
-        """Say whether `authenticate` would take a noticeable fraction of a second."""
-        stored, given = self._secret(connect)
-        return is_hash(stored) and self._digest(stored, given) not in self._verified
+    def authenticate(self, connect: Connect, connection_type: str) -> Identity | SlowCheck:
+        """Return who a CONNECT is from, or the check that has to find it out.
 
-    def authenticate(self, connect: Connect, connection_type: str) -> Identity:
-        """Return who a CONNECT is from. Raises AuthError."""
+        Raises:
+            AuthError: the credentials are wrong.
+        """
         if _has_no_credentials(connect) and (identity := self.no_auth_identity()) is not None:
             return identity
-        stored, given = self._secret(connect)
+        claimed, identity, stored, given = self._claim(connect, connection_type)
+        is_hashed = is_hash(stored)
+        given = given[:_PASSWORD_MAX] if is_hashed else given
+        digest = self._digest(stored, given)
+        if identity is not None:
+            expected = (
+                self._verified.get(stored) if is_hashed else self._digest(stored, _raw(stored))
+            )
+            if expected is not None and hmac.compare_digest(digest, expected):
+                return identity
+        if not self._cost:
+            raise AuthError("unknown user or wrong credentials")
+        if not is_hashed:
+            digest = self._digest(claimed, given)
+            identity, stored = None, ""
+        return SlowCheck(claimed, digest, identity, stored, given[:_PASSWORD_MAX], self._cost)
+
+    def is_verified(self, check: SlowCheck) -> bool:
+        """Say whether another check has found the same credentials right meanwhile."""
+        known = None if check.identity is None else self._verified.get(check.stored)
+        return known is not None and hmac.compare_digest(known, check.digest)
+
+    def remember(self, check: SlowCheck) -> None:
+        """Take note that a check has found credentials right."""
+        self._verified[check.stored] = check.digest
+
+    def _claim(
+        self, connect: Connect, connection_type: str
+    ) -> tuple[str, Identity | None, str, bytes]:
+        """Return the claimed user, who it is if that is right, what is stored, what is given."""
         if self.users.token:
-            if not self._is_right(stored, given):
-                raise AuthError("wrong token")
-            return Identity(user=connect.user or HIDDEN)
-        user = self._by_name.get(connect.user)
-        if user is None or connect.nkey or not self._is_right(stored, given):
-            raise AuthError("unknown user or wrong password")
-        if user.connection_types and connection_type not in user.connection_types:
-            raise AuthError(f"user {user.name} may not connect this way")
-        return self._identity(user)
+            found = Identity(user=connect.user or HIDDEN)
+            return "", found, self.users.token, _raw(connect.auth_token)
+        user = None if connect.nkey else self._by_name.get(connect.user)
+        given = _raw(connect.password)
+        if user is None:
+            return connect.user, None, "", given
+        may_connect = not user.connection_types or connection_type in user.connection_types
+        identity = self._identity(user) if may_connect else None
+        return connect.user, identity, user.password, given
 
     def _identity(self, user: User) -> Identity:
         return Identity(user.account, user.name, self._grants.get(user.name))
 
-    def _secret(self, connect: Connect) -> tuple[str, str]:
-        """Return what is stored for the claimed identity, and what the client says."""
-        if self.users.token:
-            return self.users.token, connect.auth_token
-        user = self._by_name.get(connect.user)
-        return (user.password, connect.password) if user else ("", "")
-
-    def _is_right(self, stored: str, given: str) -> bool:
-        if not is_hash(stored):
-            return hmac.compare_digest(_raw(stored), _raw(given))
-        digest = self._digest(stored, given)
-        if digest in self._verified:
-            return True
-        try:
-            right = bcrypt.checkpw(_raw(given)[:72], _raw(stored))
-        except ValueError:  # not a hash after all
-            return False
-        if right:
-            if len(self._verified) >= _VERIFIED_MAX:
-                self._verified.clear()
-            self._verified.add(digest)
-        return right
-
-    def _digest(self, stored: str, given: str) -> bytes:
-        return hmac.digest(self._key, _raw(f"{len(stored)}:{stored}{given}"), "sha256")
+    def _digest(self, stored: str, given: bytes) -> bytes:
+        text = _raw(stored)
+        return hmac.digest(self._key, b"%d:%b%b" % (len(text), text, given), "sha256")
 
 
 def _has_no_credentials(connect: Connect) -> bool:

@@ -9,15 +9,22 @@ from dataclasses import dataclass, field
 from core.errors import ConfigError
 from core.subjects.subject import is_valid_filter
 
-_BCRYPT = re.compile(r"\$2[abxy]\$\d{2}\$")
+_HASH_BEGINS = re.compile(r"\$2[abxy]\$[0-9]{2}\$")
+_HASH = re.compile(r"\$2[abxy]\$(0[4-9]|[12][0-9]|3[01])\$[./0-9A-Za-z]{53}")
 AUTH_TIMEOUT = 2.0
 RESPONSES_MAX = 1
 RESPONSES_TTL = 120.0
 
 
 def is_hash(password: str) -> bool:
-    """Whether a password is stored as its bcrypt hash."""
-    return _BCRYPT.match(password) is not None
+    """Whether a password is stored as its bcrypt hash, or as what begins like one."""
+    return _HASH_BEGINS.match(password) is not None
+
+
+def hash_cost(password: str) -> int:
+    """Return the cost of a bcrypt hash, 4 to 31; 0: it is none that could be computed."""
+    match = _HASH.fullmatch(password)
+    return 0 if match is None else int(match[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import msgspec
 
 from core.model import codec
 from core.model.consumer import ConsumerConfig, NextRequest, PriorityPolicy
-from core.model.gojson import JsonError
+from core.model.gojson import MAX_VALUES_ON_LOOP, JsonError
 from core.model.gotime import format_duration
 
 _BATCH = attrgetter("batch")
@@ -201,7 +201,7 @@ def _read_object(body: bytes) -> NextRequest:
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass  # codec knows null, names in other cases, and the texts of errors
     try:
-        return codec.decode_older(NextRequest, body)
+        return codec.decode_older(NextRequest, body, MAX_VALUES_ON_LOOP)
     except JsonError as error:
         text = str(error).replace(_GO_STRUCT, "")
         raise BadRequest(f"400 Bad Request - {text}") from None

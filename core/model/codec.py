@@ -126,30 +126,30 @@ def decode_lenient(cls: type[T], body: bytes) -> T:
     return _decode(cls, body, lenient=True)
 
 
-def decode_older(cls: type[T], body: bytes) -> T:
+def decode_older(cls: type[T], body: bytes, most: int = gojson.MAX_VALUES) -> T:
     """Read a body by the rules of the reference's older JSON reader, which some requests use.
 
     It accepts exactly one value, ignores unknown members, and its errors name no offsets.
-    Raises JsonError.
+    Raises JsonError, also where it has more than `most` values.
     """
     try:
-        first = next(gojson.parse_all(body), None)
+        first = next(gojson.parse_all(body, most), None)
         rest = body[first.end :].lstrip(b" \t\r\n") if first is not None else b""
         if rest:
             shown = gojson.quote(rest[:1].decode("latin-1"))[1:-1]
             raise JsonError(f"invalid character '{shown}' after top-level value")
         if first is None:
             raise JsonError(_OLDER_END)
-        return _decode(cls, body, lenient=True)
+        return _decode(cls, body, lenient=True, most=most)
     except JsonError as error:
         text = re.sub(r" at offset \d+$", "", str(error))
         raise JsonError(text.replace("unexpected EOF", _OLDER_END)) from None
 
 
-def _decode(cls: type[T], body: bytes, *, lenient: bool) -> T:
+def _decode(cls: type[T], body: bytes, *, lenient: bool, most: int = gojson.MAX_VALUES) -> T:
     context = Context(go_name(cls), lenient)
     value: T = cls()
-    for node in gojson.parse_all(body):
+    for node in gojson.parse_all(body, most):
         value = _read_struct(cls, context, body, node, value)
     return value
 

@@ -3,18 +3,27 @@
 The tree keeps what typed decoding needs and a plain parser loses: the order and repetition of
 members, the literal text of numbers, the position of every value. The parser is not recursive, so
 depth needs no stack. Offsets in error texts count bytes and point behind the offending character.
+
+A value takes microseconds, of which everybody may fill a payload: so they are counted, and a body
+with more than `most` is refused, where the reference server reads it.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Literal
 
 MAX_DEPTH = 10_000
+MAX_VALUES = 32_768
+"""Values of a body that is read in a thread."""
+MAX_VALUES_ON_LOOP = 2_048
+"""Values of a body that is read on the event loop, which others wait for."""
 Kind = Literal["object", "array", "string", "number", "bool", "null"]
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _SIMPLE = re.compile(rb'"([^"\\\x00-\x1f]*)"')
-_PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')
+_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
+"""A string up to its end, or up to what may not be in one."""
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _IN_NUMBERS = (b".", b"e", b"E")
 _EXPONENT = rb"[eE][+-]?[0-9]*"
@@ -22,16 +31,6 @@ _NUMBER_PREFIX = re.compile(
     rb"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:%b)?)?|%b)?)?" % (_EXPONENT, _EXPONENT)
 )
 """The longest beginning of a number; an incomplete number is reported at its end."""
-_ESCAPES = {
-    b'"': '"',
-    b"\\": "\\",
-    b"/": "/",
-    b"b": "\b",
-    b"f": "\f",
-    b"n": "\n",
-    b"r": "\r",
-    b"t": "\t",
-}
 _LITERALS: dict[bytes, tuple[bytes, Kind]] = {
     b"t": (b"true", "bool"),
     b"f": (b"false", "bool"),
@@ -66,11 +65,15 @@ _NO_MEMBERS: list[tuple[str, Node]] = []
 _NO_ITEMS: list[Node] = []
 
 
-def parse_all(body: bytes) -> Iterator[Node]:
-    """Yield the consecutive JSON values in `body`. Raises JsonError."""
+def parse_all(body: bytes, most: int = MAX_VALUES) -> Iterator[Node]:
+    """Yield the consecutive JSON values in `body`.
+
+    Raises:
+        JsonError: it is not JSON, or has more than `most` values, those in others included.
+    """
     position = _skip(body, 0)
     while position < len(body):
-        node, position = _parse(body, position)
+        node, position, most = _parse(body, position, most)
         yield node
         position = _skip(body, position)
 
@@ -113,10 +116,10 @@ def _skip(body: bytes, position: int) -> int:
     return found.end() if found else position
 
 
-def _parse(body: bytes, position: int) -> tuple[Node, int]:
+def _parse(body: bytes, position: int, most: int) -> tuple[Node, int, int]:
     stack: list[Node] = []
     names: list[str] = []
-    while True:
+    for left in range(most - 1, -1, -1):
         node = _value(body, position)
         position = node.end
         if node.kind in ("object", "array"):
@@ -138,7 +141,8 @@ def _parse(body: bytes, position: int) -> tuple[Node, int]:
                 break
             node = stack.pop()
         else:
-            return node, position
+            return node, position, left
+    raise JsonError(f"more than {most} values")
 
 
 def _open(body: bytes, node: Node, names: list[str]) -> tuple[int, bool]:
@@ -219,37 +223,24 @@ def _string(body: bytes, position: int) -> tuple[str, int]:
     found = _SIMPLE.match(body, position)
     if found is not None:
         return found.group(1).decode("utf-8", "replace"), found.end()
-    parts: list[str] = []
-    position += 1
-    while True:
-        plain = _PLAIN.match(body, position)
-        end = plain.end() if plain else position
-        parts.append(body[position:end].decode("utf-8", "replace"))
-        char = body[end : end + 1]
-        if char == b'"':
-            return _join_surrogates("".join(parts)), end + 1
-        if char != b"\\":
-            raise _unexpected(body, end, "in string")
-        text, position = _escape_sequence(body, end)
-        parts.append(text)
+    found = _STRING.match(body, position)
+    assert found is not None, "it begins with a quotation mark"
+    end = found.end()
+    char = body[end : end + 1]
+    if char == b'"':
+        escaped = body[position : end + 1].decode("utf-8", "replace")
+        return _join_surrogates(json.loads(escaped)), end + 1
+    if char == b"\\":
+        raise _bad_escape(body, end)
+    raise _unexpected(body, end, "in string")
 
 
-def _escape_sequence(body: bytes, position: int) -> tuple[str, int]:
-    char = body[position + 1 : position + 2]
-    if char in _ESCAPES:
-        return _ESCAPES[char], position + 2
-    if not char:
-        raise JsonError("unexpected EOF")
-    end = position + 2
-    if char == b"u":
-        digits = body[end : end + 4]
-        if re.fullmatch(rb"[0-9a-fA-F]{4}", digits):
-            return chr(int(digits, 16)), end + 4
-        end += 4
-        if len(body) < end:
-            raise JsonError("unexpected EOF")
+def _bad_escape(body: bytes, position: int) -> JsonError:
+    end = position + (6 if body[position + 1 : position + 2] == b"u" else 2)
+    if len(body) < end:
+        return JsonError("unexpected EOF")
     sequence = body[position:end].decode("utf-8", "replace")
-    raise JsonError(f"invalid escape sequence `{sequence}` in string at offset {end}")
+    return JsonError(f"invalid escape sequence `{sequence}` in string at offset {end}")
 
 
 def _join_surrogates(text: str) -> str:

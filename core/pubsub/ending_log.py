@@ -7,6 +7,7 @@ what was left out is counted with the next line.
 import logging
 from typing import Protocol
 
+from core.model.gojson import quote
 from core.runtime.clock import Clock
 
 log = logging.getLogger("jetgate.connections")
@@ -60,7 +61,7 @@ class EndingLog:
         text, level = reason, logging.INFO
         if failed:
             fields["user"] = session.said_user
-            text, level = f'authentication error - User "{session.said_user}"', logging.WARNING
+            text, level = f"authentication error - User {quote(session.said_user)}", logging.WARNING
         log.log(
             level, "%s - cid:%d - %s", client, session.client_id, text, extra={"fields": fields}
         )
@@ -69,9 +70,9 @@ class EndingLog:
         """Somebody asked over HTTP with wrong credentials; `note` has counted it."""
         if self._may_write():
             log.warning(
-                '%s - HTTP - authentication error - User "%s"',
+                "%s - HTTP - authentication error - User %s",
                 address,
-                user,
+                quote(user),
                 extra={"fields": {"client": address, "user": user}},
             )
 

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from core.auth.authenticator import HIDDEN, Authenticator, Identity
+from core.auth.authenticator import HIDDEN, Authenticator, Identity, SlowCheck
 from core.auth.users import Users
 from core.errors import AuthError
 from core.protocol.connect import Connect
@@ -39,6 +39,7 @@ from core.pubsub.account import Account
 from core.pubsub.ending_log import EndingLog
 from core.pubsub.hub_view import Waiter
 from core.pubsub.limits import Limits
+from core.pubsub.password_checks import PasswordChecks
 from core.pubsub.route import Link, Session
 from core.pubsub.trace_log import TraceLog
 from core.pubsub.user_info import answer_user_info
@@ -157,6 +158,7 @@ class Hub:
         self.tags: tuple[str, ...] = ()
         self.authenticator = Authenticator(users) if users is not None else None
         self._authenticators: dict[str, Authenticator] = {}
+        self.password_checks = PasswordChecks()
         seed = nuid()
         self.server_id = nkey(_SERVER_PREFIX, seed)
         self.xkey = nkey(_CURVE_PREFIX, seed)
@@ -195,9 +197,7 @@ class Hub:
         self._departed = Traffic()
         self._waiting: list[Waiter] = []
         self.add_account("$G")
-        for name in {user.account for user in users.users} if users is not None else ():
-            if name not in self.accounts:
-                self.add_account(name)
+        self._add_accounts_of(users)
 
     def client_address(self) -> tuple[str, int]:
         """Return the host and port that clients are told; an advertised port 0 is the real one."""
@@ -245,6 +245,11 @@ class Hub:
         answer_user_info(account)
         return account
 
+    def _add_accounts_of(self, users: Users | None) -> None:
+        for name in {user.account for user in users.users} if users is not None else ():
+            if name not in self.accounts:
+                self.add_account(name)
+
     def default_account(self) -> Account:
         """Return the account of a connection that has not authenticated."""
         return self.accounts["$G"]
@@ -260,12 +265,19 @@ class Hub:
 
         Connected clients stay as they are.
         """
-        self._authenticators.pop(connection_type, None)
+        self._add_accounts_of(users)
+        before = self._authenticators.pop(connection_type, None)
         if users is not None:
-            self._authenticators[connection_type] = Authenticator(users)
+            self._authenticators[connection_type] = Authenticator(users, before)
 
-    def authenticate(self, connect: Connect, connection_type: str = "STANDARD") -> Identity:
-        """Return who a CONNECT is from. Raises AuthError."""
+    def authenticate(
+        self, connect: Connect, connection_type: str = "STANDARD"
+    ) -> Identity | SlowCheck:
+        """Return who a CONNECT is from, or what has to be checked in a thread to know it.
+
+        Raises:
+            AuthError: the credentials are wrong.
+        """
         if connection_type == TRUSTED:
             return Identity(connect.account or self.default_account().name)
         if connect.account or connect.new_account:
@@ -282,7 +294,9 @@ class Hub:
         Connected clients that could not connect now are closed; the others get their new
         permissions, and lose the subscriptions that these do not allow.
         """
-        self.authenticator = Authenticator(users) if users is not None else None
+        self._add_accounts_of(users)
+        before = self.authenticator
+        self.authenticator = None if users is None else Authenticator(users, before)
         self.use_users_over("WEBSOCKET", over_websocket)
         for session in list(self.sessions.values()):
             session.reauthorize()

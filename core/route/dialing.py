@@ -26,6 +26,8 @@ _JITTER_S = 0.1
 _DIAL_S = 2.0
 _REPORT_EVERY = 3600
 _LOST_RETRIES = 60
+GOSSIPED_MAX = 512
+"""Addresses that are dialled at once before those that peers name are ignored."""
 
 
 class Dialled(Protocol):
@@ -48,9 +50,18 @@ class Dialer:
     def keep(self, url: RouteUrl, *, is_configured: bool) -> None:
         """Have a route to an address from now on."""
         place = (url.host, url.port)
+        if not is_configured and not self._has_room():
+            log.warning("Not dialling %s: %d addresses are gossiped", joined(*place), GOSSIPED_MAX)
+            return
         if (task := self._tasks.get(place)) is None or task.done():
             name = f"route to {url.host}:{url.port}"
             self._tasks[place] = spawn(self._keep(url, is_configured), name=name)
+
+    def _has_room(self) -> bool:
+        """Say whether one more address may be dialled that a peer names; forget those given up."""
+        if len(self._tasks) >= GOSSIPED_MAX:
+            self._tasks = {at: task for at, task in self._tasks.items() if not task.done()}
+        return len(self._tasks) < GOSSIPED_MAX
 
     def drop(self, url: RouteUrl) -> None:
         """Dial an address no more; a route to it stays."""

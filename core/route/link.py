@@ -125,6 +125,9 @@ class RouteLink(asyncio.Protocol):
         _cut_when_unacknowledged(transport)
         log.info("%s - Route connection created", self)
         self._cluster.opened(self)
+        if not self.did_solicit and self._hub.descriptors.is_needed(transport):
+            self.close("No More Descriptors")
+            return
         patience = self._cluster.settings.timeout_s
         if self.did_solicit:
             patience = max(patience, _INFO_SECONDS)

@@ -144,7 +144,7 @@ class Mesh:
             host=before.host,
             port=before.port,
         )
-        if not self.is_listening:
+        if not self.is_listening or self.is_leaving:
             return
         for url in before.routes:
             if url not in settings.routes:

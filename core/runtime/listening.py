@@ -61,6 +61,16 @@ def unmapped(host: str) -> str:
     return host.removeprefix(_MAPPED) if "." in host else host
 
 
+def client_network(host: str) -> str:
+    """The addresses that one client may have at will: its own, or its /64 network in IPv6."""
+    host = unmapped(host)
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    except (OSError, ValueError):
+        return host
+    return socket.inet_ntop(socket.AF_INET6, packed[:8] + bytes(8)) + "/64"
+
+
 def _bound(family: int, address: Any) -> socket.socket:
     # With the protocol asyncio knows it for TCP, and turns the algorithm of Nagle off.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -8,18 +8,20 @@ import os
 from pathlib import Path
 
 from core.errors import OperatorError
+from core.storage.directory_owner import refuse_foreign
 
 
 def claim(directory: Path) -> int:
     """Create a data directory if need be and lock it; return the lock's file descriptor.
 
     Raises:
-        OperatorError: it cannot be used, or another jetgate uses it.
+        OperatorError: it cannot be used, another user made it, or another jetgate uses it.
     """
     try:
         # Under root, PostgreSQL runs as another user, who must be able to enter.
         directory.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
-        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        refuse_foreign(directory)
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise _unusable(directory, error) from error
     try:

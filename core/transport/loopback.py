@@ -20,13 +20,15 @@ _CHUNK = 256 * 1024
 _PAUSED_ABOVE = 256 * 1024
 
 
-def connect_loopback(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink":
+def connect_loopback(
+    hub: Hub, receive: Receive, closed: Closed, *, caller: str = ""
+) -> "LoopbackLink":
     """Open a connection to this process' own hub.
 
     `receive` is called with whatever the server sends, `closed` once at the end (with None: a
-    loopback has no errors of its own).
+    loopback has no errors of its own). `caller`: the address that the connection is opened for.
     """
-    return _open(hub, IN_PROCESS, receive, closed)
+    return _open(hub, IN_PROCESS, receive, closed, caller)
 
 
 def connect_trusted(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink":
@@ -37,9 +39,11 @@ def connect_trusted(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink
     return _open(hub, TRUSTED, receive, closed)
 
 
-def _open(hub: Hub, connection_type: str, receive: Receive, closed: Closed) -> "LoopbackLink":
+def _open(
+    hub: Hub, connection_type: str, receive: Receive, closed: Closed, caller: str = ""
+) -> "LoopbackLink":
     session = ClientSession(hub)
-    session.connection_type = connection_type
+    session.connection_type, session.caller = connection_type, caller
     link = LoopbackLink(session, receive, closed)
     session.connection_made(link.end)
     return link

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, cast
 
 from core.auth.authenticator import Identity
 from core.auth.grant import Guard
-from core.errors import AuthError, ProtocolError
+from core.errors import ProtocolError
 from core.protocol import encoder
 from core.protocol.connect import Connect, Info, decode_connect, encode_info, served
 from core.protocol.holding import IsHeld, PublishHold
@@ -34,10 +34,10 @@ from core.pubsub.route import Link, bytes_of, messages_of
 from core.pubsub.server import IN_PROCESS, TRUSTED, Hub, Traffic
 from core.runtime.listening import unmapped
 from core.subjects.subject import can_subscribe
-from core.transport.authentication import Authentication
+from core.transport.authentication import Authentication, authenticate, reauthorize
 from core.transport.info import info_of
 from core.transport.publishing import publisher_for
-from core.transport.wording import AUTHORIZATION_VIOLATION, reason_of, subscription_violation
+from core.transport.wording import reason_of, subscription_violation
 
 if TYPE_CHECKING:
     from core.transport.traced import ConnectionTrace  # most servers trace nothing
@@ -64,11 +64,13 @@ class ClientSession(asyncio.Protocol):
         has_socket: whether its connection was handed to it: just accepted, it is not yet.
         address: where it was accepted, if that is not the hub's address.
         forwarded_for: the client's address as a proxy says it.
+        caller: the address of who asked for a connection inside the process; empty: nobody did.
         ping_interval: in seconds; 0: that of the limits.
         read_connect: how the JSON of a CONNECT is read, on top of an earlier one.
         user: the name of the user, for monitoring.
         publisher: what the messages of the client go through.
         authentication: the wait for credentials, while it lasts.
+        parser: what reads its operations.
         trace: what logs its operations, while that is wanted.
         is_heard: whether something was read since the liveness check looked last.
 
@@ -78,7 +80,7 @@ class ClientSession(asyncio.Protocol):
     connection_type = "STANDARD"
     has_socket = False
     address: tuple[str, int] | None = None
-    forwarded_for = ""
+    forwarded_for = caller = ""
     ping_interval = 0.0
     trace: "ConnectionTrace | None" = None
     read_connect: Callable[[bytes, Connect | None], Connect] = staticmethod(decode_connect)
@@ -110,7 +112,7 @@ class ClientSession(asyncio.Protocol):
         self.choose_publisher()
         self._turn = hub.turn
         self._dirty = hub.turn.dirty
-        self._parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
+        self.parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
         self._ping_sent = hub.clock.monotonic()  # the first PING answers our INFO
         self._small_bytes = 0
         self._changes = 0
@@ -139,14 +141,15 @@ class ClientSession(asyncio.Protocol):
         high = min(_HIGH_WATER, max(limits.max_pending // 2, 1))
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
         self._transport.write(encoder.info(encode_info(info_of(self.hub, self))))
-        if len(self.hub.sessions) >= limits.max_connections > 0:
+        is_full = len(self.hub.sessions) >= limits.max_connections > 0
+        if is_full and self.connection_type != TRUSTED:
             self.close("Maximum Connections Exceeded", "maximum connections exceeded")
             return
         if self.hub.descriptors.is_needed(transport):
             self.close("No More Descriptors", "maximum connections exceeded")
             return
-        if (authenticator := self.hub.authenticator_for(self.connection_type)) is not None:
-            self.authentication = Authentication(self, authenticator)
+        if self.hub.authenticator_for(self.connection_type) is not None:
+            self.authentication = Authentication(self)
         self.hub.join(self)
 
     def data_received(self, data: bytes) -> None:
@@ -156,8 +159,8 @@ class ClientSession(asyncio.Protocol):
         self.is_heard = True
         if self._hold is not None and not (data := self._passing(self._hold, data, self._waits)):
             return
-        if self._parser.unread:
-            self._parser.unread += data
+        if self.parser.unread:
+            self.parser.unread += data
             return
         self.serve(data)
 
@@ -190,13 +193,13 @@ class ClientSession(asyncio.Protocol):
                 if not (data := self.authentication.take(data)):
                     return
                 self.authentication = None
-            self._parser.feed(data, self)
+            self.parser.feed(data, self)
         except ProtocolError as error:
             self.close(reason_of(error), error.text)
             self._turn.arm()
             return
         size = len(data)
-        if self._parser.unread:
+        if self.parser.unread:
             self._turn.arm()
             self._transport.pause_reading()
             self._loop.call_soon(self._read_on)
@@ -238,10 +241,10 @@ class ClientSession(asyncio.Protocol):
         """Serve the rest of a read that was ended early, then read from the socket again."""
         if self.closed:
             return
-        data, self._parser.unread = self._parser.unread, b""
+        data, self.parser.unread = self.parser.unread, b""
         if data:
             self.serve(data)
-        if not self._parser.unread and len(data) < LARGE_READ:
+        if not self.parser.unread and len(data) < LARGE_READ:
             self._loop.call_soon(self.resume)  # write first: the next read may end the connection
 
     def hold_publishes(self) -> None:
@@ -252,9 +255,9 @@ class ClientSession(asyncio.Protocol):
         self._stop_hold()
         if self.authentication is not None:
             kept = self.authentication.take_back() + kept
-        hold = self._hold = PublishHold(self._parser.begun, self._is_held)
+        hold = self._hold = PublishHold(self.parser.begun, self._is_held)
         self._transport.pause_reading()
-        self._parser.unread = self._passing(hold, self._parser.take_back() + kept, self._is_held)
+        self.parser.unread = self._passing(hold, self.parser.take_back() + kept, self._is_held)
         self._loop.call_soon(self._read_on)
 
     def publish_on(self) -> None:
@@ -264,7 +267,7 @@ class ClientSession(asyncio.Protocol):
         kept = self._hold.kept
         self._stop_hold()
         self._transport.pause_reading()
-        self._parser.unread += kept
+        self.parser.unread += kept
         self._loop.call_soon(self._read_on)
 
     def _stop_hold(self) -> None:
@@ -389,8 +392,8 @@ class ClientSession(asyncio.Protocol):
     def count(self) -> Traffic:
         """Bring the counters up to date and return them."""
         traffic = self.traffic
-        traffic.in_msgs = self._parser.msgs
-        traffic.in_bytes = self._parser.nbytes
+        traffic.in_msgs = self.parser.msgs
+        traffic.in_bytes = self.parser.nbytes
         sent = self._sent_before + sum(s.sent for s in self.subscriptions.values())
         traffic.out_msgs, traffic.out_bytes = messages_of(sent), bytes_of(sent)
         return traffic
@@ -452,7 +455,7 @@ class ClientSession(asyncio.Protocol):
     def _count_change(self) -> None:
         self._changes += 1
         if self._changes >= _CHANGES_PER_TURN:
-            self._parser.halt = True  # others first
+            self.parser.halt = True  # others first
 
     def forget(self, subscription: Subscription) -> None:
         """Remove a subscription that the account no longer has."""
@@ -481,16 +484,15 @@ class ClientSession(asyncio.Protocol):
     def on_connect(self, body: bytes) -> None:
         """Authenticate the client and apply its options; a later CONNECT ends its subscriptions."""
         said = self.read_connect(body, self.connect if self.is_connected else None)
-        self.connect = connect = served(said, headers=not self.hub.limits.no_header_support)
-        try:
-            identity = self.hub.authenticate(self.connect, self.connection_type)
-        except AuthError:
-            raise ProtocolError(AUTHORIZATION_VIOLATION) from None
+        authenticate(self, served(said, headers=not self.hub.limits.no_header_support))
+
+    def use_connect(self, connect: Connect, identity: Identity) -> None:
+        """Apply the options of a client that has authenticated."""
+        self.connect = connect
         account = self.hub.accounts[identity.account]
         if self.is_connected or account is not self.account:
             self._drop_subscriptions()
-        self.headers = connect.headers
-        self.echo = connect.echo
+        self.headers, self.echo = connect.headers, connect.echo
         self.no_responders = connect.no_responders
         self.authorize(identity)
         for subscription in self.subscriptions.values():
@@ -507,17 +509,11 @@ class ClientSession(asyncio.Protocol):
         self.choose_publisher()
 
     def reauthorize(self) -> None:
-        """Apply users and permissions that have changed.
+        """Apply users and permissions that have changed."""
+        reauthorize(self)
 
-        Who could not connect now is closed; subscriptions that are no longer allowed end, and
-        what the others are given is checked by the new permissions.
-        """
-        try:
-            identity = self.hub.authenticate(self.connect, self.connection_type)
-        except AuthError:
-            self.close("Authentication Failure", AUTHORIZATION_VIOLATION)
-            return
-        self.authorize(identity)
+    def use_permissions(self) -> None:
+        """End subscriptions that are no longer allowed, and check what the others are given."""
         for subscription in list(self.subscriptions.values()):
             subject, queue = subscription.subject, subscription.queue
             if self.guard is None or self.guard.grant.may_subscribe(subject, queue):
@@ -527,6 +523,13 @@ class ClientSession(asyncio.Protocol):
                 self.forget(subscription)
                 refusal = subscription_violation(subject, queue)
                 self.say(encoder.error(f'{refusal} (sid "{subscription.sid.decode()}")'))
+
+    def serve_kept(self, data: bytes) -> None:
+        """Serve what was kept while a password was checked, and read again."""
+        self.resume()
+        if data:
+            self.serve(data)
+        self._turn.run()  # the next read may be the end, which ends writing too
 
     def choose_publisher(self) -> None:
         """Publish by what CONNECT, permissions and mappings say now."""
@@ -539,9 +542,9 @@ class ClientSession(asyncio.Protocol):
 
         self.trace = trace = trace_of(self, self.hub.trace_log)
         if trace is None:
-            self._parser, self.out = untraced(self._parser), list(self.out)
+            self.parser, self.out = untraced(self.parser), list(self.out)
         else:
-            self._parser = TracedParser(self._parser, trace.received)
+            self.parser = TracedParser(self.parser, trace.received)
             self.out = TracedOutput(self.out, trace.sent)
         self.choose_publisher()
 
@@ -574,15 +577,12 @@ class ClientSession(asyncio.Protocol):
         self.say(encoder.info(encode_info(info)))
 
     def use_limits(self) -> None:
-        """Take over the hub's limits, which have changed."""
-        self._parser.max_payload = self.hub.limits.max_payload
-        self._parser.max_control_line = self.hub.limits.max_control_line
+        """Apply the hub's limits, which have changed."""
+        self.parser.max_payload = self.hub.limits.max_payload
+        self.parser.max_control_line = self.hub.limits.max_control_line
 
     def tell_info(self) -> None:
-        """Send an INFO that has changed, to clients that read more than the first one.
-
-        Whose first PING is yet to come gets it then.
-        """
+        """Send an INFO that has changed; a client that has yet to send a PING gets it then."""
         if self._is_info_sent:
             self.send_info()
 

@@ -15,7 +15,7 @@ from core.client import ClientError
 from core.errors import ApiError
 from core.runtime.tasks import spawn, stop
 from gateway.acking import send_acks
-from gateway.call import Caller, Gateway
+from gateway.call import Caller, Disconnected, Gateway
 from gateway.door import Door
 from gateway.observations import RequestFailed
 from gateway.problems import Problem, problem_of
@@ -47,7 +47,10 @@ class Entrance:
     async def admit(self, *, ticket: str = "", credentials: Credentials | None = None) -> Caller:
         """Let a caller in until the connection ends. Raises Problem."""
         entered = self._door.enter(self._scope, ticket=ticket, credentials=credentials)
-        return await self._lent.enter_async_context(entered)
+        try:
+            return await self._lent.enter_async_context(entered)
+        except Disconnected:
+            raise Problem(503, "not-connected", "the caller has gone") from None
 
 
 class Connection(Link):

@@ -113,6 +113,10 @@ class Options:
     http_host: str = ""
     http_port: int = 0
     http_base_path: str = ""
+    http_allowed_origins: tuple[str, ...] = ()
+    """Origins whose pages may read the monitoring port; `*`: all."""
+    http_allowed_hosts: tuple[str, ...] = ()
+    """Names by which it may be asked; `*`: any; none: see `nats_server.monitoring_access`."""
     debug: bool = False
     trace: bool = False
     trace_headers: bool = False

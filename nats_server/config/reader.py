@@ -33,6 +33,7 @@ from nats_server.config.value_types import (
     period,
     place,
     text,
+    texts,
     unknown,
 )
 from nats_server.config.websocket_check import check_websocket
@@ -384,6 +385,8 @@ _TOP: dict[str, Setter] = {
     "http_port": _into("http_port", integer),
     "monitor_port": _into("http_port", integer),
     "http_base_path": _into("http_base_path", text),
+    "http_allowed_origins": _into("http_allowed_origins", texts),
+    "http_allowed_hosts": _into("http_allowed_hosts", texts),
     "debug": _into("debug", flag),
     "trace": _into("trace", flag),
     "trace_verbose": _into("trace", flag),

@@ -89,6 +89,11 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else is_not(value, "string")
 
 
+def texts(value: Any) -> tuple[str, ...]:
+    """A string, or several in an array. Raises Wrong."""
+    return tuple(map(text, value)) if isinstance(value, list) else (text(value),)
+
+
 def flag(value: Any) -> bool:
     """A boolean. Raises Wrong."""
     return value if isinstance(value, bool) else is_not(value, "bool")

@@ -55,7 +55,7 @@ class GatewayServer:
         asyncio.get_running_loop().set_exception_handler(self._failed)
         address = dial("{}:{}".format(*self.nats))
 
-        async def login(user: str, password: str, token: str) -> Client:
+        async def login(user: str, password: str, token: str, _address: str) -> Client:
             return await connect(address, Options(user=user, password=password, token=token))
 
         client = Client(address, Options()) if self.with_users else await connect(address)

@@ -132,8 +132,8 @@ class Ask:
         )
 
     def _login(self, login: Login) -> Login:
-        async def noting(user: str, password: str, token: str) -> Client:
-            client = await login(user, password, token)
+        async def noting(user: str, password: str, token: str, address: str) -> Client:
+            client = await login(user, password, token, address)
             may_publish = client.options.may_publish
             assert may_publish is not None
 

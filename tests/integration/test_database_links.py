@@ -304,3 +304,128 @@ def test_in_a_cluster_with_a_name_another_jetstream_is_refused(
     [record] = caplog.records
     many = "both have JetStream" if proves == "nothing" else "JetStream over two databases"
     assert many in record.getMessage()
+
+
+class Listener:
+    """Somebody between two nodes: passes on what they send, and keeps it."""
+
+    def __init__(self, to: tuple[str, int]) -> None:
+        self.dialled = self.accepted = b""
+        self._to = to
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, to = await asyncio.open_connection(*self._to)
+        self._writers += [writer, to]
+        await asyncio.gather(
+            self._keep(reader, to, "dialled"), self._keep(there, writer, "accepted")
+        )
+
+    async def _keep(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, side: str
+    ) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                setattr(self, side, getattr(self, side) + data)
+                writer.write(data)
+        writer.close()
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.close()
+
+
+@asynccontextmanager
+async def between(to: tuple[str, int]) -> AsyncIterator[tuple[Listener, tuple[str, int]]]:
+    """A listener in front of a node, and its address."""
+    listener = Listener(to)
+    server = await asyncio.start_server(listener.pass_on, "127.0.0.1", 0)
+    yield listener, server.sockets[0].getsockname()[:2]
+    listener.cut()
+    server.close()
+
+
+def test_a_recorded_handshake_lets_nobody_in_again() -> None:
+    async def scenario() -> None:
+        async with node() as one, node() as two, between(one.address) as (recorded, address):
+            one.claim({0: 3}, {})
+            two.dial(*address)
+            await observed(lambda: two.leaders and one.peers)
+            two.dial_no_more(*address)
+            recorded.cut()
+            await observed(lambda: not (one.peers or two.peers))
+
+            # What the one who dialled has said, to the same node and to another.
+            async with node() as three:
+                for mesh in (one, three):
+                    reader, writer = await asyncio.open_connection(*mesh.address)
+                    writer.write(recorded.dialled + b"RS+ $G secret.>\r\n")
+                    answer = await reader.read()
+                    assert b"of the database's secret" in answer
+                    assert b"jetgate_claims" not in answer
+                    assert not mesh.peers
+                    assert not mesh.hub.default_account().has_interest(b"secret.a")
+                    writer.close()
+
+            # What the one who accepted has said, to who dials again.
+            over = asyncio.Event()
+
+            async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                writer.write(recorded.accepted + b"RS+ $G secret.>\r\n")
+                assert b"jetgate_claims" not in await reader.read()
+                writer.close()
+                over.set()
+
+            server = await asyncio.start_server(accept, "127.0.0.1", 0)
+            place = server.sockets[0].getsockname()[:2]
+            two.dial(*place)
+            await over.wait()
+            two.dial_no_more(*place)
+            assert not two.peers
+            assert not two.leaders
+            assert not two.hub.default_account().has_interest(b"secret.a")
+            server.close()
+
+    run(scenario)
+
+
+def test_a_node_that_is_led_back_to_itself_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with node() as one, between(one.address) as (recorded, address):
+            one.claim({0: 3}, {})
+            one.dial(*address)
+            await observed(lambda: "Duplicate Route" in caplog.text)
+            one.dial_no_more(*address)
+            assert not one.peers
+            for said in (recorded.dialled, recorded.accepted):
+                assert b"jetgate_claims" not in said
+                assert b"RS+" not in said
+
+    with caplog.at_level(logging.INFO):
+        run(scenario)
+
+
+def test_addresses_that_peers_name_are_dialled_up_to_a_number(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(dialing, "GOSSIPED_MAX", 3)
+    named = ClusterSettings(name="east", host="127.0.0.1", port=0)
+
+    async def scenario() -> None:
+        async with node(settings=named) as mesh:
+            for number in range(9):
+                ip = f"nats-route://127.0.0.1:{number + 1}/"
+                mesh.met(RouteInfo(server_id=f"X{number}", host=f"h{number}", port=1, ip=ip))
+            assert len(mesh._dialer._tasks) == 3
+            mesh.dial("127.0.0.1", 1000)  # a node that the database names
+            assert len(mesh._dialer._tasks) == 4
+            for task in list(mesh._dialer._tasks.values())[:3]:
+                task.cancel()
+            await asyncio.sleep(0)
+            ip = "nats-route://127.0.0.1:20/"
+            mesh.met(RouteInfo(server_id="X", host="h", port=1, ip=ip))
+            assert ("127.0.0.1", 20) in mesh._dialer._tasks
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
+    assert caplog.text.count("addresses are gossiped") == 6

@@ -19,7 +19,22 @@ from tests.support.core_server import CoreServer
 from tests.support.natsserver import NatsServer
 from tests.support.wire import Closed, Frame, Silence, Wire
 
-_HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4, b"2a")).decode()
+
+def _hashed(password: bytes) -> str:
+    return bcrypt.hashpw(password, bcrypt.gensalt(4, b"2a")).decode()
+
+
+_HASH = _hashed(b"secret")
+_HASHES = {
+    "long": _hashed(b"a" * 72),
+    "nul": _hashed(b"a\0b"),
+    "single": _hashed(b"a"),
+    "empty": _hashed(b""),
+    "replaced": _hashed("é\ufffd".encode()),
+    "x": "$2x" + _hashed(b"x")[3:],
+    "y": "$2y" + _hashed(b"y")[3:],
+    "short": "$2a$04$short",
+}
 _USERS = Users(
     timeout=60,  # a machine that stands still for a while is not too late
     users=(
@@ -37,6 +52,7 @@ _USERS = Users(
         User("deny", "deny", Permissions(subscribe=Rule(None, ("bar.no", "w.> dq")))),
         User("answer", "answer", Permissions(subscribe=Rule((">",)), responses=Responses(2))),
         User("hashed", _HASH),
+        *(User(name, text) for name, text in _HASHES.items()),
     ),
 )
 _REFERENCE = f"""{{ timeout: 60, users: [
@@ -50,6 +66,7 @@ _REFERENCE = f"""{{ timeout: 60, users: [
   {{user: answer, password: answer, permissions: {{
      allow_responses: {{max: 2, expires: "2m"}}, subscribe: ">"}}}}
   {{user: hashed, password: "{_HASH}"}}
+  {chr(10).join(f'{{user: "{name}", password: "{text}"}}' for name, text in _HASHES.items())}
 ]}}"""
 
 _Address = tuple[str, int]
@@ -185,6 +202,27 @@ def test_every_step_is_answered_as_by_the_reference(
 )
 def test_a_first_line(both: tuple[_Address, _Address], first: bytes) -> None:
     ours, theirs = _first_answers(both, first)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("user", "password"),
+    [
+        *(("long", b"a" * count) for count in (71, 72, 73, 300)),
+        ("long", b"a" * 72 + b"\xff"),
+        *(("nul", text) for text in (rb"a\u0000b", rb"a\u0000c", b"a")),
+        *(("single", text) for text in (b"a", rb"a\u0000a", rb"a\u0000", rb"\u0000")),
+        *(("empty", text) for text in (b"", rb"\u0000", b"x")),
+        *(("replaced", text) for text in (b"\xc3\xa9\xff", b"\xe9\xff", rb"\u00e9\ud800")),
+        *((name, name.encode()) for name in ("x", "y", "short")),
+        ("short", b"$2a$04$short"),
+    ],
+)
+def test_passwords_that_are_no_words(
+    both: tuple[_Address, _Address], user: str, password: bytes
+) -> None:
+    fields = b'{"user":"%b","pass":"%b","verbose":false}' % (user.encode(), password)
+    ours, theirs = _first_answers(both, b"CONNECT %b\r\nPING\r\n" % fields)
     assert ours == theirs
 
 

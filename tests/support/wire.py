@@ -50,8 +50,11 @@ class Frame:
 class Wire:
     """One TCP connection to a NATS port."""
 
-    def __init__(self, address: tuple[str, int], *, timeout: float = 30.0) -> None:
-        self.sock = socket.create_connection(address, timeout=timeout)
+    def __init__(
+        self, address: tuple[str, int], *, timeout: float = 30.0, source: str = ""
+    ) -> None:
+        own = (source, 0) if source else None
+        self.sock = socket.create_connection(address, timeout=timeout, source_address=own)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.timeout = timeout
         self.buffer = bytearray()

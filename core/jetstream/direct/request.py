@@ -3,7 +3,7 @@
 import msgspec
 
 from core.model import codec
-from core.model.gojson import JsonError
+from core.model.gojson import MAX_VALUES_ON_LOOP, JsonError
 from core.model.gotime import parse_time
 from core.model.versions import is_level_supported
 from core.model.wire import Int, Uint64
@@ -96,7 +96,7 @@ def decode_request(body: bytes) -> DirectGetRequest | None:
     if request.is_usual():
         return request
     try:
-        return codec.decode_older(DirectGetRequest, body)
+        return codec.decode_older(DirectGetRequest, body, MAX_VALUES_ON_LOOP)
     except JsonError:
         return None
 

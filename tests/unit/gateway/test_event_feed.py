@@ -36,7 +36,7 @@ def test_who_reads_too_slowly_is_told_how_much_is_missing() -> None:
     async def run() -> bytes:
         hub = Hub(Turn(), SystemClock(), jetstream=False)
         login = login_to(hub)
-        client = await login("", "", "")
+        client = await login("", "", "", "")
         app = create_app(SETTINGS, client)
         reader = Reader()
         scope = {

@@ -19,7 +19,7 @@ def test_it_is_judged_by_the_subject_that_mappings_make() -> None:
     async def work() -> None:
         hub = Hub(Turn(), SystemClock(), users=Users(users=(USER,)))
         hub.default_account().use_mappings([Mapping("foo", (Destination("bar"),))])
-        client = await login_to(hub)("ann", "p", "")
+        client = await login_to(hub)("ann", "p", "", "")
 
         client.check(b"foo")
         client.check(b"bar")

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.consumer.pull import BadRequest, read_request
 from core.errors import ApiError
+from core.jetstream.direct.request import decode_request
 from core.model import codec
 from core.model.account import AccountInfoResponse, AccountStats
 from core.model.cluster import Placement
@@ -18,7 +20,7 @@ from core.model.consumer import (
     CreateConsumerRequest,
     DeliverPolicy,
 )
-from core.model.gojson import JsonError, parse_all
+from core.model.gojson import MAX_VALUES, MAX_VALUES_ON_LOOP, JsonError, parse_all
 from core.model.message import MsgGetResponse, StoredMsg
 from core.model.response import ErrorBody
 from core.model.stream import (
@@ -315,3 +317,45 @@ def test_damaged_requests_raise_nothing_but_the_numbered_error(
         body = body or b"{}"
 
     assert _outcome(StreamConfigRequest, body) in (0, 10025)
+
+
+_MANY = b",".join(b'"a%d":0' % number for number in range(MAX_VALUES))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{%b}" % _MANY, b"[%b]" % (b"0," * MAX_VALUES + b"0"), b'{"a":[%b]}' % (b"[]," * MAX_VALUES)],
+)
+def test_a_body_has_so_many_values_at_most(body: bytes) -> None:
+    with pytest.raises(JsonError, match=f"more than {MAX_VALUES} values"):
+        list(parse_all(body))
+    assert len(list(parse_all(b"[%b]" % (b"0," * (MAX_VALUES - 2) + b"0")))) == 1
+
+
+def test_consecutive_values_are_counted_together() -> None:
+    assert len(list(parse_all(b"0 " * 9, 9))) == 9
+    with pytest.raises(JsonError, match="more than"):
+        list(parse_all(b"0 " * 10, 9))
+
+
+def test_what_is_read_on_the_event_loop_has_fewer() -> None:
+    body = b'{"Batch":null,"a":[%b0]}' % (b"0," * MAX_VALUES_ON_LOOP)
+
+    with pytest.raises(BadRequest, match=r"more than \d+ values"):
+        read_request(body, b"r", 0, ConsumerConfig())
+    assert decode_request(body) is None
+
+
+@pytest.mark.parametrize(
+    ("literal", "text"),
+    [
+        (rb'"\u00e9\n\/\"\\"', 'é\n/"\\'),
+        (rb'"\ud83d\ude00"', "😀"),
+        (rb'"\ud83d\ud83d\ude00\ude00"', "\ufffd😀\ufffd"),
+        (rb'"\ud83dx"', "\ufffdx"),
+        (b'"\\u0041\xff\xc3"', "A\ufffd\ufffd"),
+        (b'"' + rb"\u0041" * 100_000 + b'"', "A" * 100_000),
+    ],
+)
+def test_escapes_in_strings(literal: bytes, text: str) -> None:
+    assert [node.text for node in parse_all(literal)] == [text]

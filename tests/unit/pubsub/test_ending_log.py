@@ -29,6 +29,17 @@ def test_wrong_credentials_are_counted_and_named(caplog: pytest.LogCaptureFixtur
     assert record.getMessage() == '192.0.2.1:4000 - cid:7 - authentication error - User "eve"'
 
 
+def test_a_name_is_quoted(caplog: pytest.LogCaptureFixture) -> None:
+    endings = EndingLog(ManualClock())
+    with caplog.at_level(logging.INFO, "jetgate.connections"):
+        endings.note(Client(said_user='a"\n\x1b'), "Authentication Failure")
+        endings.failed_over_http("192.0.2.1", 'a"\n\x1b')
+
+    assert [record.getMessage().partition(" - User ")[2] for record in caplog.records] == [
+        r'"a\"\n\x1b"'
+    ] * 2
+
+
 def test_clients_that_go_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     endings = EndingLog(ManualClock())
     with caplog.at_level(logging.INFO, "jetgate.connections"):

@@ -6,6 +6,7 @@ from base64 import b32decode
 
 import pytest
 
+from core.auth.authenticator import Identity
 from core.errors import AuthError
 from core.protocol.connect import Connect
 from tests.support.sessions import ListSession, idle_hub, listen
@@ -26,7 +27,7 @@ def test_the_server_has_the_name_of_a_public_key() -> None:
 def test_a_client_does_not_choose_its_account() -> None:
     hub = idle_hub()
 
-    assert hub.authenticate(Connect()).account == "$G"
+    assert hub.authenticate(Connect()) == Identity()
     with pytest.raises(AuthError):
         hub.authenticate(Connect(account="other"))
 

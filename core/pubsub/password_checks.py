@@ -1,0 +1,176 @@
+"""The queue of password checks that compute a hash, and the threads that make them.
+
+Anybody may ask for one, so they must not keep others out, nor take the whole machine: they have
+half of its processors, and what waits is served in turn, alternately by address and by claimed
+user. Whoever guesses from one address, or for one user, delays others by a few checks. Of one
+address or one user the newest comes first, since the oldest is about to be given up by its client,
+and where too many wait the oldest goes. A check whose connections have all closed is not made.
+
+Credentials that one address gives several times at once are checked once.
+"""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Protocol
+
+from core.auth.authenticator import Authenticator, SlowCheck
+from core.runtime.listening import client_network
+
+ADDRESS_MAX = 256
+"""How many checks of one address wait."""
+USER_MAX = 32
+"""How many checks of one claimed user wait."""
+
+
+class Waiter(Protocol):
+    """Who wants to know what a check finds. Both are called on the event loop."""
+
+    def check_begins(self) -> None:
+        """A thread computes it now."""
+        ...
+
+    def check_ends(self, is_right: bool | None) -> None:
+        """The credentials are right or wrong; None: too many wait, it will not be known."""
+        ...
+
+
+class QueuedCheck:
+    """One check that waits or runs. `waiters`: who wants to know; it is dropped without any."""
+
+    __slots__ = ("address", "authenticator", "check", "is_running", "waiters")
+
+    def __init__(self, authenticator: Authenticator, check: SlowCheck, address: str) -> None:
+        self.authenticator = authenticator
+        self.check = check
+        self.address = address
+        self.waiters: list[Waiter] = []
+        self.is_running = False
+
+
+_Groups = dict[str, dict[QueuedCheck, None]]
+"""What waits by address or user, oldest first; whose turn is next stands first."""
+
+
+class PasswordChecks:
+    """The checks of one server. `threads`: how many are computed at once; half of that at most for
+    one address or one user, but one."""
+
+    def __init__(self, threads: int = 0) -> None:
+        self._threads = threads or max((os.cpu_count() or 1) // 2, 1)
+        self._each_max = max(self._threads // 2, 1)
+        self._executor: Executor | None = None
+        self._queued: dict[tuple[str, SlowCheck], QueuedCheck] = {}
+        self._by_address: _Groups = {}
+        self._by_user: _Groups = {}
+        self._running: Counter[tuple[str, str]] = Counter()
+        self._running_count = 0
+        self._is_turn_of_user = False
+
+    @property
+    def waiting(self) -> int:
+        """How many checks wait for a thread."""
+        return len(self._queued) - self._running_count
+
+    def submit(
+        self, authenticator: Authenticator, check: SlowCheck, address: str, waiter: Waiter
+    ) -> QueuedCheck:
+        """Have credentials checked that a connection from `address` has given."""
+        address = client_network(address)
+        queued = self._queued.get((address, check))
+        if queued is None:
+            queued = QueuedCheck(authenticator, check, address)
+            self._queued[address, check] = queued
+            self._by_address.setdefault(address, {})[queued] = None
+            self._by_user.setdefault(check.user, {})[queued] = None
+        queued.waiters.append(waiter)
+        if queued.is_running:
+            waiter.check_begins()
+        self._drop_oldest(self._by_address.get(address, {}), ADDRESS_MAX)
+        self._drop_oldest(self._by_user.get(check.user, {}), USER_MAX)
+        self._start()
+        return queued
+
+    def cancel(self, queued: QueuedCheck, waiter: Waiter) -> None:
+        """Tell somebody nothing of a check."""
+        if waiter in queued.waiters:
+            queued.waiters.remove(waiter)
+        if not queued.waiters and not queued.is_running:
+            self._remove(queued)
+
+    def _start(self) -> None:
+        while self._running_count < self._threads and (queued := self._next()) is not None:
+            if queued.authenticator.is_verified(queued.check):
+                self._remove(queued)
+                asyncio.get_running_loop().call_soon(_tell, queued.waiters, True)
+            else:
+                self._run(queued)
+
+    def _next(self) -> QueuedCheck | None:
+        """Choose what is computed next, and let others be first the next time."""
+        self._is_turn_of_user = not self._is_turn_of_user
+        groups = self._by_user if self._is_turn_of_user else self._by_address
+        for key, group in groups.items():
+            for queued in reversed(group):
+                if self._may_run(queued):
+                    groups[key] = groups.pop(key)
+                    return queued
+        return None
+
+    def _may_run(self, queued: QueuedCheck) -> bool:
+        return all(self._running[key] < self._each_max for key in _keys(queued))
+
+    def _run(self, queued: QueuedCheck) -> None:
+        if self._executor is None:
+            from concurrent.futures import ThreadPoolExecutor  # most servers hash nothing
+
+            self._executor = ThreadPoolExecutor(self._threads, "password")
+        self._leave_groups(queued)
+        queued.is_running = True
+        self._running_count += 1
+        self._running.update(_keys(queued))
+        for waiter in list(queued.waiters):
+            waiter.check_begins()
+        work = asyncio.get_running_loop().run_in_executor(self._executor, queued.check.run)
+        work.add_done_callback(partial(self._ended, queued))
+
+    def _ended(self, queued: QueuedCheck, work: "asyncio.Future[bool]") -> None:
+        self._running_count -= 1
+        self._running -= Counter(_keys(queued))
+        del self._queued[queued.address, queued.check]
+        is_right = not work.cancelled() and work.exception() is None and work.result()
+        if is_right:
+            queued.authenticator.remember(queued.check)
+        _tell(queued.waiters, is_right)
+        self._start()
+
+    def _drop_oldest(self, group: dict[QueuedCheck, None], most: int) -> None:
+        if len(group) > most:
+            oldest = next(iter(group))
+            self._remove(oldest)
+            asyncio.get_running_loop().call_soon(_tell, oldest.waiters, None)
+
+    def _remove(self, queued: QueuedCheck) -> None:
+        key = queued.address, queued.check
+        if self._queued.get(key) is queued:  # else it is out, and its place may be another's
+            del self._queued[key]
+            self._leave_groups(queued)
+
+    def _leave_groups(self, queued: QueuedCheck) -> None:
+        user = queued.check.user
+        for groups, key in ((self._by_address, queued.address), (self._by_user, user)):
+            del groups[key][queued]
+            if not groups[key]:
+                del groups[key]
+
+
+def _keys(queued: QueuedCheck) -> tuple[tuple[str, str], tuple[str, str]]:
+    return ("address", queued.address), ("user", queued.check.user)
+
+
+def _tell(waiters: Iterable[Waiter], is_right: bool | None) -> None:
+    for waiter in list(waiters):
+        waiter.check_ends(is_right)

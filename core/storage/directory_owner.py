@@ -1,0 +1,61 @@
+"""Whether a directory is ours, where others may have made it first.
+
+What lies in a directory that everybody may write, such as the one for temporary files, may have
+been put there by anybody, ready made: data whose configuration runs programs, or links to files
+of ours. So whatever a path leads through below such a directory has to belong to the user of this
+process, or to root. What lies elsewhere is the operator's business.
+"""
+
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from core.errors import OperatorError
+
+
+def refuse_foreign(directory: Path) -> None:
+    """Check whose a directory is, after it was made.
+
+    Raises:
+        OperatorError: another user owns it, or what leads to it, or may change that.
+    """
+    lexical = Path(os.path.abspath(directory))
+    for path in (lexical, Path(os.path.realpath(directory))):
+        try:
+            _check(path)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise OperatorError(f"cannot use data directory {directory}: {reason}") from error
+
+
+def _check(path: Path) -> None:
+    shared: Path | None = None
+    for part in _parts(path):
+        if shared is not None:
+            own, target = part.lstat(), part.stat()
+            for owner in (own.st_uid, target.st_uid):
+                if owner not in (0, os.geteuid()):
+                    raise OperatorError(
+                        f"{part} belongs to {_name(owner)}, and {shared}, where it lies, is"
+                        " everybody's: remove it, or choose another directory"
+                    )
+            if target.st_mode & stat.S_IWOTH and not target.st_mode & stat.S_ISVTX:
+                raise OperatorError(
+                    f"{part} can be written by everybody, and lies in {shared}: chmod o-w {part}"
+                )
+        if part.stat().st_mode & stat.S_IWOTH:
+            shared = part
+
+
+def _parts(path: Path) -> Iterator[Path]:
+    yield from reversed(path.parents)
+    yield path
+
+
+def _name(uid: int) -> str:
+    try:
+        return f'user "{pwd.getpwuid(uid).pw_name}"'
+    except KeyError:
+        return f"user id {uid}"

@@ -1,0 +1,111 @@
+"""A directory in a place that everybody may write: who made what leads to it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from core.errors import OperatorError
+from core.storage.claims import claim
+from core.storage.directory_owner import refuse_foreign
+
+_OTHER = 54321
+_REFUSED = r"belongs to user .*remove it, or choose another directory"
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A directory for everybody's files."""
+    found = tmp_path / "shared"
+    found.mkdir()
+    found.chmod(0o1777)
+    return found
+
+
+@pytest.fixture
+def give_away(monkeypatch: pytest.MonkeyPatch) -> "_GiveAway":
+    return _GiveAway(monkeypatch)
+
+
+class _GiveAway:
+    """Makes a path look like that of another user, which only root could make it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._others: set[str] = set()
+        self._stat, self._lstat = Path.stat, Path.lstat
+        patch.setattr(Path, "stat", lambda path, **more: self._owned(self._stat(path, **more)))
+        patch.setattr(Path, "lstat", lambda path: self._owned(self._lstat(path)))
+
+    def __call__(self, path: Path) -> None:
+        self._others.add(self._key(self._lstat(path)))
+
+    def _owned(self, found: os.stat_result) -> os.stat_result:
+        if self._key(found) not in self._others:
+            return found
+        return os.stat_result((*found[:4], _OTHER, *found[5:]))
+
+    @staticmethod
+    def _key(found: os.stat_result) -> str:
+        return f"{found.st_dev} {found.st_ino}"
+
+
+def test_what_we_have_made_there_is_ours(shared: Path) -> None:
+    (shared / "nats").mkdir(0o755)
+    os.close(claim(shared / "nats" / "jetstream"))
+    refuse_foreign(shared / "nats" / "jetstream")
+
+
+def test_what_another_made_there_is_refused(shared: Path, give_away: _GiveAway) -> None:
+    (shared / "nats").mkdir()
+    give_away(shared / "nats")
+
+    with pytest.raises(OperatorError, match=_REFUSED):
+        claim(shared / "nats")
+    with pytest.raises(OperatorError, match=_REFUSED):
+        claim(shared / "nats" / "jetstream")
+    assert not (shared / "nats" / "lock").exists()
+
+
+def test_a_link_of_another_is_refused_wherever_it_leads(
+    shared: Path, give_away: _GiveAway, tmp_path: Path
+) -> None:
+    (tmp_path / "ours").mkdir()
+    (shared / "nats").symlink_to(tmp_path / "ours")
+    refuse_foreign(shared / "nats")
+    give_away(shared / "nats")
+
+    with pytest.raises(OperatorError, match=_REFUSED):
+        claim(shared / "nats" / "jetstream")
+
+
+def test_a_link_of_ours_to_what_another_has_made_is_refused(
+    shared: Path, give_away: _GiveAway, tmp_path: Path
+) -> None:
+    (shared / "theirs").mkdir()
+    (tmp_path / "link").symlink_to(shared / "theirs")
+    give_away(shared / "theirs")
+
+    with pytest.raises(OperatorError, match=_REFUSED):
+        claim(tmp_path / "link")
+
+
+def test_a_directory_that_everybody_may_write_is_refused(shared: Path) -> None:
+    (shared / "nats").mkdir()
+    (shared / "nats").chmod(0o777)
+
+    with pytest.raises(OperatorError, match=r"can be written by everybody.*chmod o-w"):
+        claim(shared / "nats")
+
+
+def test_a_volume_that_everybody_may_write_can_be_used(shared: Path) -> None:
+    os.close(claim(shared / "jetstream"))
+
+
+def test_a_lock_that_is_a_link_is_not_followed(shared: Path, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("kept")
+    (shared / "nats").mkdir()
+    (shared / "nats" / "lock").symlink_to(tmp_path / "precious")
+
+    with pytest.raises(OperatorError, match="cannot use data directory"):
+        claim(shared / "nats")
+    assert (tmp_path / "precious").read_text() == "kept"
