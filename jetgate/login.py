@@ -2,10 +2,12 @@
 
 from functools import partial
 
+from core.auth.author import ASKED
 from core.auth.grant import Grant
 from core.auth.users import Permissions, Rule
-from core.client import Client, Options, attach
+from core.client import Client, NotPermitted, Options, attach
 from core.pubsub.server import Connection, Hub
+from core.transport.authoring import asks_author, missing_permission
 from core.transport.loopback import connect_loopback
 from gateway.identities import Login
 from gateway.signin.rights import MayRead, RightsOf
@@ -23,7 +25,13 @@ def login_to(hub: Hub) -> Login:
             session = hub.sessions.get(client.info.client_id)
             return session is None or _may_publish(session, subject)
 
-        options = Options(user=user, password=password, token=token, may_publish=allowed)
+        def lacking(subject: bytes, headers: bytes) -> NotPermitted | None:
+            session = hub.sessions.get(client.info.client_id)
+            return None if session is None else _lacking(session, subject, headers)
+
+        options = Options(
+            user=user, password=password, token=token, may_publish=allowed, lacking=lacking
+        )
         client = Client(link, options)
         await client.open()
         return client
@@ -79,8 +87,20 @@ class SessionRights:
 
 def _may_publish(session: Connection, subject: bytes) -> bool:
     """Whether the server would take a publish, by what mappings make of its subject."""
-    if session.guard is None:
-        return True
+    return session.guard is None or session.guard.grant.may_publish(_mapped(session, subject))
+
+
+def _lacking(session: Connection, subject: bytes, headers: bytes) -> NotPermitted | None:
+    """What the server would refuse a publish for, beside its subject."""
+    if session.guard is None or not asks_author(session) or not ASKED.search(headers):
+        return None
+    missing = missing_permission(session, _mapped(session, subject), headers)
+    if missing is None:
+        return None
+    doing = "subscribing" if missing.reads else "publishing"
+    return NotPermitted(missing.subject, doing, "which a header asks for")
+
+
+def _mapped(session: Connection, subject: bytes) -> bytes:
     mappings = session.account.mappings
-    to = subject if mappings is None else mappings.of(subject)
-    return session.guard.grant.may_publish(to)
+    return subject if mappings is None else mappings.of(subject)

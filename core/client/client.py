@@ -51,7 +51,9 @@ class Options:
     """How a client connects. Times in seconds.
 
     `may_publish` says which subjects the server lets the client publish to, if the client knows
-    that: it then raises NotPermitted instead of waiting for an answer that never comes.
+    that: it then raises NotPermitted instead of waiting for an answer that never comes. `lacking`
+    does the same for what headers want beside: called with subject and headers, it returns the
+    error, or None.
     """
 
     name: str = "jetgate"
@@ -63,6 +65,7 @@ class Options:
     ping_interval: float = 30.0
     pings_out_max: int = 2
     may_publish: Callable[[bytes], bool] | None = None
+    lacking: Callable[[bytes, bytes], NotPermitted | None] | None = None
     identify: Callable[[str], dict[str, str]] | None = None
     """Called with the server's nonce at every connection; returns more fields of CONNECT."""
 
@@ -208,14 +211,21 @@ class Client:
         self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b""
     ) -> None:
         """Publish one message. Raises ConnectionLost while there is no connection."""
-        self.check(subject)
+        self.check(subject, headers)
         self.write(encoder.publish(subject, reply, headers, payload))
 
-    def check(self, subject: bytes) -> None:
-        """Raise NotPermitted for a subject that this client knows it may not publish to."""
-        may_publish = self.options.may_publish
-        if may_publish is not None and not may_publish(subject):
-            raise NotPermitted(subject)
+    def check(self, subject: bytes, headers: bytes = b"") -> None:
+        """Raise NotPermitted for a message that this client knows it may not publish."""
+        if (error := self._refusal(subject, headers)) is not None:
+            raise error
+
+    def _refusal(self, subject: bytes, headers: bytes) -> NotPermitted | None:
+        options = self.options
+        if options.may_publish is not None and not options.may_publish(subject):
+            return NotPermitted(subject)
+        if headers and options.lacking is not None:
+            return options.lacking(subject, headers)
+        return None
 
     def write(self, data: bytes) -> None:
         """Send protocol bytes, together with all that is written in this turn of the loop."""
@@ -232,7 +242,7 @@ class Client:
 
         Raises NotPermitted, NoResponders, PayloadTooLarge, RequestTimeout or ConnectionLost.
         """
-        self.check(subject)
+        self.check(subject, headers)
         if (size := len(headers) + len(payload)) > self.info.max_payload:
             raise PayloadTooLarge(size, self.info.max_payload)
         token, future = self._replies.expect(subject, within)
@@ -265,9 +275,9 @@ class Client:
             raise
         forget = self._replies.forget
         batch.done.add_done_callback(lambda _: forget(head))
-        if (may_publish := self.options.may_publish) is not None:
+        if self.options.may_publish is not None:
             for index, subject in enumerate(subjects):
-                if not may_publish(subject):
+                if self._refusal(subject, headers[index] if headers else b"") is not None:
                     batch.put(index, FORBIDDEN, b"")
         return batch
 
