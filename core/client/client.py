@@ -277,7 +277,10 @@ class Client:
         batch.done.add_done_callback(lambda _: forget(head))
         if self.options.may_publish is not None:
             for index, subject in enumerate(subjects):
-                if self._refusal(subject, headers[index] if headers else b"") is not None:
+                error = self._refusal(subject, headers[index] if headers else b"")
+                if error is not None:
+                    if error.wanted_by:
+                        batch.refused[index] = error
                     batch.put(index, FORBIDDEN, b"")
         return batch
 

@@ -140,6 +140,16 @@ class Nats:
             await client.close()
 
 
+_LINES = {"Content-Type": "application/json"}
+
+
+def _json(cases: dict[str, Case]) -> bytes:
+    """The JSON array of messages."""
+    return json.dumps(
+        [{"subject": each.subject, "text": "x", "headers": each.headers} for each in cases.values()]
+    ).encode()
+
+
 class Http:
     """Publishes over HTTP as a user, inside the process."""
 
@@ -158,6 +168,23 @@ class Http:
         assert (status, problem["type"].rpartition(":")[2]) == (403, "not-permitted"), body
         self.refused.append(problem["detail"])
         return False
+
+    async def lines(self) -> dict[str, tuple[bool, str]]:
+        """What becomes of all messages as lines of a batch, each user's together."""
+        found: dict[str, tuple[bool, str]] = {}
+        for user in {case.user for case in CASES.values()}:
+            own = {name: case for name, case in CASES.items() if case.user == user}
+            status, body = await self.post(user, "/v1/publish", _json(own), _LINES)
+            assert status == 200, body
+            for name, line in zip(own, json.loads(body), strict=True):
+                problem = line.get("error", {})
+                found[name] = (not problem, problem.get("detail", ""))
+        return found
+
+    async def atomic(self) -> tuple[int, bytes]:
+        """What becomes of a batch with a message that may not be."""
+        messages = _json({"": Case({}), "target": CASES["target"]})
+        return await self.post("ann", "/v1/publish:atomic", messages, _LINES)
 
     async def post(
         self, user: str, path: str, body: bytes, headers: dict[str, str]
@@ -371,6 +398,8 @@ def test_over_http_authors_are_asked_and_over_nats_they_are_not(database: str) -
         async with _served(database, ServerOptions().author_doors) as (over_nats, over_http, node):
             assert await _outcomes(over_nats) == ALLOWED
             assert await _outcomes(over_http) == REFUSED_OVER_HTTP
+            assert await over_http.lines() == REFUSED_OVER_HTTP
+            assert (await over_http.atomic())[0] == 403
             ann, bob = await _over_nats(over_nats, "ann"), await _over_nats(over_nats, "bob")
             assert await _batches(ann, bob) == SHARED
             client, ann = await _over_http(node, "ann")
