@@ -300,9 +300,10 @@ def failure_of(replies: ReplyBatch | None, index: int) -> Problem:
     """Why a publish of a batch has no successful receipt."""
     if replies is None:
         return receipt_problem(None, 0)
-    if (error := replies.refused.get(index)) is not None:
+    status = replies.statuses.get(index, 0)
+    if status == 403 and (error := replies.refused.get(index)) is not None:
         return problem_of(error)
-    return receipt_problem(replies.payloads[index], replies.statuses.get(index, 0))
+    return receipt_problem(replies.payloads[index], status)
 
 
 def receipt_problem(ack: bytes | None, status: int) -> Problem:
