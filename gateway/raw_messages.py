@@ -6,6 +6,8 @@ its form: message, value, object, JSON, lines, events.
 
 from typing import NamedTuple
 
+from starlette.responses import Response
+
 from core.client import header_items
 from core.model.gotime import format_time
 from gateway.headers import response_headers
@@ -19,6 +21,12 @@ INERT = {
 signs in next in the same browser is somebody else."""
 INERT_LINES = [(name.lower().encode(), value.encode()) for name, value in INERT.items()]
 """The same as lines that are sent."""
+
+
+def not_modified(headers: dict[str, str]) -> Response:
+    """A 304 for an answer with these headers: it repeats those of RFC 9110 15.4.5 alone."""
+    kept = {name: headers[name] for name in ("ETag", "Cache-Control", "Vary")}
+    return Response(None, 304, headers=kept)
 
 
 class Origin(NamedTuple):

@@ -19,7 +19,7 @@ from gateway.feeding import Feed, Listing
 from gateway.headers import Items, message_headers, preconditions, refuse_repeated, response_headers
 from gateway.kv_feed import KvFeed
 from gateway.problems import Problem, bad_request
-from gateway.raw_messages import INERT, INERT_LINES
+from gateway.raw_messages import INERT, INERT_LINES, not_modified
 from gateway.responses import JSON, PlainResponse, location_of, no_content
 from gateway.stream_info import existing, no_bucket
 from gateway.validation import duration, flag, sequence, struct
@@ -49,7 +49,7 @@ async def read_key(call: Call) -> Response:
         found = await kv_store.value(call, bucket, key)
     etag = f'"{found.seq}"'
     if call.has(b"if-none-match") and entity_tags.is_known(call, etag):
-        return Response(None, 304, headers={"ETag": etag} | _SHOWN)
+        return not_modified({"ETag": etag} | _SHOWN)
     if call.accepts(JSON):
         body = msgspec.json.encode(kv_store.entry_of(bucket, key, found)) + b"\n"
         return Response(body, headers={"ETag": etag} | _SHOWN, media_type=JSON)

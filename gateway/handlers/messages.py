@@ -11,7 +11,7 @@ from gateway import entity_tags, rendering
 from gateway.call import Call
 from gateway.models import ReadRequest
 from gateway.problems import bad_request
-from gateway.raw_messages import INERT, Origin, shown_headers
+from gateway.raw_messages import INERT, Origin, not_modified, shown_headers
 from gateway.reading import Read, read_answer
 from gateway.responses import JSON, no_content
 from gateway.validation import filter_subject, flag, name, sequence, struct
@@ -117,7 +117,7 @@ def _answer(call: Call, stream: str, msg: StoredMsg, caching: str) -> Response:
     etag = f'"{msg.seq}"'
     headers = {"ETag": etag, "Cache-Control": caching} | INERT
     if entity_tags.is_known(call, etag):
-        return Response(None, 304, headers=headers)
+        return not_modified(headers)
     if call.accepts(JSON):
         return Response(rendering.stored(stream, msg), headers=headers, media_type=JSON)
     response = Response(msg.data, headers=headers)

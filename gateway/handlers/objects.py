@@ -23,7 +23,7 @@ from gateway.headers import Items, message_headers, response_headers
 from gateway.headers import check as check_headers
 from gateway.object_feed import ObjectFeed
 from gateway.problems import Problem, bad_request
-from gateway.raw_messages import INERT
+from gateway.raw_messages import INERT, not_modified
 from gateway.responses import JSON, location_of, no_content
 from gateway.stream_info import existing
 from gateway.uploading import store_object
@@ -41,7 +41,7 @@ async def read_object(call: Call) -> Response:
     headers = _headers(info)
     etag = headers["ETag"]
     if "if-none-match" in call.headers and entity_tags.is_known(call, etag):
-        return Response(None, 304, headers={"ETag": etag} | _CACHED)  # RFC 9110, 15.4.5
+        return not_modified(headers)
     ranged = call.headers.get("range")
     if call.scope["method"] == "HEAD" or call.headers.get("if-range", etag) != etag:
         ranged = None
@@ -124,7 +124,7 @@ async def read_object_info(call: Call) -> Response:
     etag = f'"{info.revision}"'
     headers = {"ETag": etag} | _CACHED
     if "if-none-match" in call.headers and entity_tags.is_known(call, etag):
-        return Response(None, 304, headers=headers)
+        return not_modified(headers)
     return _json(info, 200, headers)
 
 
