@@ -66,6 +66,8 @@ class Options:
     pings_out_max: int = 2
     may_publish: Callable[[bytes], bool] | None = None
     lacking: Callable[[bytes, bytes], NotPermitted | None] | None = None
+    inbox: Callable[[], bytes] | None = None
+    """Called at every connection; returns how inboxes begin, with a dot at the end."""
     identify: Callable[[str], dict[str, str]] | None = None
     """Called with the server's nonce at every connection; returns more fields of CONNECT."""
 
@@ -313,7 +315,7 @@ class Client:
 
     def new_inbox(self) -> bytes:
         """Return a unique subject for a subscription that takes replies."""
-        return b"_INBOX." + nuid().encode()
+        return self._replies.base + nuid().encode()
 
     async def flush(self, within: float = 5.0) -> None:
         """Wait until the server has processed everything sent before. Raises RequestTimeout."""
@@ -451,6 +453,8 @@ class Client:
         self.connected = True
         self._up_or_closed.set()
         self.last_error = ""
+        if self.options.inbox is not None:
+            self._replies.use_base(self.options.inbox())
         subs = [encoder.subscribe(self._replies.prefix + b"*", b"", _MUX_SID)]
         subs += [encoder.subscribe(sub.subject, sub.queue, sub.sid) for sub in self._subs.values()]
         self.write(b"".join(subs))

@@ -83,15 +83,27 @@ class ReplyBatch:
 
 
 class Replies:
-    """The requests of one connection that wait for answers."""
+    """The requests of one connection that wait for answers.
+
+    Attributes:
+        base: how inboxes begin.
+        prefix: the inbox of the answers, with a dot behind it.
+    """
 
     def __init__(self) -> None:
-        self.prefix = b"_INBOX." + nuid().encode() + b"."
-        self._start = len(self.prefix)
+        self.base = b""
+        self.use_base(b"_INBOX.")
         self._next = 0
         self._requests: dict[bytes, _Waiting] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._batches: dict[bytes, ReplyBatch] = {}
+
+    def use_base(self, base: bytes) -> None:
+        """Begin inboxes otherwise, while nothing waits for an answer."""
+        if base != self.base:
+            self.base = base
+            self.prefix = base + nuid().encode() + b"."
+            self._start = len(self.prefix)
 
     def expect(self, subject: bytes, within: float) -> tuple[bytes, "asyncio.Future[Msg]"]:
         """Return a token for a request, and the future of its answer.
