@@ -56,12 +56,13 @@ def has_publish_headers(block: bytes) -> bool:
 def publish_headers(block: bytes) -> dict[bytes, bytes]:
     """Return the `Nats-*` headers of a block, the first value of each name.
 
-    Leading spaces of a value are dropped, nothing else is changed.
+    Leading spaces of a value are dropped, nothing else is changed. The first line is no header,
+    whatever it says.
     """
     found: dict[bytes, bytes] = {}
     if not has_publish_headers(block):
         return found
-    for line in block.split(b"\r\n"):
+    for line in block.split(b"\r\n")[1:]:
         if line.startswith(b"Nats-"):
             name, colon, value = line.partition(b":")
             if colon and name not in found:

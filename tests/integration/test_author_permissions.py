@@ -5,6 +5,7 @@ stream in nats-server, which asks nobody. Here that is so over NATS; over HTTP a
 """
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -52,6 +53,7 @@ USERS = Users(
         _user("ann", "ann.>", "own.>"),
         _user("bob", "bob.>"),
         _user("purger", "ann.>", "$JS.API.STREAM.PURGE.WORK"),
+        _user("maker", "maker.>", "$JS.API.STREAM.CREATE.*", "$JS.API.DIRECT.GET.COPY.sec.>"),
     )
 )
 
@@ -327,6 +329,35 @@ async def _over_nats(door: Nats, user: str) -> Sender:
     return send
 
 
+async def _made_by_who_may_create(door: Nats) -> list[bytes]:
+    """What a user reads and publishes by streams of its own, without rights on the subjects."""
+    boss, maker = await door.client("boss"), await door.client("maker")
+    await boss.request("sec.known", b"secret", timeout=20)
+    for config in (
+        {"name": "COPY", "mirror": {"name": "WORK"}, "allow_direct": True},
+        {
+            "name": "MADE",
+            "subjects": ["maker.made"],
+            "republish": {"src": "maker.made", "dest": "sec.made"},
+        },
+    ):
+        body = json.dumps(config).encode()
+        answer = await maker.request(f"$JS.API.STREAM.CREATE.{config['name']}", body, timeout=20)
+        assert "error" not in json.loads(answer.data), answer.data
+    await maker.request("maker.made", b"made", timeout=20)
+    return [await _read(maker, "sec.known"), await _read(maker, "sec.made")]
+
+
+async def _read(maker: Any, subject: str) -> bytes:
+    """The last message of a subject in the mirror, once it is there."""
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(nats.errors.Error):
+                answer = await maker.request(f"$JS.API.DIRECT.GET.COPY.{subject}", b"", timeout=5)
+                if (answer.headers or {}).get("Nats-Subject") == subject:
+                    return bytes(answer.data)
+
+
 async def _over_http(node: Node, user: str) -> tuple[Client, Sender]:
     """The connection that the façade has for a user, whose batches HTTP callers share."""
     client = await login_to(node.hub)(user, user[0], "")
@@ -406,6 +437,7 @@ def test_over_http_authors_are_asked_and_over_nats_they_are_not(database: str) -
             assert await _batches(ann, bob) == BOUND
             await _check_stored(over_nats)
             await client.close()
+            assert await _made_by_who_may_create(over_nats) == [b"secret", b"made"]
 
     asyncio.run(run())
 
