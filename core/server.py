@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from core.auth.users import Users
 from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
-from core.pubsub.server import Hub
+from core.pubsub.server import AUTHORS_OVER_HTTP, Hub
 from core.runtime.clock import Clock
 from core.runtime.turn import Turn
 from core.transport.listener import Listener
@@ -43,6 +43,7 @@ class ServerOptions:
         jetstream: whether INFO says that there is JetStream.
         domain: the JetStream domain; empty: none.
         tags: what the server says of itself beside its name.
+        author_doors: the types of connections by which authors are asked (`Hub.author_doors`).
         cluster: the servers it belongs to; None: it is alone.
         links: where the other nodes of the same database connect; None: there are none. With a
             name: the servers it belongs to, of which some may be such nodes.
@@ -61,6 +62,7 @@ class ServerOptions:
     jetstream: bool = True
     domain: str = ""
     tags: tuple[str, ...] = ()
+    author_doors: frozenset[str] = AUTHORS_OVER_HTTP
     cluster: ClusterSettings | None = None
     links: ClusterSettings | None = None
 
@@ -91,6 +93,7 @@ class Server:
             users=options.users,
         )
         self.hub.domain, self.hub.tags = options.domain, options.tags
+        self.hub.author_doors = options.author_doors
         self.port = options.port
         self.ws_port = options.ws_port
         self._options = options

@@ -22,6 +22,7 @@ from core.client.loopback import attach
 from core.cluster.following import CatalogueFollower
 from core.cluster.leadership import Leadership
 from core.cluster.members import REPLICAS_MAX, Alone, Cluster, peer_id
+from core.cluster.scopes import StreamScopes
 from core.cluster.spreading import Spreading
 from core.errors import OperatorError, Unavailable
 from core.holdings import Holdings, Nobody, Peers
@@ -326,6 +327,7 @@ class Term:
             self._cluster.leader_since = self.holdings.since
             self._cluster.delete = partial(delete_node, self._pools.writers)
         self.catalogue.catalogue.on_change.append(self.registry.heard)
+        self._account.scopes = StreamScopes(self.catalogue.catalogue, self._account.name).of
         self.transactions.start()
         self.serving.start()
         self.peers.serves(True)

@@ -74,8 +74,8 @@ def _stamped(call: Call, batch: Batch, batch_id: bytes) -> Batch:
     stamped = Batch()
     last = len(batch)
     for place, subject in enumerate(batch.subjects, 1):
-        client.check(subject)
         own = batch.headers[place - 1]
+        client.check(subject, own)
         commit = b"Nats-Batch-Commit: 1\r\n" if place == last else b""
         headers = b"%bNats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n%b\r\n" % (
             own[:-2] or b"NATS/1.0\r\n",

@@ -260,7 +260,7 @@ class Run:
             if ack is not None and ack.startswith(_SUCCESS) and answered not in statuses:
                 results.append(tally.success(ack))
             else:
-                results.append(tally.failure(receipt_problem(ack, statuses.get(answered, 0))))
+                results.append(tally.failure(failure_of(replies, answered)))
             answered += 1
         return results
 
@@ -294,6 +294,16 @@ class Tally:
         """What ends a brief answer."""
         counts = {"published": self.published, "duplicates": self.duplicates, "failed": self.failed}
         return orjson.dumps(counts)
+
+
+def failure_of(replies: ReplyBatch | None, index: int) -> Problem:
+    """Why a publish of a batch has no successful receipt."""
+    if replies is None:
+        return receipt_problem(None, 0)
+    status = replies.statuses.get(index, 0)
+    if status == 403 and (error := replies.refused.get(index)) is not None:
+        return problem_of(error)
+    return receipt_problem(replies.payloads[index], status)
 
 
 def receipt_problem(ack: bytes | None, status: int) -> Problem:

@@ -28,6 +28,9 @@ from gateway.signin.origins import is_secure, origin_of, refuse_cross_site
 from gateway.signin.rights import RightsOf
 from gateway.signin.sessions import Session, cookie_name
 
+_TICKETS = "/v1/tickets"
+"""Where programs ask on behalf of a page, whose `Origin` they name; no page reads the answer."""
+
 
 class Said(NamedTuple):
     """What a request says of who asks."""
@@ -65,7 +68,11 @@ class Door:
         self._anybody = Admitted(gateway, self.sign_in)
         self._gateway = gateway
         self._identities = login and Identities(
-            login, make, rights=rights, idle_max=settings.identities_idle_max
+            login,
+            make,
+            rights=rights,
+            idle_max=settings.identities_idle_max,
+            revoked=lambda key: self.sign_in.sessions.end_all(key, Ending.REVOKED),
         )
         self._inside = 0
 
@@ -162,11 +169,21 @@ class Door:
         if len(headers) > 1:
             raise unauthorized("Authorization: is there twice")
         if headers and (text := headers[0].decode("latin-1")):
-            return Said(from_header(text))
+            found = from_header(text)
+            # What a browser's dialog was told it adds to whatever any page asks: as with a cookie.
+            if found.token or scope.get("path") == _TICKETS:
+                return Said(found)
+            try:
+                refuse_cross_site(scope, self._settings.cors_origins, needs_proof=False)
+            except Problem:
+                if not ticket:
+                    raise
+            else:
+                return Said(found)
         if ticket:
-            found = self.sign_in.tickets.redeem(ticket, origin_of(scope))
-            assert found.credentials is not None, "issued to somebody known"
-            return Said(found.credentials, found.session)
+            redeemed = self.sign_in.tickets.redeem(ticket, origin_of(scope))
+            assert redeemed.credentials is not None, "issued to somebody known"
+            return Said(redeemed.credentials, redeemed.session)
         value = cookie_of(scope["headers"], cookie_name(is_secure=is_secure(scope)))
         if not value:
             raise unauthorized("Authorization: Basic or Bearer credentials are needed")

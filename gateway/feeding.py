@@ -48,7 +48,7 @@ class Listing(Lasting):
 
     def __init__(self, call: Call, reader: OrderedSubscription, member: str, last_seq: int) -> None:
         self._lines = call.accepts(NDJSON)
-        super().__init__(call, NDJSON if self._lines else JSON, {"Vary": "Accept"}, None)
+        super().__init__(call, NDJSON if self._lines else JSON, {}, None)
         self.show: Callable[[StoredMsg], object | None] = _nothing
         self.pending = reader.pending
         self._reader = reader
@@ -121,7 +121,7 @@ class Feed(Lasting):
 
     def __init__(self, call: Call, source: Source, info: dict[str, Any]) -> None:
         self._events = call.accepts(EVENTS)
-        headers = {"Vary": "Accept", "X-Accel-Buffering": "no"}
+        headers = {"X-Accel-Buffering": "no"}
         count = call.gateway.metrics.feeds.kinds["watch"]
         super().__init__(call, EVENTS if self._events else NDJSON, headers, count)
         self._source = source

@@ -32,7 +32,7 @@ _SLICE_BYTES = 256 * 1024
 _EMPTY = (404, 408)
 _GONE = (503, 409)
 _PIN = b"Nats-Pin-Id"
-_NO_STORE = {"Cache-Control": "no-store"}
+_NO_STORE = {"Cache-Control": "no-store"} | INERT
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,7 +66,7 @@ async def fetch_answer(call: Call, stream: str, consumer: str, request: FetchReq
     messages = await poll.all()
     if not messages:
         return no_content({"Js-Reason": poll.reason()})
-    headers = _NO_STORE | {"Js-Pending": str(JsMsg.of(messages[-1], takes_acks=True).pending)}
+    headers = {"Js-Pending": str(JsMsg.of(messages[-1], takes_acks=True).pending)}
     return await document(call, messages, b"{", headers)
 
 
@@ -82,7 +82,7 @@ async def document(
         parts.pop()
     parts.append(b"]}")
     response = _Document(call, messages, b"".join(parts), JSON.encode())
-    response.headers.update(headers)
+    response.headers.update(_NO_STORE | headers)
     return response
 
 
@@ -98,7 +98,7 @@ async def _raw(poll: "Poll", request: FetchRequest) -> Response:
     own = Origin(delivery.stream, msg.subject, delivery.stream_seq, delivery.time)
     shown, media_type = shown_headers(own, msg.headers)
     response = _Document(poll.call, messages, msg.payload, media_type)
-    response.headers.update(INERT | _NO_STORE)
+    response.headers.update(_NO_STORE)
     response.headers["Js-Token"] = poll.call.gateway.tokens.seal(msg.reply)
     response.headers["Js-Pending"] = str(delivery.pending)
     response.headers["Js-Delivered"] = str(delivery.delivered)

@@ -88,7 +88,8 @@ class Identities:
     """The identities whose connections are open, by a digest of their credentials.
 
     However many are served at once, each has its connection. Of those that are not, the ones that
-    were not for longest are closed when there are more than `idle_max`.
+    were not for longest are closed when there are more than `idle_max`. `revoked` is called with
+    the key of an identity that the server no longer knows.
     """
 
     def __init__(
@@ -98,7 +99,9 @@ class Identities:
         *,
         rights: RightsOf | None,
         idle_max: int,
+        revoked: Callable[[bytes], None],
     ) -> None:
+        self._revoked = revoked
         self._login = login
         self._make = make
         self._rights = rights
@@ -157,6 +160,7 @@ class Identities:
     def revoke(self, identity: Identity) -> None:
         """Close the connection of who is no longer known, and what lasts as long as it."""
         self._forget(identity)
+        self._revoked(identity.key)
         spawn(_end(identity, Ending.REVOKED), name="identity end")
 
     def renew(self, identity: Identity) -> None:

@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 from core.client import ClientError
 from gateway.call import Call
 from gateway.feed_counts import FeedCount
+from gateway.raw_messages import INERT
 from gateway.response_body import ResponseBody
 
 EVENTS = "text/event-stream"
@@ -30,7 +31,7 @@ class Lasting(Response):
         self, call: Call, media_type: str, headers: Mapping[str, str], count: FeedCount | None
     ) -> None:
         super().__init__(
-            None, headers={"Cache-Control": "no-store", **headers}, media_type=media_type
+            None, headers={"Cache-Control": "no-store", **INERT, **headers}, media_type=media_type
         )
         del self.headers["content-length"]
         self.call = call

@@ -175,4 +175,6 @@ def bad_request(kind: str, detail: str) -> Problem:
 
 def no_inbox() -> Problem:
     """The 403 of who may not be answered by the server."""
-    return Problem(403, "no-inbox", "this user may not subscribe to _INBOX.>")
+    return Problem(
+        403, "no-inbox", "this user may not subscribe to _INBOX.{user}.>, nor to _INBOX.>"
+    )

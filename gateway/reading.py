@@ -20,6 +20,7 @@ from gateway.call import Call
 from gateway.gathered import arriving, watched
 from gateway.models import ReadEnd
 from gateway.problems import Problem
+from gateway.raw_messages import INERT
 from gateway.response_body import ResponseBody
 from gateway.responses import JSON, NDJSON
 
@@ -28,7 +29,7 @@ _WHOLE_S = 300.0
 _EOB, _NONE = 204, 404
 _UNANSWERED = 503
 _PENDING = b"Nats-Num-Pending"
-_NO_STORE = {"Cache-Control": "no-store"}
+_NO_STORE = {"Cache-Control": "no-store"} | INERT
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from core.client import Batch, NoResponders, ReplyBatch, header_block, header_it
 from core.errors import ApiError
 from core.model.api_errors import err_code
 from core.model.message import MsgGetRequest, StoredMsg
-from gateway.batch_lines import receipt_problem
+from gateway.batch_lines import failure_of
 from gateway.call import Call
 from gateway.problems import Problem, problem_of
 from gateway.validation import publish_subject
@@ -113,4 +113,4 @@ def _refusal(replies: ReplyBatch, place: int) -> Problem | None:
     ack = replies.payloads[place]
     if ack is not None and place not in replies.statuses and ack.startswith(b'{"stream":'):
         return None
-    return receipt_problem(ack, replies.statuses.get(place, 0))
+    return failure_of(replies, place)

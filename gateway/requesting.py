@@ -20,6 +20,7 @@ from gateway.response_body import ResponseBody
 from gateway.responses import NDJSON
 
 _NO_RESPONDERS = 503
+_NO_STORE = {"Cache-Control": "no-store"} | INERT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ async def one_reply(call: Call, question: Question) -> Response:
         question.subject, question.body, headers=question.block, within=question.within
     )
     shown, media_type = response_headers(header_items(msg.headers))
-    response = Response(msg.payload, headers=INERT | {"Cache-Control": "no-store"})
+    response = Response(msg.payload, headers=_NO_STORE)
     response.raw_headers.append((b"content-type", media_type))
     response.raw_headers.extend(shown)
     return response
@@ -98,7 +99,7 @@ class _Lines(Response):
     def __init__(
         self, call: Call, first: list[Msg], replies: AsyncGenerator[list[Msg], None]
     ) -> None:
-        super().__init__(None, headers={"Cache-Control": "no-store"})
+        super().__init__(None, headers=_NO_STORE)
         del self.headers["content-length"]
         self._call = call
         self._first = first

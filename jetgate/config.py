@@ -2,13 +2,14 @@
 
 import ipaddress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from core.auth.users import User, Users
 from core.database import Database
 from core.errors import ConfigError
 from core.pubsub.mappings import Mapping
-from core.pubsub.server import SYSTEM_ACCOUNT
+from core.pubsub.server import AUTHORS_OVER_HTTP, AUTHORS_OVER_NATS, SYSTEM_ACCOUNT
 from core.remote.settings import Remote
 from gateway.settings import Settings
 
@@ -17,6 +18,21 @@ _PORT_OF = {"--nats-port": "NATS", "--http-port": "HTTP", "--ws-port": "WebSocke
 _SYSTEM_TYPES = frozenset(("STANDARD", "WEBSOCKET"))
 """How a user of the system account may connect: not over HTTP, which serves streams."""
 DATA_DIRECTORY = Path(".jetgate")
+
+
+class AuthorPermissions(StrEnum):
+    """Over what the author of a message needs permission for what its headers ask for."""
+
+    HTTP = "http"
+    NATS = "nats"
+    ALL = "all"
+    NONE = "none"
+
+    @property
+    def doors(self) -> frozenset[str]:
+        """The types of connections, as `core.pubsub.server.Hub.author_doors` has them."""
+        over_http = AUTHORS_OVER_HTTP if self in ("http", "all") else frozenset[str]()
+        return over_http | AUTHORS_OVER_NATS if self in ("nats", "all") else over_http
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +56,7 @@ class Config:
         cluster_listen: where other nodes connect; None: at `host`, any free port.
         cluster_advertise: what they are told instead, with the port.
         tags: by which streams are placed.
+        author_permissions: over what authors need permission for what their headers ask for.
 
     Raises:
         ConfigError: a value cannot be used.
@@ -61,6 +78,7 @@ class Config:
     cluster_listen: tuple[str, int] | None = None
     cluster_advertise: tuple[str, int] | None = None
     tags: tuple[str, ...] = ()
+    author_permissions: AuthorPermissions = AuthorPermissions.HTTP
 
     def __post_init__(self) -> None:
         ports = {"--nats-port": self.nats_port, "--http-port": self.http_port}

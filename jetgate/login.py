@@ -2,14 +2,18 @@
 
 from functools import partial
 
+from core.auth.author import ASKED
 from core.auth.grant import Grant
 from core.auth.users import Permissions, Rule
-from core.client import Client, Options, attach
+from core.client import Client, NotPermitted, Options, attach
 from core.pubsub.server import Connection, Hub
+from core.subjects.subject import is_valid_literal
+from core.transport.authoring import asks_author, missing_permission
 from core.transport.loopback import connect_loopback
 from gateway.identities import Login
 from gateway.signin.rights import MayRead, RightsOf
 
+_INBOX = b"_INBOX."
 _NO_QUEUE = b""
 _NOTHING = Grant(Permissions(Rule(()), Rule(())))
 
@@ -22,8 +26,25 @@ def login_to(hub: Hub) -> Login:
             session = hub.sessions.get(client.info.client_id)
             return session is None or _may_publish(session, subject)
 
-        options = Options(user=user, password=password, token=token, may_publish=allowed)
-        client = Client(attach(partial(connect_loopback, hub, caller=address)), options)
+        def lacking(subject: bytes, headers: bytes) -> NotPermitted | None:
+            session = hub.sessions.get(client.info.client_id)
+            return None if session is None else _lacking(session, subject, headers)
+
+        def inbox() -> bytes:
+            session = hub.sessions.get(client.info.client_id)
+            own = _inbox_of(user)
+            return own if own and session is not None and _may_read(session, own) else _INBOX
+
+        options = Options(
+            user=user,
+            password=password,
+            token=token,
+            may_publish=allowed,
+            lacking=lacking,
+            inbox=inbox,
+        )
+        link = attach(partial(connect_loopback, hub, caller=address))
+        client = Client(link, options)
         await client.open()
         return client
 
@@ -78,8 +99,32 @@ class SessionRights:
 
 def _may_publish(session: Connection, subject: bytes) -> bool:
     """Whether the server would take a publish, by what mappings make of its subject."""
-    if session.guard is None:
-        return True
+    return session.guard is None or session.guard.grant.may_publish(_mapped(session, subject))
+
+
+def _lacking(session: Connection, subject: bytes, headers: bytes) -> NotPermitted | None:
+    """What the server would refuse a publish for, beside its subject."""
+    if session.guard is None or not asks_author(session) or not ASKED.search(headers):
+        return None
+    missing = missing_permission(session, _mapped(session, subject), headers)
+    if missing is None:
+        return None
+    doing = "subscribing" if missing.reads else "publishing"
+    return NotPermitted(missing.subject, doing, "which a header asks for")
+
+
+def _inbox_of(user: str) -> bytes:
+    """Return how the inboxes begin that are a user's own; empty: the name is no token."""
+    token = user.encode("utf-8", "surrogateescape")
+    if b"." in token or not is_valid_literal(token):
+        return b""
+    return b"%b%b." % (_INBOX, token)
+
+
+def _may_read(session: Connection, inbox: bytes) -> bool:
+    return session.guard is None or session.guard.grant.may_read(inbox + b">")
+
+
+def _mapped(session: Connection, subject: bytes) -> bytes:
     mappings = session.account.mappings
-    to = subject if mappings is None else mappings.of(subject)
-    return session.guard.grant.may_publish(to)
+    return subject if mappings is None else mappings.of(subject)

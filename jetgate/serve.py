@@ -12,7 +12,15 @@ from core.auth.users import Users
 from core.config.secret_files import secret_of
 from core.model.tags import clean_tags
 from gateway.settings import Settings
-from jetgate.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, place_of, users_of
+from jetgate.config import (
+    DATA_DIRECTORY,
+    HTTP_PORT,
+    NATS_PORT,
+    AuthorPermissions,
+    Config,
+    place_of,
+    users_of,
+)
 from jetgate.database import (
     Dsn,
     DsnFile,
@@ -102,6 +110,10 @@ NodeTags = Annotated[
     list[str] | None,
     typer.Option("--tag", help="Tag of the node, by which streams are placed; repeatable."),
 ]
+Authors = Annotated[
+    AuthorPermissions,
+    typer.Option(help="Where headers need permission too (docs/signin.md)."),
+]
 HttpHosts = Annotated[
     list[str] | None,
     typer.Option(
@@ -140,6 +152,7 @@ def dev(
     http_trusted_proxy: TrustedProxies = None,
     http_cors_origin: CorsOrigins = None,
     http_rate_limit: RateLimit = "",
+    author_permissions: Authors = AuthorPermissions.HTTP,
     tag: NodeTags = None,
     log_level: LogLevel = Level.INFO,
     log_format: LogFormat = Format.TEXT,
@@ -170,6 +183,7 @@ def dev(
             users=_users(auth, auth_file, user, password, password_file),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,
+            author_permissions=author_permissions,
             tags=clean_tags(tag or ()),
             **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),
@@ -208,6 +222,7 @@ def serve(
     http_rate_limit: RateLimit = "",
     cluster_listen: ClusterListen = "",
     cluster_advertise: ClusterAdvertise = "",
+    author_permissions: Authors = AuthorPermissions.HTTP,
     tag: NodeTags = None,
     log_level: LogLevel = Level.INFO,
     log_format: LogFormat = Format.TEXT,
@@ -251,6 +266,7 @@ def serve(
             http_tls_key=http_tls_key,
             cluster_listen=place_of("--cluster-listen", cluster_listen),
             cluster_advertise=place_of("--cluster-advertise", cluster_advertise),
+            author_permissions=author_permissions,
             tags=clean_tags(tag or ()),
             **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),

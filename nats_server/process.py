@@ -21,6 +21,7 @@ from core.config.grammar import GrammarError
 from core.errors import ConfigError, OperatorError
 from core.life import Candidacy, Life
 from core.model.release import SERVER_VERSION
+from core.pubsub.server import AUTHORS_OVER_NATS
 from core.runtime.clock import SystemClock
 from core.runtime.garbage import FullCollections
 from core.runtime.tasks import spawn, stop
@@ -156,6 +157,7 @@ class Process:
             jetstream=options.jetstream.enabled,
             domain=options.jetstream.domain if options.jetstream.enabled else "",
             tags=options.tags,
+            author_doors=_author_doors(options),
         )
         if options.jetstream.enabled and options.jetstream.is_given:
             chosen = replace(chosen, links=_cluster_settings(options))
@@ -318,6 +320,8 @@ class Process:
         hub = self._server.hub
         hub.use_limits(new.limits())
         hub.tags = new.tags
+        if new.author_permissions != self._options.author_permissions:
+            hub.use_author_doors(_author_doors(new))
         if (shared := self._shared) is not None:
             shared.row.tags = new.tags
         if _traced(new) != _traced(self._options):
@@ -401,6 +405,10 @@ class Process:
         await self._server.close()
         await self._jetstream.stop()
         self._collections.stop()
+
+
+def _author_doors(options: Options) -> frozenset[str]:
+    return AUTHORS_OVER_NATS if options.author_permissions else frozenset()
 
 
 def _traced(options: Options) -> tuple[bool, bool, int]:

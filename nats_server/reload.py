@@ -24,6 +24,7 @@ _FIXED = {
 # Their values are maps, and may hold passwords.
 _FIXED_BLOCKS = {"websocket": "Websocket", "unserved_listeners": "listeners"}
 _PLAIN = {
+    "author_permissions": "author_permissions",
     "debug": "debug",
     "trace": "trace",
     "trace_headers": "trace_headers",

@@ -46,6 +46,15 @@ class Grant:
         self.publishable.add(subject)
         return True
 
+    def may_publish_all(self, subject: bytes) -> bool:
+        """Say whether a message may be published to every subject that a filter matches."""
+        publish = self.permissions.publish
+        if publish.allow is not None and not any(
+            is_subset(subject, pattern.encode()) for pattern in publish.allow
+        ):
+            return False
+        return not any(overlap(pattern.encode(), subject) for pattern in publish.deny)
+
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
         """Say whether a subscription may be made."""
         if self._subscribe_allow is not None:

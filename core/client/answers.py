@@ -27,7 +27,7 @@ class Answers(Gathering):
         most: int = 0,
         most_bytes: int = 0,
     ) -> None:
-        client.check(subject)
+        client.check(subject, headers)
         if (size := len(headers) + len(payload)) > client.info.max_payload:
             raise PayloadTooLarge(size, client.info.max_payload)
         super().__init__(client, subject)

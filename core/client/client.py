@@ -51,7 +51,9 @@ class Options:
     """How a client connects. Times in seconds.
 
     `may_publish` says which subjects the server lets the client publish to, if the client knows
-    that: it then raises NotPermitted instead of waiting for an answer that never comes.
+    that: it then raises NotPermitted instead of waiting for an answer that never comes. `lacking`
+    does the same for what headers want beside: called with subject and headers, it returns the
+    error, or None.
     """
 
     name: str = "jetgate"
@@ -63,6 +65,9 @@ class Options:
     ping_interval: float = 30.0
     pings_out_max: int = 2
     may_publish: Callable[[bytes], bool] | None = None
+    lacking: Callable[[bytes, bytes], NotPermitted | None] | None = None
+    inbox: Callable[[], bytes] | None = None
+    """Called at every connection; returns how inboxes begin, with a dot at the end."""
     identify: Callable[[str], dict[str, str]] | None = None
     """Called with the server's nonce at every connection; returns more fields of CONNECT."""
 
@@ -208,14 +213,21 @@ class Client:
         self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b""
     ) -> None:
         """Publish one message. Raises ConnectionLost while there is no connection."""
-        self.check(subject)
+        self.check(subject, headers)
         self.write(encoder.publish(subject, reply, headers, payload))
 
-    def check(self, subject: bytes) -> None:
-        """Raise NotPermitted for a subject that this client knows it may not publish to."""
-        may_publish = self.options.may_publish
-        if may_publish is not None and not may_publish(subject):
-            raise NotPermitted(subject)
+    def check(self, subject: bytes, headers: bytes = b"") -> None:
+        """Raise NotPermitted for a message that this client knows it may not publish."""
+        if (error := self._refusal(subject, headers)) is not None:
+            raise error
+
+    def _refusal(self, subject: bytes, headers: bytes) -> NotPermitted | None:
+        options = self.options
+        if options.may_publish is not None and not options.may_publish(subject):
+            return NotPermitted(subject)
+        if headers and options.lacking is not None:
+            return options.lacking(subject, headers)
+        return None
 
     def write(self, data: bytes) -> None:
         """Send protocol bytes, together with all that is written in this turn of the loop."""
@@ -232,7 +244,7 @@ class Client:
 
         Raises NotPermitted, NoResponders, PayloadTooLarge, RequestTimeout or ConnectionLost.
         """
-        self.check(subject)
+        self.check(subject, headers)
         if (size := len(headers) + len(payload)) > self.info.max_payload:
             raise PayloadTooLarge(size, self.info.max_payload)
         token, future = self._replies.expect(subject, within)
@@ -265,9 +277,12 @@ class Client:
             raise
         forget = self._replies.forget
         batch.done.add_done_callback(lambda _: forget(head))
-        if (may_publish := self.options.may_publish) is not None:
+        if self.options.may_publish is not None:
             for index, subject in enumerate(subjects):
-                if not may_publish(subject):
+                error = self._refusal(subject, headers[index] if headers else b"")
+                if error is not None:
+                    if error.wanted_by:
+                        batch.refused[index] = error
                     batch.put(index, FORBIDDEN, b"")
         return batch
 
@@ -300,7 +315,7 @@ class Client:
 
     def new_inbox(self) -> bytes:
         """Return a unique subject for a subscription that takes replies."""
-        return b"_INBOX." + nuid().encode()
+        return self._replies.base + nuid().encode()
 
     async def flush(self, within: float = 5.0) -> None:
         """Wait until the server has processed everything sent before. Raises RequestTimeout."""
@@ -438,6 +453,8 @@ class Client:
         self.connected = True
         self._up_or_closed.set()
         self.last_error = ""
+        if self.options.inbox is not None:
+            self._replies.use_base(self.options.inbox())
         subs = [encoder.subscribe(self._replies.prefix + b"*", b"", _MUX_SID)]
         subs += [encoder.subscribe(sub.subject, sub.queue, sub.sid) for sub in self._subs.values()]
         self.write(b"".join(subs))

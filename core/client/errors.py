@@ -47,15 +47,20 @@ class PayloadTooLarge(ClientError):
 
 
 class NotPermitted(ClientError):
-    """The user may not publish to this subject, or subscribe to it; nothing was sent."""
+    """The user may not publish to this subject, or subscribe to it; nothing was sent.
 
-    def __init__(self, subject: bytes, doing: str = "publishing") -> None:
-        super().__init__(subject, doing)
+    `wanted_by`: the headers of a message that ask for more than its subject needs, if it is that.
+    """
+
+    def __init__(self, subject: bytes, doing: str = "publishing", wanted_by: str = "") -> None:
+        super().__init__(subject, doing, wanted_by)
         self.subject = subject
         self.doing = doing
+        self.wanted_by = wanted_by
 
     def __str__(self) -> str:
-        return f"not permitted: {self.doing} to {self.subject.decode(errors='replace')}"
+        by = f" ({self.wanted_by})" if self.wanted_by else ""
+        return f"not permitted: {self.doing} to {self.subject.decode(errors='replace')}{by}"
 
 
 class RequestTimeout(ClientError):

@@ -26,12 +26,21 @@ class ReplyBatch:
 
     `payloads[i]` is None until request i is answered; `statuses[i]` is there when the answer was a
     status (503 no responders, 429 too many requests, 403 refused), `headers[i]` when it had any;
-    `subjects[i]` is what was asked. `missing`
-    counts the unanswered; `done` is set when there are none. `on_answer` is called with the index
-    of each answer; those that were there when it was set are not told.
+    `subjects[i]` is what was asked, `refused[i]` why that was not permitted, where it was not for
+    its subject. `missing` counts the unanswered; `done` is set when there are none. `on_answer` is
+    called with the index of each answer; those that were there when it was set are not told.
     """
 
-    __slots__ = ("done", "headers", "missing", "on_answer", "payloads", "statuses", "subjects")
+    __slots__ = (
+        "done",
+        "headers",
+        "missing",
+        "on_answer",
+        "payloads",
+        "refused",
+        "statuses",
+        "subjects",
+    )
 
     def __init__(self, subjects: Sequence[bytes], done: "asyncio.Future[None]") -> None:
         size = len(subjects)
@@ -39,6 +48,7 @@ class ReplyBatch:
         self.payloads: list[bytes | None] = [None] * size
         self.statuses: dict[int, int] = {}
         self.headers: dict[int, bytes] = {}
+        self.refused: dict[int, NotPermitted] = {}
         self.on_answer: Callable[[int], None] | None = None
         self.missing = size
         self.done = done
@@ -73,15 +83,27 @@ class ReplyBatch:
 
 
 class Replies:
-    """The requests of one connection that wait for answers."""
+    """The requests of one connection that wait for answers.
+
+    Attributes:
+        base: how inboxes begin.
+        prefix: the inbox of the answers, with a dot behind it.
+    """
 
     def __init__(self) -> None:
-        self.prefix = b"_INBOX." + nuid().encode() + b"."
-        self._start = len(self.prefix)
+        self.base = b""
+        self.use_base(b"_INBOX.")
         self._next = 0
         self._requests: dict[bytes, _Waiting] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._batches: dict[bytes, ReplyBatch] = {}
+
+    def use_base(self, base: bytes) -> None:
+        """Begin inboxes otherwise, while nothing waits for an answer."""
+        if base != self.base:
+            self.base = base
+            self.prefix = base + nuid().encode() + b"."
+            self._start = len(self.prefix)
 
     def expect(self, subject: bytes, within: float) -> tuple[bytes, "asyncio.Future[Msg]"]:
         """Return a token for a request, and the future of its answer.

@@ -9,6 +9,10 @@ from collections.abc import Iterable
 
 LINE = b"NATS/1.0"
 EMPTY = b"NATS/1.0\r\n\r\n"
+BATCH_ID = b"Nats-Batch-Id"
+BATCH_AUTHOR = b"Nats-Batch-Author"
+"""Which connection a message of a batch is from: set by servers, between them and to streams only
+(`core.pubsub.authored`). A stream never stores it, and no subscriber sees it."""
 
 
 def find(block: bytes, name: bytes) -> bytes | None:

@@ -22,6 +22,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from core.auth.author import StreamScope
 from core.auth.grant import Guard
 from core.pubsub.hub_view import HubView
 from core.pubsub.route import (
@@ -71,6 +72,7 @@ NODES = b"_JG."
 """Before the name of an account: what nodes send each other, which no client can."""
 NodeCall = Callable[[bytes, bytes, bytes, bytes], None]
 """Called with subject, reply, headers, payload of what another node sends."""
+Scopes = Callable[[bytes], Iterable[StreamScope]]
 Watch = Callable[[Member, bool], None]
 """Called with a subscription, and whether it was made or has ended."""
 Split = Callable[[list[Any]], tuple[list[Member], Onward | None]]
@@ -93,6 +95,8 @@ class Account:
         self.client_subscriptions = 0
         self.is_silent: Callable[[bytes], bool] | None = None
         """Which subjects get no answer that nobody listens (503), though nobody does."""
+        self.scopes: Scopes = _no_scopes
+        """The streams that listen on a subject, whoever leads them."""
         self.watchers: list[Watch] = []
         self.node_calls: dict[bytes, NodeCall] = {}
         """What takes messages of other nodes, by how their subjects begin."""
@@ -529,6 +533,10 @@ class Account:
         _drop(self.prefixes)
         _drop(self._ack_routes)
         self._searched = 0
+
+
+def _no_scopes(_subject: bytes) -> Iterable[StreamScope]:
+    return ()
 
 
 def _discard(routes: dict[bytes, Route], key: bytes) -> None:

@@ -24,7 +24,8 @@ class HubView(Protocol):
     finds `crowded` set clears it and stops reading for a moment; one that sends into a link that is
     `congested` waits for it. `stripped_bytes` counts the
     header blocks of messages that went without them to clients that cannot read them, `reports`
-    the traces of messages that were sent.
+    the traces of messages that were sent. `author_doors` are the types of connections by which
+    authors are asked what the headers of their messages want.
     """
 
     turn: Turn
@@ -40,6 +41,7 @@ class HubView(Protocol):
     overloaded: bool
     crowded: bool
     congested: list[Link]
+    author_doors: frozenset[str]
     stripped_bytes: int
     reports: int
 

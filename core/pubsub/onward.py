@@ -19,6 +19,7 @@ from typing import Any
 from core.protocol.gather import Batch
 from core.protocol.routed import Queues, routed_message
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
+from core.pubsub.authored import AUTHOR_LINE, without_author
 from core.pubsub.route import (
     MESSAGE,
     BatchCall,
@@ -105,6 +106,7 @@ class Forward(ServiceSubscription):
         self.grouped = frozenset((each.queue, each.subject) for each in remote if each.queue)
         self.links = tuple(dict.fromkeys(each.link for each in remote if not each.queue))
         self._reached = tuple(dict.fromkeys(each.link for each in remote))
+        self.takes_authors = all(each.is_of_node for each in remote)
         self._groups: _Groups = {}
         self._spare: _Groups = {}
         for each in remote:
@@ -230,6 +232,9 @@ def deliver_here(
         if is_ack and account.take_ack(None, subject, reply, headers, payload):
             return
         route = account.resolve(subject)
+    authored = headers
+    if headers and headers.find(AUTHOR_LINE) >= 0:
+        headers = without_author(headers)  # for streams alone
     shown = b""
     if reply.startswith(ACK_PREFIX):
         reply, shown = ack_and_subject(reply)
@@ -247,4 +252,5 @@ def deliver_here(
                 account.deliver_group(group, None, subject, reply, headers, payload)
     for service in route.services:
         if not (service.here or isinstance(service, Forward)):
-            service.call(None, subject, reply, headers, payload)
+            block = authored if service.takes_authors else headers
+            service.call(None, subject, reply, block, payload)

@@ -149,7 +149,8 @@ class ServiceSubscription:
     With `here` it is for what is published on this server alone: the others of a cluster are not
     told of it. `batch` takes several messages as `call` takes each; None: it has to be called for
     each. `traced` takes a message whose way is traced; None: there is nothing to tell. `untold`:
-    other servers were told of it, and then that it has ended (`Account.untell`).
+    other servers were told of it, and then that it has ended (`Account.untell`). `takes_authors`:
+    it gets messages of batches with the connection that they are from (`core.pubsub.authored`).
     """
 
     __slots__ = (
@@ -159,6 +160,7 @@ class ServiceSubscription:
         "instead",
         "queue",
         "subject",
+        "takes_authors",
         "traced",
         "untold",
     )
@@ -179,6 +181,7 @@ class ServiceSubscription:
         self.here = here
         self.instead = instead
         self.untold = False
+        self.takes_authors = False
 
 
 Member = Subscription | ServiceSubscription
@@ -213,15 +216,21 @@ class Link(Output, Protocol):
 
 
 class RemoteInterest:
-    """What clients of another server subscribe to; `weight`: how many of them in a queue group."""
+    """What clients of another server subscribe to; `weight`: how many of them in a queue group.
 
-    __slots__ = ("link", "queue", "subject", "weight")
+    `is_of_node`: the server has proved that it is a node of the same database.
+    """
 
-    def __init__(self, link: Link, subject: bytes, queue: bytes, weight: int) -> None:
+    __slots__ = ("is_of_node", "link", "queue", "subject", "weight")
+
+    def __init__(
+        self, link: Link, subject: bytes, queue: bytes, weight: int, is_of_node: bool = False
+    ) -> None:
         self.link = link
         self.subject = subject
         self.queue = queue
         self.weight = weight
+        self.is_of_node = is_of_node
 
 
 class Onward(Protocol):

@@ -18,9 +18,11 @@ is kept; once that is `HELD_MAX` bytes together (`is_full`), no session reads an
 
 `cluster` is the name of the cluster, `connect_urls` where clients may connect to in its place,
 those over WebSocket at `ws_connect_urls`: `use_cluster` tells them. `ldm` is lame duck mode:
-clients should go elsewhere. `on_leave` is called with every connection that was closed; its
-counters stay in the `totals`. `on_users` is called after other users or permissions were applied
-to the connected clients.
+clients should go elsewhere. Over connections of the types in `author_doors` the author of a message
+needs permission for what its headers ask for (`core.auth.author`), and batches belong to their
+connections. `on_leave` is called with every connection that was closed; its counters stay in the
+`totals`. `on_users` is called after other users or permissions were applied to the connected
+clients.
 """
 
 import hashlib
@@ -58,6 +60,10 @@ IN_PROCESS = "IN_PROCESS"
 """The type of a connection inside this process that has the rights of its user."""
 TRUSTED = "TRUSTED"
 """The type of a connection that a part of this server has: it may do everything."""
+
+AUTHORS_OVER_HTTP = frozenset((IN_PROCESS,))
+AUTHORS_OVER_NATS = frozenset(("STANDARD", WEBSOCKET))
+"""The types of connections by which authors are asked what the headers of their messages want."""
 
 
 @dataclass(slots=True)
@@ -182,6 +188,7 @@ class Hub:
         self.on_overload: Callable[[], None] | None = None
         self.crowded = False
         self.ldm = False
+        self.author_doors = AUTHORS_OVER_HTTP
         self.trace_log: TraceLog | None = None
         self.on_leave: Callable[[Connection], None] | None = None
         self.on_users: Callable[[], None] | None = None
@@ -309,6 +316,12 @@ class Hub:
         for session in self.sessions.values():
             if session.account.name == account:
                 session.choose_publisher()
+
+    def use_author_doors(self, author_doors: frozenset[str]) -> None:
+        """Ask the authors of messages over these types of connections, connected ones included."""
+        self.author_doors = author_doors
+        for session in self.sessions.values():
+            session.choose_publisher()
 
     def use_limits(self, limits: Limits) -> None:
         """Limit what clients may use, connected ones included."""

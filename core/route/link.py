@@ -324,7 +324,7 @@ class RouteLink(asyncio.Protocol):
             self._answer()
             return
         self.info = info if self.is_proved else without_leadership(info)
-        self._incoming.is_of_node = self.is_proved
+        self._incoming.is_of_node = self.remote.are_of_node = self.is_proved
         self._cluster.register(self, info)
         self._stop_timer()
         self.is_registered = self._is_heard = True

@@ -12,9 +12,10 @@ Key = tuple[bytes, bytes, bytes]
 
 
 class RemoteSubscriptions:
-    """The subscriptions of one peer."""
+    """The subscriptions of one peer; `are_of_node`: it is a node of the same database."""
 
     def __init__(self, link: Link, accounts: dict[str, Account]) -> None:
+        self.are_of_node = False
         self._link = link
         self._accounts = {name.encode(): account for name, account in accounts.items()}
         self._known: dict[Key, RemoteInterest] = {}
@@ -28,7 +29,7 @@ class RemoteSubscriptions:
         if (known := self._known.get(key)) is not None:
             known.weight = weight
             return
-        interest = RemoteInterest(self._link, subject, queue, weight)
+        interest = RemoteInterest(self._link, subject, queue, weight, self.are_of_node)
         self._known[key] = interest
         if (found := self._accounts.get(account)) is not None:
             found.add_remote(interest)

@@ -72,10 +72,11 @@ class Quota:
 
 @dataclass(slots=True)
 class OpenBatch:
-    """The messages of a batch so far, under the limits of its beginning; `deadline` is monotonic
-    nanoseconds.
+    """The messages of a batch so far, under the limits of its beginning; `key` is its `batch_key`,
+    `deadline` is monotonic nanoseconds.
     """
 
+    key: bytes
     name: bytes
     limits: BatchLimits
     columns: Columns = field(default_factory=Columns)
@@ -94,8 +95,12 @@ class Staging:
     def __init__(self, quota: Quota, abandon: Callable[[bytes, str], None]) -> None:
         self._quota = quota
         self._abandon = abandon
-        # In the order of their deadlines.
+        # By their keys, in the order of their deadlines.
         self.open: dict[bytes, OpenBatch] = {}
+
+    def find(self, found: dict[bytes, bytes]) -> OpenBatch | None:
+        """Return the open batch that a message with these headers belongs to."""
+        return self.open.get(batch_key(found[h.BATCH_ID], found.get(h.BATCH_AUTHOR, b"")))
 
     def take(
         self, subject: bytes, block: bytes, payload: bytes, found: dict[bytes, bytes], now: int
@@ -129,7 +134,7 @@ class Staging:
             self.drop(batch)
             return batch
         # Behind all others: it will be the last to run out.
-        self.open[batch.name] = self.open.pop(batch.name)
+        self.open[batch.key] = self.open.pop(batch.key)
         batch.deadline = now + batch.limits.timeout
         return None
 
@@ -141,7 +146,7 @@ class Staging:
         seq = h.number(found.get(h.BATCH_SEQ, b""))
         if seq < 0:
             raise api_error("JSAtomicPublishMissingSeq")
-        batch = self.open.get(name)
+        batch = self.find(found)
         if batch is None:
             limits = self._quota.own()
             if seq != 1:
@@ -152,7 +157,8 @@ class Staging:
                 raise api_error("JSAtomicPublishIncompleteBatch")
             if len(self.open) >= limits.per_stream or self._quota.batches >= limits.total:
                 raise api_error("JSAtomicPublishTooManyInflight")
-            batch = self.open[name] = OpenBatch(name, limits)
+            key = batch_key(name, found.get(h.BATCH_AUTHOR, b""))
+            batch = self.open[key] = OpenBatch(key, name, limits)
             self._quota.batches += 1
         return batch, seq
 
@@ -189,7 +195,7 @@ class Staging:
 
     def drop(self, batch: OpenBatch) -> None:
         """Forget a batch."""
-        del self.open[batch.name]
+        del self.open[batch.key]
         columns = batch.columns
         self._quota.batches -= 1
         self._quota.nbytes -= (
@@ -212,6 +218,27 @@ class Staging:
             if batch.deadline > now:
                 return
             self._give_up(batch, "timeout")
+
+
+def batch_key(name: bytes, author: bytes) -> bytes:
+    """Return what an open batch is known by: batches of two authors are two, whatever their ids.
+
+    `author` is empty where connections do not own their batches: as in the reference server,
+    whoever knows the id of such a batch goes on with it.
+    """
+    return b"%b\r\n%b" % (author, name) if author else name  # no id has a line end
+
+
+def batch_name(key: bytes) -> bytes:
+    """Return the id of the batch that a `batch_key` was made for."""
+    return key.rpartition(b"\r\n")[2]
+
+
+def split_author(block: bytes) -> tuple[bytes, bytes]:
+    """Return the author that a message of a batch has, if any, and its block without that."""
+    if block.find(h.BATCH_AUTHOR) < 0:
+        return b"", block
+    return h.find(block, h.BATCH_AUTHOR) or b"", without(block, h.BATCH_AUTHOR + b":")
 
 
 def ends_batch(block: bytes) -> bool:

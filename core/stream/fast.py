@@ -16,7 +16,7 @@ from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.model.versions import is_level_supported
 from core.stream import headers as h
-from core.stream.batching import LONGEST_ID, SECOND, quoted
+from core.stream.batching import LONGEST_ID, SECOND, batch_key, batch_name, quoted
 from core.stream.fast_state import FastBatch, FastChanges
 from core.stream.texts import json_text, refusal
 
@@ -42,7 +42,7 @@ class FastMessage:
     """What a reply subject says of its message.
 
     Args:
-        name: the batch's id.
+        name: the `batch_key` of the batch.
         flow: the most messages that may share an ack.
         keeps: whether the batch goes on behind a gap or a refused message.
         seq: the place in the batch, from 1 on; of a ping, that of the message before.
@@ -61,8 +61,8 @@ def is_fast(replies: Sequence[bytes]) -> bool:
     return b"$FI" in b"".join(replies)
 
 
-def parse_reply(reply: bytes) -> FastMessage:
-    """Return what `<prefix>.<id>.<flow>.<gap>.<seq>.<op>.$FI` says.
+def parse_reply(reply: bytes, author: bytes = b"") -> FastMessage:
+    """Return what `<prefix>.<id>.<flow>.<gap>.<seq>.<op>.$FI` says, sent by an author.
 
     Raises ApiError JSBatchPublishInvalidPattern for another form, JSBatchPublishInvalidBatchID for
     an id that is too long.
@@ -77,7 +77,8 @@ def parse_reply(reply: bytes) -> FastMessage:
         raise api_error("JSBatchPublishInvalidPattern")
     if len(name) > LONGEST_ID:
         raise api_error("JSBatchPublishInvalidBatchID")
-    return FastMessage(name, max(h.number(flow), 0) or _USUAL_FLOW, gap == b"ok", seq, op)
+    key = batch_key(name, author)
+    return FastMessage(key, max(h.number(flow), 0) or _USUAL_FLOW, gap == b"ok", seq, op)
 
 
 class FastBatches:
@@ -162,8 +163,11 @@ class FastDraft:
             return None if batch is None else replace(batch)
         return batch
 
-    def check(self, reply: bytes, block: bytes, payload: bytes) -> FastMessage:
-        """Return what a message says of its batch. Raises ApiError where it is no part of one."""
+    def check(self, reply: bytes, block: bytes, payload: bytes, author: bytes = b"") -> FastMessage:
+        """Return what a message of an author says of its batch.
+
+        Raises ApiError where it is no part of one.
+        """
         config = self._machine.config
         if not config.allow_batched:
             raise api_error("JSBatchPublishDisabled")
@@ -173,7 +177,7 @@ class FastDraft:
             raise api_error("JSStreamMessageExceedsMaximum")
         level = h.publish_headers(block).get(h.REQUIRED_LEVEL) if block else None
         is_served = not level or is_level_supported(level)
-        message = parse_reply(reply)
+        message = parse_reply(reply, author)
         batch = self._find(message.name)
         if not is_served:
             if batch is not None:
@@ -342,7 +346,8 @@ class FastDraft:
     def _end(self, batch: FastBatch, seq: bytes = b"") -> None:
         """Acknowledge a batch as a whole, and forget it."""
         self._drop(batch)
+        name, last = quoted(batch_name(batch.name)), seq or b"%d" % batch.stored
         self.told.append(
             b'{"stream":"%b","seq":%b,"batch":"%b","count":%d}'
-            % (self._machine.ack_name, seq or b"%d" % batch.stored, quoted(batch.name), batch.seq)
+            % (self._machine.ack_name, last, name, batch.seq)
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from core.errors import ApiError
 from core.model.api_errors import err_code
 from core.stream import headers as h
-from core.stream.batching import without
+from core.stream.batching import split_author, without
 from core.stream.checks import FAST, PUBLISHED
 from core.stream.fast import SUFFIX
 from core.stream.planner import Planner
@@ -103,10 +103,11 @@ class _FastPlanner(Planner):
     def _take_fast(self, place: int) -> None:
         """Check a message of a fast batch, and let the batch say what is to be told."""
         columns, draft, fast = self.columns, self.draft, self._fast
-        block, payload = columns.headers[place], columns.payloads[place]
+        author, block = split_author(columns.headers[place])
+        payload = columns.payloads[place]
         told = self.told[place] = []
         try:
-            message = fast.check(columns.replies[place], block, payload)
+            message = fast.check(columns.replies[place], block, payload, author)
         except ApiError as error:
             draft.refused[place] = b""
             self.plan.count_refused(error.err_code)

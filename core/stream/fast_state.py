@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class FastBatch:
-    """A batch that is open: `seq` is its last message, `stored` that message's stream sequence
-    or an earlier one's, `acked` the message up to which acks went out, `every` how many make the
-    next one due; `deadline` is monotonic nanoseconds.
+    """A batch that is open: `name` is its `batch_key`, `seq` its last message, `stored` that
+    message's stream sequence or an earlier one's, `acked` the message up to which acks went out,
+    `every` how many make the next one due; `deadline` is monotonic nanoseconds.
     """
 
     name: bytes

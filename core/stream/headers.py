@@ -5,6 +5,8 @@ Names are matched exactly: the reference server ignores `nats-msg-id`.
 
 import re
 
+from core.protocol import headers as protocol
+
 MSG_ID = b"Nats-Msg-Id"
 EXPECTED_STREAM = b"Nats-Expected-Stream"
 EXPECTED_LAST_SEQ = b"Nats-Expected-Last-Sequence"
@@ -16,7 +18,8 @@ TTL = b"Nats-TTL"
 STREAM_SOURCE = b"Nats-Stream-Source"
 INCREMENT = b"Nats-Incr"
 COUNTER_SOURCES = b"Nats-Counter-Sources"
-BATCH_ID = b"Nats-Batch-Id"
+BATCH_ID = protocol.BATCH_ID
+BATCH_AUTHOR = protocol.BATCH_AUTHOR
 BATCH_SEQ = b"Nats-Batch-Sequence"
 BATCH_COMMIT = b"Nats-Batch-Commit"
 REQUIRED_LEVEL = b"Nats-Required-Api-Level"
@@ -53,12 +56,13 @@ def has_publish_headers(block: bytes) -> bool:
 def publish_headers(block: bytes) -> dict[bytes, bytes]:
     """Return the `Nats-*` headers of a block, the first value of each name.
 
-    Leading spaces of a value are dropped, nothing else is changed.
+    Leading spaces of a value are dropped, nothing else is changed. The first line is no header,
+    whatever it says.
     """
     found: dict[bytes, bytes] = {}
     if not has_publish_headers(block):
         return found
-    for line in block.split(b"\r\n"):
+    for line in block.split(b"\r\n")[1:]:
         if line.startswith(b"Nats-"):
             name, colon, value = line.partition(b":")
             if colon and name not in found:

@@ -1,19 +1,22 @@
-"""What the publishes of a client go through: one publisher per session, made of up to three layers.
+"""What the publishes of a client go through: one publisher per session, made of up to four layers.
 
     MappedPublisher     the account maps subjects                      wraps
     GuardedPublisher    permissions limit what may be published        wraps
+    AuthorPublisher     headers that ask for more need permission too  wraps
     PlainPublisher      CONNECT without verbose and pedantic, with echo: every ordinary client
       or CheckedPublisher   any other CONNECT, and before the first one
 
 `publisher_for` puts them together. The parser asks the session for its publisher at the beginning
 of each read and after each control line, and calls it directly: a publish of an ordinary client is
 one Python call. A publisher holds the rules it was made under. What changes these gives the session
-another one: CONNECT (`ClientSession.authorize`), `Hub.use_users` and `Account.use_mappings`.
+another one: CONNECT (`ClientSession.authorize`), `Hub.use_users`, `Hub.use_author_doors` and
+`Account.use_mappings`.
 
 What is refused is answered with the reference server's -ERR, and the connection goes on.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from core.auth.grant import Guard
@@ -23,9 +26,11 @@ from core.protocol.connect import Connect
 from core.protocol.gather import Batch
 from core.protocol.parser import Publisher
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
+from core.pubsub.authored import deliver_authored
 from core.pubsub.batch import take_acks, take_together
 from core.pubsub.route import MESSAGE, Session
 from core.subjects.subject import can_publish
+from core.transport.authoring import AuthorPublisher, Message, asks_author
 from core.transport.wording import permissions_violation, quoted
 
 if TYPE_CHECKING:
@@ -45,7 +50,13 @@ class Client(Session, Protocol):
 
     account: Account
     connect: Connect
+    connection_type: str
     no_responders: bool
+
+    @property
+    def author(self) -> bytes:
+        """What this connection is told from all others by; nobody else knows it."""
+        ...
 
     def say(self, line: bytes) -> None: ...
 
@@ -55,6 +66,8 @@ def publisher_for(client: Client) -> Publisher:
     connect, guard, mappings = client.connect, client.guard, client.account.mappings
     is_plain = connect.echo and not connect.verbose and not connect.pedantic
     publisher: Publisher = PlainPublisher(client) if is_plain else CheckedPublisher(client)
+    if asks_author(client):
+        publisher = AuthorPublisher(client, publisher, partial(publish_checked, client))
     if guard is not None and guard.grant.limits_publish:
         publisher = GuardedPublisher(client, guard, publisher)
     if mappings is not None:
@@ -149,24 +162,7 @@ class CheckedPublisher:
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Publish a message, with an answer to it where the client wants one."""
-        client = self._client
-        check_subject(client, subject)
-        if reply.startswith(RESERVED_REPLIES):
-            _refuse_reply(client, reply)
-            return
-        if subject.startswith(b"$NRG."):
-            _refuse_subject(client, subject)
-            return
-        if client.connect.verbose:
-            client.say(encoder.OK)
-        if _take_special(client, subject, reply, headers, payload):
-            return
-        account = client.account
-        route = account.route(subject)
-        if account.deliver(route, client, subject, reply, headers, payload):
-            return
-        if reply and client.no_responders:
-            answer_no_responders(client, subject, reply)
+        publish_checked(self._client, (subject, reply, headers, payload))
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
         """Publish several messages of one subject and size, without reply and headers."""
@@ -244,6 +240,33 @@ class MappedPublisher:
     def on_batch(self, batch: Batch) -> bool:
         """Publish several messages, each to the subject that it is mapped to."""
         return _publish_singly(self.on_pub, batch)
+
+
+def publish_checked(client: Client, message: Message, authored: bytes = b"") -> None:
+    """Publish a message with every check and answer there is.
+
+    `authored`: the header block that streams get instead (`core.pubsub.authored`).
+    """
+    subject, reply, headers, payload = message
+    check_subject(client, subject)
+    if reply.startswith(RESERVED_REPLIES):
+        _refuse_reply(client, reply)
+        return
+    if subject.startswith(b"$NRG."):
+        _refuse_subject(client, subject)
+        return
+    if client.connect.verbose:
+        client.say(encoder.OK)
+    if _take_special(client, subject, reply, headers, payload):
+        return
+    account = client.account
+    route = account.route(subject)
+    if authored:
+        delivered = deliver_authored(account, route, client, message, authored)
+    else:
+        delivered = account.deliver(route, client, subject, reply, headers, payload)
+    if reply and not delivered and client.no_responders:
+        answer_no_responders(client, subject, reply)
 
 
 def _publish_each(publish: OnPub, subject: bytes, payloads: list[bytes]) -> None:

@@ -12,7 +12,7 @@ from core.protocol.parser import Publisher
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.message_trace import DESTINATION, DISABLED, MessageTrace
 from core.pubsub.route import Member, Route, ServiceSubscription, Session, Subscription
-from core.transport import publishing
+from core.transport import authoring, publishing
 from core.transport.traced import ConnectionTrace
 from core.transport.wording import quoted
 
@@ -49,7 +49,7 @@ def publish_traced(
     destination = destination.strip()
     guard = client.guard
     if guard is not None and guard.grant.limits_publish and not guard.may_publish(destination):
-        client.say(encoder.error(_violation(f"to {quoted(destination)}")))
+        client.say(encoder.error(_violation(f"Publish to {quoted(destination)}")))
         return
     trace = MessageTrace(client.account, destination, headers, len(payload))
     trace.came_in(client.client_id, client.connect.name, subject)
@@ -59,7 +59,7 @@ def publish_traced(
 
 
 def _violation(what: str) -> str:
-    return f"Permissions Violation for Publish {what}"
+    return f"Permissions Violation for {what}"
 
 
 class _Publishing:
@@ -72,6 +72,7 @@ class _Publishing:
         self._account: Account = client.account
         self._trace = trace
         self._message = (reply, headers, payload)
+        self._authored = b""
         self._is_declined = False
 
     def publish(self, subject: bytes) -> None:
@@ -103,9 +104,15 @@ class _Publishing:
         is_allowed = guard is None or not guard.grant.limits_publish or guard.may_publish(subject)
         publishing.check_subject(client, subject)
         if not is_allowed or subject.startswith(b"$NRG."):
-            return self._refuse(f"to {quoted(subject)}")
+            return self._refuse(f"Publish to {quoted(subject)}")
         if reply.startswith(publishing.RESERVED_REPLIES):
-            return self._refuse(f"with Reply of {quoted(reply)}")
+            return self._refuse(f"Publish with Reply of {quoted(reply)}")
+        if authoring.asks_author(client):
+            headers = self._message[1]
+            missing = authoring.missing_permission(client, subject, headers)
+            if missing is not None:
+                return self._refuse(authoring.violation(missing))
+            self._authored = authoring.authored_block(client, reply, headers)
         return False
 
     def _refuse(self, what: str) -> bool:
@@ -165,6 +172,8 @@ class _Publishing:
     def _to_service(self, service: ServiceSubscription, subject: bytes) -> bool:
         """Hand it over, but to the system account only what is not just traced."""
         reply, headers, payload = self._message
+        if self._authored and service.takes_authors:
+            headers = self._authored
         if service.traced is not None:
             service.traced(self._trace, subject, reply, headers, payload)
             return True

@@ -35,7 +35,7 @@ CURES = {
     "message-ttl-disabled": "Set `allow_msg_ttl` in the stream: PATCH it.",
     "method-not-allowed": "Use one of the methods in Allow.",
     "no-answer": "Repeat it with the same Idempotency-Key, or look whether it was done.",
-    "no-inbox": "Let the user subscribe to `_INBOX.>`.",
+    "no-inbox": "Let the user subscribe to inboxes of its own: `_INBOX.ann.>` for a user `ann`.",
     "no-responders": "Start the service that answers, or wait for it; check the subject.",
     "no-stream": "Check the subject, or create a stream whose `subjects` match it.",
     "not-a-receipt": "Find out who else subscribes to the subject and answers its publishers.",

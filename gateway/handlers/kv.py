@@ -19,6 +19,7 @@ from gateway.feeding import Feed, Listing
 from gateway.headers import Items, message_headers, preconditions, refuse_repeated, response_headers
 from gateway.kv_feed import KvFeed
 from gateway.problems import Problem, bad_request
+from gateway.raw_messages import INERT, INERT_LINES, not_modified
 from gateway.responses import JSON, PlainResponse, location_of, no_content
 from gateway.stream_info import existing, no_bucket
 from gateway.validation import duration, flag, sequence, struct
@@ -31,13 +32,9 @@ _READ_S = 5.0
 _NO_TYPE = (b"application/x-www-form-urlencoded", b"application/octet-stream")
 _WRITES = (b"nats-ttl", b"nats-msg-id")
 _CONDITIONS = (b"if-match", b"if-none-match", b"idempotency-key")
-_SHOWN = {
-    "Cache-Control": "private, no-cache",
-    "Vary": "Accept",
-    # A value is data: its type is one that runs nothing (see `response_headers`), and stays so.
-    "X-Content-Type-Options": "nosniff",
-}
-_RAW_SHOWN = [(name.lower().encode(), value.encode()) for name, value in _SHOWN.items()]
+_CACHING = "private, no-cache"
+_SHOWN = {"Cache-Control": _CACHING} | INERT
+_SHOWN_LINES = [(b"cache-control", _CACHING.encode()), *INERT_LINES]
 
 
 async def read_key(call: Call) -> Response:
@@ -52,7 +49,7 @@ async def read_key(call: Call) -> Response:
         found = await kv_store.value(call, bucket, key)
     etag = f'"{found.seq}"'
     if call.has(b"if-none-match") and entity_tags.is_known(call, etag):
-        return Response(None, 304, headers={"ETag": etag} | _SHOWN)
+        return not_modified({"ETag": etag} | _SHOWN)
     if call.accepts(JSON):
         body = msgspec.json.encode(kv_store.entry_of(bucket, key, found)) + b"\n"
         return Response(body, headers={"ETag": etag} | _SHOWN, media_type=JSON)
@@ -60,7 +57,7 @@ async def read_key(call: Call) -> Response:
         (b"etag", etag.encode()),
         (b"js-created", format_time(found.time).encode()),
         (b"content-type", _media_type(found)),
-        *_RAW_SHOWN,
+        *_SHOWN_LINES,
     ]
     return PlainResponse(found.data, 200, headers)
 

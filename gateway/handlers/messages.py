@@ -11,12 +11,11 @@ from gateway import entity_tags, rendering
 from gateway.call import Call
 from gateway.models import ReadRequest
 from gateway.problems import bad_request
-from gateway.raw_messages import INERT, Origin, shown_headers
+from gateway.raw_messages import INERT, Origin, not_modified, shown_headers
 from gateway.reading import Read, read_answer
 from gateway.responses import JSON, no_content
 from gateway.validation import filter_subject, flag, name, sequence, struct
 
-_VARY = "Accept, Authorization, Cookie"  # who signs in next in a browser is somebody else
 _FOREVER = "private, max-age=86400, immutable"
 _ALWAYS_ASK = "private, no-cache"
 _NO_TIME = "not an RFC 3339 time (in a query its + is written %2B)"
@@ -116,12 +115,12 @@ def _time(text: str, what: str) -> int:
 
 def _answer(call: Call, stream: str, msg: StoredMsg, caching: str) -> Response:
     etag = f'"{msg.seq}"'
-    headers = {"ETag": etag, "Cache-Control": caching, "Vary": _VARY}
+    headers = {"ETag": etag, "Cache-Control": caching} | INERT
     if entity_tags.is_known(call, etag):
-        return Response(None, 304, headers=headers)
+        return not_modified(headers)
     if call.accepts(JSON):
         return Response(rendering.stored(stream, msg), headers=headers, media_type=JSON)
-    response = Response(msg.data, headers=headers | INERT)
+    response = Response(msg.data, headers=headers)
     origin = Origin(stream, msg.subject.encode(), msg.seq, msg.time)
     shown, media_type = shown_headers(origin, msg.hdrs)
     response.raw_headers.append((b"content-type", media_type))

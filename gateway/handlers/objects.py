@@ -23,6 +23,7 @@ from gateway.headers import Items, message_headers, response_headers
 from gateway.headers import check as check_headers
 from gateway.object_feed import ObjectFeed
 from gateway.problems import Problem, bad_request
+from gateway.raw_messages import INERT, not_modified
 from gateway.responses import JSON, location_of, no_content
 from gateway.stream_info import existing
 from gateway.uploading import store_object
@@ -30,13 +31,7 @@ from gateway.validation import duration, flag, json_object, sequence, struct
 
 _BILLION = 1_000_000_000
 _NO_TYPE = (b"application/x-www-form-urlencoded", b"application/octet-stream")
-_SHOWN = {
-    "Accept-Ranges": "bytes",
-    "Cache-Control": "private, no-cache",
-    # An object is data: never a page, a script or a frame of this origin.
-    "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "sandbox; default-src 'none'",
-}
+_CACHED = {"Cache-Control": "private, no-cache"} | INERT
 
 
 async def read_object(call: Call) -> Response:
@@ -46,8 +41,7 @@ async def read_object(call: Call) -> Response:
     headers = _headers(info)
     etag = headers["ETag"]
     if "if-none-match" in call.headers and entity_tags.is_known(call, etag):
-        kept = {name: headers[name] for name in ("ETag", "Cache-Control")}  # RFC 9110, 15.4.5
-        return Response(None, 304, headers=kept)
+        return not_modified(headers)
     ranged = call.headers.get("range")
     if call.scope["method"] == "HEAD" or call.headers.get("if-range", etag) != etag:
         ranged = None
@@ -67,7 +61,11 @@ def _items(headers: dict[str, list[str]]) -> Items:
 
 
 def _headers(info: ObjectInfo) -> dict[str, str]:
-    headers = {"ETag": f'"{info.revision}"', "Last-Modified": _http_date(info.mtime)} | _SHOWN
+    headers = {
+        "ETag": f'"{info.revision}"',
+        "Last-Modified": _http_date(info.mtime),
+        "Accept-Ranges": "bytes",
+    } | _CACHED
     if digest := repr_digest(info):
         headers["Repr-Digest"] = digest
     return headers
@@ -124,9 +122,9 @@ async def read_object_info(call: Call) -> Response:
     """Read what is known of an object; of a link, what is known of the link."""
     info = await object_store.live(call, *_place(call))
     etag = f'"{info.revision}"'
-    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+    headers = {"ETag": etag} | _CACHED
     if "if-none-match" in call.headers and entity_tags.is_known(call, etag):
-        return Response(None, 304, headers=headers)
+        return not_modified(headers)
     return _json(info, 200, headers)
 
 
@@ -268,4 +266,5 @@ def _place(call: Call) -> tuple[str, str]:
 
 
 def _json(value: object, status: int, headers: dict[str, str]) -> Response:
-    return Response(msgspec.json.encode(value) + b"\n", status, headers=headers, media_type=JSON)
+    body = msgspec.json.encode(value) + b"\n"
+    return Response(body, status, headers=INERT | headers, media_type=JSON)

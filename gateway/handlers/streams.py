@@ -10,6 +10,7 @@ from gateway import entity_tags
 from gateway.call import Call
 from gateway.models import PurgeRequest
 from gateway.problems import bad_request
+from gateway.raw_messages import INERT
 from gateway.responses import created, json_response, location_of, no_content
 from gateway.validation import (
     filter_subject,
@@ -86,7 +87,7 @@ async def list_subjects(call: Call) -> Response:
         "offset": reply.get("offset", offset),
         "limit": reply.get("limit", 0),
     }
-    return json_response(page, headers={"Cache-Control": "no-store"})
+    return json_response(page, headers={"Cache-Control": "no-store"} | INERT)
 
 
 async def put_stream(call: Call) -> Response:

@@ -21,7 +21,7 @@ from core.client import (
 )
 from core.errors import ApiError
 from gateway import repeated
-from gateway.batch_lines import header_block, payload_of, receipt_problem
+from gateway.batch_lines import failure_of, header_block, payload_of, receipt_problem
 from gateway.problems import Problem, problem_of
 from gateway.validation import duration, publish_subject
 from gateway.ws.frames import Error, Outgoing, PackedOutgoing, Published, Publishes, Requests
@@ -158,7 +158,7 @@ class Asking:
         if status == 503 and not payload:
             return self._fail(ident, problem_of(NoResponders(sent.batch.subjects[index])))
         if status == 403 and not payload:
-            return self._fail(ident, receipt_problem(payload, status))
+            return self._fail(ident, failure_of(replies, index))
         self.unanswered -= 1
         codec = self._link.codec
         body = codec.replied(Msg(b"", b"", replies.headers.get(index, b""), payload))
@@ -166,7 +166,7 @@ class Asking:
 
     def _receipt(self, sent: _Sent, index: int, ident: int, payload: bytes, status: int) -> None:
         if status:
-            return self._fail(ident, sent.refusal or receipt_problem(payload, status))
+            return self._fail(ident, sent.refusal or failure_of(sent.replies, index))
         try:
             ack = read_ack(payload)
         except (ApiError, ValueError):

@@ -145,6 +145,8 @@ class Options:
     lame_duck_duration: float = 120.0
     lame_duck_grace_period: float = 10.0
     no_auth_user: str = ""
+    author_permissions: bool = False
+    """Whether authors need permission for what the headers of their messages ask for."""
     system_account: str = ""
     store_dir: str = ""
     tags: tuple[str, ...] = ()

@@ -433,6 +433,7 @@ _TOP: dict[str, Setter] = {
     "websocket": _websocket,
     "ws": _websocket,
     "remotes": _remotes,
+    "author_permissions": _into("author_permissions", flag),
     "server_tags": _tags,
     "server_metadata": _metadata,
     "feature_flags": _feature_flags,

@@ -15,6 +15,7 @@ import pytest
 from core.storage.postgres.embedded.directory import processes_in
 from tests.support.dropin import DropIn, config, run
 from tests.support.eventually import eventually
+from tests.support.wire import Wire
 
 
 def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -544,3 +545,30 @@ def test_websockets_without_encryption_must_be_wanted(name: str, tmp_path: Path)
 
     assert ended.returncode == 1
     assert "websocket requires TLS configuration" in ended.stderr
+
+
+def test_authors_need_permission_for_what_headers_ask_for_where_the_file_wants_it(
+    tmp_path: Path,
+) -> None:
+    users = "authorization { users: [ { user: a, password: b, permissions: { publish: 'a.>' } } ] }"
+    block = b"NATS/1.0\r\nNats-Schedule: @every 1h\r\nNats-Schedule-Target: sec.x\r\n\r\n"
+    message = b"HPUB a.x %d %d\r\n%b\r\n" % (len(block), len(block), block)
+    refusal = b"-ERR 'Permissions Violation for Publish to \"sec.x\"'"
+    with DropIn("jetgate-nats-server", "-c", config(tmp_path, users)) as server:
+        server.ports()
+        with Wire(server.address) as wire:
+            wire.hello(b'CONNECT {"verbose":false,"headers":true,"user":"a","pass":"b"}\r\n')
+            wire.send(message)
+            assert wire.flush() == []
+
+            config(tmp_path, users, "author_permissions: true")
+            server.send(signal.SIGHUP)
+            server.until("Reloaded: author_permissions = true")
+            server.until("Reloaded server configuration")
+
+            wire.send(message)
+            assert [frame.line for frame in wire.flush()] == [refusal]
+
+    checked = run("jetgate-nats-server", "-t", "-c", config(tmp_path, "author_permissions: 3"))
+    assert checked.returncode == 1
+    assert "interface {} is int64, not bool" in checked.stderr

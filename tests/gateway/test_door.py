@@ -69,7 +69,8 @@ def _scope(user: str = "", *, origin: str = "", kind: str = "websocket") -> dict
 
 
 async def _ticket(door: Door, user: str, origin: str = "") -> str:
-    async with door.enter(_scope(user, origin=origin)) as caller:
+    asking = _scope(user, origin=origin, kind="http") | {"method": "POST", "path": "/v1/tickets"}
+    async with door.enter(asking) as caller:
         return caller.sign_in.tickets.issue(caller.credentials, caller.session, origin)
 
 
@@ -158,6 +159,60 @@ def test_a_handshake_with_a_cookie_comes_from_a_page_of_ours() -> None:
                 scope["headers"].append((b"cookie", f"jetgate={value}".encode()))
                 async with door.enter(scope) as caller:
                     assert caller.name == "ann"
+
+    asyncio.run(run())
+
+
+def test_a_handshake_with_what_a_browser_was_told_comes_from_a_page_of_ours() -> None:
+    """A browser adds the password of its own dialog to the handshakes of any page."""
+
+    async def run() -> None:
+        settings = dataclasses.replace(SETTINGS, cors_origins=(PAGE,))
+        async with _door(settings=settings) as (_, door):
+            for origin in ("null", "https://evil.example", "https://localhost"):
+                assert await _refusal(door, _scope("ann", origin=origin)) == "cross-site"
+            for origin in ("", "http://localhost", PAGE):  # a program, pages
+                async with door.enter(_scope("ann", origin=origin)) as caller:
+                    assert caller.name == "ann"
+            evil = "https://evil.example"
+            ticket = await _ticket(door, "bob", evil)
+            async with door.enter(_scope("ann", origin=evil), ticket=ticket) as caller:
+                assert caller.name == "bob", "who the page's own ticket is of"
+
+    asyncio.run(run())
+
+
+def test_a_token_comes_from_any_page() -> None:
+    """Scripts alone send one, and say so to the server before (CORS)."""
+
+    async def run() -> None:
+        hub = Hub(Turn(), SystemClock(), users=Users(token="t"), jetstream=False)
+        app = create_app(
+            SETTINGS, Client(attach(_unreachable), Options()), login=login_to(hub), clock=None
+        )
+        door: Door = app.state.door
+        scope = _scope(origin="https://evil.example")
+        scope["headers"].append((b"authorization", b"Bearer t"))
+        async with door.enter(scope) as caller:
+            assert caller.name == "token"
+        await door.close()
+
+    asyncio.run(run())
+
+
+def test_a_user_who_was_unknown_meanwhile_signs_in_again() -> None:
+    """A session that was revoked is not alive again when the same credentials are known again."""
+
+    async def run() -> None:
+        async with _door() as (hub, door):
+            value, session = door.sign_in.sessions.begin(Credentials("ann", "a"))
+            scope = _scope(kind="http") | {"method": "GET"}
+            scope["headers"].append((b"cookie", f"jetgate={value}".encode()))
+            async with door.enter(scope):
+                hub.use_users(Users(users=(BOB,)), None)
+                await observed(lambda: session.endings.reason)
+            hub.use_users(Users(users=(ANN, BOB)), None)
+            assert await _refusal(door, scope) == "session-ended"
 
     asyncio.run(run())
 

@@ -2,12 +2,14 @@
 
 import dataclasses
 import http.client
+import re
 import threading
 from collections.abc import Iterator
 from http.cookies import SimpleCookie
 
 import pytest
 
+from gateway.routes import ROUTES
 from tests.gateway.conftest import Stream
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.web import Answer, Web, basic, names
@@ -151,6 +153,52 @@ def test_pages_of_others_change_nothing_with_a_cookie(
 
     assert (answer.status, answer.kind) == (403, "cross-site")
     assert guarded.get("/v1/streams", Cookie=cookie).status == 200, "reading is another matter"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost:1"},
+    ],
+)
+def test_no_operation_that_changes_something_is_open_to_pages_of_others(
+    guarded: Web, said: dict[str, str]
+) -> None:
+    """Neither with a cookie nor with what a browser's own dialog was told, which it adds too."""
+    cookie = _signed_in(guarded)
+    connection = http.client.HTTPConnection(*guarded.address, timeout=60)
+    for operation in ROUTES:
+        if operation.method in ("GET", "HEAD"):
+            continue
+        path = re.sub(r"\{\w+\}", "x", operation.path)
+        for who in ({"Cookie": cookie}, {"Authorization": ME}):
+            connection.request(operation.method, path, None, who | said)
+            answer = connection.getresponse()
+            body = answer.read()
+            if operation.id == "createTicket" and "Authorization" in who:
+                assert answer.status == 201, "no page reads it, and it is for that page alone"
+            else:
+                assert (answer.status, b"cross-site" in body) == (403, True), (operation.id, body)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{}, {"Sec-Fetch-Site": "none"}, {"Sec-Fetch-Site": "same-origin", "Origin": "http://x"}],
+)
+def test_programs_and_pages_of_this_server_use_a_password(
+    guarded: Web, said: dict[str, str]
+) -> None:
+    answer = guarded.send(
+        "POST", "/v1/subjects/nobody.has.this", b"x", {"Authorization": ME} | said
+    )
+    assert (answer.status, answer.kind) == (404, "no-stream")
+    own = {"Authorization": ME, "Origin": _own(guarded)}
+    assert guarded.send("POST", "/v1/subjects/nobody.has.this", b"x", own).status == 404
 
 
 def test_two_origins_are_none(guarded: Web) -> None:

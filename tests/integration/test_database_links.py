@@ -6,11 +6,14 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
+from core.client import Msg, attach, connect
 from core.front import Front
+from core.pubsub.authored import with_author
 from core.route import dialing
 from core.route.database_mesh import DatabaseMesh
 from core.route.handshake import RouteInfo
@@ -18,6 +21,8 @@ from core.route.proof import Proving
 from core.route.settings import ClusterSettings
 from core.runtime.clock import SystemClock
 from core.server import Server, ServerOptions
+from core.transport.loopback import connect_loopback
+from core.transport.session import ClientSession
 from tests.support.eventually import observed
 
 SECRET = b"s" * 32
@@ -429,3 +434,34 @@ def test_addresses_that_peers_name_are_dialled_up_to_a_number(
     with caplog.at_level(logging.WARNING):
         run(scenario)
     assert caplog.text.count("addresses are gossiped") == 6
+
+
+def test_a_stream_on_another_node_learns_whose_a_batch_is_and_its_subscribers_do_not() -> None:
+    """Over HTTP a batch belongs to a connection, wherever its stream is led."""
+    block = b"NATS/1.0\r\nNats-Batch-Id: B\r\nNats-Batch-Sequence: 1\r\n\r\n"
+
+    async def scenario() -> None:
+        async with node() as one, node() as two:
+            taken: list[bytes] = []
+            stream = one.hub.default_account().subscribe(b"s.*", lambda *m: taken.append(m[3]))
+            stream.takes_authors = True
+            listener = await connect(attach(partial(connect_loopback, one.hub)))
+            heard: list[Msg] = []
+            listener.subscribe(b"s.*", heard.extend)
+            await listener.flush()
+            two.dial(*one.address)
+            client = await connect(attach(partial(connect_loopback, two.hub)))
+            await observed(lambda: two.hub.default_account().has_interest(b"s.a"))
+
+            client.publish(b"s.a", b"x", headers=block)
+
+            await observed(lambda: taken and heard)
+            session = two.hub.sessions[client.info.client_id]
+            assert isinstance(session, ClientSession)
+            author = session.author
+            assert taken == [with_author(block, author)]
+            assert [msg.headers for msg in heard] == [block]
+            await client.close()
+            await listener.close()
+
+    run(scenario)

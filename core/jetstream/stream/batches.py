@@ -14,7 +14,7 @@ from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream.atomic import decide_batch
-from core.stream.batching import OpenBatch, Staging, ends_batch
+from core.stream.batching import OpenBatch, Staging, ends_batch, split_author
 from core.stream.fast import SUFFIX, FastBatches, is_fast
 from core.stream.fast_publishing import decide_fast
 from core.stream.plan import Columns
@@ -148,7 +148,7 @@ class Batches:
         block = columns.headers[0]
         if len(columns) > 1 or not _ends_batch(columns, 0):
             return columns
-        batch = self._staging.open.get(h.publish_headers(block)[h.BATCH_ID])
+        batch = self._staging.find(h.publish_headers(block))
         if batch is None:
             return columns
         whole = batch.columns.part(0, len(batch.columns))
@@ -160,7 +160,8 @@ class Batches:
     ) -> OpenBatch | None:
         """Put a message aside, or return the batch that it completes. Raises ApiError."""
         machine = self._machine
-        block, payload = columns.headers[place], columns.payloads[place]
+        _, block = split_author(columns.headers[place])
+        payload = columns.payloads[place]
         if machine.config.sealed:
             raise api_error("JSStreamSealed")
         if 0 <= machine.config.max_msg_size < len(block) + len(payload):

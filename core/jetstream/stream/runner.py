@@ -280,6 +280,7 @@ class StreamRunner:
         for subscription in self._subscriptions:
             subscription.batch = take
             subscription.traced = self._take_traced
+            subscription.takes_authors = True
 
     def unlisten(self) -> None:
         """Take no more publishes."""

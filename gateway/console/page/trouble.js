@@ -9,7 +9,7 @@ const ADVICE = {
   "consumer-not-found": "It may have been deleted, or have ended for want of use. Go back to the list.",
   "cross-site": "Open the console by the address that the server has for itself, or allow this one with --http-cors-origin.",
   "no-answer": "Nobody knows whether it was done. Look, then try again; a message id lets it be stored once only.",
-  "no-inbox": "This user cannot read answers: it needs permission to subscribe to _INBOX.>.",
+  "no-inbox": "This user cannot read answers: it needs permission to subscribe to _INBOX.NAME.>, with its name.",
   "no-message-found": "It was deleted, has expired, or was never there.",
   "no-stream": "Create a stream that has this subject among its own, or correct the subject.",
   "not-permitted": "Sign in as somebody who may, or have this user permitted to publish to the subject that this needs: docs/signin.md lists it for every action.",

@@ -83,3 +83,8 @@ def test_one_header_is_found_by_its_name() -> None:
 
     assert find(block, b"Nats-Msg-Id") == b"i"
     assert find(block, b"Nats-Msg") is None
+
+
+def test_the_first_line_is_no_header() -> None:
+    """As in nats-server, whatever stands there."""
+    assert publish_headers(b"Nats-Rollup: all\r\nNats-Msg-Id: x\r\n\r\n") == {b"Nats-Msg-Id": b"x"}

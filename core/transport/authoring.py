@@ -1,0 +1,111 @@
+"""Publishes whose authors are asked: what their headers want has to be permitted too.
+
+Only where the hub asks authors (`Hub.author_doors`). Most messages have no such header and pass
+with one look at it. What is refused is answered as any publish without permission. A message of a
+batch goes on with the connection that it is from (`core.pubsub.authored`).
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from core.auth.author import ASKED, Lacking, lacking
+from core.auth.grant import Guard
+from core.protocol import headers as header_blocks
+from core.protocol.gather import Batch
+from core.protocol.parser import Publisher
+from core.pubsub.account import Account
+from core.pubsub.authored import FAST, with_author
+from core.transport.wording import permissions_violation, quoted
+
+Message = tuple[bytes, bytes, bytes, bytes]
+"""Subject, reply, headers, payload."""
+
+
+class Author(Protocol):
+    """The connection whose messages are asked about."""
+
+    account: Account
+    connection_type: str
+    guard: Guard | None
+
+
+class Client(Author, Protocol):
+    """The same, to publish for; `say` adds a protocol line to its output."""
+
+    @property
+    def author(self) -> bytes:
+        """What this connection is told from all others by; nobody else knows it."""
+        ...
+
+    def say(self, line: bytes) -> None: ...
+
+
+class AuthorPublisher:
+    """Lets through what the author may ask for, and says whose the messages of batches are.
+
+    `authored` publishes a message of a batch, of which streams get another header block.
+    """
+
+    __slots__ = ("_authored", "_client", "_next", "_publish")
+
+    def __init__(
+        self, client: Client, wrapped: Publisher, authored: Callable[[Message, bytes], None]
+    ) -> None:
+        self._client = client
+        self._authored = authored
+        self._next = wrapped
+        self._publish = wrapped.on_pub
+
+    def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Publish a message if its author may have it done."""
+        is_fast = reply[-4:] == FAST
+        if not is_fast and not (headers and ASKED.search(headers)):
+            self._publish(subject, reply, headers, payload)
+            return
+        client = self._client
+        if (missing := missing_permission(client, subject, headers)) is not None:
+            client.say(permissions_violation(violation(missing)))
+            return
+        if authored := authored_block(client, reply, headers):
+            self._authored((subject, reply, headers, payload), authored)
+        else:
+            self._publish(subject, reply, headers, payload)
+
+    def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
+        """Publish several messages, which have no headers."""
+        self._next.on_run(subject, payloads)
+
+    def on_batch(self, batch: Batch) -> bool:
+        """Publish several messages; together if nothing of them needs a look."""
+        is_plain = not batch.has_headers or not ASKED.search(b"".join(batch.headers))
+        if is_plain and FAST not in b" ".join(batch.replies):
+            return self._next.on_batch(batch)
+        for message in batch.messages():
+            self.on_pub(*message)
+        return False
+
+
+def asks_author(client: Author) -> bool:
+    """Say whether the author of a client's messages is asked about their headers."""
+    return client.connection_type in client.account.hub.author_doors
+
+
+def missing_permission(client: Author, subject: bytes, headers: bytes) -> Lacking | None:
+    """Return a permission that a message asks for and its author lacks."""
+    guard = client.guard
+    if guard is None or not headers:
+        return None
+    return lacking(guard.grant, subject, headers, client.account.scopes(subject))
+
+
+def violation(missing: Lacking) -> str:
+    """Return what the reference server says of a permission that is lacking."""
+    doing = "Subscription" if missing.reads else "Publish"
+    return f"{doing} to {quoted(missing.subject)}"
+
+
+def authored_block(client: Client, reply: bytes, headers: bytes) -> bytes:
+    """Return the header block that streams get of a message of a batch; empty: it is of none."""
+    if reply[-4:] == FAST or header_blocks.find(headers, header_blocks.BATCH_ID):
+        return with_author(headers, client.author)
+    return b""
