@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 import orjson
 
+from core.model.durations import parse_duration
 from gateway.problems import Problem, bad_request
 from gateway.settings import Settings
 
@@ -27,16 +28,8 @@ _NAME_FORBIDDEN = re.compile(r"[.*>/\\]")
 _NAME_MAX = 255
 _OPEN_DOLLAR = ("$KV.", "$O.")
 _RESERVED = ("_INBOX.", "_R_.", "_GR_.")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|s|m|h)")
-_UNITS = {
-    "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,
-    "ms": 1_000_000,
-    "s": 1_000_000_000,
-    "m": 60_000_000_000,
-    "h": 3_600_000_000_000,
-}
+_DURATION = re.compile(r"(?:(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h))+")
+_DURATION_MAX = 64
 _INT64_MAX = 2**63 - 1
 
 
@@ -137,18 +130,12 @@ def duration(value: int | str, what: str) -> int:
         if 0 <= value <= _INT64_MAX:
             return value
         raise bad_request("bad-duration", f"{what}: negative or too long")
-    matched = 0
-    total = 0.0
-    for part in _DURATION.finditer(value[:64]):
-        if part.start() != matched:
-            break
-        matched = part.end()
-        total += float(part[1]) * _UNITS[part[2]]
-    if not value or matched != len(value):
+    if len(value) > _DURATION_MAX or not _DURATION.fullmatch(value):
         raise bad_request("bad-duration", f"{what}: not a duration such as 500ms, 1.5s or 2m")
-    if total > _INT64_MAX:
-        raise bad_request("bad-duration", f"{what}: too long")
-    return int(total)
+    try:
+        return parse_duration(value)
+    except ValueError:
+        raise bad_request("bad-duration", f"{what}: too long") from None
 
 
 def json_object(body: bytes) -> dict[str, Any]:

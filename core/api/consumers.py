@@ -25,6 +25,7 @@ from core.model.consumer import (
     ConsumerUnpinResponse,
     CreateConsumerRequest,
 )
+from core.model.gotime import UnwritableTime, format_time, in_utc
 from core.model.stream import LIST_PAGE, NAMES_PAGE
 from core.model.versions import show_consumer
 from core.model.wire import ZERO_TIME
@@ -111,7 +112,12 @@ async def pause(server: ApiServer, call: Call[ConsumerPauseRequest]) -> Consumer
     """Pause a consumer until a time; a time in the past, or none, resumes it."""
     stream, name = call.names
     asked = call.request.pause_until
-    until = ZERO_TIME if asked is None else asked
+    until = ZERO_TIME if asked is None else in_utc(asked)
+    try:
+        format_time(until)
+    except UnwritableTime as error:
+        text = f"json: error calling MarshalJSON for type *time.Time: {error}"
+        raise api_error("JSConsumerStoreFailed", err=text) from None
     runner = await server.registry.stream(stream).consumers.pause(name, until)
     left = max(until - server.clock.now(), 0) if runner.paused_until else 0
     return ConsumerPauseResponse(

@@ -5,11 +5,14 @@ else does nothing (but is answered when it has a reply subject).
 """
 
 from enum import Enum
-from typing import Annotated
 
 import msgspec
 
+from core.goinput import trim_space
+from core.model import codec
 from core.model.durations import parse_duration
+from core.model.gojson import JsonError
+from core.model.wire import Duration
 
 
 class AckKind(Enum):
@@ -27,11 +30,11 @@ PLAIN = frozenset((b"", b"+ACK", b"+OK"))
 """Payloads of an acknowledgement without argument."""
 
 
-class _NakOptions(msgspec.Struct):
-    delay: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] = 0
+class _NakOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    delay: Duration = 0
 
 
-_decode_nak = msgspec.json.Decoder(_NakOptions).decode
+_read_nak = codec.older_reader(_NakOptions)
 
 
 def parse(payload: bytes) -> tuple[AckKind, bytes]:
@@ -39,13 +42,13 @@ def parse(payload: bytes) -> tuple[AckKind, bytes]:
     if payload in PLAIN:
         return AckKind.ACK, b""
     if payload.startswith(b"+NXT"):
-        return AckKind.NEXT, payload[4:].strip()
+        return AckKind.NEXT, trim_space(payload[4:])
     if payload.startswith(b"-NAK"):
-        return AckKind.NAK, payload[4:].strip()
+        return AckKind.NAK, trim_space(payload[4:])
     if payload == b"+WPI":
         return AckKind.PROGRESS, b""
     if payload.startswith(b"+TERM"):
-        return AckKind.TERM, payload[5:].strip()
+        return AckKind.TERM, trim_space(payload[5:])
     return AckKind.UNKNOWN, b""
 
 
@@ -59,8 +62,8 @@ def nak_delay(argument: bytes) -> int | None:
         return None
     if argument[:1] == b"{":
         try:
-            return _decode_nak(argument).delay
-        except msgspec.DecodeError:
+            return _read_nak(argument).delay
+        except JsonError:
             return None
     try:
         return parse_duration(argument.decode())

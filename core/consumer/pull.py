@@ -6,18 +6,16 @@ has got all there was. A request whose batch was not completed is ended by exact
 Statuses go to `Waiting.outbox` as (reply subject, header block) in the order of events.
 """
 
-import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
 
-import msgspec
-
+from core.goinput import parse_int, trim_space
 from core.model import codec
 from core.model.consumer import ConsumerConfig, NextRequest, PriorityPolicy
-from core.model.gojson import MAX_VALUES_ON_LOOP, JsonError
+from core.model.gojson import JsonError
 from core.model.gotime import format_duration
 
 _BATCH = attrgetter("batch")
@@ -121,7 +119,7 @@ class BadRequest(ValueError):
         self.line = line.encode()
 
 
-_decode = msgspec.json.Decoder(NextRequest).decode
+_read = codec.older_reader(NextRequest)
 _GO_STRUCT = NextRequest.go_name
 
 
@@ -134,7 +132,7 @@ def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) ->
     Raises:
         BadRequest: with the status for the requester.
     """
-    body = body.strip()
+    body = trim_space(body)
     asked = NextRequest(batch=1)
     is_object = body[:1] == b"{"
     if is_object:
@@ -189,19 +187,13 @@ def _check_group(asked: NextRequest, config: ConsumerConfig) -> None:
 
 def _read_number(body: bytes) -> int:
     """Return a batch given as digits; 1 for anything that is not a 64-bit number."""
-    if not re.fullmatch(rb"[+-]?[0-9]{1,19}", body):
-        return 1
-    number = int(body)
-    return number if -(1 << 63) <= number < 1 << 63 else 1
+    number = parse_int(body.decode("latin-1"))
+    return 1 if number is None else number
 
 
 def _read_object(body: bytes) -> NextRequest:
     try:
-        return _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass  # codec knows null, names in other cases, and the texts of errors
-    try:
-        return codec.decode_older(NextRequest, body, MAX_VALUES_ON_LOOP)
+        return _read(body)
     except JsonError as error:
         text = str(error).replace(_GO_STRUCT, "")
         raise BadRequest(f"400 Bad Request - {text}") from None

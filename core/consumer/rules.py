@@ -3,6 +3,7 @@
 import re
 
 from core.consumer import dead_letter
+from core.goinput import parse_int
 from core.model import names
 from core.model.account import ServerLimits
 from core.model.api_errors import api_error
@@ -178,9 +179,9 @@ def _check_sampling(sample: str) -> None:
     problem = ""
     if not _SAMPLE.fullmatch(number):
         problem = f"strconv.Atoi: parsing {quote(number)}: invalid syntax"
-    elif not -(2**63) <= int(number) < 2**63:
+    elif (percent := parse_int(number)) is None:
         problem = f"strconv.Atoi: parsing {quote(number)}: value out of range"
-    elif int(number) < 0:
+    elif percent < 0:
         problem = "<nil>"
     if problem:
         raise api_error("JSConsumerInvalidSampling", err=problem)

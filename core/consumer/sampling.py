@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from itertools import repeat
 
+from core.goinput import parse_int
+
 _KEPT_MAX = 100_000
 
 
@@ -36,5 +38,5 @@ class Sampler:
 
 def make_sampler(frequency: str) -> Sampler | None:
     """Return the sampler for a valid `sample_freq` (`25` or `25%`); None if it samples nothing."""
-    percent = int(frequency.removesuffix("%")) if frequency else 0
-    return Sampler(percent) if percent > 0 else None
+    percent = parse_int(frequency.removesuffix("%"))
+    return Sampler(percent) if percent and percent > 0 else None

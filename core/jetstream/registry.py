@@ -19,7 +19,7 @@ from core.jetstream.services import Services
 from core.jetstream.stream.runner import StreamRunner
 from core.model.account import AccountStats, ServerLimits
 from core.model.api_errors import api_error
-from core.model.codec import decode_lenient, encode
+from core.model.codec import decode_lenient, encode_stored
 from core.model.consumer import ConsumerConfig
 from core.model.stream import Retention, Storage, StreamConfig
 from core.pubsub.account import Account
@@ -153,7 +153,7 @@ class Registry:
         check()
         self._check_placement(config)
         created, creation = self.services.clock.now(), random_id()
-        shelf, text = shelf_for(config), encode(config).decode()
+        shelf, text = shelf_for(config), encode_stored(config, "JSStreamCreate", "stream")
         new = NewStream(
             self.account.name,
             config.name,
@@ -278,7 +278,10 @@ class Registry:
             runner.copier.reconnected(api)
 
     async def _save(self, runner: StreamRunner, config: StreamConfig) -> None:
-        text, check = encode(config).decode(), partial(self._check_changed, config)
+        text, check = (
+            encode_stored(config, "JSStreamCreate", "stream"),
+            partial(self._check_changed, config),
+        )
         change = self.services.catalog.set_stream(runner.stream, text, lambda: runner.epoch, check)
         await or_not_available(change)
 

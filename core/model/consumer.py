@@ -183,8 +183,7 @@ class ConsumerResetRequest(msgspec.Struct, frozen=True, kw_only=True):
 class NextRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of CONSUMER.MSG.NEXT.
 
-    msgspec refuses unknown members here, so that `core.consumer.pull` decodes such a body again
-    with `codec`, which follows the reference's rules.
+    msgspec refuses unknown members here, as `codec.older_reader` wants it.
     """
 
     go_name = "JSApiConsumerGetNextRequest"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from core.goinput import folded
 from core.model import codec, gojson
 from core.model.gojson import JsonError, Node
 
@@ -22,7 +23,7 @@ def read_value(payload: bytes) -> str:
     node = _single_value(payload)
     value = ""
     for name, member in _members(node):
-        if name.lower() == "val" and member.kind != "null":
+        if folded(name) == "val" and member.kind != "null":
             value = _string(member)
     return value
 

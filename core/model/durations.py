@@ -37,8 +37,19 @@ def parse_duration(text: str) -> int:
         unit = UNITS[part[3]]
         total += int(part[1] or 0) * unit
         if part[2]:
-            total += int(part[2]) * unit // 10 ** len(part[2])
+            total += _fraction(part[2], unit)
         at = part.end()
-    if not rest or total > _MAX:
+    if not rest or total > _MAX + (sign < 0):
         raise ValueError(f"not a duration: {text!r}")
     return sign * total
+
+
+def _fraction(digits: str, unit: int) -> int:
+    """Return a fraction of a unit, rounded as Go does; digits beyond 63 bits do not count."""
+    value, scale = 0, 1.0
+    for digit in digits:
+        more = value * 10 + int(digit)
+        if more > _MAX:
+            break
+        value, scale = more, scale * 10
+    return int(float(value) * (float(unit) / scale))

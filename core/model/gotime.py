@@ -1,6 +1,5 @@
 """Times (RFC 3339) and durations in Go's text forms, to and from nanoseconds."""
 
-import calendar
 import re
 from contextlib import suppress
 from datetime import date
@@ -8,46 +7,119 @@ from functools import lru_cache
 
 _SECOND = 1_000_000_000
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
+# The calendar repeats after so many years and days; Python's has neither a year 0 nor 10000.
+_CYCLE, _CYCLE_DAYS = 400, 146_097
+_FIRST_DAY = date(1, 1, 1).toordinal() - 366 - _EPOCH_DAY
+_YEARS_END = date.max.toordinal() + 1 - _EPOCH_DAY
+_DAY_SECONDS = 86_400
 _LAYOUT = '"2006-01-02T15:04:05Z07:00"'
-_PARTS = (
-    ("2006", re.compile(r"\d{4}")),
-    ("-", re.compile("-")),
-    ("01", re.compile(r"\d{2}")),
-    ("-", re.compile("-")),
-    ("02", re.compile(r"\d{2}")),
-    ("T", re.compile("T")),
-    ("15", re.compile(r"\d{2}")),
-    (":", re.compile(":")),
-    ("04", re.compile(r"\d{2}")),
-    (":", re.compile(":")),
-    ("05", re.compile(r"\d{2}(?:[.,]\d+)?")),
-    ("Z07:00", re.compile(r"Z|[+-]\d{2}:\d{2}")),
+_PARTS = tuple(
+    (element, re.compile(form))
+    for element, form in (
+        ("2006", "[0-9]{4}"),
+        ("-", "-"),
+        ("01", "[0-9]{2}"),
+        ("-", "-"),
+        ("02", "[0-9]{2}"),
+        ("T", "T"),
+        ("15", "[0-9]{1,2}"),
+        (":", ":"),
+        ("04", "[0-9]{2}"),
+        (":", ":"),
+        ("05", r"[0-9]{2}(?:[.,][0-9]+)?"),
+        ("Z07:00", "Z|[+-][0-9]{2}:[0-9]{2}"),
+    )
 )
+_RANGES = {
+    "01": ("month", 1, 12),
+    "15": ("hour", 0, 23),
+    "04": ("minute", 0, 59),
+    "05": ("second", 0, 59),
+}
+"""The elements that are checked as they are read; the day is checked last, by its month."""
+
+
+class UnwritableTime(ValueError):
+    """A time that RFC 3339 cannot show; the text is Go's."""
+
+
+class ZonedTime(int):
+    """A time that was written in another zone than UTC; the number is that of any time.
+
+    Attributes:
+        ahead: what the zone is ahead of UTC, seconds.
+    """
+
+    ahead: int
+
+    @classmethod
+    def of(cls, nanos: int, ahead: int) -> "ZonedTime":
+        """Return a time (nanoseconds since the Unix epoch) as it is written in a zone."""
+        made = cls(nanos)
+        made.ahead = ahead
+        return made
 
 
 def format_time(nanos: int) -> str:
-    """Format nanoseconds since the Unix epoch in UTC, without trailing zeros of the fraction."""
+    """Format nanoseconds since the Unix epoch in UTC, without trailing zeros of the fraction.
+
+    Raises UnwritableTime for a year outside 0 to 9999.
+    """
     seconds, fraction = divmod(nanos, _SECOND)
     text = _second_text(seconds)
     return f"{text}.{fraction:09}".rstrip("0") + "Z" if fraction else text + "Z"
 
 
+def format_zoned(nanos: int) -> str:
+    """Format a time in the zone that it was written in (`ZonedTime`), else in UTC.
+
+    Raises UnwritableTime for a year outside 0 to 9999, or a zone that is a day or more away.
+    """
+    ahead = nanos.ahead if isinstance(nanos, ZonedTime) else 0
+    if abs(ahead) >= _DAY_SECONDS:
+        raise UnwritableTime("timezone hour outside of range [0,23]")
+    text = format_time(int(nanos) + ahead * _SECOND)
+    if not ahead:
+        return text
+    hours, minutes = divmod(abs(ahead) // 60, 60)
+    return f"{text[:-1]}{'-' if ahead < 0 else '+'}{hours:02}:{minutes:02}"
+
+
+def in_utc(nanos: int) -> int:
+    """Return a time without the zone that it was written in."""
+    return int(nanos)
+
+
+def unix_nanos(nanos: int) -> int:
+    """Return a time as 64 bits hold it: one that is too far away wraps around, as in Go."""
+    return (int(nanos) + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 @lru_cache(1024)
 def _second_text(seconds: int) -> str:
-    days, rest = divmod(seconds, 86_400)
-    day = date.fromordinal(days + _EPOCH_DAY)
-    return f"{day.isoformat()}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    days, rest = divmod(seconds, _DAY_SECONDS)
+    if not _FIRST_DAY <= days < _YEARS_END:
+        raise UnwritableTime("year outside of range [0,9999]")
+    if days < _FIRST_DAY + 366:
+        later = date.fromordinal(days + _CYCLE_DAYS + _EPOCH_DAY)
+        day = f"{later.year - _CYCLE:04}{later.isoformat()[4:]}"
+    else:
+        day = date.fromordinal(days + _EPOCH_DAY).isoformat()
+    return f"{day}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
 
 
 def parse_time(text: str) -> int:
     """Read an RFC 3339 time as nanoseconds since the Unix epoch.
 
-    Raises ValueError with the text Go would give. Year 0 is read as year 1.
+    Returns a `ZonedTime` where a zone other than UTC is named. Raises ValueError with the text
+    that Go gives.
     """
     # Times as servers write them: many are of a second that was read before.
-    if text[19:20] == "." and text[-1] == "Z" and (fraction := text[20:-1]).isdecimal():
-        with suppress(ValueError):
-            return _whole_seconds(text[:19]) + int(fraction[:9].ljust(9, "0"))
+    if text[19:20] == "." and text[-1] == "Z" and text.isascii():
+        fraction = text[20:-1]
+        if fraction.isdigit():
+            with suppress(ValueError):
+                return _whole_seconds(text[:19]) + int(fraction[:9].ljust(9, "0"))
     return _parse(text)
 
 
@@ -63,40 +135,55 @@ def _parse(text: str) -> int:
         found = pattern.match(rest)
         if found is None:
             raise ValueError(
-                f'parsing time "{text}" as {_LAYOUT}: cannot parse "{rest}" as "{element}"'
+                f"parsing time {_quoted(text)} as {_LAYOUT}:"
+                f' cannot parse {_quoted(rest)} as "{element}"'
             )
         values.append(found.group())
         rest = rest[found.end() :]
+        if element in _RANGES:
+            name, low, high = _RANGES[element]
+            if not low <= int(values[-1][:2]) <= high:
+                raise _out_of_range(text, name)
+    ahead = _ahead(text, values[11])
     if rest:
-        raise ValueError(f'parsing time "{text}": extra text: "{rest}"')
+        raise ValueError(f"parsing time {_quoted(text)}: extra text: {_quoted(rest)}")
     year, month, day, hour, minute = (int(values[i]) for i in (0, 2, 4, 6, 8))
-    whole, _, fraction = values[10].replace(",", ".").partition(".")
-    _check_ranges(text, year, month, day, hour, minute, int(whole))
-    days = date(max(year, 1), month, day).toordinal() - _EPOCH_DAY
-    seconds = days * 86_400 + hour * 3600 + minute * 60 + int(whole) - _offset(values[11])
-    return seconds * _SECOND + int(fraction[:9].ljust(9, "0"))
+    try:
+        days = date(year % _CYCLE + _CYCLE, month, day).toordinal() - _EPOCH_DAY
+    except ValueError:
+        raise _out_of_range(text, "day") from None
+    days += (year // _CYCLE - 1) * _CYCLE_DAYS
+    whole, fraction = values[10][:2], values[10][3:]
+    seconds = days * _DAY_SECONDS + hour * 3600 + minute * 60 + int(whole) - ahead
+    nanos = seconds * _SECOND + int(fraction[:9].ljust(9, "0"))
+    return ZonedTime.of(nanos, ahead) if ahead else nanos
 
 
-def _check_ranges(
-    text: str, year: int, month: int, day: int, hour: int, minute: int, second: int
-) -> None:
-    limits = (
-        ("month", 1 <= month <= 12),
-        ("day", 1 <= month <= 12 and 1 <= day <= calendar.monthrange(max(year, 4), month)[1]),
-        ("hour", hour < 24),
-        ("minute", minute < 60),
-        ("second", second < 60),
-    )
-    for name, good in limits:
-        if not good:
-            raise ValueError(f'parsing time "{text}": {name} out of range')
-
-
-def _offset(zone: str) -> int:
+def _ahead(text: str, zone: str) -> int:
     if zone == "Z":
         return 0
-    sign = -1 if zone[0] == "-" else 1
-    return sign * (int(zone[1:3]) * 3600 + int(zone[4:6]) * 60)
+    hours, minutes = int(zone[1:3]), int(zone[4:6])
+    # Some people write offsets of 24 hours or 60 minutes, says Go.
+    if minutes > 60:
+        raise _out_of_range(text, "time zone offset minute")
+    if hours > 24:
+        raise _out_of_range(text, "time zone offset hour")
+    return (hours * 3600 + minutes * 60) * (-1 if zone[0] == "-" else 1)
+
+
+def _out_of_range(text: str, name: str) -> ValueError:
+    return ValueError(f"parsing time {_quoted(text)}: {name} out of range")
+
+
+def _quoted(text: str) -> str:
+    """Quote a text as Go's errors about times do: byte by byte where it is not ASCII."""
+    out = []
+    for byte in text.encode("utf-8", "surrogatepass"):
+        if byte in b'"\\':
+            out.append("\\" + chr(byte))
+        else:
+            out.append(chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}")
+    return '"' + "".join(out) + '"'
 
 
 def format_duration(nanos: int) -> str:

@@ -7,6 +7,8 @@ mapping functions to them. `transform` applies what was checked here; texts are 
 import re
 from collections.abc import Callable
 
+from core.goinput import parse_int
+
 _BAD_SUBJECT = "invalid subject"
 _PREFIX = "invalid mapping destination: "
 _INVALID = _PREFIX + "invalid transform"
@@ -17,8 +19,7 @@ _TOO_MANY = _PREFIX + "too many arguments passed to the function"
 _BAD_ARGUMENT = _PREFIX + "function argument is invalid or in the wrong format"
 _INT32_MAX = 2**31 - 1
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_COMMA = re.compile(r",\s*")
+_COMMA = re.compile(r",[\t\n\f\r ]*")
 
 
 class MappingError(ValueError):
@@ -26,7 +27,9 @@ class MappingError(ValueError):
 
 
 def _function(name: str) -> re.Pattern[str]:
-    return re.compile(r"\{\{\s*" + name + r"\s*\((.*)\)\s*\}\}")
+    # What Go calls white space.
+    space = r"[\t\n\f\r ]*"
+    return re.compile(r"\{\{" + space + name + space + r"\((.*)\)" + space + r"\}\}")
 
 
 def check_mapping(src: str, dest: str) -> None:
@@ -81,9 +84,8 @@ def _error_in(text: str, token: str) -> MappingError:
 def _placeholder(token: str) -> tuple[list[int], bool]:
     """Return the wildcards that a destination token refers to, and whether it needs any."""
     if len(token) > 1 and token[0] == "$":
-        if _INTEGER.fullmatch(token[1:]):
-            return [int(token[1:])], True
-        return [], False
+        index = parse_int(token[1:])
+        return ([], False) if index is None else ([index], True)
     if not _is_function(token):
         return [], False
     for _, pattern, read in _FUNCTIONS:
@@ -105,10 +107,10 @@ def function_call(token: str) -> tuple[str, list[str]] | None:
 
 
 def _integer(token: str, text: str, limit: int = 2**63 - 1) -> int:
-    text = text.strip(" ")
-    if not _INTEGER.fullmatch(text) or not -limit - 1 <= int(text) <= limit:
+    number = parse_int(text.strip(" "))
+    if number is None or not -limit - 1 <= number <= limit:
         raise _error_in(_BAD_ARGUMENT, token)
-    return int(text)
+    return number
 
 
 def _check_count(token: str, arguments: list[str], count: int) -> None:

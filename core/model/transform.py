@@ -4,9 +4,9 @@ A transform has a source filter and a destination, validated by `mapping`. Here 
 to one function per destination token. Positions and sizes count bytes, as in the reference server.
 """
 
-import re
 from collections.abc import Callable
 
+from core.goinput import parse_int
 from core.model.mapping import function_call
 from core.subjects.subject import matches
 
@@ -18,7 +18,6 @@ Chance = Callable[[], float]
 CACHE_MAX = 8192
 _FNV_OFFSET, _FNV_PRIME, _FNV_MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
 _WILD = frozenset((b"*", b">"))
-_WILDCARD = re.compile(r"\$[+-]?[0-9]+")
 
 
 class Transform:
@@ -98,11 +97,11 @@ def _token(token: bytes, places: list[int], chance: Chance) -> tuple[Token, bool
     text = token.decode("utf-8", "surrogateescape")
 
     def place(index: str) -> int:
-        number = int(index)
+        number = parse_int(index.strip(" ")) or 0
         # The reference reads a wildcard that does not exist as the first token.
         return places[number - 1] if 1 <= number <= len(places) else 0
 
-    if _WILDCARD.fullmatch(text):
+    if text[:1] == "$" and parse_int(text[1:]) is not None:
         return _pick(place(text[1:])), False
     call = function_call(text)
     if call is None:

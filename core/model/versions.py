@@ -4,10 +4,9 @@
 only, and taken out of requests.
 """
 
-import re
-
 import msgspec
 
+from core.goinput import parse_int
 from core.model.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
 from core.model.release import API_LEVEL, SERVER_VERSION
 from core.model.stream import PersistMode, StreamConfig
@@ -16,7 +15,6 @@ from core.model.wire import ZERO_TIME
 REQUIRED = "_nats.req.level"
 _VERSION = "_nats.ver"
 _LEVEL = "_nats.level"
-_NUMBER = re.compile(rb"[+-]?[0-9]{1,18}")
 
 
 def stream_level(config: StreamConfig) -> int:
@@ -80,7 +78,8 @@ def comparable_metadata(metadata: dict[str, str], stored: dict[str, str]) -> dic
 
 def is_level_supported(text: bytes) -> bool:
     """Say whether a `Nats-Required-Api-Level` header can be satisfied."""
-    return _NUMBER.fullmatch(text) is not None and int(text) <= API_LEVEL
+    level = parse_int(text.decode("latin-1"))
+    return level is not None and level <= API_LEVEL
 
 
 def _stored(metadata: dict[str, str], level: int) -> dict[str, str]:

@@ -12,6 +12,7 @@ import json
 from typing import Any, Protocol
 
 from core.errors import ApiError
+from core.goinput import folded
 from core.model.tags import clean_tag
 from core.monitor.pages import page_of
 from core.monitor.query import Query
@@ -101,10 +102,13 @@ class SystemServices:
     async def _answer(self, kind: str, reply: bytes, payload: bytes) -> None:
         try:
             asked = json.loads(payload) if payload.strip() else {}
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._say(reply, {"error": {"code": 400, "description": str(error)}})
             return
-        if not isinstance(asked, dict) or not self._is_meant(asked):
+        if not isinstance(asked, dict):
+            return
+        asked = {folded(name): value for name, value in asked.items()}
+        if not self._is_meant(asked):
             return
         if kind in ("", _SUMMARY):
             told = summary(self._source)

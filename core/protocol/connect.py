@@ -10,6 +10,7 @@ import re
 import msgspec
 
 from core.errors import LimitExceeded, ProtocolError
+from core.goinput import INT64_MAX, INT64_MIN, folded
 
 
 class Info(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -90,13 +91,15 @@ def decode_connect(body: bytes, before: Connect | None = None) -> Connect:
         if not isinstance(given, dict | None):
             raise ProtocolError(reason="CONNECT is not an object")
         for name, value in (given or {}).items():
-            if value is not None and (key := name.lower()) in _NAMES:
+            if value is not None and (key := folded(name)) in _NAMES:
                 if isinstance(value, float):
                     raise ProtocolError(reason=f"CONNECT: {key} is not an integer")
                 values[key] = value
         connect = msgspec.convert(values, Connect)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ProtocolError(reason=f"bad CONNECT: {error}") from error
+    if not INT64_MIN <= connect.protocol <= INT64_MAX:
+        raise ProtocolError(reason="CONNECT: protocol is no integer of 64 bits")
     if connect.protocol not in (0, 1):
         raise LimitExceeded("invalid client protocol")
     _check_no_responders(connect)

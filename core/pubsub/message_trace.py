@@ -18,6 +18,7 @@ from core.protocol import headers as header_blocks
 from core.pubsub.account import Account
 from core.pubsub.route import Subscription
 from core.pubsub.user_info import server_json
+from core.subjects.subject import is_valid_literal
 
 DESTINATION = b"Nats-Trace-Dest"
 DISABLED = b"trace disabled"
@@ -89,9 +90,9 @@ class MessageTrace:
         self._waiting += 1
 
     def release(self) -> None:
-        """Send the report, if nothing else is waited for."""
+        """Send the report if nothing else is waited for, and its destination is a subject."""
         self._waiting -= 1
-        if self._waiting:
+        if self._waiting or not is_valid_literal(self._destination):
             return
         hub = self._account.hub
         hub.reports += 1

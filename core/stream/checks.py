@@ -104,7 +104,7 @@ def expected_last_of_subject(draft: Draft, message: Message) -> None:
     other = message.found.get(h.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
     if expected:
         last = draft.last_of(other or message.subject, message.place)
-        if h.number(expected) != last:
+        if h.expected_sequence(expected) != last:
             raise api_error("JSStreamWrongLastSequence", seq=last)
     elif other:
         raise api_error("JSStreamExpectedLastSeqPerSubjectInvalid")
@@ -112,7 +112,7 @@ def expected_last_of_subject(draft: Draft, message: Message) -> None:
 
 def expected_last(draft: Draft, message: Message) -> None:
     expected = message.found.get(h.EXPECTED_LAST_SEQ)
-    if expected and h.number(expected) != draft.next_seq - 1:
+    if expected and h.expected_sequence(expected) != draft.next_seq - 1:
         raise api_error("JSStreamWrongLastSequence", seq=draft.next_seq - 1)
 
 
@@ -204,7 +204,7 @@ def batch_expected_last_of_subject(draft: Draft, message: Message) -> None:
     if subject in draft.written:
         raise api_error("JSStreamWrongLastSequenceConstant")
     last = draft.committed_last_of(subject)
-    if h.number(expected) != last:
+    if h.expected_sequence(expected) != last:
         raise api_error("JSStreamWrongLastSequence", seq=last)
 
 

@@ -5,6 +5,7 @@ Names are matched exactly: the reference server ignores `nats-msg-id`.
 
 import re
 
+from core.goinput import parse_uint, parse_wrapped
 from core.protocol import headers as protocol
 
 MSG_ID = b"Nats-Msg-Id"
@@ -128,6 +129,13 @@ def is_increment(value: bytes) -> bool:
     return _INCREMENT.fullmatch(value) is not None
 
 
+def expected_sequence(value: bytes) -> int:
+    """Return the value of an expected sequence; what is not digits alone matches none (-1)."""
+    number = parse_wrapped(value)
+    return -1 if number is None else number
+
+
 def number(value: bytes) -> int:
     """Return the value of a sequence header; anything but digits is no sequence (-1)."""
-    return int(value) if value.isdigit() and len(value) <= 20 else -1
+    number = parse_uint(value)
+    return -1 if number is None else number

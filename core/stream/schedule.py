@@ -3,15 +3,16 @@
 Times are nanoseconds since the Unix epoch. Nothing here reads a clock.
 """
 
-import re
 from dataclasses import dataclass
 from datetime import UTC as UTC_TIME
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from core.model.api_errors import api_error
 from core.model.durations import parse_duration
+from core.model.gotime import parse_time, unix_nanos
+from core.model.wire import ZERO_TIME
 from core.stream.cron import UTC, Cron, Zone
 
 SECOND = 1_000_000_000
@@ -26,18 +27,7 @@ _NAMED = {
     "@hourly": "0 0 * * * *",
 }
 _AT, _EVERY = "@at ", "@every "
-_TIME = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)T(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))",
-    re.ASCII,
-)
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
-# The calendar repeats after so many years and days; Python's has neither a year 0 nor 10000.
-_CYCLE = 400
-_CYCLE_DAYS = 146_097
-_LEAST, _WRAP = -(1 << 63), 1 << 64
 _LAST = (1 << 63) - 1
-# The time that stands for none.
-_ZERO = -62_135_596_800 * SECOND
 
 
 class _Named:
@@ -75,28 +65,6 @@ def find_zone(name: str) -> Zone:
         return _Named(ZoneInfo(name))
     except (KeyError, ValueError, OSError):
         raise api_error("JSMessageSchedulesTimeZoneInvalid") from None
-
-
-def parse_instant(text: str) -> int | None:
-    """Read an RFC 3339 time as the reference does: leniently (None: it is none)."""
-    found = _TIME.fullmatch(text)
-    if found is None:
-        return None
-    year, month, day, hour, minute, second = map(int, found.groups()[:6])
-    ahead = 0
-    if found[8]:
-        if int(found[9]) > 24 or int(found[10]) > 60:
-            return None
-        ahead = (int(found[9]) * 3600 + int(found[10]) * 60) * (1 if found[8] == "+" else -1)
-    try:
-        day_number = date(year % _CYCLE + _CYCLE, month, day).toordinal()
-    except ValueError:
-        return None
-    days = day_number + (year // _CYCLE - 1) * _CYCLE_DAYS - _EPOCH_DAY
-    if hour > 23 or minute > 59 or second > 59:
-        return None
-    seconds = days * 86_400 + hour * 3600 + minute * 60 + second - ahead
-    return seconds * SECOND + int((found[7] or "")[:9].ljust(9, "0"))
 
 
 def _rounded(instant: int) -> int:
@@ -180,13 +148,14 @@ def parse_schedule(pattern: bytes, zone_name: bytes | None) -> Schedule | None:
 
 
 def _once(text: str) -> Schedule | None:
-    instant = parse_instant(text[len(_AT) :])
-    if instant is None:
-        raise api_error("JSMessageSchedulesPatternInvalid")
-    if instant == _ZERO:
+    try:
+        instant = parse_time(text[len(_AT) :])
+    except ValueError:
+        raise api_error("JSMessageSchedulesPatternInvalid") from None
+    if instant == ZERO_TIME:
         return None
-    # Times that 64 bits do not hold wrap around, so what lies too far ahead comes due at once.
-    return Schedule(at=(instant - _LEAST) % _WRAP + _LEAST)
+    # What lies too far ahead comes due at once.
+    return Schedule(at=unix_nanos(instant))
 
 
 def _interval(text: str) -> Schedule:

@@ -6,6 +6,7 @@ the configuration find the same lifetimes as the publish did.
 
 from functools import lru_cache
 
+from core.goinput import parse_wrapped
 from core.model.durations import parse_duration
 from core.model.gotime import format_duration
 from core.model.stream import StreamConfig
@@ -27,7 +28,6 @@ MARKER_METADATA = "jetgate.markers"
 _REASONS = {"Remove": REMOVE, "Purge": PURGE}
 _PURGED = b"PURGE"
 _LINE_END = b"\r\n"
-_MOST_DIGITS = 4000
 
 
 @lru_cache(1024)
@@ -49,10 +49,8 @@ def parse_ttl(value: bytes) -> int | None:
 
 def _plain_seconds(value: bytes) -> int | None:
     """Read digits as the reference does: in 64 bits, with what overflows wrapped around."""
-    if not value.isdigit() or len(value) > _MOST_DIGITS:
-        return None
-    seconds = int(value) % (1 << 64)
-    return None if seconds >> 63 else seconds
+    seconds = parse_wrapped(value)
+    return None if seconds is None or seconds >> 63 else seconds
 
 
 def ttl_of(block: bytes) -> int:

@@ -4,13 +4,14 @@ Only a digest of the cookie's value is kept, in the memory of the node that serv
 another node takes over, or the process starts again, everybody signs in again.
 """
 
-import asyncio
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 
 from core.runtime.clock import Clock
+from core.runtime.wall_timer import WallTimer
 from gateway.signin.credentials import Credentials
 from gateway.signin.endings import Ending, Endings
 
@@ -25,7 +26,7 @@ class Session:
     credentials: Credentials
     expires: int
     digest: bytes
-    timer: asyncio.TimerHandle
+    timer: WallTimer
     endings: Endings = field(default_factory=Endings)
 
 
@@ -43,7 +44,7 @@ class Sessions:
         """Begin a session; return the value of its cookie too."""
         value = secrets.token_urlsafe(32)
         digest = sha256(value.encode()).digest()
-        timer = asyncio.get_running_loop().call_later(self._seconds, self._expire, digest)
+        timer = WallTimer(self._clock, partial(self._expire, digest))
         expires = self._clock.now() + int(self._seconds * _BILLION)
         session = Session(credentials, expires, digest, timer)
         own = self._by_key.setdefault(credentials.key, OrderedDict())
@@ -51,6 +52,7 @@ class Sessions:
             self.end(next(iter(own.values())), Ending.SIGNED_OUT)
             own = self._by_key.setdefault(credentials.key, OrderedDict())
         self._by_digest[digest] = own[digest] = session
+        timer.arm(expires)
         return value, session
 
     def find(self, value: str) -> Session | None:

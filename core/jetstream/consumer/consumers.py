@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.consumers")
 
 EPHEMERAL_NAME = 8
+_STORE = ("JSConsumerCreate", "consumer")
+"""How a consumer is refused whose configuration cannot be stored."""
 _NO_LIMITS = ServerLimits()
 
 
@@ -223,10 +225,10 @@ class Consumers(dict[str, ConsumerRunner]):
     async def _add(self, name: str, config: ConsumerConfig) -> ConsumerRunner:
         stream = self._stream
         created = stream.services.clock.now()
+        text = codec.encode_stored(config, *_STORE)
         runner = await self._make(0, name, config, created)
         if not runner.hidden:
             state = encode(runner.machine.state(0))
-            text = codec.encode(config).decode()
             row = ConsumerRow(
                 self._log.stream, 0, name, created, stream.epoch, text, state, random_id()
             )
@@ -246,8 +248,8 @@ class Consumers(dict[str, ConsumerRunner]):
             if runner.paused_until:
                 self._tell_pause(runner)
             return runner
+        text = codec.encode_stored(config, *_STORE)
         if not runner.hidden:
-            text = codec.encode(config).decode()
             change = self._catalog.set_consumer(
                 self._log.stream, runner.consumer, text, self._epoch
             )

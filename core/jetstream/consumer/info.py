@@ -28,7 +28,7 @@ class Shown(Protocol):
     last_acked: int
     """When the last acknowledgement came, wall-clock nanoseconds; 0 = never."""
     paused_until: int
-    """Monotonic nanoseconds; 0 = not paused."""
+    """When to see whether the pause is over, monotonic nanoseconds; 0 = not paused."""
 
     @property
     def in_memory(self) -> bool:
@@ -45,7 +45,7 @@ def consumer_info(
     machine = consumer.machine
     floor_cseq, floor_sseq = machine.pending.floor()
     redelivered = 0 if machine.max_deliver == 1 else len(machine.pending.counts)
-    paused = consumer.paused_until
+    paused, now = consumer.paused_until > 0, clock.now()
     return ConsumerInfo(
         stream_name=stream,
         name=consumer.name,
@@ -67,9 +67,9 @@ def consumer_info(
         num_pending=max(machine.num_pending, 0),
         cluster=cluster,
         push_bound=machine.push is not None and machine.push.active,
-        paused=paused > 0,
-        pause_remaining=max(paused - clock.monotonic(), 0) if paused else 0,
-        ts=clock.now(),
+        paused=paused,
+        pause_remaining=max((consumer.config.pause_until or 0) - now, 0) if paused else 0,
+        ts=now,
         priority_groups=_groups(consumer, clock),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from core.consumer.push import Push
+from core.goinput import parse_uint
 from core.jetstream.consumer.acks import AckOwner
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.stream.headers import publish_headers
@@ -129,9 +130,9 @@ class Listeners:
         all that was delivered is meant.
         """
         machine = self._machine
-        cseq, sseq = (told.get(name, b"") for name in (_LAST_CONSUMER, _LAST_STREAM))
-        if cseq.isdigit() and sseq.isdigit():
-            machine.ack_upto(min(int(sseq), machine.delivered_sseq), int(cseq))
+        cseq, sseq = (parse_uint(told.get(name, b"")) for name in (_LAST_CONSUMER, _LAST_STREAM))
+        if cseq is not None and sseq is not None:
+            machine.ack_upto(min(sseq, machine.delivered_sseq), cseq)
             self._consumer.last_acked = self._clock.now()
             self._states.mark(self._consumer)
 

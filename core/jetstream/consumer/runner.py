@@ -31,6 +31,7 @@ from core.model.consumer import ConsumerConfig, ConsumerInfo
 from core.model.names import short_hash
 from core.model.stream import Retention
 from core.model.versions import is_level_supported
+from core.runtime.wall_timer import monotonic_wait
 from core.storage.interface import StateWrite
 from core.stream.headers import publish_headers
 
@@ -290,7 +291,9 @@ class ConsumerRunner:
         if self.acks.noted:
             self.acks.apply()
         if 0 < self.paused_until <= now:
-            self._resume()
+            self._take_pause()
+            if not self.paused_until:
+                self._resume()
         if self.pump.replay is not None:
             self.pump.replay.due_at = 0
         if 0 < self.cursor.failed_at <= now - _FAILED_RETRY:
@@ -450,12 +453,11 @@ class ConsumerRunner:
         self.wake()
 
     def _take_pause(self) -> None:
-        until, now = self.config.pause_until or 0, self._clock.now()
-        self.paused_until = self._clock.monotonic() + until - now if until > now else 0
+        left = (self.config.pause_until or 0) - self._clock.now()
+        self.paused_until = self._clock.monotonic() + monotonic_wait(left) if left > 0 else 0
 
     def _resume(self) -> None:
         """The time is over; the configuration keeps it until somebody changes it."""
-        self.paused_until = 0
         until = self.config.pause_until or 0
         tell = self.stream.advisories.consumer_paused
         tell(self._log.name, self.name, paused=False, until=until)

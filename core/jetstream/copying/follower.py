@@ -16,6 +16,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
+from core.goinput import parse_uint
 from core.jetstream.copying.inbox import Inbox
 from core.jetstream.copying.origin import Origin, Start, cleaned
 from core.jetstream.copying.stamps import Stamps, read_stamps
@@ -380,8 +381,8 @@ class Follower:
         if reply:
             self._answer_flow()
             return
-        last = header_block.find(headers, b"Nats-Last-Consumer") or b""
-        if last.isdigit() and int(last) and int(last) != self._cseq:
+        last = parse_uint(header_block.find(headers, b"Nats-Last-Consumer") or b"")
+        if last and last != self._cseq:
             self._pause(failed=False)
             return
         stalled = header_block.find(headers, b"Nats-Consumer-Stalled")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from core.goinput import parse_uint
 from core.model import codec
 from core.model.consumer import AckPolicy, ConsumerConfig, CreateConsumerRequest, DeliverPolicy
 from core.model.names import short_hash
@@ -54,10 +55,11 @@ def key_of(source: StreamSource) -> str:
 def key_in_header(value: bytes) -> tuple[str, Start] | None:
     """Return the key and the position that a `Nats-Stream-Source` header tells, or None."""
     fields = value.decode("utf-8", "replace").split(" ")
-    if len(fields) < 4 or not fields[1].isdigit():
+    seq = parse_uint(fields[1].encode()) if len(fields) > 3 else None
+    if seq is None:
         return None
     identity = fields[5] if len(fields) > 5 else ""
-    return f"{fields[0]} {fields[2]} {fields[3]}", Start(int(fields[1]), identity)
+    return f"{fields[0]} {fields[2]} {fields[3]}", Start(seq, identity)
 
 
 class Origin:

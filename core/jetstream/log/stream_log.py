@@ -17,6 +17,7 @@ from core.jetstream.log.message import Message, message_at, messages_of, select
 from core.jetstream.log.removed import Removed
 from core.jetstream.log.rows import StoredRows
 from core.jetstream.log.tail import Tail, TailBudget
+from core.model.gotime import unix_nanos
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -235,10 +236,10 @@ class StreamLog:
 
         Raises Unavailable.
         """
-        machine = self.machine
+        machine, ns = self.machine, unix_nanos(ns)
         if not machine.msgs or ns > machine.last_ts:
             return machine.last_seq + 1
-        since = max(ns, 0)  # The zero time of clients, of the year 1, has more than 64 bits.
+        since = max(ns, 0)
         seq = await self.rows.first_at(since, machine.first_seq, machine.last_seq)
         while seq <= machine.last_seq:
             last = machine.last_seq
@@ -251,7 +252,7 @@ class StreamLog:
 
     async def get_at_time(self, ns: int) -> Message | None:
         """Return the first message stored at or after a time. Raises Unavailable."""
-        machine = self.machine
+        machine, ns = self.machine, unix_nanos(ns)
         while True:
             version, seq = machine.version, await self.first_at_time(ns)
             found = await self.get(seq)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
+from core.jetstream.stream.due_timer import DueTimer
 from core.runtime.tasks import spawn
 from core.storage.health import waits
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog
     from core.runtime.clock import Clock
     from core.stream.machine import StreamMachine
-
-# The timer is never finer than this (the reference server's granularity).
-_STEP_NS = 250_000_000
 
 
 class ExpiryTimer:
@@ -42,40 +39,34 @@ class ExpiryTimer:
         self._clock = clock
         self._janitor = janitor
         self._enforce = enforce
-        self._handle: asyncio.TimerHandle | None = None
-        self._due = 0
+        self._timer = DueTimer(clock, self._come_of_age)
         self._is_expiring = False
 
     def watch(self) -> None:
         """Make sure that the timer waits for the message that comes of age first."""
+        expiry = self._log.machine.expiry
+        if self._is_expiring or (self._timer.is_armed and expiry is None):
+            return
+        due = self._next_due()
+        if due:
+            self._timer.arm(due)
+
+    def _next_due(self) -> int:
+        """Return when the next message comes of age, nanoseconds (0: none does)."""
         machine = self._log.machine
         expiry = machine.expiry
-        if self._is_expiring or (self._handle is not None and expiry is None):
-            return
-        due = expiry.next_due() if expiry is not None else _oldest_due(machine)
-        if not due:
-            return
-        now = self._clock.now()
-        due = max(due, now + _STEP_NS)
-        if self._handle is not None:
-            if self._due <= due:
-                return
-            self._handle.cancel()
-        self._due = due
-        loop = asyncio.get_running_loop()
-        self._handle = loop.call_later((due - now) / 1e9, self._come_of_age)
+        return expiry.next_due() if expiry is not None else _oldest_due(machine)
 
     def stop(self) -> None:
         """Wait for nothing any more."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        self._timer.cancel()
 
     async def trim(self) -> None:
         """Enforce the limits of the stream, or have that wait for the next publish or timer."""
         try:
             await self._enforce()
         except ApiError as error:
+            self._timer.failed()
             if not self._log.closed:
                 waits.warning("expiry of stream %s waits: %s", self._log.name, error)
         if not self._log.closed:
@@ -83,8 +74,10 @@ class ExpiryTimer:
             self.watch()
 
     def _come_of_age(self) -> None:
-        self._handle = None
-        if not self._log.closed:
+        """Expire what is due; a message that is gone by now costs no transaction."""
+        if not 0 < self._next_due() <= self._clock.now():
+            self.watch()
+        elif not self._log.closed:
             self._is_expiring = True
             self._janitor.begin_expiry(self._log)
             spawn(self._expire(), name=f"expire {self._log.name}")
@@ -92,6 +85,7 @@ class ExpiryTimer:
     async def _expire(self) -> None:
         try:
             await self.trim()
+            self._timer.fired()
         finally:
             self._is_expiring = False
             self._janitor.end_expiry(self._log)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from core.model.gotime import format_time
 from core.model.transform import Transform
+from core.subjects.subject import is_valid_literal
 
 if TYPE_CHECKING:
     from core.model.stream import StreamConfig
@@ -38,10 +39,11 @@ class Republisher:
             segment: what a plan stores, that which it supersedes at once included.
             last_seqs: the last sequence of each subject before the plan.
         """
+        # A mapping function may make what is no subject of a message: a wildcard, an empty token.
         heard: dict[bytes, bytes] = {}
         for subject in set(segment.subjects):
             to = self._transform.apply(subject)
-            if to is not None and self._account.has_interest(to):
+            if to is not None and is_valid_literal(to) and self._account.has_interest(to):
                 heard[subject] = to
         if not heard:
             return []

@@ -7,7 +7,6 @@ finds them moved. A schedule that never came due needs no record: its message sa
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from core.errors import ApiError, StorageError
 from core.jetstream.log.message import messages_of
 from core.jetstream.log.subjects import last_by_subject
+from core.jetstream.stream.due_timer import STEP_NS, DueTimer
 from core.runtime.tasks import spawn
 from core.storage.health import waits
 from core.stream.firing import Firing, outputs, plan_firings
@@ -34,11 +34,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("jetgate.schedules")
 
-STEP_NS = 250_000_000
-"""The timer is never finer than this (the reference server's granularity)."""
-
-# The wall clock may be set meanwhile.
-_LONGEST_NS = 3600 * 1_000_000_000
 # Of patterns, some hundred microseconds each.
 _AT_ONCE = 250
 _PAGE = 100_000
@@ -71,8 +66,7 @@ class Scheduler:
         self._submit = submit
         self._map_subjects = map_subjects
         self._sweeper = sweeper
-        self._handle: asyncio.TimerHandle | None = None
-        self._at = 0
+        self._timer = DueTimer(clock, self._ring)
         self._is_firing = False
 
     # -- life --------------------------------------------------------------------------------
@@ -94,9 +88,7 @@ class Scheduler:
 
     def close(self) -> None:
         """Send nothing any more."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        self._timer.cancel()
 
     async def _load(self, schedules: Schedules, begun: int | None) -> None:
         """Find the schedules among what is stored.
@@ -142,19 +134,12 @@ class Scheduler:
         if schedules is None or self._is_firing or log.closed or log.machine.config.sealed:
             return
         due = schedules.next_due()
-        if due is None:
-            return
-        now = self._clock.now()
-        at = min(max(due, now + STEP_NS), now + _LONGEST_NS)
-        if self._handle is not None:
-            if self._at <= at:
-                return
-            self._handle.cancel()
-        self._at = at
-        self._handle = asyncio.get_running_loop().call_later((at - now) / 1e9, self._ring)
+        if due is not None:
+            now = self._clock.now()
+            # What is due when it is stored waits a step, as on nats-server.
+            self._timer.arm(due if due > now else now + STEP_NS)
 
     def _ring(self) -> None:
-        self._handle = None
         if not self._log.closed:
             self._is_firing = True
             spawn(self._fire(), name=f"schedules of {self._log.name}")
@@ -169,7 +154,9 @@ class Scheduler:
                     break
                 firings = await self._ready(now)
                 await self._submit(partial(self._plan, firings))
+                self._timer.fired()
         except (ApiError, StorageError) as error:
+            self._timer.failed()
             if not log.closed:
                 waits.warning("schedules of stream %s wait: %s", log.name, error)
         finally:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from core.errors import ApiError
 from core.stream.cron import Cron
-from core.stream.schedule import SECOND, Schedule, parse_instant, parse_schedule
+from core.stream.schedule import SECOND, Schedule, parse_schedule
 
 RECORDED = Path(__file__).with_name("recorded_patterns.tsv")
 """Time, zone, pattern and the next time, as the reference server finds it."""
@@ -108,21 +108,6 @@ def test_a_day_that_a_zone_left_out_ends_no_search() -> None:
     after = 1_325_020_587 * SECOND  # Samoa had no 30 December 2011.
 
     assert following("0 0 0 * 8 0", after, "Pacific/Apia").startswith("2012-08-05T")
-
-
-@pytest.mark.parametrize(
-    ("text", "nanos"),
-    [
-        ("1970-01-01T00:00:01Z", SECOND), ("1970-01-01T1:00:00Z", 3600 * SECOND),
-        ("1970-01-01T00:00:00,0000000019Z", 1), ("1970-01-01T24:00:00Z", None),
-        ("1970-01-01T00:00:00+25:00", None), ("1970-02-29T00:00:00Z", None),
-        ("1970-01-01T00:60:00Z", None), ("1970-01-01T00:00:60Z", None), ("x", None),
-        ("0000-01-01T00:00:00Z", -62_167_219_200 * SECOND),
-        ("9999-12-31T23:59:59Z", 253_402_300_799 * SECOND),
-    ],
-)  # fmt: skip
-def test_instants(text: str, nanos: int | None) -> None:
-    assert parse_instant(text) == nanos
 
 
 def test_a_time_beyond_64_bits_is_past_and_the_zero_time_is_none() -> None:
