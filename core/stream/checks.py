@@ -14,7 +14,7 @@ from core.stream import headers as h
 from core.stream import schedule_headers
 from core.stream.counting import check_increment
 from core.stream.draft import Draft, Message
-from core.stream.texts import LARGEST_RECORD, check_text
+from core.stream.texts import LARGEST_RECORD, check_subject
 from core.stream.ttl import parse_ttl
 
 Check = Callable[[Draft, Message], None]
@@ -47,7 +47,7 @@ def storable(draft: Draft, message: Message) -> None:
     """Refuse what storage cannot keep."""
     if len(message.block) > h.MAX_BLOCK:
         raise api_error("JSStreamHeaderExceedsMaximum")
-    check_text(message.subject)
+    check_subject(message.subject)
     size = draft.machine.record_size.of(message.subject, message.block, len(message.payload))
     if size > LARGEST_RECORD:
         raise api_error("JSStreamStoreFailed", err="message too large")

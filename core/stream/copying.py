@@ -21,7 +21,6 @@ from core.stream import headers as h
 from core.stream.checks import COPIED
 from core.stream.plan import Columns, Position, StreamPlan
 from core.stream.planner import Planner
-from core.stream.texts import texts_of
 
 if TYPE_CHECKING:
     from core.stream.facts import Facts
@@ -174,11 +173,7 @@ class _CopyPlanner(Planner):
         looks = self.dedups() or config.allow_rollup_hdrs or config.allow_msg_ttl
         if looks or machine.counts or self.is_limited or not self.fits():
             return False
-        texts = texts_of(columns.subjects)
-        if texts is None:
-            return False
         plan, blocks = self.plan, columns.headers
-        plan.texts = texts
         last = blocks[-1] if columns.headered else b""
         plan.last_msg_id = (h.find(last, h.MSG_ID) or b"") if last else b""
         stored = [block or None for block in blocks] if columns.headered else None

@@ -32,7 +32,6 @@ def plan_of(count: int, before: int) -> StreamPlan:
         msgs=before + count,
         nbytes=10,
         segment=Segment(seqs, seqs, subjects, headers, payloads, 10),
-        texts=[subject.decode() for subject in subjects],
     )
 
 

@@ -451,7 +451,7 @@ class StreamRunner:
         """The plan was not written: tell every publisher, change nothing."""
         self.batches.failed()
         self._count_refused(plan)
-        self.services.lane.refuse(error.err_code, len(plan.texts))
+        self.services.lane.refuse(error.err_code, plan.rows)
         body = refusal(error, self.machine.json_name)
         self.acks.answer((reply, body) for reply in plan.acks if reply)
         held = (

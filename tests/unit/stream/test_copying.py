@@ -7,6 +7,7 @@ from core.stream.copying import Copied, Run, plan_copies, plan_skip
 from core.stream.facts import NO_FACTS
 from core.stream.machine import StreamMachine
 from core.stream.plan import Position
+from tests.support.streams import stored_subjects
 from tests.unit.stream.support import NOW, SECOND, columns, config, message
 
 Message = tuple[bytes, bytes, bytes]
@@ -63,7 +64,7 @@ def test_duplicates_are_left_out_but_counted_as_copied() -> None:
         machine, run_of("T", 7, message("b", Nats_Msg_Id="x"), message("c", Nats_Msg_Id="y"))
     )
 
-    assert (machine.last_seq, copied.plan.texts) == (2, ["c"])
+    assert (machine.last_seq, stored_subjects(copied.plan)) == (2, [b"c"])
     assert copied.plan.positions == [Position("T", 8, "one")]
 
 
@@ -102,7 +103,7 @@ def test_a_message_without_room_ends_its_run_and_no_other() -> None:
         run_of("T", 1, message("b", b"1"), message("b", b"2")),
     )
 
-    assert copied.plan.texts == ["a", "b", "b"]
+    assert stored_subjects(copied.plan) == [b"a", b"b", b"b"]
     assert {place: error.err_code for place, error in copied.stalled.items()} == {0: 10054}
     assert copied.plan.positions == [Position("S", 1, "one"), Position("T", 2, "one")]
     assert [len(run) for run in copied.runs] == [1, 2]
