@@ -114,7 +114,13 @@ class _Stop(Exception):
 
 
 def plan_copies(
-    machine: StreamMachine, runs: Sequence[Run], now: int, facts: Facts, *, mirrors: bool
+    machine: StreamMachine,
+    runs: Sequence[Run],
+    now: int,
+    facts: Facts,
+    *,
+    mirrors: bool,
+    leaves_out: bool = True,
 ) -> Copied:
     """Return the plan that stores runs, as far as the stream can take them.
 
@@ -124,10 +130,12 @@ def plan_copies(
         now: wall-clock time in nanoseconds.
         facts: as for `planner.decide`.
         mirrors: keep sequences and times.
+        leaves_out: leave out what can never be stored; else it ends its run, too.
     """
     taken, stalled = list(runs), dict[int, ApiError]()
     while True:
         planner = _CopyPlanner(machine, gathered(taken), now, facts)
+        planner.leaves_out = leaves_out
         if mirrors and len(planner.columns):
             planner.stamps = _seqs(taken[0].seqs), taken[0].times
         try:
@@ -212,6 +220,7 @@ class _CopyPlanner(Planner):
     def __init__(self, machine: StreamMachine, columns: Columns, now: int, facts: Facts) -> None:
         super().__init__(machine, columns, now, facts)
         self.left_out: dict[int, ApiError] = {}
+        self.leaves_out = True
 
     def dedups(self) -> bool:
         return self.stamps is None and super().dedups()
@@ -239,7 +248,8 @@ class _CopyPlanner(Planner):
         return True
 
     def refuse(self, place: int, error: ApiError) -> None:
-        if error.err_code in _UNTIL_LATER and not is_record_too_large(error):
+        may_be_later = error.err_code in _UNTIL_LATER and not is_record_too_large(error)
+        if may_be_later or not self.leaves_out:
             raise _Stop(place, error)
         self.left_out[place] = error
         self.draft.refused[place] = b""

@@ -346,10 +346,10 @@ class StreamRunner:
             return False
         return bool(self._columns.subjects or self._changes)
 
-    async def plan_copies(self, run: Run, now: int) -> Copied:
-        """Plan to store what comes from elsewhere, with how far that was copied."""
+    async def plan_letters(self, run: Run, now: int) -> Copied:
+        """Plan to store dead letters, with the number of the last; none is left out."""
         facts = await self._facts.read(run.columns, now)
-        return plan_copies(self.machine, [run], now, facts, mirrors=False)
+        return plan_copies(self.machine, [run], now, facts, mirrors=False, leaves_out=False)
 
     def submit(self, change: Change) -> asyncio.Future[StreamPlan]:
         """Give a change of the log its turn.

@@ -153,6 +153,17 @@ def test_an_empty_mirror_goes_past_what_can_never_be_stored() -> None:
     assert (machine.first_seq, machine.last_seq, machine.msgs) == (6, 5, 0)
 
 
+def test_a_run_of_which_nothing_may_be_left_out_ends_there() -> None:
+    machine = machine_of(duplicate_window=0)
+    run = run_of("dead S C", 1, message("a"), NEVER_STORED[1], message("b"))
+
+    copied = plan_copies(machine, [run], NOW, NO_FACTS, mirrors=False, leaves_out=False)
+
+    assert copied.left_out == {}
+    assert [*copied.stalled] == [0]
+    assert copied.plan.positions == [Position("dead S C", 1, "one")]
+
+
 def test_what_is_left_out_before_a_message_without_room_stays_so() -> None:
     machine = machine_of(max_msg_size=65600, duplicate_window=0)
     never, large = (b"a" * 65536, b"", b""), message("a", bytes(65601))
