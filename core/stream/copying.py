@@ -74,15 +74,17 @@ class Run:
         self.columns.extend(more.columns)
 
 
-# A change of the configuration, or room, lets a stream take what it refuses with these errors.
-_UNTIL_LATER = frozenset(
+_HEADER_TOO_LARGE = err_code("JSStreamHeaderExceedsMaximum")
+# Errors that no room and no change of the configuration cures.
+_NEVER = frozenset(
     map(
         err_code,
         (
-            "JSStreamMessageExceedsMaximum",
-            "JSStreamSealed",
-            "JSInsufficientResources",
-            "JSStreamStoreFailed",
+            "JSBadRequest",
+            "JSStreamHeaderExceedsMaximum",
+            "JSMessageIncrMissing",
+            "JSMessageIncrPayload",
+            "JSMessageIncrInvalid",
         ),
     )
 )
@@ -248,8 +250,10 @@ class _CopyPlanner(Planner):
         return True
 
     def refuse(self, place: int, error: ApiError) -> None:
-        may_be_later = error.err_code in _UNTIL_LATER and not is_record_too_large(error)
-        if may_be_later or not self.leaves_out:
+        is_never_taken = error.err_code in _NEVER or is_record_too_large(error)
+        if self.draft.counting is not None and error.err_code == _HEADER_TOO_LARGE:
+            is_never_taken = False  # The total has the headers; one that is deleted begins anew.
+        if not self.leaves_out or not is_never_taken:
             raise _Stop(place, error)
         self.left_out[place] = error
         self.draft.refused[place] = b""

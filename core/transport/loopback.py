@@ -18,6 +18,8 @@ Closed = Callable[[Exception | None], None]
 
 _CHUNK = 256 * 1024
 _PAUSED_ABOVE = 256 * 1024
+_CONTROL_LINE = 128 * 1024
+"""Room for two of the longest subjects that can be stored, one of them in an API subject."""
 
 
 def connect_loopback(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink":
@@ -40,6 +42,8 @@ def connect_trusted(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink
 def _open(hub: Hub, connection_type: str, receive: Receive, closed: Closed) -> "LoopbackLink":
     session = ClientSession(hub)
     session.connection_type = connection_type
+    session.least_control_line = _CONTROL_LINE
+    session.use_limits()
     link = LoopbackLink(session, receive, closed)
     session.connection_made(link.end)
     return link

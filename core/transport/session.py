@@ -110,6 +110,8 @@ class ClientSession(asyncio.Protocol):
         self.choose_publisher()
         self._turn = hub.turn
         self._dirty = hub.turn.dirty
+        self.least_control_line = 0
+        """Bytes that a control line may have, whatever the limit of others is."""
         self._parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
         self._ping_sent = hub.clock.monotonic()  # the first PING answers our INFO
         self._small_bytes = 0
@@ -576,7 +578,9 @@ class ClientSession(asyncio.Protocol):
     def use_limits(self) -> None:
         """Take over the hub's limits, which have changed."""
         self._parser.max_payload = self.hub.limits.max_payload
-        self._parser.max_control_line = self.hub.limits.max_control_line
+        self._parser.max_control_line = max(
+            self.hub.limits.max_control_line, self.least_control_line
+        )
 
     def tell_info(self) -> None:
         """Send an INFO that has changed, to clients that read more than the first one.

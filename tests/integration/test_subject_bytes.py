@@ -171,18 +171,23 @@ def test_copies_under_longer_subjects_are_all_there(streams: Streams, kind: str)
     assert (told["lag"], told.get("error")) == (0, None)
 
 
-def test_schedules_on_long_subjects_fire(streams: Streams) -> None:
-    streams.fill(allow_msg_schedules=True, allow_msg_ttl=True)
-    prefix = streams.name.lower().encode()
-    target = prefix + b".target." + LONG
-    headers = block(Nats_Schedule="@every 1s", Nats_Schedule_Target=target.decode())
-
-    answer = streams.ask(prefix + b".schedule." + LONG[:3850], b"due", headers).json()
-    assert "error" not in answer, answer
-
-    eventually(
-        lambda: target.decode() in streams.state(streams.name, subjects_filter=">")["subjects"]
+def test_schedules_on_every_subject_fire(streams: Streams) -> None:
+    streams.create(
+        streams.name,
+        subjects=[f"{streams.name.lower()}.>"],
+        allow_msg_schedules=True,
+        allow_msg_ttl=True,
     )
+    prefix = streams.name.lower().encode()
+    for place, tail in enumerate((LONG[:3800], b"\xff", b"a\0b", b"plain")):
+        target = prefix + b".target." + tail
+        headers = b"NATS/1.0\r\nNats-Schedule: @every 1s\r\nNats-Schedule-Target: %b\r\n\r\n"
+        answer = streams.ask(prefix + b".when." + tail, b"due", headers % target).json()
+        assert answer.get("seq") == place + 1, answer
+
+    prefix += b".target."
+    wanted = {_shown(prefix + tail) for tail in (LONG[:3800], b"\xff", b"a\0b", b"plain")}
+    eventually(lambda: wanted <= set(streams.state(streams.name, subjects_filter=">")["subjects"]))
 
 
 def test_a_restart_keeps_them(jetgate_server: JetgateServer) -> None:
