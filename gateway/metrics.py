@@ -85,6 +85,7 @@ class Snapshot:
         clock_offset: what this machine's clock is ahead of the database's, seconds; None: not
             measured yet.
         refused: messages answered with an error, by its number (`err_code`).
+        unstored_copies: messages that mirrors and sources could not store, by the same.
         version: of the product.
     """
 
@@ -101,6 +102,7 @@ class Snapshot:
     refused_connections: int = 0
     clock_offset: float | None = None
     refused: Mapping[int, int] = field(default_factory=dict)
+    unstored_copies: Mapping[int, int] = field(default_factory=dict)
     version: str = ""
 
     streams: Sequence[StreamNumbers] = ()
@@ -216,12 +218,19 @@ def _state(numbers: Snapshot) -> Iterable[Metric]:
     if numbers.clock_offset is not None:
         text = "What the clock of this machine is ahead of PostgreSQL's."
         yield GaugeMetricFamily("jetgate_clock_offset_seconds", text, numbers.clock_offset)
-    refused = CounterMetricFamily(
-        "jetgate_refused_msgs", "Messages answered with an error.", labels=("err_code", "error")
+    by_error = (
+        ("jetgate_refused_msgs", "Messages answered with an error.", numbers.refused),
+        (
+            "jetgate_unstored_copies",
+            "Messages that mirrors and sources could not store.",
+            numbers.unstored_copies,
+        ),
     )
-    for code, count in numbers.refused.items():
-        refused.add_metric((str(code), kind_of(code)), count)
-    yield refused
+    for name, text, counts in by_error:
+        family = CounterMetricFamily(name, text, labels=("err_code", "error"))
+        for code, count in counts.items():
+            family.add_metric((str(code), kind_of(code)), count)
+        yield family
 
 
 def _feeds(counts: FeedCounts) -> Iterable[Metric]:

@@ -54,6 +54,7 @@ def snapshot(node: Node) -> Snapshot:
         groups=len(term.holdings.groups),
         commit_age=(node.clock.monotonic() - since) / 1e9 if since else None,
         refused=dict(term.lane.refused),
+        unstored_copies=dict(term.registry.services.unstored_copies),
         streams=_streams(term.registry),
         consumers=_consumers(term.registry),
         remotes=_remotes(term.remotes),

@@ -8,10 +8,12 @@ reader: nobody else may use that schema, so they are reached only through what i
 which does ask.
 """
 
+_SUBJECT = "coalesce(m.long_subject, m.subject)"
+"""The text of the subject of a row `m` (`core.storage.postgres.subjects`)."""
 _NOW = "(extract(epoch from now()) * 1000000000)::bigint"
 
 # Which streams a role may read. Whoever has the rights of the owner of the tables may read all.
-_GRANTS = """
+GRANTS = """
 create table jetgate_store.reader_grant (
   role    text collate "C" not null,
   account text collate "C" not null,
@@ -53,7 +55,7 @@ STATE = f"""
 # stream does not have (records of replaced rows, purges, ages, TTLs) is not asked about row by row.
 # It is one expression because the planner takes half of the rows for each: several would make it
 # believe that a page is small enough to sort.
-IS_THERE = """
+IS_THERE = f"""
   case
     when m.seq < r.first_seq or m.seq > r.last_seq then false
     when r.is_plain then true
@@ -61,7 +63,7 @@ IS_THERE = """
     when coalesce(m.seq <= r.purged_to, false) and exists (
       select from jetgate_store.purge p, unnest(p.filters) as f(filter)
        where p.stream = m.stream and m.seq <= p.up_to_seq
-         and jetgate_store.subject_matches(f.filter, m.subject)) then false
+         and jetgate_store.subject_matches(f.filter, {_SUBJECT})) then false
     when r.allow_msg_ttl and position('\\x0d0a4e6174732d54544c3a'::bytea in m.hdr) > 0
       then not jetgate_store.has_expired(m.ts, m.hdr, r.cutoff, r.now)
     when m.ts <= r.cutoff then false
@@ -69,14 +71,14 @@ IS_THERE = """
   end
 """
 
-_RAW = """m.seq, m.subject, m.ts, m.hdr as headers, m.data, octet_length(m.data) as size,
-         m.crc::bigint as crc"""
+_RAW = f"""m.seq, {_SUBJECT} as subject, m.ts, m.hdr as headers, m.data,
+         octet_length(m.data) as size, m.crc::bigint as crc"""
 
 _FUNCTIONS = (
     # The TTL of a message in nanoseconds: null if it has none, -1 for never. Only for the views;
     # the server parses the header itself.
     """
-    create function jetgate_store.ttl(hdr bytea) returns numeric
+    create or replace function jetgate_store.ttl(hdr bytea) returns numeric
     language plpgsql immutable parallel safe as $$
     declare
       part_of constant text := '([0-9.]+)(ns|us|\\\\302\\\\265s|\\\\316\\\\274s|ms|s|m|h)';
@@ -101,7 +103,7 @@ _FUNCTIONS = (
     $$
     """,
     """
-    create function jetgate_store.has_expired_by(
+    create or replace function jetgate_store.has_expired_by(
       ts bigint, hdr bytea, cutoff bigint, now bigint
     ) returns boolean language plpgsql immutable parallel safe as $$
     declare
@@ -116,7 +118,7 @@ _FUNCTIONS = (
     """,
     # What the TTL header of a message begins with, up to the end of its line.
     """
-    create function jetgate_store.ttl_text(hdr bytea) returns text
+    create or replace function jetgate_store.ttl_text(hdr bytea) returns text
     language sql immutable parallel safe
     return split_part(
       encode(substring(hdr from position('\\x0d0a4e6174732d54544c3a'::bytea in hdr) + 11 for 11),
@@ -125,7 +127,7 @@ _FUNCTIONS = (
     # The same as above of a message that has a TTL header, quick for the common form, a number of
     # seconds: it is inlined, and regular expressions would take twice as long.
     """
-    create function jetgate_store.has_expired(
+    create or replace function jetgate_store.has_expired(
       ts bigint, hdr bytea, cutoff bigint, now bigint
     ) returns boolean language sql immutable parallel safe
     return case
@@ -138,7 +140,7 @@ _FUNCTIONS = (
     """,
     # The first sequence from a given one on whose message is there (null: none).
     f"""
-    create function jetgate_store.first_there(of_stream integer, from_seq bigint)
+    create or replace function jetgate_store.first_there(of_stream integer, from_seq bigint)
     returns bigint language sql stable parallel safe security definer
     set search_path = pg_catalog, pg_temp
     begin atomic
@@ -152,9 +154,9 @@ _FUNCTIONS = (
     end
     """,
     """
-    create function jetgate_store.first_seq(of_stream integer, h_first bigint, h_last bigint,
-                                            h_msgs bigint)
-    returns bigint language sql stable parallel safe
+    create or replace function jetgate_store.first_seq(
+      of_stream integer, h_first bigint, h_last bigint, h_msgs bigint
+    ) returns bigint language sql stable parallel safe
     return case
       when h_msgs > 0 then coalesce(jetgate_store.first_there(of_stream, h_first), h_last + 1)
       when h_first = 0 then 0
@@ -162,7 +164,7 @@ _FUNCTIONS = (
     end
     """,
     """
-    create function jetgate_store.seq_at(of_stream integer, ns bigint)
+    create or replace function jetgate_store.seq_at(of_stream integer, ns bigint)
     returns bigint language sql stable parallel safe security definer
     set search_path = pg_catalog, pg_temp
     begin atomic
@@ -176,7 +178,7 @@ _FUNCTIONS = (
     """,
     # When the first message after a sequence was stored.
     """
-    create function jetgate_store.ts_after(of_stream integer, after bigint)
+    create or replace function jetgate_store.ts_after(of_stream integer, after bigint)
     returns bigint language sql stable parallel safe security definer
     set search_path = pg_catalog, pg_temp
     begin atomic
@@ -185,7 +187,7 @@ _FUNCTIONS = (
     end
     """,
     f"""
-    create function jetgate_store.newest(of_stream integer, count integer)
+    create or replace function jetgate_store.newest(of_stream integer, count integer)
     returns table (seq bigint, subject text, ts bigint, headers bytea, data bytea, size integer,
                    crc bigint)
     language sql stable parallel safe security definer rows 10
@@ -201,10 +203,24 @@ _FUNCTIONS = (
     """,
 )
 
+# The same text without a column that is not in the index, but for those of long subjects.
+_INDEXED_SUBJECT = """
+  case when m.subject ^@ '  ' then jetgate_store.long_subject(m.stream, m.shelf, m.seq)
+       else m.subject end"""
+
 # Of a stream with one message per subject every message is the last; else the sequences come from
 # the index alone where no message expires by itself.
+_LONG_SUBJECT = """
+create or replace function jetgate_store.long_subject(of_stream integer, of_shelf integer,
+                                                      of_seq bigint)
+returns text language sql stable parallel safe
+begin atomic
+  select m.long_subject from jetgate_store.message m
+   where m.stream = of_stream and m.shelf = of_shelf and m.seq = of_seq;
+end
+"""
 _LAST_THERE = f"""
-create function jetgate_store.last_there(of_stream integer, filter text, up_to bigint)
+create or replace function jetgate_store.last_there(of_stream integer, filter text, up_to bigint)
 returns table (seq bigint, subject text, ts bigint, headers bytea, data bytea, size integer,
                crc bigint)
 language plpgsql stable parallel safe security definer rows 1000
@@ -223,7 +239,7 @@ begin
     return query
       select {_RAW} from jetgate_store.message m
        where m.stream = r.stream and m.shelf = r.shelf and m.seq between r.first_seq and until
-         and (pattern is null or m.subject collate "C" ~ pattern) and {IS_THERE}
+         and (pattern is null or {_SUBJECT} collate "C" ~ pattern) and {IS_THERE}
        order by m.seq;
     return;
   end if;
@@ -232,7 +248,7 @@ begin
       from (select max(m.seq) as seq from jetgate_store.message m
              where m.stream = r.stream and m.shelf = r.shelf
                and m.seq between r.first_seq and until
-               and (pattern is null or m.subject collate "C" ~ pattern) and {IS_THERE}
+               and (pattern is null or {_INDEXED_SUBJECT} collate "C" ~ pattern) and {IS_THERE}
              group by m.subject) as last
       join jetgate_store.message m
         on m.stream = r.stream and m.shelf = r.shelf and m.seq = last.seq
@@ -242,7 +258,7 @@ $$
 """
 
 _VIEW_STREAMS = f"""
-create view jetgate.streams with (security_barrier) as
+create or replace view jetgate.streams with (security_barrier) as
 select s.name, s.account,
        h.msgs as messages, h.bytes, h.first_seq, h.last_seq,
        case when h.last_ts > 0 then jetgate_store.instant(h.last_ts) end as last_time,
@@ -255,7 +271,7 @@ select s.name, s.account,
 """
 
 _VIEW_HEADS = f"""
-create view jetgate.heads with (security_barrier) as
+create or replace view jetgate.heads with (security_barrier) as
 select s.stream as id, s.name as stream, s.account, s.created as incarnation,
        jetgate_store.first_seq(s.stream, h.first_seq, h.last_seq, h.msgs) as first_seq,
        h.last_seq, h.last_ts, h.msgs as messages, h.bytes
@@ -267,7 +283,7 @@ select s.stream as id, s.name as stream, s.account, s.created as incarnation,
 # The order is part of the view because a view with a security barrier is planned by itself: so a
 # page by `id` comes from the index as it is.
 _VIEW_LOG = f"""
-create view jetgate.log with (security_barrier) as
+create or replace view jetgate.log with (security_barrier) as
 select r.stream as id, r.name as stream, r.account, {_RAW}
   from ({STATE} and {_IS_VISIBLE}) as r
   join jetgate_store.message m on m.stream = r.stream
@@ -276,8 +292,9 @@ select r.stream as id, r.name as stream, r.account, {_RAW}
 """
 
 _VIEW_MESSAGES = f"""
-create view jetgate.messages with (security_barrier) as
-select r.name as stream, r.account, m.seq, m.subject, jetgate_store.instant(m.ts) as time,
+create or replace view jetgate.messages with (security_barrier) as
+select r.name as stream, r.account, m.seq, {_SUBJECT} as subject,
+       jetgate_store.instant(m.ts) as time,
        jetgate_store.utf8_or_null(m.hdr) as headers, jetgate_store.utf8_or_null(m.data) as text,
        m.data, octet_length(m.data) as size, m.ts, m.crc
   from ({STATE} and {_IS_VISIBLE}) as r
@@ -286,7 +303,7 @@ select r.name as stream, r.account, m.seq, m.subject, jetgate_store.instant(m.ts
 """
 
 _VIEW_CONSUMERS = f"""
-create view jetgate.consumers with (security_barrier) as
+create or replace view jetgate.consumers with (security_barrier) as
 select s.name as stream, s.account, c.name,
        c.delivered_stream_seq, c.ack_floor_stream_seq, c.ack_pending, c.redelivered,
        greatest(h.last_seq - c.delivered_stream_seq, 0) as lag,
@@ -305,12 +322,12 @@ select s.name as stream, s.account, c.name,
 
 _PUBLIC_FUNCTIONS = (
     """
-    create function jetgate.subject_matches(filter text, subject text) returns boolean
+    create or replace function jetgate.subject_matches(filter text, subject text) returns boolean
     language sql immutable parallel safe
     return jetgate_store.subject_matches(filter, subject)
     """,
     """
-    create function jetgate.latest(
+    create or replace function jetgate.latest(
       stream text, count integer default 10, account text default '$G'
     ) returns setof jetgate.messages language sql stable parallel safe rows 10
     begin atomic
@@ -324,7 +341,7 @@ _PUBLIC_FUNCTIONS = (
     end
     """,
     """
-    create function jetgate.last_by_subject(
+    create or replace function jetgate.last_by_subject(
       stream text, filter text default '>', up_to bigint default null, account text default '$G'
     ) returns setof jetgate.log language sql stable parallel safe
     begin atomic
@@ -336,7 +353,7 @@ _PUBLIC_FUNCTIONS = (
     end
     """,
     """
-    create function jetgate.seq_at(stream text, ns bigint, account text default '$G')
+    create or replace function jetgate.seq_at(stream text, ns bigint, account text default '$G')
     returns bigint language sql stable parallel safe
     begin atomic
       select jetgate_store.seq_at(h.id, ns) from jetgate.heads h
@@ -344,8 +361,9 @@ _PUBLIC_FUNCTIONS = (
     end
     """,
     """
-    create function jetgate.seq_at(stream text, at timestamptz, account text default '$G')
-    returns bigint language sql stable parallel safe
+    create or replace function jetgate.seq_at(
+      stream text, at timestamptz, account text default '$G'
+    ) returns bigint language sql stable parallel safe
     return jetgate.seq_at(stream, (extract(epoch from at) * 1000000000)::bigint, account)
     """,
 )
@@ -360,9 +378,9 @@ _COMMENTS = (
     "comment on view jetgate.consumers is 'One row per consumer, as of its last saved state.'",
 )
 
-STATEMENTS = (
-    _GRANTS,
+READERS = (
     *_FUNCTIONS,
+    _LONG_SUBJECT,
     _LAST_THERE,
     _VIEW_STREAMS,
     _VIEW_HEADS,

@@ -19,6 +19,7 @@ from core.model import names
 from core.model.api_errors import api_error
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.gotime import format_time
+from core.stream.texts import MAX_SUBJECT
 
 METADATA = "jetgate.dead_letter"
 """The member of a consumer's metadata that names the stream of its dead letters."""
@@ -27,6 +28,8 @@ PREFIX = b"Jetgate-Dead-"
 KEPT = PREFIX + b"Kept-"
 """What precedes the message's own `Nats-*` headers: in a letter they must have no effect."""
 REASON_MAX = 1024
+TOO_LARGE = "too-large"
+_SUBJECT_SHOWN = 256
 _NATS = b"Nats-"
 _UNPRINTABLE = re.compile(rb"[\x00-\x1f\x7f]")
 
@@ -134,16 +137,32 @@ class Origin(NamedTuple):
 
 
 def letter_subject(target: str, origin: Origin) -> bytes:
-    """Return the subject of a letter: the stream's name, whose it is, and the message's own."""
+    """Return the subject of a letter: the stream's name, whose it is, and the message's own.
+
+    It ends early where no stream could store it; the headers have the message's own whole.
+    """
     head = f"{target}.{origin.stream}.{origin.consumer}".encode()
-    return head + b"." + origin.subject if origin.subject else head
+    if not origin.subject:
+        return head
+    return _cut(head + b"." + origin.subject, MAX_SUBJECT).rstrip(b".")
+
+
+def _cut(text: bytes, size: int) -> bytes:
+    """Return how a text begins, in so many bytes at most, without a part of a character."""
+    if len(text) <= size:
+        return text
+    while size and text[size] & 0xC0 == 0x80:
+        size -= 1
+    return text[:size]
 
 
 def letter_headers(origin: Origin, ending: Ending, *, lacks: str = "") -> bytes:
     """Return the header block of a letter.
 
-    `lacks`: why it has no payload (`gone`: the stream has the message no more; `too-large`).
+    `lacks`: why it has no payload (`gone`: the stream has the message no more; `too-large`: not
+    even its whole subject, which is that of the letter).
     """
+    subject = _cut(origin.subject, _SUBJECT_SHOWN) if lacks == TOO_LARGE else origin.subject
     about: list[tuple[bytes, bytes]] = [
         (b"Stream", origin.stream.encode()),
         (b"Consumer", origin.consumer.encode()),
@@ -154,7 +173,7 @@ def letter_headers(origin: Origin, ending: Ending, *, lacks: str = "") -> bytes:
     if ending.reason:
         about.append((b"Reason-Text", _UNPRINTABLE.sub(b" ", ending.reason)))
     if origin.subject:
-        about += [(b"Subject", origin.subject), (b"Time", format_time(origin.time).encode())]
+        about += [(b"Subject", subject), (b"Time", format_time(origin.time).encode())]
     if lacks:
         about.append((b"Lacks-Payload", lacks.encode()))
     lines = [PREFIX + name + b": " + value for name, value in about]

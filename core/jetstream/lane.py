@@ -185,7 +185,7 @@ class Lane:
             if plan is None:
                 continue
             (work if plan.changes_head else decided).append((runner, plan))
-            rows += len(plan.texts)
+            rows += plan.rows
             if rows >= ROUND_ROWS:
                 break
         self.release()
@@ -264,7 +264,7 @@ class Lane:
         self.health.committed()
         self.commits += 1
         for runner, plan in work:
-            self.messages += len(plan.texts)
+            self.messages += plan.rows
             runner.emit(plan)
 
     async def _part(self, work: Work, error: Refused) -> None:

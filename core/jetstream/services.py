@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -66,7 +67,8 @@ class Services:
     """The services of the node that leads, wired once for all its streams.
 
     `cluster`: the nodes that could lead; None: this is a server on its own. `groups`: returns the
-    lease groups that this node leads.
+    lease groups that this node leads. `unstored_copies`: messages that mirrors and sources could
+    not store, by the number of the error.
     """
 
     clock: Clock
@@ -90,4 +92,5 @@ class Services:
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
     trust: Trust = field(default_factory=Trust)
     batches: Quota = field(default_factory=Quota)
+    unstored_copies: Counter[int] = field(default_factory=Counter)
     tails: TailBudget = field(default_factory=lambda: TailBudget(TAIL_BYTES))

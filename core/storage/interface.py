@@ -14,7 +14,6 @@ from typing import Protocol
 
 from core.stream.ledger import Entry
 from core.stream.plan import Position, StreamPlan
-from core.stream.schedules import Pending
 from core.stream.segment import Segment
 
 Row = tuple[int, int, bytes, bytes, bytes]
@@ -277,7 +276,7 @@ class LogReader(Protocol):
         ...
 
     async def sizes(
-        self, stream: int, shelf: int, subject: str | None, first: int, below: int
+        self, stream: int, shelf: int, subject: bytes | None, first: int, below: int
     ) -> list[tuple[int, bytes, int, int]]:
         """Return (sequence, subject, payload bytes, header bytes) of [first, below), ascending.
 
@@ -299,7 +298,7 @@ class LogReader(Protocol):
         """Return the sequences that plans have recorded as replaced, deleted or not."""
         ...
 
-    async def last_before(self, stream: int, shelf: int, subject: str, seq: int) -> int:
+    async def last_before(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
         """Return the last sequence of a subject below `seq` (0: none)."""
         ...
 
@@ -311,7 +310,7 @@ class LogReader(Protocol):
         """Return of [first, last]: messages, their bytes, messages with headers."""
         ...
 
-    async def next_of(self, stream: int, shelf: int, subject: str, seq: int) -> int:
+    async def next_of(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
         """Return the first sequence of a subject at or after `seq` (0: none)."""
         ...
 
@@ -354,8 +353,8 @@ class LogReader(Protocol):
         """Return the subjects that have, after the given sequence, a message no schedule sent."""
         ...
 
-    async def dues(self, stream: int) -> list[Pending]:
-        """Return the next due times of repeating schedules, including former schedules."""
+    async def dues(self, stream: int) -> dict[int, int]:
+        """Return when repeating schedules come due next, by sequence, former schedules too."""
         ...
 
     async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]:
@@ -393,7 +392,7 @@ class Sweeper(Protocol):
         """Delete kept ids of messages that were stored at a time or before."""
         ...
 
-    async def forget_dues(self, stream: int, gone: Sequence[Pending]) -> None:
+    async def forget_dues(self, stream: int, seqs: Sequence[int]) -> None:
         """Delete the due times of schedules that have ended."""
         ...
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream import schedule_headers
 from core.stream.counting import check_increment
 from core.stream.draft import Draft, Message
-from core.stream.texts import LARGEST_RECORD, check_text
+from core.stream.texts import LARGEST_RECORD, check_subject
 from core.stream.ttl import parse_ttl
+
+_RECORD_TOO_LARGE = "message too large"
 
 Check = Callable[[Draft, Message], None]
 """Raises ApiError, or Duplicate; leaves in the message what it learned."""
@@ -47,10 +50,15 @@ def storable(draft: Draft, message: Message) -> None:
     """Refuse what storage cannot keep."""
     if len(message.block) > h.MAX_BLOCK:
         raise api_error("JSStreamHeaderExceedsMaximum")
-    check_text(message.subject)
+    check_subject(message.subject)
     size = draft.machine.record_size.of(message.subject, message.block, len(message.payload))
     if size > LARGEST_RECORD:
-        raise api_error("JSStreamStoreFailed", err="message too large")
+        raise api_error("JSStreamStoreFailed", err=_RECORD_TOO_LARGE)
+
+
+def is_record_too_large(error: ApiError) -> bool:
+    """Say whether no stream can store a message, for its size."""
+    return error.description == _RECORD_TOO_LARGE
 
 
 # -- headers ---------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """What a mirror or a stream with sources makes of the messages it copies.
 
-Nobody asked for a copy, so nobody can be refused: what the stream cannot take (no room, too
-large) ends the run, and its origin is asked again later for what is missing. Expectations are not
-checked, roll-ups and message ids count only where the stream's configuration says so.
+Nobody asked for a copy, so nobody can be refused. A copy that the stream cannot take now (no room,
+more than its `max_msg_size`) ends the run, and its origin is asked again later for what is missing.
+A copy that the stream can never take is left out, so that it does not block those behind it.
+Expectations are not checked, roll-ups and message ids count only where the stream's configuration
+says so.
 
 A mirror keeps the origin's sequences and times; what is missing between them is a gap. A source
 gives new ones, and its position in the origin is part of the plan, so that neither a crash nor
@@ -17,11 +19,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
+from core.model.api_errors import err_code
 from core.stream import headers as h
-from core.stream.checks import COPIED
+from core.stream.checks import COPIED, is_record_too_large
 from core.stream.plan import Columns, Position, StreamPlan
 from core.stream.planner import Planner
-from core.stream.texts import texts_of
 
 if TYPE_CHECKING:
     from core.stream.facts import Facts
@@ -72,13 +74,37 @@ class Run:
         self.columns.extend(more.columns)
 
 
+_HEADER_TOO_LARGE = err_code("JSStreamHeaderExceedsMaximum")
+# Errors that no room and no change of the configuration cures.
+_NEVER = frozenset(
+    map(
+        err_code,
+        (
+            "JSBadRequest",
+            "JSStreamHeaderExceedsMaximum",
+            "JSMessageIncrMissing",
+            "JSMessageIncrPayload",
+            "JSMessageIncrInvalid",
+        ),
+    )
+)
+
+
 @dataclass(slots=True)
 class Copied:
-    """A plan, what it takes of each run, and why the rest of some has to wait (by place)."""
+    """A plan, and what it takes of each run.
+
+    Attributes:
+        plan: The plan.
+        runs: What it accounts for.
+        stalled: Why the rest of a run has to wait, by its place.
+        left_out: Why messages are not stored, by the place of their run and their sequence.
+    """
 
     plan: StreamPlan
     runs: list[Run]
     stalled: dict[int, ApiError] = field(default_factory=dict)
+    left_out: dict[tuple[int, int], ApiError] = field(default_factory=dict)
 
 
 class _Stop(Exception):
@@ -90,7 +116,13 @@ class _Stop(Exception):
 
 
 def plan_copies(
-    machine: StreamMachine, runs: Sequence[Run], now: int, facts: Facts, *, mirrors: bool
+    machine: StreamMachine,
+    runs: Sequence[Run],
+    now: int,
+    facts: Facts,
+    *,
+    mirrors: bool,
+    leaves_out: bool = True,
 ) -> Copied:
     """Return the plan that stores runs, as far as the stream can take them.
 
@@ -100,10 +132,12 @@ def plan_copies(
         now: wall-clock time in nanoseconds.
         facts: as for `planner.decide`.
         mirrors: keep sequences and times.
+        leaves_out: leave out what can never be stored; else it ends its run, too.
     """
     taken, stalled = list(runs), dict[int, ApiError]()
     while True:
         planner = _CopyPlanner(machine, gathered(taken), now, facts)
+        planner.leaves_out = leaves_out
         if mirrors and len(planner.columns):
             planner.stamps = _seqs(taken[0].seqs), taken[0].times
         try:
@@ -117,11 +151,27 @@ def plan_copies(
     if runs:
         # Also without a message: the position in its origin is a beginning.
         plan.first_seq = plan.first_seq or 1
+    copied = Copied(plan, taken, stalled)
+    for at, error in planner.left_out.items():
+        place, start = _owner(taken, at)
+        copied.left_out[place, taken[place].seqs[at - start]] = error
     if not mirrors:
         plan.positions = [
             Position(run.key, run.through, run.identity) for run in taken if run.through
         ]
-    return Copied(plan, taken, stalled)
+    elif copied.left_out:
+        copied.plan = _with_gap(machine, plan, max(seq for _, seq in copied.left_out))
+    return copied
+
+
+def _with_gap(machine: StreamMachine, plan: StreamPlan, through: int) -> StreamPlan:
+    """Return the plan of a mirror that leaves messages out, the last of them at a sequence."""
+    if not machine.msgs and plan.segment is None:
+        return plan_skip(machine, through)
+    if not machine.msgs and plan.segment is not None:
+        plan.first_seq = max(plan.first_seq, plan.segment.seqs[0])
+    plan.last_seq = max(plan.last_seq, through)
+    return plan
 
 
 def plan_skip(machine: StreamMachine, through: int) -> StreamPlan:
@@ -161,9 +211,18 @@ def _seqs(seqs: list[int]) -> Sequence[int]:
 
 
 class _CopyPlanner(Planner):
-    """Raises `_Stop` at the first copy that cannot be taken."""
+    """Raises `_Stop` at the first copy that cannot be taken now.
+
+    Attributes:
+        left_out: Why copies can never be taken, by their places.
+    """
 
     checks = COPIED
+
+    def __init__(self, machine: StreamMachine, columns: Columns, now: int, facts: Facts) -> None:
+        super().__init__(machine, columns, now, facts)
+        self.left_out: dict[int, ApiError] = {}
+        self.leaves_out = True
 
     def dedups(self) -> bool:
         return self.stamps is None and super().dedups()
@@ -174,11 +233,7 @@ class _CopyPlanner(Planner):
         looks = self.dedups() or config.allow_rollup_hdrs or config.allow_msg_ttl
         if looks or machine.counts or self.is_limited or not self.fits():
             return False
-        texts = texts_of(columns.subjects)
-        if texts is None:
-            return False
         plan, blocks = self.plan, columns.headers
-        plan.texts = texts
         last = blocks[-1] if columns.headered else b""
         plan.last_msg_id = (h.find(last, h.MSG_ID) or b"") if last else b""
         stored = [block or None for block in blocks] if columns.headered else None
@@ -195,7 +250,20 @@ class _CopyPlanner(Planner):
         return True
 
     def refuse(self, place: int, error: ApiError) -> None:
-        raise _Stop(place, error)
+        is_never_taken = error.err_code in _NEVER or is_record_too_large(error)
+        if self.draft.counting is not None and error.err_code == _HEADER_TOO_LARGE:
+            is_never_taken = False  # The total has the headers; one that is deleted begins anew.
+        if not self.leaves_out or not is_never_taken:
+            raise _Stop(place, error)
+        self.left_out[place] = error
+        self.draft.refused[place] = b""
+
+    def _store(self) -> None:
+        if self.stamps is not None and self.left_out:
+            kept = [i for i in range(len(self.columns)) if i not in self.left_out]
+            seqs, times = self.stamps
+            self.stamps = [seqs[i] for i in kept], [times[i] for i in kept]
+        super()._store()
 
     def duplicate(self, place: int, seq: int) -> None:
         """Leave it out: it counts as copied."""

@@ -211,7 +211,11 @@ def _from_origin(
 ) -> tuple[Decimal, Sources]:
     """Return what a copy adds, and what is known of its origins with it."""
     fields = origin.decode(errors="replace").split(" ")
-    name = fields[_ORIGIN_SUBJECT] if len(fields) > _ORIGIN_SUBJECT else subject.decode()
+    name = (
+        fields[_ORIGIN_SUBJECT]
+        if len(fields) > _ORIGIN_SUBJECT
+        else subject.decode(errors="replace")
+    )
     told = _value_of(payload)
     known = dict((sources or {}).get(fields[0]) or {})
     amount = _EXACT.subtract(told, _number(known.get(name, "")))

@@ -113,7 +113,6 @@ def add_markers(
     if not subjects:
         return
     block = marker_block(reason, machine.marker_ttl)
-    plan.texts = [subject.decode() for subject in subjects]
     plan.last_msg_id = b""
     n = len(subjects)
     machine.store(plan, subjects, [block] * n, [b""] * n, now, no_interest=no_interest)

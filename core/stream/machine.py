@@ -181,7 +181,7 @@ class StreamMachine:
         if unwanted:
             dropped = unwanted.union(dropped or ())
         if dropped:
-            self._keep(plan, segment, [i for i in range(n) if i not in dropped])
+            segment.keep([i for i in range(n) if i not in dropped])
         if self.limit == 1:
             self._supersede_last(plan, segment)
         elif self.limit:
@@ -195,7 +195,7 @@ class StreamMachine:
     def _supersede_last(self, plan: StreamPlan, segment: Segment) -> None:
         newest = dict(zip(segment.subjects, range(len(segment)), strict=True))
         if len(newest) < len(segment):
-            self._keep(plan, segment, sorted(newest.values()))
+            segment.keep(sorted(newest.values()))
         self._size(plan, segment)
         if plan.purged_below:
             return
@@ -233,7 +233,7 @@ class StreamMachine:
                     drop[subject] = left - 1
                 else:
                     places.append(i)
-            self._keep(plan, segment, places)
+            segment.keep(places)
         self._size(plan, segment)
 
     def _size(self, plan: StreamPlan, segment: Segment) -> None:
@@ -242,11 +242,6 @@ class StreamMachine:
 
     def _sizes_of(self, segment: Segment) -> list[int]:
         return self.record_size.of_columns(segment.subjects, segment.headers, segment.payloads)
-
-    def _keep(self, plan: StreamPlan, segment: Segment, places: list[int]) -> None:
-        """Reduce a segment that is not yet committed to the messages at `places`."""
-        segment.keep(places)
-        plan.texts = [plan.texts[i] for i in places]
 
     def remove(self, plan: StreamPlan, seq: int, subject: bytes, size: int) -> None:
         """Take a committed message out of the stream."""
@@ -298,7 +293,7 @@ class StreamMachine:
             drop += 1
         plan.first_seq = segment.seqs[drop - 1] + 1
         plan.sizes = plan.sizes[drop:]
-        self._keep(plan, segment, list(range(drop, len(segment))))
+        segment.keep(list(range(drop, len(segment))))
         segment.nbytes = sum(plan.sizes)
 
     # -- message ids -------------------------------------------------------------------------

@@ -85,10 +85,10 @@ class Position:
 class StreamPlan:
     """Rows to add, rows to drop, the head that results, and what to say after COMMIT.
 
-    `segment` holds the rows to write (None: none); `texts` their subjects as text. `removed`
-    are (sequence, subject, size) of committed messages that this plan takes out; those in
-    `erased` must be deleted in the same transaction, because no later leader could derive it;
-    a purge by filter too large for that is recorded instead (`purge_filters`, `purge_up_to`).
+    `segment` holds the rows to write (None: none). `removed` are (sequence, subject, size) of
+    committed messages that this plan takes out; those in `erased` must be deleted in the same
+    transaction, because no later leader could derive it; a purge by filter too large for that is
+    recorded instead (`purge_filters`, `purge_up_to`).
     """
 
     before: int
@@ -100,7 +100,6 @@ class StreamPlan:
     segment: Segment | None = None
     # All that was accepted, also what the batch itself supersedes; kept for who republishes it.
     accepted: Segment | None = None
-    texts: list[str] = field(default_factory=list)
     sizes: Sequence[int] = ()
     removed: list[tuple[int, bytes, int]] = field(default_factory=list)
     erased: list[int] = field(default_factory=list)
@@ -124,7 +123,7 @@ class StreamPlan:
     # What was purged or rolled up: a subject or filter (empty: all), and the first sequence that
     # still has it (0: none).
     purges: list[tuple[bytes, int]] = field(default_factory=list)
-    purge_filters: tuple[str, ...] = ()
+    purge_filters: tuple[bytes, ...] = ()
     purge_up_to: int = 0
     # Where the sources of the stream stand with this plan.
     positions: list[Position] = field(default_factory=list)
@@ -150,11 +149,15 @@ class StreamPlan:
     def unwritten_ids(self) -> list[tuple[bytes, int]]:
         """Return (id, sequence) of messages that are accepted and not written: limits, interest."""
         segment = self.segment
-        written = 0 if segment is None else len(segment)
-        if not self.ids or written == self.last_seq - self.before:
+        if not self.ids or self.rows == self.last_seq - self.before:
             return []
         seqs = frozenset(() if segment is None else segment.seqs)
         return [(msg_id, seq) for msg_id, seq in self.ids if seq not in seqs]
+
+    @property
+    def rows(self) -> int:
+        """How many rows the plan adds."""
+        return 0 if self.segment is None else len(self.segment)
 
     @property
     def record(self) -> int:

@@ -18,7 +18,7 @@ from core.stream.discard_old import Evictions
 from core.stream.draft import Draft, Message
 from core.stream.facts import NO_FACTS, Facts
 from core.stream.schedule_headers import stored_schedule
-from core.stream.texts import LARGEST_RECORD, MAX_SUBJECT, refusal, texts_of
+from core.stream.texts import LARGEST_RECORD, MAX_SUBJECT, refusal
 from core.stream.ttl import raised
 
 if TYPE_CHECKING:
@@ -121,11 +121,9 @@ class Planner:
         longest = max(map(len, columns.payloads))
         if longest > LARGEST_RECORD - _LONGEST_FRAME or 0 <= config.max_msg_size < longest:
             return False
-        texts = texts_of(columns.subjects)
-        if texts is None:
+        if max(map(len, columns.subjects)) > MAX_SUBJECT:
             return False
         plan = self.plan
-        plan.texts = texts
         plan.acks = [] if config.no_ack else columns.replies
         plan.ack_first = machine.last_seq + 1
         plan.last_msg_id = b""
@@ -139,8 +137,7 @@ class Planner:
 
     def _store_accepted(self) -> bool:
         columns = self.columns
-        texts = texts_of(columns.subjects)
-        self.is_clean = texts is not None and self.fits()
+        self.is_clean = self.fits()
         self.draft = Draft(
             self.machine,
             columns.subjects,
@@ -151,7 +148,7 @@ class Planner:
         )
         if not self.take_all():
             return False
-        self._store(texts)
+        self._store()
         return True
 
     def fits(self) -> bool:
@@ -161,6 +158,7 @@ class Planner:
         whole = block + max(map(len, self.columns.payloads), default=0)
         return (
             not config.sealed
+            and max(map(len, self.columns.subjects), default=0) <= MAX_SUBJECT
             and block <= h.MAX_BLOCK
             and whole <= LARGEST_RECORD - _LONGEST_FRAME
             and not 0 <= config.max_msg_size < whole
@@ -296,7 +294,7 @@ class Planner:
 
     # -- the plan ----------------------------------------------------------------------------
 
-    def _store(self, texts: list[str] | None) -> None:
+    def _store(self) -> None:
         """Put the accepted messages and the answers into the plan."""
         plan, draft, columns, machine = self.plan, self.draft, self.columns, self.machine
         subjects, payloads, refused = columns.subjects, columns.payloads, draft.refused
@@ -306,13 +304,11 @@ class Planner:
         if refused:
             subjects = [s for i, s in enumerate(subjects) if i not in refused]
             payloads = [p for i, p in enumerate(payloads) if i not in refused]
-            texts = None if texts is None else [t for i, t in enumerate(texts) if i not in refused]
         if draft.counting is not None:
             payloads = draft.counting.payloads
         if draft.dedups:
             plan.ids = list(draft.ids.items())
         plan.last_msg_id = draft.last_msg_id
-        plan.texts = [s.decode() for s in subjects] if texts is None else texts
         replaced = draft.remove_replaced(plan, subjects)
         blocks = draft.blocks if any(draft.blocks) else None
         no_interest = self.facts.no_interest

@@ -88,12 +88,9 @@ def _check_places(config: StreamConfig, subject: bytes, found: dict[bytes, bytes
 
 
 def _text(subject: bytes) -> str | None:
-    """Return a subject that can be published on, as text (None: it cannot)."""
-    try:
-        text = subject.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if is_valid_publish_subject(text) and "\0" not in text else None
+    """Return a subject that can be published on, as text to compare (None: it cannot)."""
+    text = subject.decode("utf-8", "surrogateescape")
+    return text if is_valid_publish_subject(text) else None
 
 
 def check_end(config: StreamConfig, subject: bytes, found: dict[bytes, bytes]) -> bytes:

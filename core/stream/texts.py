@@ -1,10 +1,13 @@
-"""Subjects as the text that storage keeps, errors as the text that publishers get."""
+"""What one row of the log may hold, and errors as the text that publishers get."""
 
 from core.errors import ApiError
 from core.model.api_errors import detailed
 
-# A subject is a column of the log's unique index, whose entries are limited to 2704 bytes.
-MAX_SUBJECT = 2048
+MAX_SUBJECT = 65535
+"""Bytes of a subject.
+
+nats-server acknowledges longer ones, and its files keep their length modulo 65536.
+"""
 LARGEST_RECORD = 32 << 20
 """Bytes that one row of the log may have."""
 
@@ -27,30 +30,10 @@ def json_text(text: str) -> bytes:
     return "".join(c if c >= " " else f"\\u{ord(c):04x}" for c in out).encode()
 
 
-def texts_of(subjects: list[bytes]) -> list[str] | None:
-    """Return subjects as text, or None if storage cannot keep one of them."""
-    if max(map(len, subjects), default=0) > MAX_SUBJECT:
-        return None
-    joined = b"\n".join(subjects)
-    if b"\0" in joined:
-        return None
-    try:
-        texts = joined.decode().split("\n")
-    except UnicodeDecodeError:
-        return None
-    return texts if len(texts) == len(subjects) else None
-
-
-def check_text(subject: bytes) -> None:
-    """Refuse a subject that PostgreSQL cannot keep as text. Raises ApiError JSBadRequest."""
+def check_subject(subject: bytes) -> None:
+    """Refuse a subject that is too long to be stored. Raises ApiError JSBadRequest."""
     if len(subject) > MAX_SUBJECT:
         raise detailed("JSBadRequest", f"subject longer than {MAX_SUBJECT} bytes")
-    try:
-        subject.decode()
-    except UnicodeDecodeError:
-        raise detailed("JSBadRequest", "subject is not UTF-8 text") from None
-    if b"\0" in subject:
-        raise detailed("JSBadRequest", "subject contains a NUL byte")
 
 
 def survives_failed_commit(answer: bytes, before: int) -> bool:

@@ -18,6 +18,8 @@ Closed = Callable[[Exception | None], None]
 
 _CHUNK = 256 * 1024
 _PAUSED_ABOVE = 256 * 1024
+_CONTROL_LINE = 128 * 1024
+"""Room for two of the longest subjects that can be stored, one of them in an API subject."""
 
 
 def connect_loopback(
@@ -44,6 +46,8 @@ def _open(
 ) -> "LoopbackLink":
     session = ClientSession(hub)
     session.connection_type, session.caller = connection_type, caller
+    session.least_control_line = _CONTROL_LINE
+    session.use_limits()
     link = LoopbackLink(session, receive, closed)
     session.connection_made(link.end)
     return link

@@ -1,8 +1,8 @@
-"""The schema: heads, streams, messages, consumers, purges, nodes, remotes, and SQL views.
+"""The schema: heads, streams, messages, consumers, purges, nodes, remotes.
 
 There are two schemas. `jetgate_store` is internal and may change with any release; `jetgate` has
-the public views, whose columns stay, and a function over one of them. Messages are in two
-partitions (shelves): one for logs, one for streams that lose messages all the time.
+the public views and functions, whose columns stay (a later revision creates them). Messages are in
+two partitions: one for logs, one for streams that lose messages all the time.
 
 Nothing here needs an extension, ICU, lz4 or a version newer than PostgreSQL 15.
 Times are nanoseconds since the Unix epoch. Names and subjects collate "C": byte order,
@@ -358,7 +358,7 @@ STATEMENTS = (
     *_shelf(1),
     *_CONSUMERS,
     *_FUNCTIONS,
-    *sql_readers.STATEMENTS,
+    sql_readers.GRANTS,
     # A table without statistics is planned as if it were large or empty at random.
     *(
         f"analyze jetgate_store.{table}"

@@ -167,3 +167,16 @@ def test_a_schedule_is_published_and_cancelled(web: Web) -> None:
 
     assert (bad.status, bad.json()["err_code"]) == (400, 10189)
     assert (made.json()["seq"], told.json()["seq"], left.status) == (1, 2, 404)
+
+
+def test_a_subject_as_long_as_they_may_be_is_published_read_and_purged(stream: Stream) -> None:
+    subject = stream.subject("x" * (3900 - len(stream.subject(""))))
+    assert len(subject) == 3900
+
+    assert stream.web.publish(subject, b"long").json()["seq"] == 1
+
+    last = stream.web.get(f"{stream.path}/messages?last_by={subject}")
+    assert (last.status, last.body) == (200, b"long")
+    assert subject.encode() in stream.web.get(f"{stream.path}/subjects").body
+    purged = stream.web.json("POST", f"{stream.path}:purge", {"filter": subject})
+    assert purged.json()["purged"] == 1

@@ -235,6 +235,25 @@ def test_headers_that_do_not_fit_beside_those_of_a_letter_are_left_out(desk: Des
     assert ("X" in letter, letter["Lacks-Payload"]) == (False, "too-large")
 
 
+@pytest.mark.parametrize("dead", [{}, {"max_msg_size": 1000}])
+def test_a_letter_of_a_long_subject_holds_up_nothing(desk: Desk, dead: dict[str, int]) -> None:
+    desk.create()
+    desk.create_dead(**dead)
+    desk.consumer(max_ack_pending=1)
+    for rest in ("x" * 2040, "y" * 3800, "b"):
+        desk.publish(rest, rest.encode())
+        desk.ack(desk.pull(), b"+TERM")
+
+    letters = desk.letters(3)
+
+    head = f"{desk.dead}.{desk.name}.C.{desk.name}"
+    assert [letter["subject"] for letter in letters] == [
+        f"{head}.{rest}" for rest in ("x" * 2040, "y" * 3800, "b")
+    ]
+    lacks = "too-large" if dead else None
+    assert [letter.get("Lacks-Payload") for letter in letters] == [lacks, lacks, None]
+
+
 def test_a_stream_that_takes_nothing_is_asked_again(desk: Desk) -> None:
     desk.create()
     desk.create_dead(max_msg_size=10)  # not even a letter without payload

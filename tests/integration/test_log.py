@@ -2,18 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
 
 import asyncpg
 import pytest
 
 from core.errors import Fenced, Unavailable
-from core.storage.interface import StreamCommit
+from core.storage.interface import Head, StreamCommit
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.stream_log import PostgresLog
 from core.stream.plan import StreamPlan
 from core.stream.segment import Segment
 from tests.support.pg import PostgresServer
+from tests.support.streams import MemoryStore
 
 STREAM = 7777
 
@@ -32,7 +35,6 @@ def plan_of(count: int, before: int) -> StreamPlan:
         msgs=before + count,
         nbytes=10,
         segment=Segment(seqs, seqs, subjects, headers, payloads, 10),
-        texts=[subject.decode() for subject in subjects],
     )
 
 
@@ -76,6 +78,81 @@ def test_commits_of_every_size_are_read_as_they_were_written(
         assert (await log.heads([STREAM]))[STREAM].last_seq == last
 
     scenario(database, run)
+
+
+def _odd_subjects() -> list[bytes]:
+    """Subjects of each kind that a row holds in another way, incompressible where they are long."""
+    digits = Random(5).randbytes(32768).hex().encode()
+    lengths = (2047, 2048, 2049, 2705, 3900, 8200, 65535)
+    return [
+        b"log.a",
+        *(b"log." + digits[: length - 4] for length in lengths),
+        b"log.\xff",
+        b"log.nul\0",
+        b"log." + "é".encode() * 1500,
+        b"log." + b"\xff" * 900,
+    ]
+
+
+@pytest.mark.parametrize("count", [12, 450])
+def test_long_subjects_and_those_that_are_no_text_are_read_as_they_were_written(
+    postgres: PostgresServer, database: str, count: int
+) -> None:
+    odd = _odd_subjects()
+
+    async def run(log: PostgresLog, reader: PostgresReader) -> None:
+        model = MemoryStore(Head(5, 1, 0, 0, 0, 0))
+        for size in (count, 1, 3):
+            plan = plan_of(size, model.head.last_seq)
+            assert plan.segment is not None
+            plan.segment.subjects = [odd[seq % len(odd)] for seq in plan.segment.seqs]
+            if size == 3:
+                plan.purge_filters, plan.purge_up_to = (odd[5], odd[8], b"other.\0.>"), count
+            await log.commit([StreamCommit(STREAM, 0, 5, plan)])
+            model.commit(plan)
+        first, last = 1, model.head.last_seq
+        assert await _all_that_is_read(reader, odd, last) == await _all_that_is_read(
+            model, odd, last
+        )
+        gone = {s for s, r in model.rows.items() if s <= count and r.subject in (odd[5], odd[8])}
+        assert gone
+        writers = await Connector(database).pool(Purpose.WRITE, 1)
+        await PostgresReader(writers).delete_purged(STREAM, 0, None)
+        await writers.close()
+        left = [seq for seq, _ in await reader.names(STREAM, 0, first, last)]
+        assert left == sorted(model.rows.keys() - gone)
+
+    scenario(database, run)
+
+
+async def _all_that_is_read(
+    reader: PostgresReader | MemoryStore, subjects: list[bytes], last: int
+) -> list[Any]:
+    """What every read that tells a subject, or asks for one, says of the whole stream."""
+    whole, points = await reader.range(STREAM, 0, 1, last), await reader.points(STREAM, 0, [2, 6])
+    assert whole is not None
+    assert points is not None
+    by_subject = [
+        (
+            await reader.sizes(STREAM, 0, subject, 1, last + 1),
+            await reader.last_before(STREAM, 0, subject, last),
+            await reader.next_of(STREAM, 0, subject, 3),
+        )
+        for subject in subjects
+    ]
+    return [
+        [*whole.seqs],
+        whole.subjects,
+        [*(whole.headers or ())],
+        points.subjects,
+        await reader.sizes_from(STREAM, 0, 1, last),
+        sorted(await reader.subjects(STREAM, 0, 1, last)),
+        await reader.sizes(STREAM, 0, None, 1, last + 1),
+        [row[:5] for row in await reader.expiry_rows(STREAM, 0, 1, last + 1)],
+        await reader.totals(STREAM, 0, 1, last),
+        await reader.names(STREAM, 0, 1, last),
+        by_subject,
+    ]
 
 
 @pytest.mark.parametrize("count", SIZES)

@@ -8,6 +8,7 @@ from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 
 from core.model.names import short_hash
+from tests.gateway.web import Web
 from tests.support.copies import Copies, Copy, copies
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -361,3 +362,68 @@ def test_an_origin_behind_a_prefix_is_asked_there(server: Server) -> None:
         assert _source((await at.messages("A"))[0])[:2] == [name, "1"]
 
     copies(server, test)
+
+
+def test_a_message_that_can_never_be_stored_blocks_nothing(
+    jetgate_server: JetgateServer,
+) -> None:
+    """With the header of its origin its headers are too long; nats-server asks for it for ever."""
+
+    async def test(at: Copies) -> None:
+        await at.stream("S")
+        await at.publish("S", "a")
+        await at.publish("S", "wide", headers={"X": "x" * 65_500})
+        await at.publish("S", "b")
+
+        await at.stream("A", sources=[{"name": at.name("S")}])
+
+        await at.reaches("A", 2)
+        assert [message.data for message in await at.messages("A")] == [b"a", b"b"]
+        (info,) = (await at.info("A"))["sources"]
+        assert info["lag"] == 0
+        assert info["error"] == {
+            "code": 400,
+            "err_code": 10097,
+            "description": "message 2: header size exceeds maximum allowed of 64k",
+        }
+        counted = Web(jetgate_server.http).get("/metrics").body.decode()
+        assert re.search(r'jetgate_unstored_copies_total\{err_code="10097",[^}]*\} [1-9]', counted)
+
+    copies(jetgate_server, test)
+
+
+@pytest.mark.parametrize("kind", ["mirror", "sources"])
+def test_what_waits_for_another_configuration_says_so(
+    jetgate_server: JetgateServer, kind: str
+) -> None:
+    """As in nats-server it holds up what comes behind it; here it shows, and ends at once."""
+
+    async def test(at: Copies) -> None:
+        await at.stream("S")
+        await at.publish("S", "a", "b", "c", "d")
+        origin = {"name": at.name("S")}
+        config = {kind: origin if kind == "mirror" else [origin]}
+
+        made = await at.stream("A", max_msg_size=250, **config)
+        await at.publish("S", "x" * 251, "e")
+
+        async def held() -> bool:
+            info = await at.info("A")
+            told = info["mirror"] if kind == "mirror" else info["sources"][0]
+            return bool(told.get("error") and told["lag"] == 2)
+
+        await at.reaches("A", 4)
+        await at.sees(held)
+        info = await at.info("A")
+        told = info["mirror"] if kind == "mirror" else info["sources"][0]
+        assert told["error"]["description"].startswith("message 5: ")
+        assert told["error"]["err_code"] == 10054
+
+        await at.api(f"STREAM.UPDATE.{at.name('A')}", made["config"] | {"max_msg_size": -1})
+
+        await at.reaches("A", 6, within=20)
+        info = await at.info("A")
+        told = info["mirror"] if kind == "mirror" else info["sources"][0]
+        assert (told["lag"], told.get("error")) == (0, None)
+
+    copies(jetgate_server, test)

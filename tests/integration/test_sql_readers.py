@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable
+from itertools import repeat
 from typing import Any
 
 import asyncpg
@@ -18,11 +19,15 @@ from core.runtime.clock import SystemClock
 from core.storage.interface import Head
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.stored_messages import PostgresMessages
+from core.storage.postgres.subjects import columns_of, text_of
 from tests.support.node import Node, add_stream, running_node
 from tests.support.sql import MINUTE, on, stored
 from tests.support.streams import MemoryStore, Row
 
 SECOND = 1_000_000_000
+LONG = "s." + "0123456789abcdef" * 240
+"""Longer than what an index entry may have."""
+_SUBJECTS = [b"s.0", b"s.1", b"s.\xff", LONG.encode()]
 
 
 def test_view_shows_what_the_head_says_is_there(database: str) -> None:
@@ -143,7 +148,7 @@ _BLOCKS = [
 ]
 
 
-def _random_stream(rng: random.Random, now: int) -> tuple[StreamConfig, MemoryStore, list[Any]]:
+def _random_stream(rng: random.Random, now: int) -> tuple[StreamConfig, MemoryStore]:
     """A stream of some thirty rows, with everything that may hide one of them."""
     last = rng.randint(10, 30)
     config = StreamConfig(
@@ -158,19 +163,15 @@ def _random_stream(rng: random.Random, now: int) -> tuple[StreamConfig, MemorySt
             text = rng.choice(_BLOCKS)
             block = None if text is None else f"NATS/1.0\r\n{text}\r\n\r\n".encode()
             age = (last + 2 - seq) * 10 * SECOND - rng.randrange(SECOND)
-            store.rows[seq] = Row(now - age, b"s.%d" % rng.randrange(4), block, b"m%d" % seq)
+            store.rows[seq] = Row(now - age, rng.choice(_SUBJECTS), block, b"m%d" % seq)
     if config.max_msgs_per_subject == 1:
         _replace_all_but_the_last(store)
     elif config.max_msgs_per_subject > 0:
         store.replaced_rows = {seq: 1 for seq in store.rows if rng.random() < 0.3}
-    for pattern in ("s.1", "*.2", "s.>", "t.>"):
+    for pattern in (b"s.1", b"*.2", b"s.>", b"t.>"):
         if rng.random() < 0.2:
-            store.purges.append(((pattern, "x.y"), rng.randint(1, last)))
-    rows = [
-        (seq, row.ts, row.subject.decode(), row.headers, row.payload)
-        for seq, row in store.rows.items()
-    ]
-    return config, store, rows
+            store.purges.append(((pattern, b"x.y"), rng.randint(1, last)))
+    return config, store
 
 
 def _replace_all_but_the_last(store: MemoryStore) -> None:
@@ -195,17 +196,21 @@ async def _insert(connection: Any, n: int, config: StreamConfig, store: MemorySt
     )  # fmt: skip
     for i, (filters, up_to) in enumerate(store.purges):
         await connection.execute(
-            "insert into jetgate_store.purge values ($1, $2, $3, $4)", n, i, filters, up_to
-        )
+            "insert into jetgate_store.purge values ($1, $2, $3, $4)",
+            n, i, [text_of(pattern) for pattern in filters], up_to,
+        )  # fmt: skip
     for seq, record in store.replaced_rows.items():
         await connection.execute(
             "insert into jetgate_store.replaced values ($1, $2, $3)", n, record, [seq]
         )
+    texts, long = columns_of([row.subject for row in store.rows.values()])
+    rows = zip(store.rows.items(), texts, long or repeat(None), strict=False)
     await connection.executemany(
-        "insert into jetgate_store.message (seq, ts, stream, shelf, crc, subject, hdr, data)"
-        " values ($1, $2, $3, $3 % 2, 0, $4, $5, $6)",
-        [(s, r.ts, n, r.subject.decode(), r.headers, r.payload) for s, r in store.rows.items()],
-    )  # fmt: skip
+        "insert into jetgate_store.message"
+        " (seq, ts, stream, shelf, crc, subject, hdr, data, long_subject)"
+        " values ($1, $2, $3, $3 % 2, 0, $4, $5, $6, $7)",
+        [(s, r.ts, n, text, r.headers, r.payload, whole) for (s, r), text, whole in rows],
+    )
 
 
 def test_views_and_functions_show_what_the_rule_says(database: str) -> None:
@@ -214,7 +219,7 @@ def test_views_and_functions_show_what_the_rule_says(database: str) -> None:
         rng = random.Random(10)
         now = await connection.fetchval("select (extract(epoch from now()) * 1e9)::bigint")
         for n in range(1, 81):
-            config, store, _ = _random_stream(rng, now)
+            config, store = _random_stream(rng, now)
             await _insert(connection, n, config, store)
             async with connection.transaction():
                 at = await connection.fetchval("select (extract(epoch from now()) * 1e9)::bigint")
@@ -291,7 +296,7 @@ class History:
             await self.rng.choice(actions)()
 
     def _subject(self) -> str:
-        return f"s.{self.rng.randrange(6)}"
+        return self.rng.choice(["s.0", "s.1", "s.2", "s.3", LONG, f"{LONG}.a"])
 
     async def publish(self) -> None:
         headers = {"Nats-TTL": self.rng.choice(["1h", "7200", "never"])}
@@ -305,7 +310,7 @@ class History:
         await self.js.delete_msg("S", self.rng.randint(1, self.runner.machine.last_seq or 1))
 
     async def purge(self) -> None:
-        await self.js.purge_stream("S", subject=self.rng.choice(["s.*", "s.1", "s.2"]),
+        await self.js.purge_stream("S", subject=self.rng.choice(["s.*", "s.*.a", "s.1", LONG]),
                                    keep=self.rng.choice([None, 2, 5]))  # fmt: skip
 
     async def roll_up(self) -> None:
@@ -373,12 +378,12 @@ def test_sql_shows_what_clients_see_after_every_change(
 
     async def scenario() -> int:
         async with running_node(database) as node:
-            allowed = {"allow_rollup_hdrs": True, "subjects": ("s.*",), "allow_direct": True}
+            allowed = {"allow_rollup_hdrs": True, "subjects": ("s.>",), "allow_direct": True}
             await add_stream(node, StreamConfig(name="S", **{**allowed, **KINDS[kind]}))
             nc = await nats.connect(node.nats_address)
             js = nc.jetstream(timeout=30)
             if "retention" in KINDS[kind]:
-                await js.pull_subscribe("s.*", "C", stream="S")
+                await js.pull_subscribe("s.>", "C", stream="S")
             if not sweeps:
                 monkeypatch.setattr(node.janitor, "_sweep_at_leisure", _stopped)
             connection = await asyncpg.connect(database)

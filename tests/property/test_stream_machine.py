@@ -30,7 +30,7 @@ from core.stream.planner import Planner
 from core.stream.ttl import SECOND
 from core.subjects.subject import matches
 from tests.property.stream_model import Publish, StreamModel
-from tests.support.streams import StreamBench, is_due, saved
+from tests.support.streams import StreamBench, is_due, saved, stored_subjects
 
 MS = 1_000_000
 SUBJECTS = [b"a.1", b"a.1", b"a.2", b"a.2", b"b.1", b"b.2.x", b"a.*", b"b.>"]
@@ -394,7 +394,7 @@ def _facts(plan: StreamPlan) -> list[object]:
         rows += [segment.headers, segment.nbytes]
     head = (plan.before, plan.first_seq, plan.last_seq, plan.last_ts, plan.msgs, plan.nbytes)
     gone = [sorted(plan.removed), plan.erased, plan.purged_below]
-    return [head, rows, plan.texts, gone, plan.ids, plan.last_msg_id]
+    return [head, rows, stored_subjects(plan), gone, plan.ids, plan.last_msg_id]
 
 
 def _answers(plan: StreamPlan) -> list[tuple[bytes, tuple[str, int]]]:

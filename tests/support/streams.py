@@ -27,7 +27,6 @@ from core.storage.interface import ConsumerRow, Head, StreamRow
 from core.stream.headers import MSG_ID, STREAM_SOURCE, find
 from core.stream.ledger import Entry, LedgerWrite
 from core.stream.plan import Position, StreamPlan
-from core.stream.schedules import Pending
 from core.stream.segment import Segment
 from core.stream.ttl import NEVER, SECOND, ttl_of
 from core.subjects.subject import matches
@@ -54,7 +53,7 @@ class MemoryStore:
     def __init__(self, head: Head) -> None:
         self.rows: dict[int, Row] = {}
         self.head = head
-        self.purges: list[tuple[tuple[str, ...], int]] = []
+        self.purges: list[tuple[tuple[bytes, ...], int]] = []
         self.sources: dict[str, Position] = {}
         self.ledger: dict[str, Entry] = {}
         self.consumers = 0
@@ -78,8 +77,7 @@ class MemoryStore:
             headers = segment.headers or [None] * len(segment)
             columns = (segment.times, segment.subjects, headers, segment.payloads)
             new = dict(zip(segment.seqs, map(Row, *columns), strict=True))
-            assert len(new) == len(segment) == len(plan.texts), "columns of different lengths"
-            assert [text.encode() for text in plan.texts] == segment.subjects
+            assert len(new) == len(segment), "columns of different lengths"
             assert not new.keys() & self.rows.keys(), "a sequence is written twice"
             self.rows |= new
         self.sources |= {position.key: position for position in plan.positions}
@@ -150,12 +148,12 @@ class MemoryStore:
         return [(subject, count, last) for subject, (count, last) in found.items()]
 
     async def sizes(
-        self, stream: int, shelf: int, subject: str | None, first: int, below: int
+        self, stream: int, shelf: int, subject: bytes | None, first: int, below: int
     ) -> list[tuple[int, bytes, int, int]]:
         return [
             (seq, row.subject, len(row.payload), len(row.headers or b""))
             for seq, row in self._between(first, below - 1)
-            if subject is None or row.subject == subject.encode()
+            if subject is None or row.subject == subject
         ]
 
     async def expiry_rows(
@@ -169,9 +167,9 @@ class MemoryStore:
     async def recorded(self, stream: int) -> list[int]:
         return list(self.replaced_rows)
 
-    async def last_before(self, stream: int, shelf: int, subject: str, seq: int) -> int:
+    async def last_before(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
         rows = self._between(0, seq - 1)
-        return max((s for s, row in rows if row.subject == subject.encode()), default=0)
+        return max((s for s, row in rows if row.subject == subject), default=0)
 
     async def newest(self, stream: int, shelf: int, count: int) -> int:
         seqs = sorted(self.rows)
@@ -182,9 +180,9 @@ class MemoryStore:
         nbytes = sum(len(r.subject) + len(r.payload) + len(r.headers or b"") for r in rows)
         return len(rows), nbytes, sum(1 for row in rows if row.headers)
 
-    async def next_of(self, stream: int, shelf: int, subject: str, seq: int) -> int:
+    async def next_of(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
         rows = self._between(seq, 1 << 62)
-        return min((s for s, row in rows if row.subject == subject.encode()), default=0)
+        return min((s for s, row in rows if row.subject == subject), default=0)
 
     async def names(
         self, stream: int, shelf: int, first: int, last: int
@@ -219,7 +217,7 @@ class MemoryStore:
     ) -> set[bytes]:
         raise AssertionError("no test schedules here")
 
-    async def dues(self, stream: int) -> list[Pending]:
+    async def dues(self, stream: int) -> dict[int, int]:
         raise AssertionError("no test schedules here")
 
     async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]:
@@ -274,7 +272,7 @@ class MemoryStore:
         """Consumers are not read back."""
         return 0
 
-    async def forget_dues(self, stream: int, gone: Sequence[Pending]) -> None:
+    async def forget_dues(self, stream: int, seqs: Sequence[int]) -> None:
         raise AssertionError("no test schedules here")
 
 
@@ -287,9 +285,14 @@ def is_due(config: StreamConfig, ts: int, headers: bytes | None, now: int) -> bo
     return by_age or (ttl > 0 and ts + ttl * SECOND <= now)
 
 
-def hit(filters: tuple[str, ...], subject: bytes) -> bool:
+def hit(filters: tuple[bytes, ...], subject: bytes) -> bool:
     """Whether one of some filters matches a subject."""
-    return any(matches(subject, name.encode()) for name in filters)
+    return any(matches(subject, name) for name in filters)
+
+
+def stored_subjects(plan: StreamPlan) -> list[bytes]:
+    """Return the subjects of the rows that a plan adds."""
+    return plan.segment.subjects if plan.segment is not None else []
 
 
 async def saved() -> None:

@@ -171,7 +171,7 @@ class Wire:
         self, subject: str, payload: bytes = b"", *, reply: bytes = b"", headers: bytes = b""
     ) -> None:
         """Send one PUB or HPUB. `headers` is a complete header block."""
-        head = subject.encode() + (b" " + reply if reply else b"")
+        head = subject.encode("utf-8", "surrogateescape") + (b" " + reply if reply else b"")
         if headers:
             sizes = b"%d %d" % (len(headers), len(headers) + len(payload))
             self.send(b"HPUB %s %s\r\n%s%s\r\n" % (head, sizes, headers, payload))

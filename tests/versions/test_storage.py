@@ -15,6 +15,9 @@ from tests.integration.test_leases import (  # noqa: F401
     test_every_head_and_consumer_gets_the_epoch_of_the_new_leader,
     test_the_session_of_a_stalled_leader_is_ended,
 )
+from tests.integration.test_log import (  # noqa: F401
+    test_long_subjects_and_those_that_are_no_text_are_read_as_they_were_written,
+)
 from tests.integration.test_storage_faults import (  # noqa: F401
     test_a_database_that_becomes_read_only,
     test_the_writing_session_ends_again_and_again,

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from core.errors import Unavailable
+from core.errors import ApiError, Unavailable
 from core.jetstream.copying.follower import Follower, Reached
 from core.jetstream.copying.origin import Origin, Start, key_in_header
 from core.jetstream.direct.direct_get import DirectGet
+from core.model.response import ErrorBody
 from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
 from core.pubsub.onward import Forward
 from core.runtime.tasks import spawn
@@ -69,6 +70,8 @@ class Copier:
         self._batch: list[tuple[Follower, Run, Reached]] = []
         self._copied: Copied | None = None
         self._busy = False
+        # The message that each origin waits with: its sequence, and the number of the error.
+        self._held: dict[str, tuple[int, int]] = {}
         self._direct: DirectGet | None = None
         self._mirrors = False
 
@@ -144,6 +147,7 @@ class Copier:
             old = before.pop(origin.key, None)
             if old is not None and old.origin.is_same(origin):
                 self._followers[origin.key] = old
+                old.poke(is_new=False)  # The stream may take now what it did not.
                 continue
             if old is not None:
                 old.close(forget=True)
@@ -271,20 +275,22 @@ class Copier:
             return
         if done.cancelled() or error is not None or copied is None:
             for follower, run, reached in batch:
-                self._stall(follower, error or "given up", reached.cseq - len(run) + 1)
+                logger.warning("%s: %s", self._complaint(follower), error or "given up")
+                follower.stalled(reached.cseq - len(run) + 1)
             # What was refused before it had its turn, and what came meanwhile, waits still.
             if self._has_waiting():
                 asyncio.get_running_loop().call_later(_RETRY, self._go_on)
             return
         for position in copied.plan.positions:
             self._positions[position.key] = position
+        for (place, seq), why in copied.left_out.items():
+            self._leave_out(batch[place][0], seq, why)
         for place, (follower, run, reached) in enumerate(batch):
             reason = copied.stalled.get(place)
             if reason is None:
                 follower.kept(reached)
             else:
-                left = sum(1 for seq in run.seqs if seq > copied.runs[place].through)
-                self._stall(follower, reason, reached.cseq - left + 1)
+                self._stall(follower, run, reached, copied.runs[place].through, reason)
         if self._mirrors and self._direct is None:
             self.reconsider()
         if self._has_waiting():
@@ -293,10 +299,28 @@ class Copier:
     def _has_waiting(self) -> bool:
         return any(follower.has_waiting() for follower in self._followers.values())
 
-    def _stall(self, follower: Follower, reason: object, cseq: int) -> None:
-        origin = follower.origin.source.name
-        logger.warning("stream %s cannot store what %s has: %s", self._log.name, origin, reason)
-        follower.stalled(cseq)
+    def _leave_out(self, follower: Follower, seq: int, error: ApiError) -> None:
+        """Tell that a message can never be stored."""
+        self._services.unstored_copies[error.err_code] += 1
+        follower.left_out(_about(seq, error))
+        logger.warning("%s is without message %d: %s", self._complaint(follower), seq, error)
+
+    def _stall(
+        self, follower: Follower, run: Run, reached: Reached, through: int, reason: ApiError
+    ) -> None:
+        """Have the first message behind `through` asked for again, which cannot be stored now."""
+        left = [seq for seq in run.seqs if seq > through]
+        held = left[0], reason.err_code
+        if self._held.get(follower.origin.key) != held:
+            # It is counted and logged once, and not for each attempt.
+            self._held[follower.origin.key] = held
+            self._services.unstored_copies[reason.err_code] += 1
+            text = "%s waits with message %d: %s"
+            logger.warning(text, self._complaint(follower), left[0], reason)
+        follower.stalled(reached.cseq - len(left) + 1, _about(left[0], reason))
+
+    def _complaint(self, follower: Follower) -> str:
+        return f"stream {self._log.name}: the copy of {follower.origin.source.name}"
 
     # -- Direct Get for the origin -----------------------------------------------------------
 
@@ -324,3 +348,12 @@ class Copier:
                 self._log, self._account, self._services.turn, mirror.name.encode(), _QUEUE
             )
             self._direct.configure(True)
+
+
+def _about(seq: int, error: ApiError) -> ErrorBody:
+    """Return an error as the info of the stream shows it, with the sequence in the origin."""
+    return ErrorBody(
+        code=error.code,
+        err_code=error.err_code,
+        description=f"message {seq}: {error.description}",
+    )

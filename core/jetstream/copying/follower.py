@@ -103,7 +103,13 @@ class Follower:
         self._start = start
         self._ready = ready
         self._left = 0
-        """How many messages the origin has behind the last that came, or behind one refused."""
+        """How many messages the origin has behind the last that came."""
+        self._held: ErrorBody | None = None
+        """Why the next message cannot be stored now."""
+        self._held_left = 0
+        """How many messages are not copied while the next cannot be stored; 0: it can."""
+        self._left_out: ErrorBody | None = None
+        """Why the last message was left out that can never be stored."""
         self._inbox: Inbox | None = None
         self._waiting: deque[tuple[Run, Reached]] = deque()
         self._due = 0
@@ -355,17 +361,28 @@ class Follower:
     def kept(self, reached: Reached) -> None:
         """What came up to there is committed."""
         self.busy = self.forgets = False
+        self._held, self._held_left = None, 0
         if self.phase is Phase.FOLLOWING:
             self._kept = reached
             self._answer_flow()
         elif self.phase is Phase.IDLE and not self._due:
             self._ask()
 
-    def stalled(self, cseq: int) -> None:
-        """What has this consumer sequence could not be stored; it is asked for again."""
+    def left_out(self, error: ErrorBody) -> None:
+        """Show why a message is left out of the copy, until another one is or this ends."""
+        self._left_out = error
+
+    def stalled(self, cseq: int, error: ErrorBody | None = None) -> None:
+        """Ask again for the message with this consumer sequence, which could not be stored.
+
+        Args:
+            cseq: the consumer sequence.
+            error: why the stream cannot take it; None: storage is unavailable.
+        """
         self.busy = False
+        self._held = error
         if self.phase is Phase.FOLLOWING:
-            self._left = max(self._left + self._cseq - cseq, 0)
+            self._held_left = max(self._left + self._cseq - cseq + 1, 1)
         if self.phase is not Phase.CLOSED:
             self._pause(failed=True)
 
@@ -410,9 +427,10 @@ class Follower:
         return StreamSourceInfo(
             name=source.name,
             external=source.external,
-            lag=max(self._left - 1, 0),  # as the reference server counts
+            # As the reference server counts, but for what it takes to be copied and is not.
+            lag=self._held_left or max(self._left - 1, 0),
             active=now - self._heard if self._heard else -1,
-            error=self.error,
+            error=self.error or self._held or self._left_out,
             filter_subject=source.filter_subject,
             subject_transforms=source.subject_transforms,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from msgspec.structs import replace
 
@@ -26,6 +27,7 @@ _BETWEEN = "\f"
 _SOURCE = b"Nats-Stream-Source: "
 # What was said to the origin alone.
 _SAID = (b"Nats-Expected-", b"Nats-Batch-")
+_KEY_MAX = 2048
 _DROPPED = (b"Nats-Stream-Source:", *_SAID)
 
 
@@ -37,8 +39,8 @@ class Start:
     identity: str = ""
 
 
-def key_of(source: StreamSource) -> str:
-    """Return what names a source within its stream, as `Nats-Stream-Source` headers have it."""
+def words_of(source: StreamSource) -> str:
+    """Return what names a source in `Nats-Stream-Source` headers: name, filters, destinations."""
     name = source.name
     if source.external is not None:
         name += ":" + short_hash(source.external.api).decode()
@@ -52,6 +54,17 @@ def key_of(source: StreamSource) -> str:
     return f"{name} {filters} {targets}"
 
 
+def key_of(words: str) -> str:
+    """Return what names a source within its stream: its words, of long ones a digest.
+
+    It is the key of a row in storage, which has at most 2,704 bytes of text without a NUL.
+    """
+    encoded = words.encode()
+    if len(encoded) <= _KEY_MAX and b"\0" not in encoded:
+        return words
+    return f"{words.partition(' ')[0]} {sha256(encoded).hexdigest()}"
+
+
 def key_in_header(value: bytes) -> tuple[str, Start] | None:
     """Return the key and the position that a `Nats-Stream-Source` header tells, or None."""
     fields = value.decode("utf-8", "replace").split(" ")
@@ -59,7 +72,7 @@ def key_in_header(value: bytes) -> tuple[str, Start] | None:
     if seq is None:
         return None
     identity = fields[5] if len(fields) > 5 else ""
-    return f"{fields[0]} {fields[2]} {fields[3]}", Start(seq, identity)
+    return key_of(f"{fields[0]} {fields[2]} {fields[3]}"), Start(seq, identity)
 
 
 class Origin:
@@ -78,17 +91,18 @@ class Origin:
     ) -> None:
         self.source = source
         self.mirrors = mirrors
-        self.key = key_of(source)
+        words = words_of(source)
+        self.key = key_of(words)
         self._kind = "mirror" if mirrors else "src"
         self._metadata = {f"_nats.{self._kind}.stream": stream, f"_nats.{self._kind}.acc": account}
         if domain:
             self._metadata[f"_nats.{self._kind}.domain"] = domain
         prefix = "JS_MIRROR_" if mirrors else "JS_SRC_"
-        self.consumer = prefix + short_hash(f"{account}.{stream}.{self.key}").decode()
+        self.consumer = prefix + short_hash(f"{account}.{stream}.{words}").decode()
         self._transforms = [
             Transform(t.src, t.dest, random.random) for t in source.subject_transforms
         ]
-        name, filters, targets = (part.encode() for part in self.key.split(" "))
+        name, filters, targets = (part.encode() for part in words.split(" "))
         self._line = b"%b%b %%d %b %b %%b%%b\r\n\r\n" % tuple(
             part.replace(b"%", b"%%") for part in (_SOURCE, name, filters, targets)
         )

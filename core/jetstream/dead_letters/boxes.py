@@ -99,7 +99,7 @@ class _Box:
         copied: deque[Copied] = deque(maxlen=1)
 
         async def plan(now: int) -> StreamPlan:
-            copied.append(await runner.plan_copies(await self._fresh(run), now))
+            copied.append(await runner.plan_letters(await self._fresh(run), now))
             return copied[0].plan
 
         try:

@@ -16,7 +16,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from core.consumer.dead_letter import Ending, Origin, letter_headers, letter_subject
+from core.consumer.dead_letter import (
+    TOO_LARGE,
+    Ending,
+    Origin,
+    letter_headers,
+    letter_subject,
+)
 from core.errors import ApiError, CoreError
 from core.jetstream.dead_letters.parcel import Nobody, Post, Taken, error_of
 from core.model.api_errors import err_code
@@ -196,7 +202,7 @@ class _Target:
                 origin = Origin(log.name, consumer.name, subject, ts, headers)
                 lacks = ""
             if (run.identity, number) in self._oversize:
-                origin, payload, lacks = origin._replace(headers=b""), b"", "too-large"
+                origin, payload, lacks = origin._replace(headers=b""), b"", TOO_LARGE
             nbytes += len(origin.headers) + len(payload)
             if run.seqs and nbytes > _BYTES_AT_ONCE:
                 break

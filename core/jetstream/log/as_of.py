@@ -72,7 +72,7 @@ async def _stored_before(log: StreamLog, names: set[bytes], up_to: int, most: in
                 continue
             seq = last
             while seq >= low and not log.is_live(seq):
-                seq = await log.rows.last_before(name.decode(), seq)
+                seq = await log.rows.last_before(name, seq)
             if seq >= low:
                 names.discard(name)
                 found.append(seq)

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
     from core.storage.interface import LogReader
     from core.stream.plan import Position
-    from core.stream.schedules import Pending
     from core.stream.segment import Segment
 
 
@@ -49,7 +48,7 @@ class StoredRows:
         return self._reader.names(self._stream, self._shelf, first, last)
 
     def sizes(
-        self, subject: str | None, first: int, below: int
+        self, subject: bytes | None, first: int, below: int
     ) -> Awaitable[list[tuple[int, bytes, int, int]]]:
         """Read (sequence, subject, payload and header sizes), of one subject or of all."""
         return self._reader.sizes(self._stream, self._shelf, subject, first, below)
@@ -84,11 +83,11 @@ class StoredRows:
         """Return the sequences that plans have recorded as replaced, deleted or not."""
         return self._reader.recorded(self._stream)
 
-    def last_before(self, subject: str, seq: int) -> Awaitable[int]:
+    def last_before(self, subject: bytes, seq: int) -> Awaitable[int]:
         """Return the last sequence of a subject below a sequence (0: none)."""
         return self._reader.last_before(self._stream, self._shelf, subject, seq)
 
-    def next_of(self, subject: str, seq: int) -> Awaitable[int]:
+    def next_of(self, subject: bytes, seq: int) -> Awaitable[int]:
         """Return the first sequence of a subject at or after a sequence (0: none)."""
         return self._reader.next_of(self._stream, self._shelf, subject, seq)
 
@@ -120,6 +119,6 @@ class StoredRows:
         """Return the subjects of those (subject, sequence) that have a newer message."""
         return self._reader.replaced(self._stream, self._shelf, schedules)
 
-    def dues(self) -> Awaitable[list[Pending]]:
-        """Read when schedules that repeat come due next."""
+    def dues(self) -> Awaitable[dict[int, int]]:
+        """Read when schedules that repeat come due next, by their sequences."""
         return self._reader.dues(self._stream)

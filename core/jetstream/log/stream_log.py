@@ -291,7 +291,7 @@ class StreamLog:
         Raises Unavailable.
         """
         machine = self.machine
-        rows = await self.rows.sizes(subject.decode(), machine.first_seq, machine.last_seq + 1)
+        rows = await self.rows.sizes(subject, machine.first_seq, machine.last_seq + 1)
         size = machine.record_size.of_row
         return [(seq, size(subject, data, hdr)) for seq, _, data, hdr in rows if self.is_live(seq)]
 

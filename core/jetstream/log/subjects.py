@@ -91,7 +91,7 @@ async def _next_of(
         if seq >= log.tail.start:
             return _next_in_tail(log, match, seq)
         if len(names) == 1:
-            seq = await log.rows.next_of(only.decode(), seq)
+            seq = await log.rows.next_of(only, seq)
             found = await log.get(seq) if seq else None
             if found is not None or not seq:
                 return found

@@ -54,7 +54,7 @@ async def plan_purge(
     if len(rows) <= _AT_ONCE:
         plan.erased = [row[0] for row in rows]
     else:
-        plan.purge_filters = (pattern.decode(),)
+        plan.purge_filters = (pattern,)
         plan.purge_up_to = rows[-1][0]
     return plan
 
@@ -94,7 +94,7 @@ async def plan_purge_subjects(log: StreamLog, subjects: frozenset[bytes]) -> Str
             machine.remove(plan, seq, subject, size)
     plan.removed.sort()
     if plan.removed:
-        plan.purge_filters = tuple(subject.decode() for subject in subjects)
+        plan.purge_filters = tuple(subjects)
         plan.purge_up_to = plan.removed[-1][0]
     return plan
 
@@ -107,7 +107,7 @@ async def _live_rows(
     match = compile_filters([pattern]) if pattern is not None else None
     literal = None
     if pattern is not None and b"*" not in pattern and b">" not in pattern:
-        literal = pattern.decode()
+        literal = pattern
         if not machine.index.count(pattern):
             return []
         known = machine.index.of_subject(pattern)
@@ -164,12 +164,12 @@ async def plan_delete(
     index = machine.index
     knows_all = index.of_subject(subject) is not None
     if not knows_all and index.last(subject) == seq and index.count(subject) > 1:
-        plan.last_seqs = [(subject, await _last_before(log, subject.decode(), seq))]
+        plan.last_seqs = [(subject, await _last_before(log, subject, seq))]
     await mark_deleted(log, plan, subject, headers, now, without_interest)
     return plan
 
 
-async def _last_before(log: StreamLog, subject: str, seq: int) -> int:
+async def _last_before(log: StreamLog, subject: bytes, seq: int) -> int:
     """Return the last live sequence of a subject below `seq` (0: none)."""
     while seq:
         seq = await log.rows.last_before(subject, seq)

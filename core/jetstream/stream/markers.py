@@ -71,7 +71,7 @@ async def plan_marked_purge(
     if len(found) <= _AT_ONCE:
         plan.erased = sorted(gone)
     else:
-        plan.purge_filters = ((pattern or b">").decode(),)
+        plan.purge_filters = (pattern or b">",)
         plan.purge_up_to = found[-1][0][0]
     advance(log, plan, gone)
     subjects = emptied(machine, found)

@@ -347,10 +347,10 @@ class StreamRunner:
             return False
         return bool(self._columns.subjects or self._changes)
 
-    async def plan_copies(self, run: Run, now: int) -> Copied:
-        """Plan to store what comes from elsewhere, with how far that was copied."""
+    async def plan_letters(self, run: Run, now: int) -> Copied:
+        """Plan to store dead letters, with the number of the last; none is left out."""
         facts = await self._facts.read(run.columns, now)
-        return plan_copies(self.machine, [run], now, facts, mirrors=False)
+        return plan_copies(self.machine, [run], now, facts, mirrors=False, leaves_out=False)
 
     def submit(self, change: Change) -> asyncio.Future[StreamPlan]:
         """Give a change of the log its turn.
@@ -452,7 +452,7 @@ class StreamRunner:
         """The plan was not written: tell every publisher, change nothing."""
         self.batches.failed()
         self._count_refused(plan)
-        self.services.lane.refuse(error.err_code, len(plan.texts))
+        self.services.lane.refuse(error.err_code, plan.rows)
         body = refusal(error, self.machine.json_name)
         self.acks.answer((reply, body) for reply in plan.acks if reply)
         held = (

@@ -19,7 +19,7 @@ from core.runtime.tasks import spawn
 from core.storage.health import waits
 from core.stream.firing import Firing, outputs, plan_firings
 from core.stream.headers import SCHEDULE_SOURCE, find
-from core.stream.schedules import Pending, schedule_of
+from core.stream.schedules import schedule_of
 
 if TYPE_CHECKING:
     from core.jetstream.changes import MapSubjects, Submit
@@ -107,7 +107,7 @@ class Scheduler:
             found.update((s, (seq, ts, hdr)) for seq, s, ts, hdr in rows if log.is_live(seq))
         pairs = [(subject, row[0]) for subject, row in found.items()]
         over = await log.rows.replaced(pairs) if pairs else set()
-        known = {(p.subject, p.seq): p.due for p in await log.rows.dues()}
+        known = await log.rows.dues()
         for subject, (seq, stored, block) in found.items():
             schedule = schedule_of(block)
             if schedule is None or not log.is_live(seq) or schedules.seq_of(subject) >= seq:
@@ -115,15 +115,14 @@ class Scheduler:
             if subject in over:
                 schedules.add(subject, seq, None)
                 continue
-            due = known.pop((subject, seq), None)
+            due = known.pop(seq, None)
             if due is None:
                 due = schedule.first(stored)
                 if begun is not None and due is not None and schedule.repeats:
                     due = schedule.following(stored, begun)
             schedules.add(subject, seq, due)
-        gone = [Pending(subject, seq, 0) for subject, seq in known]
-        if gone:
-            await self._sweeper.forget_dues(log.stream, gone)
+        if known:
+            await self._sweeper.forget_dues(log.stream, list(known))
 
     # -- the clock ---------------------------------------------------------------------------
 

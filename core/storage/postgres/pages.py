@@ -1,8 +1,9 @@
 """Queries that return many messages as one row, with one value per column of the table.
 
 With a row per message, the driver would create an object for each row and each value. Here each
-column is one value: numbers concatenated in PostgreSQL's binary form, subjects joined by line feeds
-(which no subject contains), headers and payloads concatenated, with their lengths in other columns.
+column is one value: numbers concatenated in PostgreSQL's binary form, texts of subjects joined by
+line feeds (which none contains), headers and payloads concatenated, with their lengths in other
+columns.
 """
 
 import sys
@@ -14,11 +15,12 @@ from typing import Any
 from crc32c import crc32c
 
 from core.errors import Unavailable
+from core.storage.postgres.subjects import WHOLE, subjects_of
 from core.stream.segment import Segment
 
-_COLUMNS = """
+_COLUMNS = f"""
     count(*), string_agg(int8send(seq), ''), string_agg(int8send(ts), ''),
-    string_agg(oidsend(crc), ''), string_agg(subject, E'\\n'),
+    string_agg(oidsend(crc), ''), string_agg({WHOLE}, E'\\n'),
     string_agg(int4send(octet_length(data)), ''), string_agg(data, ''),
     string_agg(int4send(coalesce(octet_length(hdr), -1)), ''), string_agg(hdr, '')
 """
@@ -57,7 +59,7 @@ def segment_of(page: Sequence[Any]) -> Segment | None:
         bad = next(s for s, a, b in zip(numbers, found, wanted, strict=True) if a != b)
         raise Unavailable(f"message at sequence {bad} does not match its checksum")
     text = subjects.encode()
-    names = text.split(b"\n")
+    names = subjects_of(text, count)
     nbytes = len(data) + len(text) - count + 1
     return Segment(numbers, _numbers("q", times), names, blocks, payloads, nbytes)
 

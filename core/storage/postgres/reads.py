@@ -4,7 +4,8 @@ One statement per method, over a small pool. Messages are returned as segments.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import asyncpg
@@ -13,14 +14,23 @@ from core.errors import Unavailable
 from core.storage.postgres import removed_ids
 from core.storage.postgres.connect import DATABASE_ERRORS, unavailable
 from core.storage.postgres.pages import joined, page_of, segment_of
+from core.storage.postgres.subjects import (
+    WHOLE,
+    WHOLE_BYTES,
+    bytes_of,
+    key_of,
+    places_of_digests,
+    subjects_of,
+)
 from core.stream.headers import MSG_ID, SCHEDULE, SCHEDULER, STREAM_SOURCE, TTL, find
 from core.stream.plan import Position
-from core.stream.schedules import Pending
 from core.stream.segment import Segment
 from core.stream.ttl import KV_OPERATION, MARKER_REASON
 
 # Rows decoded before the event loop gets its turn back.
 _SLICE = 20_000
+_LONG_AT_ONCE = 500
+"""Rows whose long subjects, of at most 64 KiB each, are read in one statement."""
 # Whether a message has a TTL of its own, or is a marker: says that its subject was deleted.
 _HAS_EXPIRY_HEADER = " or ".join(
     f"position('\\x{name.hex()}'::bytea in hdr) > 0" for name in (TTL, MARKER_REASON, KV_OPERATION)
@@ -45,18 +55,62 @@ class PostgresReader:
         self._under_way: set[asyncio.Future[None]] = set()
 
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
+        with self._reading():
+            return await self._ask(statement, *arguments)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Count as one read that is under way."""
         ended = asyncio.get_running_loop().create_future()
         self._under_way.add(ended)
+        try:
+            yield
+        finally:
+            self._under_way.remove(ended)
+            ended.set_result(None)
+
+    async def _ask(self, statement: str, *arguments: object) -> list[Any]:
         try:
             rows: list[Any] = await self._pool.fetch(statement, *arguments)
         except asyncpg.ProgramLimitExceededError as error:
             raise _TooLarge(f"PostgreSQL cannot answer: {error}") from error
         except DATABASE_ERRORS as error:
             raise await unavailable(self._pool, error) from error
-        finally:
-            self._under_way.remove(ended)
-            ended.set_result(None)
         return rows
+
+    async def _fetch_indexed(
+        self, statement: str, stream: int, shelf: int, first: int, last: int
+    ) -> list[tuple[str, Any]]:
+        """Return (text of the subject, row) of a query that reads the index alone.
+
+        Its rows begin with `subject` and a sequence that has it. The index has no long text, so
+        that of digests is looked up in the rows of the table.
+        """
+        with self._reading():
+            while True:
+                rows = await self._ask(statement, stream, first, last)
+                texts: list[str] = [row[0] for row in rows]
+                digests = {texts[i]: rows[i][1] for i in places_of_digests(texts)}
+                if not digests:
+                    return list(zip(texts, rows, strict=True))
+                long = await self._long_texts(stream, shelf, list(digests.values()))
+                if long.keys() >= digests.keys():
+                    return [
+                        (long.get(text, text), row) for text, row in zip(texts, rows, strict=True)
+                    ]
+                # A row was deleted in between, so the next answer is without it.
+
+    async def _long_texts(self, stream: int, shelf: int, seqs: Sequence[int]) -> dict[str, str]:
+        """Return the long texts of rows by their digests; rows that are gone are left out."""
+        found: dict[str, str] = {}
+        for start in range(0, len(seqs), _LONG_AT_ONCE):
+            found |= await self._ask(
+                f"select subject, long_subject from jetgate_store.message_{shelf} "
+                "where stream = $1 and seq = any($2::bigint[]) and long_subject is not null",
+                stream,
+                seqs[start : start + _LONG_AT_ONCE],
+            )
+        return found
 
     async def _delete(self, statement: str, *arguments: object) -> list[Any]:
         """Delete what memory says is gone, unless the database may have gone back behind that.
@@ -114,46 +168,48 @@ class PostgresReader:
     ) -> list[tuple[int, bytes, int, int, int]]:
         """Return (sequence, subject, payload bytes, header bytes, time) at or after `seq`."""
         rows = await self._fetch(
-            "select seq, subject, octet_length(data), coalesce(octet_length(hdr), 0), ts "
+            f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0), ts "
             f"from jetgate_store.message_{shelf} "
             "where stream = $1 and seq >= $2 order by seq limit $3",
             stream,
             seq,
             limit,
         )
-        return [(r[0], r[1].encode(), r[2], r[3], r[4]) for r in rows]
+        names = _subjects(rows)
+        return [(r[0], name, r[2], r[3], r[4]) for r, name in zip(rows, names, strict=True)]
 
     async def subjects(
         self, stream: int, shelf: int, first: int, last: int
     ) -> list[tuple[bytes, int, int]]:
         """Return (subject, count, last sequence) of [first, last] by an index-only scan."""
-        rows = await self._fetch(
-            f"select subject, count(*), max(seq) from jetgate_store.message_{shelf} "
+        rows = await self._fetch_indexed(
+            f"select subject, max(seq), count(*) from jetgate_store.message_{shelf} "
             "where stream = $1 and seq >= $2 and seq <= $3 group by subject",
             stream,
+            shelf,
             first,
             last,
         )
         found: list[tuple[bytes, int, int]] = []
         for start in range(0, len(rows), _SLICE):
-            found += [(r[0].encode(), r[1], r[2]) for r in rows[start : start + _SLICE]]
+            found += [(bytes_of(text), r[2], r[1]) for text, r in rows[start : start + _SLICE]]
             await asyncio.sleep(0)
         return found
 
     async def sizes(
-        self, stream: int, shelf: int, subject: str | None, first: int, below: int
+        self, stream: int, shelf: int, subject: bytes | None, first: int, below: int
     ) -> list[tuple[int, bytes, int, int]]:
         """Return (sequence, subject, payload bytes, header bytes) of [first, below), ascending."""
         rows = await self._fetch(
-            "select seq, subject, octet_length(data), coalesce(octet_length(hdr), 0) "
+            f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0) "
             f"from jetgate_store.message_{shelf} where stream = $1 and seq >= $2 and seq < $3 "
             "and ($4::text is null or subject = $4) order by seq",
             stream,
             first,
             below,
-            subject,
+            None if subject is None else key_of(subject),
         )
-        return [(r[0], r[1].encode(), r[2], r[3]) for r in rows]
+        return [(r[0], name, r[2], r[3]) for r, name in zip(rows, _subjects(rows), strict=True)]
 
     async def expiry_rows(
         self, stream: int, shelf: int, first: int, below: int
@@ -164,7 +220,7 @@ class PostgresReader:
         None unless it has a TTL or marks a subject as deleted.
         """
         rows = await self._fetch(
-            "select seq, subject, octet_length(data), coalesce(octet_length(hdr), 0), ts, "
+            f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0), ts, "
             f"case when {_HAS_EXPIRY_HEADER} then hdr end "
             f"from jetgate_store.message_{shelf} where stream = $1 and seq >= $2 and seq < $3 "
             "order by seq",
@@ -172,14 +228,15 @@ class PostgresReader:
             first,
             below,
         )
-        return [(r[0], r[1].encode(), r[2], r[3], r[4], r[5]) for r in rows]
+        names = _subjects(rows)
+        return [(r[0], name, r[2], r[3], r[4], r[5]) for r, name in zip(rows, names, strict=True)]
 
     async def schedules(
         self, stream: int, shelf: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, bytes]]:
         """Return (sequence, subject, time, header block) of the schedules in [first, below)."""
         rows = await self._fetch(
-            f"select seq, subject, ts, hdr from jetgate_store.message_{shelf} where stream = $1 "
+            f"select seq, {WHOLE}, ts, hdr from jetgate_store.message_{shelf} where stream = $1 "
             "and seq >= $2 and seq < $3 and hdr is not null and position($4::bytea in hdr) > 0 "
             "order by seq",
             stream,
@@ -187,40 +244,38 @@ class PostgresReader:
             below,
             b"\r\n" + SCHEDULE + b":",
         )
-        return [(r[0], r[1].encode(), r[2], r[3]) for r in rows]
+        return [(r[0], name, r[2], r[3]) for r, name in zip(rows, _subjects(rows), strict=True)]
 
     async def replaced(
         self, stream: int, shelf: int, schedules: Sequence[tuple[bytes, int]]
     ) -> set[bytes]:
         """Return the subjects that have, after the given sequence, a message no schedule sent."""
+        keys = {key_of(subject): subject for subject, _ in schedules}
         rows = await self._fetch(
             "select s.subject from unnest($2::text[], $3::bigint[]) s(subject, seq) where exists "
             f"(select 1 from jetgate_store.message_{shelf} m where m.stream = $1 "
             "and m.seq > s.seq and m.subject = s.subject "
             "and coalesce(position($4::bytea in m.hdr), 0) = 0)",
             stream,
-            [subject.decode() for subject, _ in schedules],
+            [key_of(subject) for subject, _ in schedules],
             [seq for _, seq in schedules],
             b"\r\n" + SCHEDULER + b":",
         )
-        return {row[0].encode() for row in rows}
+        return {keys[row[0]] for row in rows}
 
-    async def dues(self, stream: int) -> list[Pending]:
-        """Return the next due times of repeating schedules, including former schedules."""
+    async def dues(self, stream: int) -> dict[int, int]:
+        """Return when repeating schedules come due next, by sequence, former schedules too."""
         rows = await self._fetch(
-            "select subject, seq, due from jetgate_store.schedule where stream = $1", stream
+            "select seq, due from jetgate_store.schedule where stream = $1", stream
         )
-        return [Pending(row[0].encode(), row[1], row[2]) for row in rows]
+        return dict(rows)
 
-    async def forget_dues(self, stream: int, gone: Sequence[Pending]) -> None:
+    async def forget_dues(self, stream: int, seqs: Sequence[int]) -> None:
         """Delete the due times of schedules that have ended."""
         await self._delete(
-            "delete from jetgate_store.schedule d "
-            "using unnest($2::text[], $3::bigint[]) g(subject, seq) "
-            "where d.stream = $1 and d.subject = g.subject and d.seq = g.seq",
+            "delete from jetgate_store.schedule where stream = $1 and seq = any($2::bigint[])",
             stream,
-            [pending.subject.decode() for pending in gone],
-            [pending.seq for pending in gone],
+            seqs,
         )
 
     async def recorded(self, stream: int) -> list[int]:
@@ -230,14 +285,14 @@ class PostgresReader:
         )
         return [row[0] for row in rows]
 
-    async def last_before(self, stream: int, shelf: int, subject: str, seq: int) -> int:
+    async def last_before(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
         """Return the last sequence of a subject below `seq` (0: none)."""
         rows = await self._fetch(
             f"select seq from jetgate_store.message_{shelf} "
             "where stream = $1 and seq < $2 and subject = $3 order by seq desc limit 1",
             stream,
             seq,
-            subject,
+            key_of(subject),
         )
         return rows[0][0] if rows else 0
 
@@ -254,7 +309,7 @@ class PostgresReader:
     async def totals(self, stream: int, shelf: int, first: int, last: int) -> tuple[int, int, int]:
         """Return of [first, last]: messages, their bytes, messages with headers."""
         rows = await self._fetch(
-            "select count(*), coalesce(sum(octet_length(subject) + octet_length(data) "
+            f"select count(*), coalesce(sum({WHOLE_BYTES} + octet_length(data) "
             "+ coalesce(octet_length(hdr), 0)), 0)::bigint, count(hdr) "
             f"from jetgate_store.message_{shelf} "
             "where stream = $1 and seq >= $2 and seq <= $3",
@@ -264,14 +319,14 @@ class PostgresReader:
         )
         return rows[0][0], rows[0][1], rows[0][2]
 
-    async def next_of(self, stream: int, shelf: int, subject: str, seq: int) -> int:
+    async def next_of(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
         """Return the first sequence of a subject at or after `seq` (0: none)."""
         rows = await self._fetch(
             f"select seq from jetgate_store.message_{shelf} "
             "where stream = $1 and seq >= $2 and subject = $3 order by seq limit 1",
             stream,
             seq,
-            subject,
+            key_of(subject),
         )
         return rows[0][0] if rows else 0
 
@@ -279,14 +334,15 @@ class PostgresReader:
         self, stream: int, shelf: int, first: int, last: int
     ) -> list[tuple[int, bytes]]:
         """Return (sequence, subject) of [first, last], ascending."""
-        rows = await self._fetch(
-            f"select seq, subject from jetgate_store.message_{shelf} "
+        rows = await self._fetch_indexed(
+            f"select subject, seq from jetgate_store.message_{shelf} "
             "where stream = $1 and seq >= $2 and seq <= $3 order by seq",
             stream,
+            shelf,
             first,
             last,
         )
-        return [(r[0], r[1].encode()) for r in rows]
+        return [(row[1], bytes_of(text)) for text, row in rows]
 
     async def message_ids(
         self, stream: int, shelf: int, since_ts: int, first: int, last: int
@@ -395,7 +451,7 @@ class PostgresReader:
             "with p as (delete from jetgate_store.purge where stream = $1 "
             f"returning filters, up_to_seq), gone as (delete from jetgate_store.message_{shelf} m "
             "using p where m.stream = $1 and m.seq <= p.up_to_seq and exists (select 1 from "
-            "unnest(p.filters) f where jetgate_store.subject_matches(f, m.subject)) "
+            f"unnest(p.filters) f where jetgate_store.subject_matches(f, {WHOLE})) "
             f"returning {removed_ids.gone(ids_since)})"
             f"{removed_ids.keeping('$1', ids_since)} select count(*) from gone",
             stream,
@@ -406,3 +462,10 @@ class PostgresReader:
         await self._delete(
             "delete from jetgate_store.removed_ids where stream = $1 and last_ts <= $2", stream, ts
         )
+
+
+def _subjects(rows: Sequence[Any]) -> list[bytes]:
+    """Return the subjects of rows whose second value is the text."""
+    if not rows:
+        return []
+    return subjects_of("\n".join([row[1] for row in rows]).encode(), len(rows))

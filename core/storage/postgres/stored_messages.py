@@ -22,6 +22,7 @@ from core.runtime.clock import Clock
 from core.storage.interface import Row
 from core.storage.postgres.connect import Connector, Purpose, fetch
 from core.storage.postgres.pages import checksum
+from core.storage.postgres.subjects import WHOLE, bytes_of
 from migrations.sql_readers import IS_THERE, STATE
 
 log = logging.getLogger("jetgate.storage")
@@ -50,8 +51,8 @@ _JUDGE = f"""
          where m.stream = r.stream and m.shelf = r.shelf and m.seq = w.seq and {IS_THERE}
       ) as m on true
 """
-_ROWS = """
-    select m.stream, m.seq, m.ts, m.crc::bigint as crc, m.subject, m.hdr, m.data
+_ROWS = f"""
+    select m.stream, m.seq, m.ts, m.crc::bigint as crc, {WHOLE} as subject, m.hdr, m.data
       from unnest($1::int[], $2::int[], $3::bigint[]) as w(stream, shelf, seq)
       join jetgate_store.message m
         on m.stream = w.stream and m.shelf = w.shelf and m.seq = w.seq
@@ -195,5 +196,5 @@ async def _rows(sessions: _Sessions, chunk: Sequence[_There]) -> dict[int, Row]:
         if checksum(headers, payload) != each.crc:
             text = f"message at sequence {each.seq} does not match its checksum"
             raise Unavailable(f"{text} at {sessions.address}")
-        messages[each.place] = (each.seq, each.ts, row["subject"].encode(), headers, payload)
+        messages[each.place] = (each.seq, each.ts, bytes_of(row["subject"]), headers, payload)
     return messages

@@ -14,6 +14,7 @@ driver's minor version is pinned for it.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
@@ -26,11 +27,14 @@ from core.storage.postgres import removed_ids
 from core.storage.postgres.connect import DATABASE_ERRORS, READ_ONLY, trouble
 from core.storage.postgres.ledger import ledger_text
 from core.storage.postgres.pages import checksum
+from core.storage.postgres.subjects import columns_of, key_of, text_of
 from core.storage.postgres.texts import sql_text
 from core.stream.plan import Position
 from core.stream.schedules import Pending
 
 COLUMNS = "seq, ts, stream, shelf, crc, subject, hdr, data"
+ALL_COLUMNS = f"{COLUMNS}, long_subject"
+"""With the one that few rows have: a commit names it only where it has such rows."""
 FENCED = "JG001"
 
 # A single message is one prepared statement without arrays: COPY would cost another round trip and
@@ -73,15 +77,22 @@ _CLOSE_TIMEOUT_S = 0.2
 _ROW_BY_ROW = range(400, 3000)
 _VOLATILE_TRUE = " where clock_timestamp() is not null"
 
-Row = tuple[int, int, int, int, int, str, bytes | None, bytes]
+Row = tuple[int | str | bytes | None, ...]
+"""The values of COLUMNS, or of ALL_COLUMNS."""
+Subjects = tuple[list[str], list[str | None] | None]
 Connect = Callable[[], Awaitable[Any]]
 
 
-def rows_of(commit: StreamCommit) -> Iterator[Row]:
-    """Yield the COPY rows of one plan, by iterators in C where possible."""
+def rows_of(commit: StreamCommit, subjects: Subjects, *, is_wide: bool = False) -> Iterator[Row]:
+    """Yield the COPY rows of one plan, by iterators in C where possible.
+
+    Args:
+        commit: the plan; it has rows.
+        subjects: their columns, as `columns_of` returns them.
+        is_wide: whether rows have ALL_COLUMNS.
+    """
     segment = commit.plan.segment
-    if segment is None:
-        return iter(())
+    assert segment is not None, "only plans with rows are asked for them"
     payloads = segment.payloads
     headers: Iterable[bytes | None]
     crcs: Iterable[int]
@@ -92,16 +103,20 @@ def rows_of(commit: StreamCommit) -> Iterator[Row]:
         blocks = [block for block in segment.headers if block]
         if len(blocks) == len(payloads):  # no call of Python's for each message
             crcs = map(crc32c, payloads, map(crc32c, blocks))
-    return zip(
+    texts, long = subjects
+    columns: tuple[Iterable[int | str | bytes | None], ...] = (
         segment.seqs,
         segment.times,
         repeat(commit.stream),
         repeat(commit.shelf),
         crcs,
-        commit.plan.texts,
+        texts,
         headers,
         payloads,
     )
+    if is_wide:
+        columns = *columns, long or repeat(None)
+    return zip(*columns, strict=False)
 
 
 def _array(values: Iterable[int], kind: str) -> str:
@@ -167,6 +182,7 @@ class PostgresLog:
         self._connect = connect
         self._connection: Any = None
         self._row_state: Any = None
+        self._wide_row_state: Any = None
         self._insert_one: Any = None
         self._insert_replacing: Any = None
         self.commits = 0
@@ -185,16 +201,17 @@ class PostgresLog:
 
     async def _prepare(self, connection: Any) -> None:
         try:
-            sample = await connection.prepare(
-                f"select {COLUMNS} from jetgate_store.message limit 0"
-            )
+            sample, wide = [
+                await connection.prepare(f"select {columns} from jetgate_store.message limit 0")
+                for columns in (COLUMNS, ALL_COLUMNS)
+            ]
             self._insert_one = await connection.prepare(_INSERT_ONE)
             self._insert_replacing = await connection.prepare(_INSERT_REPLACING)
         except BaseException:
             # No other code knows of it yet, so close it here.
             connection.terminate()
             raise
-        self._row_state = sample._state
+        self._row_state, self._wide_row_state = sample._state, wide._state
 
     async def commit(self, commits: Sequence[StreamCommit]) -> None:
         """Write the plans of all streams in one transaction.
@@ -207,13 +224,14 @@ class PostgresLog:
         """
         connection = await self._ready()
         ordered = sorted(commits, key=lambda commit: commit.stream)
-        written = [c for c in ordered if c.plan.segment is not None and len(c.plan.segment)]
-        count = sum(len(c.plan.texts) for c in written)
+        written = [commit for commit in ordered if commit.plan.rows]
+        subjects = [columns_of(c.plan.segment.subjects) for c in written if c.plan.segment]
+        count = sum(commit.plan.rows for commit in written)
         try:
-            if count == 1 and len(ordered) == 1 and not _has_other_writes(ordered[0]):
-                await self._insert(ordered[0])
+            if count == 1 and len(ordered) == 1 and not _has_other_writes(ordered[0], subjects[0]):
+                await self._insert(ordered[0], subjects[0])
             else:
-                await self._copy(connection, ordered, written, count)
+                await self._copy(connection, ordered, written, subjects)
         except asyncpg.PostgresError as error:
             raise self._translated(error) from error
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
@@ -229,10 +247,10 @@ class PostgresLog:
         self.commits += 1
         self.rows += count
 
-    async def _insert(self, commit: StreamCommit) -> None:
+    async def _insert(self, commit: StreamCommit, subjects: Subjects) -> None:
         """Write a plan of one message and nothing else, in one round trip."""
         plan, statement = commit.plan, self._insert_one
-        values: tuple[Any, ...] = (*_head_of(commit), *next(rows_of(commit)))
+        values: tuple[Any, ...] = (*_head_of(commit), *next(rows_of(commit, subjects)))
         if plan.replaced:
             statement, values = self._insert_replacing, (*values, plan.record, plan.replaced)
         await statement.fetch(*values)
@@ -244,7 +262,7 @@ class PostgresLog:
         connection: Any,
         commits: Sequence[StreamCommit],
         written: Sequence[StreamCommit],
-        count: int,
+        subjects: Sequence[Subjects],
     ) -> None:
         """Write any plans: fence, deletions and COPY in one string, in two round trips."""
         text = fence_text(commits) + "".join(map(_erase_text, commits))
@@ -258,12 +276,15 @@ class PostgresLog:
             return
         shelves = {c.shelf for c in written}
         table = f"message_{shelves.pop()}" if len(shelves) == 1 else "message"
-        text += f"copy jetgate_store.{table} ({COLUMNS}) from stdin (format binary)"
-        if count in _ROW_BY_ROW:
+        is_wide = any(long is not None for _, long in subjects)
+        columns = ALL_COLUMNS if is_wide else COLUMNS
+        text += f"copy jetgate_store.{table} ({columns}) from stdin (format binary)"
+        if sum(commit.plan.rows for commit in written) in _ROW_BY_ROW:
             text += _VOLATILE_TRUE
-        rows = chain.from_iterable(map(rows_of, written))
+        rows = chain.from_iterable(map(partial(rows_of, is_wide=is_wide), written, subjects))
+        state = self._wide_row_state if is_wide else self._row_state
         # Private: there is no public call for a COPY with statements before it.
-        await connection._protocol.copy_in(text, None, None, rows, self._row_state, None)
+        await connection._protocol.copy_in(text, None, None, rows, state, None)
 
     def _translated(self, error: asyncpg.PostgresError) -> Exception:
         if error.sqlstate == FENCED:
@@ -312,11 +333,12 @@ class PostgresLog:
                 await connection.close(timeout=_CLOSE_TIMEOUT_S)
 
 
-def _has_other_writes(commit: StreamCommit) -> bool:
-    """Say whether a plan writes anything but messages and the head."""
-    plan = commit.plan
+def _has_other_writes(commit: StreamCommit, subjects: Subjects) -> bool:
+    """Say whether a plan of one message writes anything but the head and COLUMNS."""
+    plan, (_, long) = commit.plan, subjects
     return bool(
-        plan.erased
+        long
+        or plan.erased
         or plan.ends_replaced
         or plan.unwritten_ids()
         or plan.purge_filters
@@ -338,7 +360,7 @@ def _replaced_call(commit: StreamCommit) -> str:
 
 def _purge_text(commit: StreamCommit) -> str:
     filters, up_to = commit.plan.purge_filters, commit.plan.purge_up_to
-    hexed = ",".join(map(sql_text, filters))
+    hexed = ",".join(sql_text(text_of(each)) for each in filters)
     return (
         "insert into jetgate_store.purge (stream, n, filters, up_to_seq) "
         f"select {commit.stream}, coalesce(max(n), 0) + 1, array[{hexed}]::text[], {up_to} "
@@ -360,7 +382,7 @@ def _position_text(commit: StreamCommit) -> str:
 
 def _firing_text(commit: StreamCommit) -> str:
     def row(pending: Pending) -> str:
-        subject = sql_text(pending.subject.decode())
+        subject = sql_text(key_of(pending.subject))
         return f"({commit.stream},{subject},{pending.seq},{min(pending.due, _BIGINT_MAX)})"
 
     return (

@@ -36,6 +36,26 @@ def sseqs(endings: Endings) -> list[int]:
     return [ending.sseq for ending in endings.all()]
 
 
+@pytest.mark.parametrize("char", ["x", "é", "\U0001f600", "."])
+def test_a_letter_always_has_a_subject_that_can_be_stored(char: str) -> None:
+    name = "c" * 255
+    subject = b"s." + char.encode() * ((65535 - 2) // len(char.encode()))
+    origin = Origin(name, name, subject, 1)
+
+    whole = letter_subject("DEAD", ORIGIN)
+    cut = letter_subject("DEAD", origin)
+
+    assert whole == b"DEAD.S.C.a.b"
+    assert len(cut) <= 65535
+    assert cut.decode().startswith(f"DEAD.{name}.{name}.s")
+    assert not cut.endswith(b".")
+    block = letter_headers(origin, Ending(7, 1, Why.TERMINATED))
+    assert b"\r\nJetgate-Dead-Subject: " + subject + b"\r\n" in block
+    stripped = letter_headers(origin, Ending(7, 1, Why.TERMINATED, b"r" * 1024), lacks="too-large")
+    assert len(stripped) < 2500
+    assert b"\r\nJetgate-Dead-Subject: s." in stripped
+
+
 def test_endings_are_numbered_and_taken_in_order() -> None:
     endings = Endings()
     for sseq in (5, 3, 5, 9):

@@ -127,7 +127,6 @@ def test_times_to_live_count_from_when_a_stream_allows_them(make: Any) -> None:
     publish(bench, "a")
     headers = block(Nats_TTL="1")
     plan = bench.machine.unchanged()
-    plan.texts = ["copied"]
     bench.machine.store(plan, [b"copied"], [headers], [b""], bench.clock.now())
     bench.store.commit(plan)
     bench.runner.emit(plan)

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import pytest
+
 from core.model.stream import Discard
 from core.stream.copying import Copied, Run, plan_copies, plan_skip
 from core.stream.facts import NO_FACTS
 from core.stream.machine import StreamMachine
 from core.stream.plan import Position
+from tests.support.streams import stored_subjects
 from tests.unit.stream.support import NOW, SECOND, columns, config, message
 
 Message = tuple[bytes, bytes, bytes]
@@ -63,7 +66,7 @@ def test_duplicates_are_left_out_but_counted_as_copied() -> None:
         machine, run_of("T", 7, message("b", Nats_Msg_Id="x"), message("c", Nats_Msg_Id="y"))
     )
 
-    assert (machine.last_seq, copied.plan.texts) == (2, ["c"])
+    assert (machine.last_seq, stored_subjects(copied.plan)) == (2, [b"c"])
     assert copied.plan.positions == [Position("T", 8, "one")]
 
 
@@ -102,10 +105,74 @@ def test_a_message_without_room_ends_its_run_and_no_other() -> None:
         run_of("T", 1, message("b", b"1"), message("b", b"2")),
     )
 
-    assert copied.plan.texts == ["a", "b", "b"]
+    assert stored_subjects(copied.plan) == [b"a", b"b", b"b"]
     assert {place: error.err_code for place, error in copied.stalled.items()} == {0: 10054}
     assert copied.plan.positions == [Position("S", 1, "one"), Position("T", 2, "one")]
     assert [len(run) for run in copied.runs] == [1, 2]
+
+
+NEVER_STORED = message("a", Filler="x" * 65536), (b"a" * 65536, b"", b"")
+"""Messages that no configuration lets a stream take."""
+
+
+@pytest.mark.parametrize("never", NEVER_STORED)
+def test_a_message_that_can_never_be_stored_blocks_nothing(never: Message) -> None:
+    machine = machine_of(duplicate_window=0)
+
+    copied = copy(
+        machine,
+        run_of("S", 1, message("a"), never, message("b")),
+        run_of("T", 1, never),
+    )
+
+    assert stored_subjects(copied.plan) == [b"a", b"b"]
+    assert [*copied.left_out] == [(0, 2), (1, 1)]
+    assert copied.stalled == {}
+    assert copied.plan.positions == [Position("S", 3, "one"), Position("T", 1, "one")]
+
+
+@pytest.mark.parametrize("never", NEVER_STORED)
+def test_a_mirror_has_a_gap_for_what_can_never_be_stored(never: Message) -> None:
+    machine = machine_of()
+
+    copied = copy(machine, run_of("S", 5, never, message("a"), never, never), mirrors=True)
+
+    assert copied.plan.segment is not None
+    assert list(copied.plan.segment.seqs) == [6]
+    assert [seq for _, seq in copied.left_out] == [5, 7, 8]
+    assert (machine.first_seq, machine.last_seq, machine.msgs) == (6, 8, 1)
+    copy(machine, run_of("S", 9, never), mirrors=True)
+    assert (machine.last_seq, machine.msgs) == (9, 1)
+
+
+def test_an_empty_mirror_goes_past_what_can_never_be_stored() -> None:
+    machine = machine_of()
+
+    copy(machine, run_of("S", 5, NEVER_STORED[0]), mirrors=True)
+
+    assert (machine.first_seq, machine.last_seq, machine.msgs) == (6, 5, 0)
+
+
+def test_a_run_of_which_nothing_may_be_left_out_ends_there() -> None:
+    machine = machine_of(duplicate_window=0)
+    run = run_of("dead S C", 1, message("a"), NEVER_STORED[1], message("b"))
+
+    copied = plan_copies(machine, [run], NOW, NO_FACTS, mirrors=False, leaves_out=False)
+
+    assert copied.left_out == {}
+    assert [*copied.stalled] == [0]
+    assert copied.plan.positions == [Position("dead S C", 1, "one")]
+
+
+def test_what_is_left_out_before_a_message_without_room_stays_so() -> None:
+    machine = machine_of(max_msg_size=65600, duplicate_window=0)
+    never, large = (b"a" * 65536, b"", b""), message("a", bytes(65601))
+
+    copied = copy(machine, run_of("S", 1, message("a"), never, large, never))
+
+    assert [*copied.left_out] == [(0, 2)]
+    assert [*copied.stalled] == [0]
+    assert copied.plan.positions == [Position("S", 2, "one")]
 
 
 def test_a_run_that_ends_at_once_leaves_no_position() -> None:

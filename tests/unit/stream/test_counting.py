@@ -196,16 +196,29 @@ def test_copies_add_what_their_origin_has_more_than_last_time() -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "x"])
-def test_what_does_not_count_holds_up_the_copies_behind_it(bad: str) -> None:
+def test_a_copy_that_does_not_count_is_left_out(bad: str) -> None:
     stream = Counters()
     run = copied("A", ("a", "a", "5"), ("a", "a", "6"), ("a", "a", "7"))
     run.columns.headers[1] = block(Nats_Incr=bad, Nats_Stream_Source="A 2 > > a")
 
     made = plan_copies(stream.machine, [run], NOW, stream.facts(), mirrors=False)
 
-    assert made.plan.last_seq == 1
-    assert made.stalled[0].err_code == (10171 if bad else 10169)
-    assert made.plan.positions[0].seq == 1
+    assert (made.plan.last_seq, made.stalled) == (2, {})
+    assert made.left_out[0, 2].err_code == (10171 if bad else 10169)
+    assert made.plan.positions[0].seq == 3
+
+
+def test_a_broken_total_holds_up_the_copies() -> None:
+    """Once it is deleted they count; left out, they would never."""
+    stream = Counters()
+    stream.values(incr("a", "5"))
+    stream.newest[b"a"] = (b"", b"broken")
+
+    run = copied("A", ("b", "a", "5"), ("a", "a", "6"))
+    made = plan_copies(stream.machine, [run], NOW, stream.facts(), mirrors=False)
+
+    assert made.left_out == {}
+    assert made.stalled[0].err_code == 10172
 
 
 def test_a_copy_that_replaces_everything_leaves_no_other_total() -> None:

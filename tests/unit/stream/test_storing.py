@@ -7,6 +7,7 @@ from core.stream.facts import Facts
 from core.stream.index import HistoryIndex
 from core.stream.planner import decide
 from core.stream.subject_search import Searchable
+from tests.support.streams import stored_subjects
 from tests.unit.stream.support import NOW, SECOND, Stream, block, columns, config, message
 
 
@@ -61,7 +62,7 @@ def test_superseded_messages_of_a_batch_are_never_written(headers: dict[str, str
 
     assert stream.written == [5, 7]
     assert stream.machine.last_seq == 7
-    assert stream.plan.texts == ["a", "b"]
+    assert stored_subjects(stream.plan) == [b"a", b"b"]
     assert stream.machine.msgs == 2
 
 

@@ -14,7 +14,8 @@ from core.errors import OperatorError
 from core.storage.postgres.backup.copy_text import plain
 from core.storage.postgres.backup.manifest import SPAN, SPAN_BITS, StreamSums
 from core.storage.postgres.pages import checksum
-from core.storage.postgres.stream_log import COLUMNS
+from core.storage.postgres.stream_log import ALL_COLUMNS
+from core.storage.postgres.subjects import WHOLE
 
 _HASHED = Struct(">qqqi")
 _HASH_BYTES = 8
@@ -23,13 +24,13 @@ SPANS = f"""
     select stream, seq >> {SPAN_BITS}, count(*), bit_xor(
              ('x' || encode(substr(sha256(
                int8send(seq) || int8send(ts) || int8send(crc::bigint)
-               || int4send(coalesce(octet_length(hdr), -1)) || convert_to(subject, 'UTF8')
+               || int4send(coalesce(octet_length(hdr), -1)) || convert_to({WHOLE}, 'UTF8')
              ), 1, {_HASH_BYTES}), 'hex'))::bit(64)::bigint)
       from jetgate_store.message group by 1, 2 order by 1, 2
 """
 """(stream, number of the span, rows, sum) of all that is stored."""
 
-ROW_COLUMNS = tuple(COLUMNS.split(", "))
+ROW_COLUMNS = tuple(ALL_COLUMNS.split(", "))
 _SEQ_MAX = (1 << 63) - 1
 _RANGES_SHOWN, _SEQS_SHOWN = 10, 10_000
 
@@ -136,7 +137,7 @@ class Checker:
         seq = 0
         found: Found | None = None
         try:
-            seq_text, ts, stream, _, crc_text, subject, hdr, data = line.split(b"\t")
+            seq_text, ts, stream, _, crc_text, subject, hdr, data, long = line.split(b"\t")
             found = self.found.get(int(stream))
             if found is None:
                 return False
@@ -146,7 +147,9 @@ class Checker:
             if checksum(headers, unhexlify(data[3:])) != crc:
                 self._differs(found.name, seq, f"message {seq} does not match its checksum")
             length = -1 if headers is None else len(headers)
-            hashed = _HASHED.pack(seq, int(ts), crc, length) + plain(subject)
+            hashed = _HASHED.pack(seq, int(ts), crc, length) + plain(
+                subject if long == b"\\N" else long
+            )
             digest = hashlib.sha256(hashed).digest()[:_HASH_BYTES]
         except ValueError:
             where = f"message {seq}" if seq else "a message"

@@ -26,9 +26,10 @@ from core.storage.postgres.backup.sums import (
     require_columns,
 )
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
-from core.storage.postgres.stream_log import COLUMNS
+from core.storage.postgres.stream_log import ALL_COLUMNS
+from core.storage.postgres.subjects import WHOLE
 
-_STREAMS = """
+_STREAMS = f"""
     select s.stream, s.account, s.name, h.first_seq, h.last_seq, h.msgs,
            array(select unnest(r.seqs) from jetgate_store.replaced r
                   where r.stream = s.stream) as replaced,
@@ -37,8 +38,8 @@ _STREAMS = """
                     where m.stream = s.stream and exists (
                       select from jetgate_store.purge p, unnest(p.filters) f
                        where p.stream = s.stream and m.seq <= p.up_to_seq
-                         and jetgate_store.subject_matches(f, m.subject)))
-             else '{}' end as purged
+                         and jetgate_store.subject_matches(f, {WHOLE})))
+             else '{{}}' end as purged
       from jetgate_store.stream s join jetgate_store.head h using (stream)
      where not s.dropped order by s.account, s.name
 """
@@ -138,7 +139,7 @@ class Verification:
         async def take(piece: bytes) -> None:
             checker.take(lines.cut(piece))
 
-        query = f"select {COLUMNS} from jetgate_store.message"
+        query = f"select {ALL_COLUMNS} from jetgate_store.message"
         await session.copy_from_query(query, output=take, format="text")
         differences = []
         for row in streams:

@@ -11,6 +11,7 @@ import pytest
 from core.jetstream.copying.follower import Follower, Phase
 from core.jetstream.copying.origin import Origin, Start
 from core.jetstream.timers import Timers
+from core.model.response import ErrorBody
 from core.model.stream import ExternalStream, StreamConsumerSource, StreamSource
 from core.pubsub.server import Hub
 from core.runtime.turn import Turn
@@ -175,18 +176,41 @@ def test_a_missing_delivery_makes_it_ask_again_behind_what_is_stored() -> None:
     played(test, SOURCE)
 
 
-def test_what_could_not_be_stored_shows_in_the_lag() -> None:
+def test_what_cannot_be_stored_shows_in_the_info_until_it_is() -> None:
+    full = ErrorBody(code=503, err_code=10077, description="message 1: maximum bytes exceeded")
+
     def test(play: Played) -> None:
         play.answer()
         play.deliver((1, 1), (2, 2), (3, 3), (4, 4))
 
-        play.follower.stalled(1)
-        assert play.follower.info().lag == 2
+        play.follower.stalled(1, full)
+        assert (play.follower.info().lag, play.follower.info().error) == (4, full)
         play.wait(2)
         play.answer()
         play.deliver((1, 1), (2, 2), left=3)
-        play.follower.stalled(1)
-        assert play.follower.info().lag == 3
+        assert play.follower.info().error == full, "it is not stored yet"
+        play.follower.stalled(1, full)
+        assert (play.follower.info().lag, play.follower.info().error) == (5, full)
+
+        play.wait(4)
+        play.answer()
+        play.deliver((1, 1), (2, 2))
+        play.store()
+        assert (play.follower.info().lag, play.follower.info().error) == (0, None)
+
+    played(test, SOURCE)
+
+
+def test_a_message_that_was_left_out_shows_in_the_info() -> None:
+    wide = ErrorBody(code=400, err_code=10097, description="message 1: header size exceeds ...")
+
+    def test(play: Played) -> None:
+        play.answer()
+        play.deliver((1, 1), (2, 2))
+        play.follower.left_out(wide)
+        play.store()
+
+        assert (play.follower.info().lag, play.follower.info().error) == (0, wide)
 
     played(test, SOURCE)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.jetstream.copying.origin import Origin, Start, cleaned, key_in_header, key_of
+from core.jetstream.copying.origin import Origin, Start, cleaned, key_in_header
 from core.jetstream.copying.stamps import read_stamps
 from core.model.stream import ExternalStream, StreamConsumerSource, StreamSource
 from core.model.stream import SubjectTransformConfig as Transform
@@ -29,7 +29,7 @@ def test_the_key_is_what_headers_tell(key: str) -> None:
 
     (block,) = origin.blocks([b""], [7], [b"a.b"], "OGukcTEP")
 
-    assert key_of(source) == key
+    assert origin.key == key
     value = block.partition(b": ")[2].removesuffix(b"\r\n\r\n")
     assert key_in_header(value) == (key, Start(7, "OGukcTEP"))
 
@@ -51,7 +51,26 @@ def test_older_and_foreign_headers(value: bytes, found: tuple[str, Start] | None
 def test_origins_elsewhere_have_keys_of_their_own() -> None:
     near, far = StreamSource(name="S"), StreamSource(name="S", external=FAR)
 
-    assert key_of(near) != key_of(far)
+    assert _origin(near).key != _origin(far).key
+
+
+@pytest.mark.parametrize("tail", ["x" * 3900, "é" * 1900, "a\0b"])
+def test_the_key_of_any_filter_fits_into_storage_and_is_what_headers_tell(tail: str) -> None:
+    origin = _origin(StreamSource(name="S", filter_subject=f"s.{tail}"))
+
+    (block,) = origin.blocks([b""], [7], [b"s.a"], "OGukcTEP")
+
+    assert len(origin.key.encode()) <= 2048
+    assert "\0" not in origin.key
+    assert origin.key.startswith("S ")
+    assert origin.key != _origin(StreamSource(name="S", filter_subject=f"s.{tail}y")).key
+    value = block.partition(b": ")[2].removesuffix(b"\r\n\r\n")
+    assert value.startswith(f"S 7 s.{tail} > s.a ".encode())
+    assert key_in_header(value) == (origin.key, Start(7, "OGukcTEP"))
+
+
+def _origin(source: StreamSource) -> Origin:
+    return Origin(source, "A", "$G", "", mirrors=False)
 
 
 def _asked(source: StreamSource, start: Start) -> tuple[bytes, dict[str, object]]:

@@ -1,0 +1,95 @@
+"""Subjects, which are bytes, as the text that the rows of messages hold.
+
+A byte that is not part of UTF-8, a NUL, a line feed and a blank are written as a blank and two
+hexadecimal digits. No subject has a blank, so no two subjects share a text, and a filter matches
+the text as it matches the subject: dots and wildcards stay.
+
+The column `subject` is in the unique index of each partition, and an index entry has at most 2,704
+bytes. Longer text is in the column `long_subject`; `subject` then holds two blanks and the SHA-256
+of the text, so that it is equal where the subjects are.
+"""
+
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+
+INDEXED_MAX = 2048
+"""Bytes of text that the indexed column holds itself."""
+DIGEST_PREFIX = "  "
+"""How the indexed column begins when the text is in `long_subject`."""
+WHOLE = "coalesce(long_subject, subject)"
+"""The text of a subject, of a row in SQL."""
+WHOLE_BYTES = (
+    f"(octet_length({WHOLE}) - case when position(' ' in {WHOLE}) > 0"
+    f" then 2 * (length({WHOLE}) - length(replace({WHOLE}, ' ', ''))) else 0 end)"
+)
+"""The length of a subject, of a row in SQL."""
+
+# Undecodable bytes are lone surrogates after `surrogateescape`.
+_UNTEXTUAL = re.compile("[\0\n \udc80-\udcff]")
+_ESCAPE = re.compile(b" ([0-9a-f]{2})")
+
+
+def columns_of(subjects: list[bytes]) -> tuple[list[str], list[str | None] | None]:
+    """Return the columns `subject` and `long_subject` of rows (None: no row has the latter)."""
+    # The common case is a few calls for the whole batch.
+    if max(map(len, subjects), default=0) <= INDEXED_MAX:
+        joined = b"\n".join(subjects)
+        if b"\0" not in joined and b" " not in joined:
+            try:
+                texts = joined.decode().split("\n")
+            except UnicodeDecodeError:
+                texts = []
+            if len(texts) == len(subjects):
+                return texts, None
+    texts = list(map(text_of, subjects))
+    indexed = list(map(indexed_text, texts))
+    if indexed == texts:
+        return texts, None
+    return indexed, [
+        None if short == text else text for short, text in zip(indexed, texts, strict=True)
+    ]
+
+
+def text_of(subject: bytes) -> str:
+    """Return the text of a subject, or of a filter."""
+    text = subject.decode("utf-8", "surrogateescape")
+    return _UNTEXTUAL.sub(lambda found: f" {ord(found[0]) & 0xFF:02x}", text)
+
+
+def bytes_of(text: str) -> bytes:
+    """Return the subject that has a text."""
+    encoded = text.encode()
+    return _unescaped(encoded) if b" " in encoded else encoded
+
+
+def subjects_of(joined: bytes, count: int) -> list[bytes]:
+    """Return the subjects whose texts are joined by line feeds."""
+    names = joined.split(b"\n")
+    assert len(names) == count, "no text has a line feed"
+    return [_unescaped(name) for name in names] if b" " in joined else names
+
+
+def indexed_text(text: str) -> str:
+    """Return what the indexed column holds of a text."""
+    # A character has at most four bytes.
+    if len(text) <= INDEXED_MAX // 4 or len(encoded := text.encode()) <= INDEXED_MAX:
+        return text
+    return DIGEST_PREFIX + sha256(encoded).hexdigest()
+
+
+def key_of(subject: bytes) -> str:
+    """Return what the indexed column holds of a subject."""
+    return indexed_text(text_of(subject))
+
+
+def places_of_digests(texts: Sequence[str]) -> list[int]:
+    """Return the places in a column `subject` of digests, whose texts are in `long_subject`."""
+    # One pass in C finds out that there are none: nothing else begins with a blank or below it.
+    if not texts or min(texts) > DIGEST_PREFIX + "~":
+        return []
+    return [i for i, text in enumerate(texts) if text.startswith(DIGEST_PREFIX)]
+
+
+def _unescaped(encoded: bytes) -> bytes:
+    return _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), encoded)
