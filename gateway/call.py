@@ -30,7 +30,7 @@ from gateway.tokens import AckTokens
 from gateway.validation import percent_decoded
 
 _LEAST_RATE = 1024
-"""Bytes a second that a body has to come with; a byte now and then would hold a request for ever."""
+"""Bytes a second of a body: one now and then would hold a request for ever."""
 _CHARSETS = ("utf-8", "utf8", "us-ascii")
 T = TypeVar("T")
 _JSON = ("application/json", "application/merge-patch+json")

@@ -281,6 +281,7 @@ class HttpProtocol(BoundedReads):
         if cycle is not None:
             if not cycle.response_complete:
                 cycle.disconnected = True
+                cycle.waiting_for_100_continue = False
             cycle.message_event.set()
 
     # -- WebSockets --------------------------------------------------------------------------

@@ -30,9 +30,5 @@ class RequestCycle(RequestResponseCycle):
 
     async def receive(self) -> Any:
         """Return what comes next of the body, or that the caller has gone."""
-        if self.waiting_for_100_continue and not self.disconnected:
-            self.waiting_for_100_continue = False
-            if self.more_body and not self.body and not self.transport.is_closing():
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self.asked = True
         return await super().receive()
