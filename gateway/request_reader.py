@@ -7,7 +7,7 @@ is no part of a body counts against a limit until the request is complete.
 import re
 
 from gateway.problems import Problem
-from gateway.request_head import CHUNKED, TOKEN, VALUE, Head, not_http, parse_head
+from gateway.request_head import CHUNKED, LINE, TOKEN, VALUE, Head, not_http, parse_head
 
 _END = b"\r\n\r\n"
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?!\n|\Z)")
@@ -185,8 +185,9 @@ class RequestReader:
         """Raise Problem if an unfinished head cannot become one."""
         data = self._data
         if self._scanned < _BEGIN_BYTES and len(data) > begin:
-            line = bytes(data[begin : begin + _BEGIN_BYTES]).partition(b"\r\n")[0]
-            if line != b"\r" and _BEGIN.fullmatch(line) is None:
+            line, end, _ = bytes(data[begin : begin + _BEGIN_BYTES]).partition(b"\r\n")
+            is_possible = LINE.fullmatch(line + end) if end else _BEGIN.fullmatch(line)
+            if not is_possible and line != b"\r":
                 raise not_http("the request line is none of HTTP/1.1")
         if _CONTROL.search(data, begin + max(self._scanned - 1, 0)):
             raise not_http("a control character, or a line that ends in no CR LF")
