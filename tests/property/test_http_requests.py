@@ -158,6 +158,25 @@ def test_requests_are_those_of_the_model(data: bytes, cuts: list[int]) -> None:
         assert found_end == end
 
 
+ODD = [
+    *(b"\r\n".join([line, b"", b"GET / HTTP/1.1", b"", b""]) for line in LINES),
+    *(
+        b"\r\n".join([LINES[1], *fields, b"", b"abc"])
+        for each in FIELDS
+        for fields in ([each], [each, b"Content-Length: 3"], [FIELDS[19], each], [each, each])
+    ),
+    *(b"\r\n".join([LINES[1], FIELDS[19], b"", each + b"0\r\n\r\n"]) for each in PIECES),
+]
+
+
+def test_each_odd_part_is_read_as_by_the_model() -> None:
+    for data in ODD:
+        expected, end = read_all(data)
+        for found, found_end in (read(data, []), read(data, list(range(len(data))))):
+            assert found == expected, data
+            assert found_end == end or (end, found_end) == ("unfinished", "400"), data
+
+
 @given(streams())
 def test_pieces_of_a_byte_are_read_like_the_whole(data: bytes) -> None:
     found, end = read(data, [])
