@@ -163,9 +163,9 @@ class RequestReader:
         while line := _TRAILER.match(data, self._pos):
             self._pos = line.end()
         self._excess += self._pos - begin
+        self._check_excess(0)
         if data.startswith(b"\r\n", self._pos):
             self._pos += 2
-            self._check_excess(0)
             return True
         self._check_line(_PART_OF_TRAILER, "a line behind the last chunk is not `name: value`")
         return False
@@ -193,7 +193,7 @@ class RequestReader:
             raise not_http("a control character, or a line that ends in no CR LF")
 
     def _too_large(self, begin: int) -> Problem:
-        if self._data.find(b"\r\n", begin) < 0 and self.held:
+        if self._data.find(b"\r\n", begin, begin + self.head_bytes) < 0 and self.held:
             return Problem(
                 414, "target-too-long", f"request line: more than {self.head_bytes} bytes"
             )
