@@ -35,6 +35,7 @@ from gateway.tokens import AckTokens
 from gateway.ws.endpoint import WebSocketRoute
 
 _BILLION = 1_000_000_000
+_CLOSE = {"Connection": "close"}
 _ANSWERED_HERE = frozenset(
     (
         "createSession",
@@ -281,21 +282,16 @@ def _quota_lines(caller: Caller) -> list[tuple[bytes, bytes]]:
 def _check_head(settings: Settings, scope: Scope) -> None:
     target = len(scope["raw_path"]) + len(scope["query_string"])
     if target > settings.target_bytes_max:
-        raise Problem(
-            414, "target-too-long", f"path and query: more than {settings.target_bytes_max} bytes"
-        )
+        detail = f"path and query: more than {settings.target_bytes_max} bytes"
+        raise Problem(414, "target-too-long", detail, headers=_CLOSE)
     headers = scope["headers"]
-    size = 0
+    size = hosts = 0
     for name, value in headers:
         size += len(name) + len(value)
-    names = [name for name, _ in headers]
-    hosts = names.count(b"host")
+        hosts += name == b"host"
     if len(headers) > settings.header_count_max or size > settings.header_bytes_max:
         limits = f"{settings.header_count_max}, {settings.header_bytes_max} bytes"
-        raise Problem(431, "headers-too-large", f"headers: more than {limits}")
+        raise Problem(431, "headers-too-large", f"headers: more than {limits}", headers=_CLOSE)
     if hosts != 1 and (hosts or scope.get("http_version") == "1.1"):
         # A proxy and we could each take another one for the name of this server (RFC 9112, 3.2).
-        raise Problem(400, "bad-host", "headers: one Host is needed")
-    if b"transfer-encoding" in names and scope.get("http_version") == "1.0":
-        # What passed it on may not have known it, and have seen another end (RFC 9112, 6.1).
-        raise Problem(400, "not-http", "headers: HTTP/1.0 has no Transfer-Encoding")
+        raise Problem(400, "bad-host", "headers: one Host is needed", headers=_CLOSE)

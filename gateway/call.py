@@ -29,9 +29,8 @@ from gateway.signin.sessions import Session
 from gateway.tokens import AckTokens
 from gateway.validation import percent_decoded
 
-# A body that is too large is read to its end up to here: an answer before that would meet a caller
-# that still sends, and the reset of its connection would hide the answer.
-_DRAIN_MAX = 16 << 20
+_LEAST_RATE = 1024
+"""Bytes a second of a body: one now and then would hold a request for ever."""
 _CHARSETS = ("utf-8", "utf8", "us-ascii")
 T = TypeVar("T")
 _JSON = ("application/json", "application/merge-patch+json")
@@ -190,21 +189,21 @@ class Call:
                 raise _too_large(limit)
             return there
         announced = self.header(b"content-length")
-        size = int(announced) if announced.isdigit() and len(announced) < 20 else 0
-        if size > limit and (size > _DRAIN_MAX or "expect" in self.headers):
+        if announced and int(announced) > limit:
             raise _too_large(limit)
         chunks: list[bytes] = []
         size = 0
         more = True
+        idle = self.gateway.settings.body_idle_max
+        time = asyncio.get_running_loop().time
+        end = time() + idle
         while more:
-            chunk, more = await self.chunk(self.gateway.settings.body_idle_max)
+            within = min(idle, end + size / _LEAST_RATE - time())
+            chunk, more = await self.chunk(max(within, 0.0))
             size += len(chunk)
-            if size <= limit:
-                chunks.append(chunk)
-            elif size > _DRAIN_MAX:
+            if size > limit:
                 raise _too_large(limit)
-        if size > limit:
-            raise _too_large(limit)
+            chunks.append(chunk)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def while_there(self, work: Awaitable[T]) -> T:
@@ -251,7 +250,7 @@ class Call:
         try:
             event = await self.gateway.patience.wait(self.receive(), within)
         except TimeoutError:
-            detail = f"body: nothing came for {within:g} s"
+            detail = f"body: nothing came for {within:.3g} s"
             raise Problem(408, "slow-body", detail, headers={"Connection": "close"}) from None
         if event["type"] == "http.disconnect":
             raise Disconnected

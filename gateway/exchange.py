@@ -6,7 +6,9 @@ are what is sent; so is everything that these functions leave alone.
 """
 
 from starlette.types import Receive, Send
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from gateway.request_cycle import RequestCycle
 
 _SMALL = 16 * 1024
 """Bytes of a body that is written with its head; a copy of more would cost more than a write."""
@@ -16,14 +18,14 @@ def take_body(receive: Receive) -> bytes | None:
     """The whole body, as `receive` would have given it; None where that has to be asked."""
     cycle = getattr(receive, "__self__", None)
     if (
-        type(cycle) is not RequestResponseCycle
+        type(cycle) is not RequestCycle
         or cycle.more_body
         or cycle.disconnected
         or cycle.response_started
         or cycle.waiting_for_100_continue
-        or cycle.flow.read_paused
     ):
         return None
+    cycle.flow.resume_reading()
     body = bytes(cycle.body)
     cycle.body = bytearray()
     cycle.message_event.clear()
@@ -37,11 +39,11 @@ def answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: by
     """
     cycle = getattr(send, "__self__", None)
     if (
-        type(cycle) is not RequestResponseCycle
+        type(cycle) is not RequestCycle
         or cycle.response_started
         or cycle.disconnected
         or not cycle.keep_alive
-        or cycle.access_log
+        or cycle.more_body
         or cycle.flow.write_paused
         or cycle.scope["method"] == "HEAD"
     ):

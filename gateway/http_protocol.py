@@ -1,36 +1,56 @@
-"""One HTTP connection: what uvicorn reads, within limits of time and size.
+"""One HTTP connection: requests one after the other, within limits of time and size.
 
-uvicorn waits for ever for the first byte of a connection, for the end of a request's headers, of
-which it keeps whatever comes, and for a caller who does not read his answer. Here all have an end;
-bodies have limits of their own.
+A request is read when the one before it was answered, so what a peer can leave here unread is one
+read and what waits behind a request. Whoever is refused gets to see the answer: the connection is
+closed in one direction, and what still comes is read and dropped for a while.
 """
 
 import asyncio
+import logging
+import math
 import socket
+from collections.abc import Callable
+from typing import Any, cast
+from urllib.parse import unquote
 
-from starlette.responses import Response
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+from uvicorn.server import ServerState
 
 from core.runtime.descriptors import DescriptorReserve
 from gateway.presence import ON_GONE, Calls, tell
-from gateway.problems import Problem, respond
+from gateway.problems import Problem, bad_request, respond, response_bytes
+from gateway.read_buffer import BULK_BYTES, READ_BYTES, BoundedReads
+from gateway.request_cycle import RequestCycle
+from gateway.request_head import Head
+from gateway.request_reader import RequestReader
 from gateway.settings import Settings
+from gateway.websocket_protocol import WebSocketProtocol
 from gateway.write_watch import WriteWatch
 
 _UNSENT_BYTES = 128 * 1024
 """What the system keeps of an answer before it can send it. Without a limit that grows to megabytes
 for each reader that takes nothing, out of sight of every limit of ours; what is on its way in a
 long network is not counted."""
+_LINGER_S = 20.0
+_LINGER_IDLE_S = 5.0
+_TLS_LINGER_IDLE_S = 1.0
+_LINGER_BYTES = 1 << 30
+_NEVER = math.inf
+_CLOCK_S = 0.002
+"""How much earlier than asked uvloop may fire: its clock has milliseconds."""
+_LOG = logging.getLogger("uvicorn.error")
 
 
-class HttpProtocol(HttpToolsProtocol):
-    """Closes a connection whose request line and headers do not end, or that takes no answer.
+class HttpProtocol(BoundedReads):
+    """Serves the requests of a connection, and ends one that is late or takes no answer.
 
     Attributes:
-        head_seconds: how long they may take, from the first byte or the beginning of the
-            connection.
-        head_bytes: how many they may be. The exact limits are the façade's; this one bounds what
-            is kept before it can judge.
+        head_seconds: how long a request line and headers may take, from the first byte or the
+            beginning of the connection; and how long a handshake may wait for its answer.
+        head_bytes: how many bytes they may be, and what is around the data of a chunked body. The
+            exact limits are the façade's; this one bounds what is kept before it can judge.
         write_seconds: how long a caller may take not a byte of what is written.
         connections_max: how many there may be; others are answered with 503.
         descriptors: judges whether there is a file descriptor left for one more; else the same.
@@ -38,154 +58,356 @@ class HttpProtocol(HttpToolsProtocol):
     """
 
     head_seconds = 20.0
-    head_bytes = 128 * 1024
+    head_bytes = 64 * 1024
     write_seconds = 30.0
     connections_max = 65_536
     descriptors: DescriptorReserve | None = None
-    _reads_head = False
-    _size = 0
-    _late: asyncio.TimerHandle | None = None
-    _writes: WriteWatch | None = None
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__()
+        if not config.loaded:
+            config.load()
+        self.loop = _loop or asyncio.get_running_loop()
+        self.connections = server_state.connections
+        self.transport: asyncio.Transport
+        self.cycle: RequestCycle | None = None
+        self._config = config
+        self._state = server_state
+        self._app_state = app_state
+        self._reader = RequestReader(self.head_bytes)
+        self._flow: FlowControl
+        self._writes: WriteWatch
+        self._scope: dict[str, Any]
+        self._outlet: Outlet
+        self._has_begun = True
+        self._is_ending = False
+        self._dropped = 0
+        self._linger_end = _NEVER
+        self._deadline = _NEVER
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = _NEVER
 
     def use_limits(self, settings: Settings, descriptors: DescriptorReserve) -> None:
         """Take limits other than those above, and refuse who comes when there are too many."""
         self.descriptors = descriptors
         self.head_seconds = settings.head_seconds
-        self.head_bytes = settings.head_bytes
+        self.head_bytes = self._reader.head_bytes = settings.head_bytes
         self.write_seconds = settings.write_timeout
         self.connections_max = settings.connections_max
 
+    # -- the connection ----------------------------------------------------------------------
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
-        super().connection_made(transport)
+        self.connections.add(cast(Any, self))
+        self.transport = transport
+        self._flow = FlowControl(transport)
         if (sock := transport.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
         self._writes = WriteWatch(transport, self.write_seconds)
         self._on_gone: Calls = set()
-        self._arm()
+        self._outlet = Outlet(transport, self._end)
+        self._scope = {
+            "type": "http",
+            "asgi": {"version": self._config.asgi_version, "spec_version": "2.3"},
+            "server": get_local_addr(transport),
+            "client": get_remote_addr(transport),
+            "scheme": "https" if is_ssl(transport) else "http",
+            "root_path": "",
+            ON_GONE: self._on_gone,
+        }
+        self._end_within(self.head_seconds)
         reserve = self.descriptors
         no_descriptors = reserve is not None and reserve.is_needed(transport, for_http=True)
         if no_descriptors or len(self.connections) > self.connections_max:
             retry = {"Retry-After": "1"}
-            self._refuse(Problem(503, "too-many-connections", "no more are taken", headers=retry))
-
-    def _should_upgrade(self) -> bool:
-        """Only a whole handshake of version 13 in HTTP/1.1 becomes a WebSocket.
-
-        Whatever else asks is answered over HTTP.
-        """
-        has_key = False
-        for name, value in self.headers:
-            has_key |= name == b"sec-websocket-key"
-            if name == b"sec-websocket-version" and value != b"13":
-                return False
-        if not has_key or self.parser.get_http_version() == "1.0":
-            return False
-        return bool(super()._should_upgrade())
+            problem = Problem(503, "too-many-connections", "no more are taken", headers=retry)
+            self.transport.write(response_bytes(respond(problem, "")))
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
-        self._disarm()
-        self._unset_keepalive_if_required()  # uvicorn leaves it to its time after an error
-        if self._writes is not None:
-            self._writes.stop()
-        super().connection_lost(exc)
+        self.connections.discard(cast(Any, self))
+        self._leave()
+        self._abandon_request()
+        self._flow.resume_writing()
         tell(self._on_gone)
-
-    def data_received(self, data: bytes) -> None:
-        """Take a read."""
-        super().data_received(data)
-        if self.transport.get_protocol() is not self:  # a WebSocket now
-            # It refers to this protocol: without it both are gone at once, and not with a full
-            # garbage collection, which holds up everybody and comes late.
-            self.parser = None  # type: ignore[assignment]
-            return
-        if self._reads_head:
-            self._size += len(data)
-            if self._size > self.head_bytes:
-                self._refuse(Problem(431, "headers-too-large", "the headers do not end"))
-                return
-        elif self._is_busy():
-            return
-        if self._late is None:  # a part of a head, or blank lines before one
-            self._arm()
-
-    def on_message_begin(self) -> None:
-        """A request begins."""
-        super().on_message_begin()
-        self._reads_head = True
-        self._size = 0
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header of the head; those behind a body (trailers) are no part of the request."""
-        if self._reads_head:
-            super().on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        """The head has ended."""
-        self._reads_head = False
-        self._disarm()
-        self.scope[ON_GONE] = self._on_gone  # type: ignore[literal-required]
-        super().on_headers_complete()
-        if self.scope["http_version"] == "1.0" and self.cycle is not None:
-            # It knows no chunks: the end of the connection is that of the body (RFC 9112, 7).
-            self.cycle.chunked_encoding = False
-            self.cycle.expected_content_length = _UntilClosed()
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is no request; nothing fits into an answer that has begun."""
-        if self._is_busy() and self.cycle.response_started:
+        if exc is None:
             self.transport.close()
-            return
-        detail = "what came is no HTTP/1.1 request"
-        self.transport.write(_bytes_of(respond(Problem(400, "not-http", detail), "")))
-        self.transport.close()
+
+    def eof_received(self) -> bool | None:
+        """The peer sends no more, which is taken for its leaving: the connection is closed."""
+        return None
 
     def pause_writing(self) -> None:
         """The socket takes no more for now."""
-        super().pause_writing()
-        self._watch_writes()
+        self._flow.pause_writing()
+        self._writes.start()
 
     def resume_writing(self) -> None:
         """The socket takes more."""
-        if self._writes is not None:
-            self._writes.stop()
-        super().resume_writing()
+        self._writes.stop()
+        self._flow.resume_writing()
 
-    def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection; the last answer may still be on its way."""
-        super().timeout_keep_alive_handler()
-        self._watch_writes()
+    def shutdown(self) -> None:
+        """End the connection after the answer that is under way, if there is one."""
+        if self._is_busy() and not self._is_ending:
+            assert self.cycle is not None
+            self.cycle.keep_alive = False
+        else:
+            self.transport.close()
 
-    def _watch_writes(self) -> None:
-        if self._writes is not None:
-            self._writes.start()
+    # -- reading -----------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next read goes: more of a body that was asked for, and of what is dropped."""
+        cycle = self.cycle
+        is_bulk = self._is_ending or (cycle is not None and cycle.asked and cycle.more_body)
+        return self._buffer[: BULK_BYTES if is_bulk else READ_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take a read."""
+        if self._is_ending:
+            self._drop(nbytes)
+        else:
+            self.data_received(bytes(self._buffer[:nbytes]))
+
+    def data_received(self, data: bytes) -> None:
+        """Take what was read, here or by the protocol before."""
+        self._reader.feed(data)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Go on with what was read, up to the end of a request that is not answered yet."""
+        reader = self._reader
+        try:
+            while not self._is_ending:
+                if reader.in_body:
+                    if not self._take_body():
+                        return
+                elif self._is_busy():
+                    if reader.held > READ_BYTES:
+                        self._flow.pause_reading()
+                    return
+                elif (head := reader.read_head()) is None:
+                    if not self._has_begun:
+                        self._has_begun = True
+                        self._end_within(self.head_seconds)
+                    return
+                else:
+                    self._begin(head)
+        except Problem as problem:
+            self._fail(problem)
+
+    def _take_body(self) -> bool:
+        """Give the request what is there of its body; return whether that is all of it."""
+        piece, is_complete = self._reader.read_body()
+        cycle = self.cycle
+        assert cycle is not None
+        if piece:
+            cycle.body += piece
+        if is_complete:
+            cycle.more_body = False
+        elif len(cycle.body) > (HIGH_WATER_LIMIT if cycle.asked else READ_BYTES):
+            self._flow.pause_reading()
+        if piece or is_complete:
+            cycle.message_event.set()
+        return is_complete
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def _begin(self, head: Head) -> None:
+        """Run a request. Raises Problem for a handshake with a body."""
+        self._deadline = _NEVER
+        framing = head.framing
+        if framing.upgrades and self._is_handshake(head):
+            if framing.length:
+                raise bad_request("unexpected-body", "a handshake has no body")
+            self._become_websocket(head)
+            return
+        path = head.path.decode("ascii")
+        scope = self._scope | {
+            "http_version": head.version,
+            "method": head.method,
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": head.path,
+            "query_string": head.query,
+            "headers": head.headers,
+            "state": self._app_state.copy(),
+        }
+        cycle = self.cycle = RequestCycle(
+            scope=cast(Any, scope),
+            transport=cast(asyncio.Transport, self._outlet),
+            flow=self._flow,
+            logger=_LOG,
+            access_logger=_LOG,
+            access_log=False,
+            default_headers=self._state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=framing.waits,
+            keep_alive=not framing.is_last,
+            on_response=self._end_response,
+        )
+        if head.version == "1.0":
+            # It knows no chunks: the end of the connection is that of the body (RFC 9112, 7).
+            cycle.chunked_encoding = False
+            cycle.expected_content_length = _UntilClosed()
+        task = self.loop.create_task(cycle.run_asgi(self._config.loaded_app))
+        task.add_done_callback(self._state.tasks.discard)
+        self._state.tasks.add(task)
+
+    def _end_response(self) -> None:
+        """Go on with the next request: the answer to this one is written."""
+        self._state.total_requests += 1
+        if self._is_ending or self.transport.is_closing():
+            return
+        if self._reader.in_body:
+            self._linger()
+            return
+        self._flow.resume_reading()
+        self._has_begun = False
+        self._end_within(self._config.timeout_keep_alive)
+        if self._reader.held:
+            self._advance()
 
     def _is_busy(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _arm(self) -> None:
-        self._late = self.loop.call_later(self.head_seconds, self._too_late)
+    def _abandon_request(self) -> None:
+        """Let the request under way know that nothing more comes of it, and take no answer."""
+        cycle = self.cycle
+        if cycle is not None:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.waiting_for_100_continue = False
+            cycle.message_event.set()
 
-    def _disarm(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    # -- WebSockets --------------------------------------------------------------------------
 
-    def _too_late(self) -> None:
-        self._late = None
-        if self._reads_head and not self._is_busy():
-            self._refuse(Problem(408, "slow-headers", "the headers do not end"))
-        elif not self._is_busy():
+    def _is_handshake(self, head: Head) -> bool:
+        """Whether it is a whole handshake of version 13 (RFC 6455, 4.2.1). Whatever else asks for
+        another protocol is answered over HTTP (RFC 9110, 7.8).
+        """
+        headers = dict(head.headers)
+        return (
+            head.method == "GET"
+            and head.version == "1.1"
+            and headers.get(b"upgrade", b"").lower() == b"websocket"
+            and headers.get(b"sec-websocket-version", b"13") == b"13"
+            and b"sec-websocket-key" in headers
+            and self._config.ws_protocol_class is not None
+        )
+
+    def _become_websocket(self, head: Head) -> None:
+        """Leave the connection, and what was read of it behind the handshake, to a WebSocket."""
+        made = cast(type[WebSocketProtocol], self._config.ws_protocol_class)(
+            config=self._config, server_state=self._state, app_state=self._app_state
+        )
+        made.write_seconds = self.write_seconds
+        rest = self._reader.take_rest()
+        self._is_ending = True
+        self.connections.discard(cast(Any, self))
+        self._leave()
+        made.begin(self.transport, head, rest, within=self.head_seconds)
+
+    # -- ends --------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """End the connection when what is written is sent."""
+        if self._is_ending:
+            return
+        if self._reader.in_body or self._reader.held:
+            self._linger()
+        else:
             self.transport.close()
 
-    def _refuse(self, problem: Problem) -> None:
-        """Answer in the middle of a head, and close."""
+    def _fail(self, problem: Problem) -> None:
+        """Answer what is no request, and end; nothing fits into an answer that has begun."""
+        cycle = self.cycle
+        can_answer = cycle is None or not cycle.response_started or cycle.response_complete
+        self._abandon_request()
         if self.transport.is_closing():
             return
-        if not self._is_busy():  # else another answer is being written
-            self.transport.write(_bytes_of(respond(problem, "")))
-        self.transport.close()
+        if can_answer:
+            self.transport.write(response_bytes(respond(problem, "")))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Send the end, and drop what comes until the peer has seen it, for a while.
+
+        A socket that is closed while something of the peer is unread is reset, and a reset may
+        overtake the answer (RFC 9112, 9.6).
+        """
+        self._is_ending = True
+        self._reader.take_rest()
+        self._flow.resume_reading()
+        self._linger_end = self.loop.time() + _LINGER_S
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._drop(0)
+
+    def _drop(self, size: int) -> None:
+        """Drop what came after the last answer, within limits of size and time."""
+        self._dropped += size
+        if self._dropped > _LINGER_BYTES:
+            self.transport.abort()
+            return
+        # TLS has no end of one direction: there the peer may wait for the end of the connection.
+        idle = _LINGER_IDLE_S if self.transport.can_write_eof() else _TLS_LINGER_IDLE_S
+        self._end_within(min(idle, self._linger_end - self.loop.time()))
+
+    def _leave(self) -> None:
+        """Stop the timers, and let go of what refers to this protocol: without it both are gone at
+        once, and not with a full garbage collection, which holds up everybody and comes late.
+        """
+        self._deadline = _NEVER
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._writes.stop()
+        self._outlet.close = self.transport.close
+
+    def _end_within(self, seconds: float) -> None:
+        """Set the deadline. One timer is kept for all of them, and looks at it when it fires."""
+        self._deadline = deadline = self.loop.time() + seconds
+        if self._timer is None or deadline < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._set_timer(deadline)
+
+    def _set_timer(self, at: float) -> None:
+        self._timer_at = at
+        self._timer = self.loop.call_at(at, self._look)
+
+    def _look(self) -> None:
+        """End the connection if its deadline has come."""
+        self._timer = None
+        if self._deadline == _NEVER or self.transport.is_closing():
+            return
+        if self.loop.time() < self._deadline - _CLOCK_S:
+            self._set_timer(self._deadline)
+        elif self._reader.held and not self._is_ending:
+            self._fail(Problem(408, "slow-headers", "the headers do not end"))
+        else:
+            self.transport.close()
+            self._writes.start()  # the last answer may still be on its way
+
+
+class Outlet:
+    """What a request writes to: when it is closed, the peer gets to see what was written."""
+
+    __slots__ = ("close", "is_closing", "write")
+
+    def __init__(self, transport: asyncio.Transport, end: Callable[[], None]) -> None:
+        self.write = transport.write
+        self.close = end
+        self.is_closing = transport.is_closing
 
 
 class _UntilClosed(int):
@@ -196,9 +418,3 @@ class _UntilClosed(int):
 
     def __sub__(self, other: object) -> "_UntilClosed":
         return self
-
-
-def _bytes_of(response: Response) -> bytes:
-    lines = [b"HTTP/1.1 %d \r\nconnection: close\r\n" % response.status_code]
-    lines += [b"%s: %s\r\n" % header for header in response.raw_headers]
-    return b"".join([*lines, b"\r\n", bytes(response.body)])

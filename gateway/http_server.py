@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -89,7 +90,7 @@ class HttpServer:
             uvicorn.Config(
                 self._dispatch,
                 interface="asgi3",
-                http=HttpProtocol,
+                http=cast(type[asyncio.Protocol], HttpProtocol),  # buffered, which is as good
                 ws=WebSocketProtocol,
                 lifespan="off",
                 access_log=False,

@@ -14,6 +14,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from gateway.read_buffer import BoundedReads
+
 if TYPE_CHECKING:
     import ssl  # a start without TLS does not wait for it
 
@@ -21,7 +23,8 @@ _ALIVE, _ABOUT_THE_START = "/healthz", "/readyz"
 _PATIENCE_S = 30.0
 _HANDSHAKE_S = 10.0
 _SHUTDOWN_S = 1.0
-_HEAD_BYTES = 128 * 1024
+_HEAD_S = 20.0
+_HEAD_BYTES = 64 * 1024
 _END_OF_HEAD = b"\r\n\r\n"
 
 
@@ -45,7 +48,7 @@ class HttpStart:
         self.port = int(listening.getsockname()[1])
         self.patience_s = patience_s
         self.held: set[HeldConnection] = set()
-        self.successor: Callable[[], asyncio.Protocol] | None = None
+        self.successor: Callable[[], BoundedReads] | None = None
         self._listening = listening
         self._tls = tls
         self._server: asyncio.Server | None = None
@@ -64,7 +67,7 @@ class HttpStart:
             ssl_shutdown_timeout=_SHUTDOWN_S,
         )
 
-    def hand_over(self, successor: Callable[[], asyncio.Protocol]) -> None:
+    def hand_over(self, successor: Callable[[], BoundedReads]) -> None:
         """Let a successor have every connection from now on, first those whose requests wait."""
         self.successor = successor
         for connection in list(self.held):
@@ -78,17 +81,18 @@ class HttpStart:
         for connection in list(self.held):
             connection.close()
 
-    def _accepted(self) -> asyncio.Protocol:
+    def _accepted(self) -> BoundedReads:
         return HeldConnection(self) if self.successor is None else self.successor()
 
 
-class HeldConnection(asyncio.Protocol):
+class HeldConnection(BoundedReads):
     """A connection whose request waits."""
 
     _transport: asyncio.Transport
     _timer: asyncio.TimerHandle
 
     def __init__(self, start: HttpStart) -> None:
+        super().__init__()
         self._start = start
         self._read = bytearray()
 
@@ -96,8 +100,7 @@ class HeldConnection(asyncio.Protocol):
         """Begin to wait."""
         self._transport = transport
         self._start.held.add(self)
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._start.patience_s, self._refuse)
+        self._refuse_within(min(_HEAD_S, self._start.patience_s))
         if self._start.successor is not None:  # accepted just before
             self.go_on(self._start.successor())
 
@@ -111,6 +114,8 @@ class HeldConnection(asyncio.Protocol):
         self._read += data
         if _END_OF_HEAD in self._read:
             self._transport.pause_reading()
+            self._timer.cancel()
+            self._refuse_within(self._start.patience_s)
             method, path = self._asked()
             if method in (b"GET", b"HEAD") and path == _ABOUT_THE_START:
                 self._refuse()
@@ -120,7 +125,7 @@ class HeldConnection(asyncio.Protocol):
         elif len(self._read) > _HEAD_BYTES:
             self._transport.pause_reading()
 
-    def go_on(self, protocol: asyncio.Protocol) -> None:
+    def go_on(self, protocol: BoundedReads) -> None:
         """Let another protocol have the connection, and what was read."""
         self._start.held.discard(self)
         self._timer.cancel()
@@ -135,6 +140,9 @@ class HeldConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close the connection without an answer."""
         self._transport.close()
+
+    def _refuse_within(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._refuse)
 
     def _asked(self) -> tuple[bytes, str]:
         """Method and path of the request."""

@@ -168,6 +168,13 @@ def respond(problem: Problem, instance: str) -> Response:
     return Response(body, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
+def response_bytes(response: Response) -> bytes:
+    """A whole response as it travels, after which the connection ends."""
+    lines = [b"HTTP/1.1 %d \r\nconnection: close\r\n" % response.status_code]
+    lines += [b"%s: %s\r\n" % header for header in response.raw_headers]
+    return b"".join([*lines, b"\r\n", bytes(response.body)])
+
+
 def bad_request(kind: str, detail: str) -> Problem:
     """A 400."""
     return Problem(400, kind, detail)

@@ -32,7 +32,7 @@ class Settings:
     connections_max: int = 65_536
     keep_alive_seconds: int = 75
     head_seconds: float = 20.0
-    head_bytes: int = 128 * 1024
+    head_bytes: int = 64 * 1024
     api_timeout: float = 5.0
     publish_timeout: float = 5.0
     write_timeout: float = 30.0

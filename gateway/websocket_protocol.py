@@ -2,7 +2,8 @@
 nothing.
 
 Beside what ASGI knows, `websocket.send` takes `wire`: WebSocket frames as they travel. Frames of a
-server are not masked, so those that many readers get are made once for all of them.
+server are not masked, so those that many readers get are made once for all of them. And there is
+`websocket.admit`: the peer is known, so that its messages may have FRAME_BYTES_MAX.
 """
 
 import asyncio
@@ -11,15 +12,23 @@ from typing import Any, cast
 
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.datastructures import Headers
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
 
 from gateway.presence import ON_GONE, Calls, tell
+from gateway.problems import Problem, respond, response_bytes
+from gateway.read_buffer import READ_BYTES, SmallReads, change_protocol
+from gateway.request_head import Head
 from gateway.write_watch import WriteWatch
 
 PING_INTERVAL_S = 20.0
 _TLS_LINGER_S = 1.0
 FRAME_BYTES_MAX = 2 * 1024 * 1024
+HELLO_BYTES_MAX = 32 * 1024
+"""A message of a peer that may be anybody."""
+_PIECE_BYTES = 8 * 1024
+"""What is read at once of such a peer: more than a thousand of the shortest frames."""
 
 _UNSENT_BYTES = 1
 """What may wait in the transport before writing is paused: nothing, as long as the system takes it
@@ -47,7 +56,29 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     write_seconds = 30.0
     _writes: WriteWatch | None = None
+    _early: bytearray
     _discards = False
+    _unanswered: asyncio.TimerHandle | None = None
+    _pong = b""
+
+    def begin(
+        self, transport: asyncio.Transport, head: Head, rest: bytes, *, within: float
+    ) -> None:
+        """Answer a handshake that was read from a transport, `within` so many seconds.
+
+        `rest` is what came behind it; a client should have waited (RFC 6455, 4.1).
+        """
+        self._early = bytearray(rest)
+        self.connection_made(transport)
+        self._unanswered = self.loop.call_later(within, self._refuse)
+        change_protocol(transport, SmallReads(self, _PIECE_BYTES))
+        self.conn.max_message_size = HELLO_BYTES_MAX
+        # The library's own reader of heads has other limits: it gets none of this one.
+        self.conn.receive_data(b"GET / HTTP/1.1\r\n\r\n")
+        self.conn.events_received()
+        target = head.path + b"?" + head.query if head.query else head.path
+        pairs = [(name.decode(), value.decode("latin-1")) for name, value in head.headers]
+        self.handle_connect(Request(target.decode(), Headers(pairs)))
 
     def connection_made(self, transport: BaseTransport) -> None:
         """Begin."""
@@ -66,14 +97,56 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """The connection is gone."""
         if self._writes is not None:
             self._writes.stop()
+        self._stop_waiting()
+        self._early.clear()
         super().connection_lost(exc)
         tell(self._on_gone)
         self.conn.parser.close()  # it refers to itself: else only the garbage collector ends it
 
     def data_received(self, data: bytes) -> None:
-        """Take a read."""
-        if not self._discards:
+        """Take a read. What comes before the handshake is answered waits for that."""
+        if self._discards:
+            return
+        if self.handshake_complete and not self._early:
             super().data_received(data)
+            return
+        self._early += data
+        if len(self._early) > READ_BYTES:
+            self.transport.pause_reading()
+
+    def _take_early(self) -> None:
+        """Take what came before the handshake was answered, a piece in each tick of the loop."""
+        piece = bytes(self._early[:_PIECE_BYTES])
+        del self._early[:_PIECE_BYTES]
+        if piece and not self._discards and not self.transport.is_closing():
+            super().data_received(piece)
+        if self._early:
+            self.loop.call_soon(self._take_early)
+        elif not self.read_paused:
+            self.transport.resume_reading()
+
+    def _refuse(self) -> None:
+        """End a handshake that nobody has answered."""
+        self._unanswered = None
+        problem = Problem(504, "no-answer", "the handshake was not answered in time")
+        self.transport.write(response_bytes(respond(problem, "")))
+        self.transport.close()
+        self.handshake_complete = self.close_sent = self.disconnected = True
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.ABNORMAL_CLOSURE})
+
+    def _stop_waiting(self) -> None:
+        if self._unanswered is not None:
+            self._unanswered.cancel()
+            self._unanswered = None
+
+    def handle_ping(self) -> None:
+        """Answer a ping; one that comes while nothing can be written with those behind it, by the
+        last of them (RFC 6455, 5.5.3): else they would pile up unread."""
+        pong = b"".join(self.conn.data_to_send())
+        if self.writable.is_set():
+            self.transport.write(pong)
+        else:
+            self._pong = pong
 
     def send_receive_event_to_app(self) -> None:
         """Hand a whole message on. Text that is not UTF-8 ends the connection, of which uvicorn
@@ -124,12 +197,22 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self._writes is not None:
             self._writes.stop()
         super().resume_writing()
+        if self._pong and not self.transport.is_closing() and not self.close_sent:
+            self.transport.write(self._pong)
+        self._pong = b""
 
     async def send(self, message: Any) -> None:
         """Take an event of the application."""
         data = message.get("wire")
         if data is None:
+            if message["type"] == "websocket.admit":
+                self._admit()
+                return
             await super().send(message)
+            if self.handshake_complete:
+                self._stop_waiting()
+                if self._early:
+                    self.loop.call_soon(self._take_early)
             if message["type"] == "websocket.http.response.body":
                 # Else uvicorn logs an error for each handshake that is refused, and anybody could
                 # fill the log.
@@ -143,3 +226,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self.disconnected or self.close_sent or self.transport.is_closing():
             raise ClientDisconnected
         self.transport.write(data)
+
+    def _admit(self) -> None:
+        """Take messages and reads of any size."""
+        self.conn.max_message_size = FRAME_BYTES_MAX
+        if not self.disconnected and not self.transport.is_closing():
+            change_protocol(self.transport, self)

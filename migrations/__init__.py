@@ -4,6 +4,6 @@ Revisions are forward only: an older release can be installed again only if the 
 migrated since, which `core.storage.postgres.migrate` checks.
 """
 
-HEAD = "0009"
+HEAD = "0010"
 SCHEMAS = ("jetgate_store", "jetgate")
 """They are created with the first revision, unless somebody has created them before."""

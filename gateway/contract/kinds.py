@@ -100,7 +100,7 @@ _OWN: dict[str, tuple[int, str]] = {
         401,
         "The session, or what the caller signed in with, has ended: sign in again.",
     ),
-    "slow-body": (408, "Nothing of the body came for too long."),
+    "slow-body": (408, "The body stopped coming, or came too slowly."),
     "slow-headers": (408, "The request did not come for too long."),
     "slow-reader": (503, "The answer was read too slowly: it ends here."),
     "starting": (503, "This node is starting: try again in a second."),
@@ -136,6 +136,7 @@ _ALSO = {
     "read-refused": (413,),
     "stream-msg-delete-failed": (404,),
     "stream-store-failed": (413,),
+    "unsupported-encoding": (501,),
 }
 """Other statuses that a kind is answered with."""
 

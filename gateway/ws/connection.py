@@ -245,6 +245,7 @@ class Connection(Link):
             code = close_codes.UNAUTHORIZED if is_wrong else close_codes.UNAVAILABLE
             self.close(code, problem.detail)
             return
+        await self._send({"type": "websocket.admit"})
         self._welcome(caller, frame.id)
 
     def _ask(self, frame: frames.Publishes | frames.Requests) -> None:

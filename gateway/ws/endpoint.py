@@ -56,6 +56,8 @@ class WebSocketRoute(BaseRoute):
         entrance = Entrance(self._gateway, self._door, scope, lent)
         caller = await self._known(scope, entrance, credentials)
         await send({"type": "websocket.accept", "subprotocol": subprotocol})
+        if caller is not None:
+            await send({"type": "websocket.admit"})
         return Connection(entrance, codec, receive, send, caller)
 
     async def _known(

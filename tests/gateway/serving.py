@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -81,7 +81,7 @@ class GatewayServer:
             ws=WebSocketProtocol,
             lifespan="off",
             proxy_headers=False,
-            http=self.http_type,
+            http=cast(type[asyncio.Protocol], self.http_type),
             **UVICORN_OPTIONS,
         )
         self._server = uvicorn.Server(config)

@@ -58,7 +58,7 @@ CASES: dict[str, tuple[bytes, int]] = {
     "trace": (request("TRACE /v1/streams"), 405),
     "options": (request("OPTIONS /v1/streams"), 204),
     "head": (request("HEAD /healthz", "Connection: close\r\n"), 200),
-    "unknown method": (request("BREW /v1/streams"), 400),
+    "unknown method": (request("BREW /v1/streams"), 405),
     # Queries
     "unknown parameter": (request("GET /v1/streams?ofset=1"), 400),
     "a flag that is empty": (request("GET /v1/streams/NONE?deleted="), 400),
@@ -249,7 +249,7 @@ CASES: dict[str, tuple[bytes, int]] = {
     "bad flag": (request("DELETE /v1/streams/S/messages/1?erase=maybe"), 400),
     # Framing
     "no http": (b"hello\r\n\r\n", 400),
-    "http/0.9": (b"GET /healthz\r\n\r\n", 200),
+    "http/0.9": (b"GET /healthz\r\n\r\n", 400),
     "length and chunks": (
         request(
             "POST /v1/streams",
@@ -283,7 +283,7 @@ CASES: dict[str, tuple[bytes, int]] = {
     ),
     "large chunk extension": (
         request("POST /v1/streams", CHUNKED + JSON, LARGE_EXTENSION, length=False),
-        400,
+        431,
     ),
     "two codings": (
         request("POST /v1/streams", "Transfer-Encoding: chunked, identity\r\n", length=False),

@@ -6,8 +6,8 @@ replaced in place, with the same columns and grants.
 
 from migrations import sql_readers
 
-revision = "0009"
-down_revision = "0008"
+revision = "0010"
+down_revision = "0009"
 branch_labels = None
 depends_on = None
 

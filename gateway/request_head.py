@@ -1,0 +1,152 @@
+"""The request line and the headers of an HTTP/1.1 request (RFC 9112, 2 to 5 and 6.3).
+
+Whatever two readers could understand differently is refused: bare CR or LF, folded lines, blanks
+before a colon, a length that is there twice or in another form than digits, a length beside chunks.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gateway.problems import Problem, bad_request
+
+CHUNKED = -1
+"""The `length` of a body that comes in chunks."""
+
+TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+VALUE = rb"[\t\x20-\x7e\x80-\xff]"
+"""A character of a field value: visible, a blank, a tab, or obs-text (RFC 9110, 5.5)."""
+
+LINE = re.compile(rb"(%b{1,64}+) ([\x21-\x7e]++) HTTP/1\.([01])\r\n" % TOKEN)
+_FIELDS = re.compile(rb"(?:%b++:%b*+\r\n)*+" % (TOKEN, VALUE))
+_ABSOLUTE = re.compile(rb"https?://([A-Za-z0-9.\-_~%!$&'()*+,;=:\[\]]+)(?=[/?#]|$)", re.IGNORECASE)
+_DIGITS = re.compile(rb"[0-9]{1,18}")
+_FRAMING = frozenset((b"connection", b"content-length", b"expect", b"transfer-encoding"))
+_KEPT_BYTES = 1024
+
+
+@dataclass(slots=True)
+class Head:
+    """What a request says before its body.
+
+    Attributes:
+        method: case kept, as it came.
+        path: percent-encoded as it came, without the query; absolute form has lost its authority,
+            which is the value of `host` then (RFC 9112, 3.2.2).
+        query: what follows the first `?`; empty where there is none.
+        version: `1.0` or `1.1`.
+        headers: names in lower case, values without blanks and tabs around them.
+        framing: what the headers say about the body and the connection.
+    """
+
+    method: str
+    path: bytes
+    query: bytes
+    version: str
+    headers: list[tuple[bytes, bytes]]
+    framing: "Framing"
+
+
+@dataclass(slots=True)
+class Framing:
+    """What headers say about the body and the connection.
+
+    Attributes:
+        length: bytes of the body, or CHUNKED.
+        is_last: the connection ends with the answer.
+        waits: the body comes when it has been asked for (`Expect: 100-continue`).
+        upgrades: `Connection` names `upgrade`.
+    """
+
+    length: int = 0
+    is_last: bool = False
+    waits: bool = False
+    upgrades: bool = False
+
+
+def parse_head(head: bytes) -> Head:
+    """Read a request line and field lines, each with its CR LF.
+
+    Raises:
+        Problem: 400 for what is no HTTP/1.1, 501 for a transfer coding other than `chunked`.
+    """
+    line = LINE.match(head)
+    if line is None:
+        raise not_http("the request line is none of HTTP/1.1")
+    method, target, minor = line.groups()
+    fields = head[line.end() :]
+    parse = _parse_kept if len(fields) <= _KEPT_BYTES else _parse_fields
+    kept, framing = parse(fields, minor)
+    headers = list(kept)
+    if target[:1] != b"/":
+        target = _origin_form(target, headers)
+    if b"#" in target:
+        target = target.partition(b"#")[0]
+    path, _, query = target.partition(b"?")
+    return Head(method.decode(), path, query, "1." + minor.decode(), headers, framing)
+
+
+def not_http(detail: str) -> Problem:
+    """The 400 of bytes that are no HTTP/1.1 request."""
+    return bad_request("not-http", detail)
+
+
+def _origin_form(target: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """The path and query of a target in another form than theirs. Raises Problem."""
+    if target == b"*":
+        return target
+    absolute = _ABSOLUTE.match(target)
+    if absolute is None:
+        raise not_http("the request target is neither a path nor a URL of HTTP")
+    for place, (name, _) in enumerate(headers):
+        if name == b"host":
+            headers[place] = (name, absolute[1])
+    rest = target[absolute.end() :]
+    return rest if rest[:1] == b"/" else b"/" + rest
+
+
+def _parse_fields(fields: bytes, minor: bytes) -> tuple[tuple[tuple[bytes, bytes], ...], Framing]:
+    """The headers of field lines, and what they say about body and connection. Raises Problem."""
+    if _FIELDS.fullmatch(fields) is None:
+        raise not_http("a header line is not `name: value`, or has a control character")
+    lines = [line.partition(b":") for line in fields.split(b"\r\n")[:-1]]
+    headers = tuple([(name.lower(), value.strip(b" \t")) for name, _, value in lines])
+    framing = Framing(is_last=minor == b"0")
+    lengths: list[bytes] = []
+    codings: list[bytes] = []
+    for name, value in [header for header in headers if header[0] in _FRAMING]:
+        if name == b"content-length":
+            lengths.append(value)
+        elif name == b"transfer-encoding":
+            codings += [coding.strip(b" \t") for coding in value.lower().split(b",")]
+        elif name == b"connection":
+            options = [option.strip(b" \t") for option in value.lower().split(b",")]
+            framing.is_last |= b"close" in options
+            framing.upgrades |= b"upgrade" in options
+        else:
+            framing.waits |= value.lower() == b"100-continue" and minor == b"1"
+    if codings:
+        _check_codings(codings, minor, has_length=bool(lengths))
+        framing.length = CHUNKED
+    elif lengths:
+        if len(lengths) > 1 or not _DIGITS.fullmatch(lengths[0]):
+            raise not_http("headers: Content-Length is not one number")
+        framing.length = int(lengths[0])
+    return headers, framing
+
+
+_parse_kept = lru_cache(256)(_parse_fields)
+"""The same for headers as they came lately: a client sends the same ones again and again."""
+
+
+def _check_codings(codings: list[bytes], minor: bytes, *, has_length: bool) -> None:
+    """Check that the body comes in chunks and in nothing else. Raises Problem."""
+    if minor == b"0":
+        # What passed it on may not have known it, and have seen another end (RFC 9112, 6.1).
+        raise not_http("headers: HTTP/1.0 has no Transfer-Encoding")
+    if has_length:
+        raise not_http("headers: Content-Length and Transfer-Encoding exclude each other")
+    if codings[-1] != b"chunked" or codings.count(b"chunked") > 1:
+        raise not_http("headers: the last Transfer-Encoding is not chunked, or it is there twice")
+    if len(codings) > 1:
+        raise Problem(501, "unsupported-encoding", "Transfer-Encoding: only chunked")

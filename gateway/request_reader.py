@@ -1,0 +1,200 @@
+"""Where requests and their bodies begin and end in the bytes of one connection (RFC 9112).
+
+No I/O: whoever reads a socket feeds what came, and takes heads and pieces of bodies. Each byte that
+is no part of a body counts against a limit until the request is complete.
+"""
+
+import re
+
+from gateway.problems import Problem
+from gateway.request_head import CHUNKED, LINE, TOKEN, VALUE, Head, not_http, parse_head
+
+_END = b"\r\n\r\n"
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?!\n|\Z)")
+_BEGIN = re.compile(rb"%b{1,64}+(?: (?:[\x21-\x7e]++(?: [HTP/1.0]{0,8}+\r?)?)?)?" % TOKEN)
+_BEGIN_BYTES = 64
+"""How much of an unfinished request line is looked at: other protocols differ by then."""
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16}+)((?:[ \t]*+;%b*+)?)\r\n" % VALUE)
+_PART_OF_CHUNK = re.compile(rb"(?:[0-9A-Fa-f]{1,16}+(?:[ \t]*+(?:;%b*+)?)?\r?)?" % VALUE)
+_TRAILER = re.compile(rb"%b++:%b*+\r\n" % (TOKEN, VALUE))
+_PART_OF_TRAILER = re.compile(rb"(?:%b++(?::%b*+)?)?\r?" % (TOKEN, VALUE))
+_HEAD, _LENGTH, _SIZE, _DATA, _DATA_END, _TRAILERS = range(6)
+
+
+class RequestReader:
+    """Reads one request after the other.
+
+    Attributes:
+        head_bytes: the most bytes of a head; the same for what surrounds the data of chunks, from
+            which twice the data is taken off: extensions in moderation do not end an upload.
+    """
+
+    __slots__ = ("_blank", "_data", "_excess", "_left", "_pos", "_scanned", "_state", "head_bytes")
+
+    def __init__(self, head_bytes: int) -> None:
+        self.head_bytes = head_bytes
+        self._data: bytes | bytearray = b""
+        self._pos = 0
+        self._scanned = 0
+        self._blank = 0
+        self._state = _HEAD
+        self._left = 0
+        self._excess = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes that were fed and not taken yet."""
+        return len(self._data) - self._pos
+
+    @property
+    def in_body(self) -> bool:
+        """Whether a head was taken and its message is not complete."""
+        return self._state != _HEAD
+
+    def feed(self, data: bytes) -> None:
+        """Add what came."""
+        if self._pos == len(self._data):
+            self._data, self._pos = data, 0
+            return
+        if type(self._data) is not bytearray:
+            self._data = bytearray(self._data)
+        del self._data[: self._pos]
+        self._pos = 0
+        self._data += data
+
+    def take_rest(self) -> bytes:
+        """Everything that was not taken: it belongs to another protocol."""
+        rest = bytes(self._data[self._pos :])
+        self._data, self._pos = b"", 0
+        return rest
+
+    def read_head(self) -> Head | None:
+        """Take a head; None: it is not complete. Its body has to be read before the next one.
+
+        Raises Problem: 400, 414, 431, 501.
+        """
+        data, begin = self._data, self._pos
+        while data.startswith(b"\r\n", begin):  # RFC 9112, 2.2
+            begin += 2
+            self._blank += 2
+            self._scanned = 0
+        self._pos = begin
+        end = data.find(_END, begin + max(self._scanned - 3, 0))
+        size = (len(data) if end < 0 else end + 4) - begin
+        if size + self._blank > self.head_bytes:
+            raise self._too_large(begin)
+        if end < 0:
+            self._check_part(begin)
+            self._scanned = size
+            return None
+        head = parse_head(bytes(data[begin : end + 2]))
+        self._pos = end + 4
+        self._scanned = self._blank = self._excess = 0
+        length = head.framing.length
+        self._state = _SIZE if length == CHUNKED else _LENGTH
+        self._left = max(length, 0)
+        return head
+
+    def read_body(self) -> tuple[bytes, bool]:
+        """Take what is there of the body, and say whether the message is complete.
+
+        Raises Problem: 400, 431.
+        """
+        if self._state != _LENGTH:
+            return self._read_chunks()
+        begin = self._pos
+        end = min(begin + self._left, len(self._data))
+        self._pos = end
+        self._left -= end - begin
+        if not self._left:
+            self._state = _HEAD
+        return bytes(self._data[begin:end]), not self._left
+
+    def _read_chunks(self) -> tuple[bytes, bool]:
+        parts: list[bytes] = []
+        while self._state != _TRAILERS:
+            if self._state == _SIZE and not self._begin_chunk():
+                break
+            if self._state == _DATA:
+                begin = self._pos
+                end = min(begin + self._left, len(self._data))
+                parts.append(bytes(self._data[begin:end]))
+                self._pos = end
+                self._left -= end - begin
+                if self._left:
+                    break
+                self._state = _DATA_END
+            if self._state == _DATA_END and not self._end_chunk():
+                break
+        is_complete = self._state == _TRAILERS and self._skip_trailers()
+        if is_complete:
+            self._state = _HEAD
+        return parts[0] if len(parts) == 1 else b"".join(parts), is_complete
+
+    def _begin_chunk(self) -> bool:
+        """Read the line before a chunk; False: it is not complete. Raises Problem."""
+        line = _CHUNK.match(self._data, self._pos)
+        if line is None:
+            self._check_line(_PART_OF_CHUNK, "the size of a chunk is not a hexadecimal number")
+            return False
+        self._left = int(line[1], 16)
+        self._pos = line.end()
+        self._excess = max(self._excess + len(line[2]) - 2 * self._left, 0)
+        self._check_excess(0)
+        self._state = _DATA if self._left else _TRAILERS
+        return True
+
+    def _end_chunk(self) -> bool:
+        """Read the line end behind a chunk; False: it is not complete. Raises Problem."""
+        end = bytes(self._data[self._pos : self._pos + 2])
+        if not b"\r\n".startswith(end):
+            raise not_http("a chunk does not end where its size says")
+        if len(end) < 2:
+            return False
+        self._pos += 2
+        self._state = _SIZE
+        return True
+
+    def _skip_trailers(self) -> bool:
+        """Pass over trailer fields, which are no part of the request: whoever looked at its headers
+        before did not see them. False: they have not ended. Raises Problem.
+        """
+        data, begin = self._data, self._pos
+        while line := _TRAILER.match(data, self._pos):
+            self._pos = line.end()
+        self._excess += self._pos - begin
+        self._check_excess(0)
+        if data.startswith(b"\r\n", self._pos):
+            self._pos += 2
+            return True
+        self._check_line(_PART_OF_TRAILER, "a line behind the last chunk is not `name: value`")
+        return False
+
+    def _check_line(self, pattern: re.Pattern[bytes], detail: str) -> None:
+        """Raise Problem if what is left cannot become the line that is expected, or is too long."""
+        if pattern.fullmatch(self._data, self._pos) is None:
+            raise not_http(detail)
+        self._check_excess(self.held)
+
+    def _check_excess(self, more: int) -> None:
+        if self._excess + more > self.head_bytes:
+            detail = f"chunks: extensions and trailers of more than {self.head_bytes} bytes"
+            raise Problem(431, "headers-too-large", detail)
+
+    def _check_part(self, begin: int) -> None:
+        """Raise Problem if an unfinished head cannot become one."""
+        data = self._data
+        if self._scanned < _BEGIN_BYTES and len(data) > begin:
+            line, end, _ = bytes(data[begin : begin + _BEGIN_BYTES]).partition(b"\r\n")
+            is_possible = LINE.fullmatch(line + end) if end else _BEGIN.fullmatch(line)
+            if not is_possible and line != b"\r":
+                raise not_http("the request line is none of HTTP/1.1")
+        if _CONTROL.search(data, begin + max(self._scanned - 1, 0)):
+            raise not_http("a control character, or a line that ends in no CR LF")
+
+    def _too_large(self, begin: int) -> Problem:
+        if self._data.find(b"\r\n", begin, begin + self.head_bytes) < 0 and self.held:
+            return Problem(
+                414, "target-too-long", f"request line: more than {self.head_bytes} bytes"
+            )
+        return Problem(431, "headers-too-large", f"headers: more than {self.head_bytes} bytes")
