@@ -19,7 +19,7 @@ from core.model import names
 from core.model.api_errors import api_error
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.gotime import format_time
-from core.stream.texts import MAX_SUBJECT
+from core.model.row_limits import MAX_SUBJECT
 
 METADATA = "jetgate.dead_letter"
 """The member of a consumer's metadata that names the stream of its dead letters."""

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 from core.errors import ApiError
 from core.model.api_errors import api_error
+from core.model.row_limits import LARGEST_RECORD
 from core.stream import headers as h
 from core.stream import schedule_headers
 from core.stream.counting import check_increment
 from core.stream.draft import Draft, Message
-from core.stream.texts import LARGEST_RECORD, check_subject
+from core.stream.texts import check_subject
 from core.stream.ttl import parse_ttl
 
 _RECORD_TOO_LARGE = "message too large"

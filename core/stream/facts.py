@@ -7,7 +7,7 @@ is read before and given to it as a value.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from core.stream.texts import LARGEST_RECORD
+from core.model.row_limits import LARGEST_RECORD
 
 LastMessages = Mapping[bytes, tuple[bytes, bytes]]
 """Header block and payload of the last message of each subject."""

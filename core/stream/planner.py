@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from core.errors import ApiError
 from core.model.api_errors import api_error
+from core.model.row_limits import LARGEST_RECORD, MAX_SUBJECT
 from core.stream import headers as h
 from core.stream.checks import PUBLISHED, Checks, Duplicate
 from core.stream.counting import Counting
@@ -18,7 +19,7 @@ from core.stream.discard_old import Evictions
 from core.stream.draft import Draft, Message
 from core.stream.facts import NO_FACTS, Facts
 from core.stream.schedule_headers import stored_schedule
-from core.stream.texts import LARGEST_RECORD, MAX_SUBJECT, refusal
+from core.stream.texts import refusal
 from core.stream.ttl import raised
 
 if TYPE_CHECKING:

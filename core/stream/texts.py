@@ -1,15 +1,8 @@
-"""What one row of the log may hold, and errors as the text that publishers get."""
+"""Errors as the text that publishers get."""
 
 from core.errors import ApiError
 from core.model.api_errors import detailed
-
-MAX_SUBJECT = 65535
-"""Bytes of a subject.
-
-nats-server acknowledges longer ones, and its files keep their length modulo 65536.
-"""
-LARGEST_RECORD = 32 << 20
-"""Bytes that one row of the log may have."""
+from core.model.row_limits import MAX_SUBJECT
 
 
 def refusal(error: ApiError, name: bytes) -> bytes:

@@ -360,7 +360,7 @@ async def _read(maker: Any, subject: str) -> bytes:
 
 async def _over_http(node: Node, user: str) -> tuple[Client, Sender]:
     """The connection that the façade has for a user, whose batches HTTP callers share."""
-    client = await login_to(node.hub)(user, user[0], "")
+    client = await login_to(node.hub)(user, user[0], "", "")
     received: asyncio.Queue[bytes] = asyncio.Queue()
 
     def take(messages: list[Msg]) -> None:

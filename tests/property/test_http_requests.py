@@ -88,7 +88,8 @@ def odd_requests(draw: st.DrawFn) -> bytes:
     fields = draw(st.lists(usual | st.sampled_from(FIELDS), max_size=3))
     pieces = draw(st.lists(st.sampled_from(PIECES) | st.binary(max_size=4), max_size=4))
     made = b"".join(each + draw(ENDS) for each in (line, *fields))
-    return made + draw(ENDS) + b"".join(pieces)
+    made += draw(ENDS)
+    return made + b"".join(pieces)
 
 
 @st.composite

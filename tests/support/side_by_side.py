@@ -96,7 +96,7 @@ class Controller:
         """Give each worker one scope after the other."""
         from xdist.scheduler import LoadScopeScheduling
 
-        class SuiteScheduling(LoadScopeScheduling):
+        class SuiteScheduling(LoadScopeScheduling):  # type: ignore[misc]
             def _split_scope(self, nodeid: str) -> str:
                 return scope_of(nodeid)
 

@@ -58,7 +58,7 @@ def test_a_user_is_answered_on_inboxes_of_its_own_where_it_may_read_them(
         hub.default_account().subscribe(
             b"asked", lambda _s, _t, reply, *_: hub.default_account().publish(reply, b"", b"", b"y")
         )
-        client = await login_to(hub)(name, "p", "")
+        client = await login_to(hub)(name, "p", "", "")
         await client.flush()
 
         own, rest = client.inbox_prefix[: len(inbox)], client.inbox_prefix[len(inbox) :]
@@ -75,7 +75,7 @@ def test_a_user_is_answered_on_inboxes_of_its_own_where_it_may_read_them(
 def test_a_token_has_no_inboxes_of_its_own() -> None:
     async def work() -> None:
         hub = Hub(Turn(), SystemClock(), users=Users(token="secret"))
-        client = await login_to(hub)("", "", "secret")
+        client = await login_to(hub)("", "", "secret", "")
         assert client.inbox_prefix.count(b".") == 2
         await client.close()
 
@@ -88,7 +88,7 @@ def test_a_connection_made_anew_is_answered_by_the_permissions_of_then() -> None
 
     async def work() -> None:
         hub = Hub(Turn(), SystemClock(), users=users("_INBOX.>"))
-        client = await login_to(hub)("ann", "p", "")
+        client = await login_to(hub)("ann", "p", "", "")
         before = client.inbox_prefix
         hub.use_users(users("_INBOX.*.*"), None)
         hub.sessions[client.info.client_id].close("Stale Connection")
