@@ -87,9 +87,8 @@ def odd_requests(draw: st.DrawFn) -> bytes:
     usual = st.sampled_from((b"Host: a", b"Content-Length: 3", b"Transfer-Encoding: chunked"))
     fields = draw(st.lists(usual | st.sampled_from(FIELDS), max_size=3))
     pieces = draw(st.lists(st.sampled_from(PIECES) | st.binary(max_size=4), max_size=4))
-    made = b"".join(each + draw(ENDS) for each in (line, *fields))
-    made += draw(ENDS)
-    return made + b"".join(pieces)
+    lines: list[bytes] = [each + draw(ENDS) for each in (line, *fields)]
+    return b"".join([*lines, draw(ENDS), *pieces])
 
 
 @st.composite
