@@ -107,7 +107,7 @@ def test_every_refusal_costs_the_same(
     assert not authenticator.is_verified(check)
 
 
-@pytest.mark.parametrize("token", ["plain", CHEAP])
+@pytest.mark.parametrize("token", ["plain", CHEAP], ids=["plain", "bcrypt"])
 def test_a_token(token: str) -> None:
     authenticator = Authenticator(Users(token=token))
     right = "plain" if token == "plain" else "cheap"
@@ -138,7 +138,7 @@ def test_secrets_are_not_shown() -> None:
 @pytest.mark.parametrize(
     ("text", "cost"),
     [
-        (CHEAP, 4),
+        pytest.param(CHEAP, 4, id="bcrypt"),
         ("$2y$31$" + "a" * 53, 31),
         ("$2a$32$" + "a" * 53, 0),
         ("$2a$03$" + "a" * 53, 0),
