@@ -56,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # As shells start what runs in the background; servers under test would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     plugins = config.pluginmanager
+    plugins.register(run, "run")
     plugins.register(opened_sockets, "opened_sockets")
     plugins.register(thorough, "thorough")
     plugins.register(smoke, "smoke")

@@ -1,6 +1,8 @@
 """Which process of a run this is: the one that was started, or one that runs tests for it."""
 
 import argparse
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 
@@ -18,3 +20,22 @@ def judges(config: pytest.Config) -> bool:
     A worker of pytest-xdist and a child run see some of them, and report to that process.
     """
     return not hasattr(config, "workerinput") and config.getoption(OPTION) is None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, dict[str, Any], dict[str, Any]]:
+    """Escape what cannot be sent: a test of bytes that are no UTF-8 shows them when it fails."""
+    data = yield
+    escaped = _escaped(data)
+    assert isinstance(escaped, dict)
+    return escaped
+
+
+def _escaped(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_escaped(item) for item in value)
+    return value

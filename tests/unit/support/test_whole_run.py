@@ -21,7 +21,7 @@ def pytest_addoption(parser):
         plugin.add_option(parser)
 
 def pytest_configure(config):
-    for plugin in (thorough, smoke, side_by_side, child_run):
+    for plugin in (run, thorough, smoke, side_by_side, child_run):
         config.pluginmanager.register(plugin)
     if run.judges(config):
         config.pluginmanager.register(second_run)
@@ -106,7 +106,7 @@ def test_more_than_that_fail_the_run(tmp_path: Path) -> None:
 
 
 def test_what_fails_again_or_is_about_promises_fails_the_run(tmp_path: Path) -> None:
-    always = "def test_always():\n    assert False\n"
+    always = "def test_always():\n    assert not '\\udcff'\n"
     files = {"test_ends.py": _ENDS, "test_always.py": always}
     code, said = _run(tmp_path, files | {"test_flaky.py": _flaky("nothing_is_lost", "other")})
     assert code == pytest.ExitCode.TESTS_FAILED
