@@ -336,7 +336,7 @@ def _serve(context: typer.Context, level: Level, form: Format, make: Callable[[]
     async def work() -> None:
         process = Process(make())
         for flag in exposed_secrets(context):
-            log.warning("the list of processes shows the secret of %s: use %s-file", flag, flag)
+            log.warning("the list of processes shows what %s says: use %s-file", flag, flag)
         await process.run()
 
     run(work, level, form)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.server")
 
 _IDLE_S = 60.0
+_HEAD_S = 20.0
 _START_S = 30.0
 _HEAD_MAX = 16 * 1024
 _WRONG_HOST = b"Host is no name of this server (http_allowed_hosts)"
@@ -124,7 +125,9 @@ class Monitor:
         try:
             while True:
                 async with asyncio.timeout(_IDLE_S):
-                    head = await reader.readuntil(b"\r\n\r\n")
+                    begun = await reader.readexactly(1)
+                async with asyncio.timeout(_HEAD_S):
+                    head = begun + await reader.readuntil(b"\r\n\r\n")
                 if not await self._answer(head.decode("latin-1"), writer):
                     return
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

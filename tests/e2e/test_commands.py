@@ -230,7 +230,8 @@ def test_failure_to_start_is_one_line_and_exit_code_1(arguments: list[str], word
     ended = run(*arguments, *ports)
 
     assert ended.returncode == 1
-    [line] = ended.stderr.splitlines()
+    *before, line = ended.stderr.splitlines()
+    assert all(said.endswith("shows what --dsn says: use --dsn-file") for said in before)
     assert line.startswith("jetgate: ")
     assert words in line
     assert "secret" not in line

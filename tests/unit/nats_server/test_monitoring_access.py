@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from core.runtime.clock import SystemClock
+from nats_server import monitoring_port
 from nats_server.config.options import Options
 from nats_server.monitoring_access import Access
 from nats_server.monitoring_port import Monitor
@@ -95,6 +96,22 @@ def test_a_page_of_another_origin_reads_what_is_allowed(
 
     assert [line for line in lines if line.startswith(("Vary", "Access-Control"))] == told
     assert "X-Content-Type-Options: nosniff" in lines
+
+
+def test_a_request_that_does_not_end_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> bytes:
+        monitor = Monitor(_options(), SystemClock())
+        await monitor.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", monitor.port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: ")
+        async with asyncio.timeout(30):
+            answer = await reader.read()
+        writer.close()
+        await monitor.stop()
+        return answer
+
+    monkeypatch.setattr(monitoring_port, "_HEAD_S", 0.05)
+    assert asyncio.run(run()) == b""
 
 
 def test_a_reload_changes_who_may_read() -> None:
