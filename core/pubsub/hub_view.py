@@ -25,7 +25,8 @@ class HubView(Protocol):
     `congested` waits for it. `stripped_bytes` counts the
     header blocks of messages that went without them to clients that cannot read them, `reports`
     the traces of messages that were sent. `author_doors` are the types of connections by which
-    authors are asked what the headers of their messages want.
+    authors are asked what the headers of their messages want, `author_key` is the secret of this
+    process that tells them apart.
     """
 
     turn: Turn
@@ -42,6 +43,7 @@ class HubView(Protocol):
     crowded: bool
     congested: list[Link]
     author_doors: frozenset[str]
+    author_key: bytes
     stripped_bytes: int
     reports: int
 

@@ -189,6 +189,7 @@ class Hub:
         self.crowded = False
         self.ldm = False
         self.author_doors = AUTHORS_OVER_HTTP
+        self.author_key = nuid().encode()
         self.trace_log: TraceLog | None = None
         self.on_leave: Callable[[Connection], None] | None = None
         self.on_users: Callable[[], None] | None = None

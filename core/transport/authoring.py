@@ -6,6 +6,7 @@ batch goes on with the connection that it is from (`core.pubsub.authored`).
 """
 
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Protocol
 
 from core.auth.author import ASKED, Lacking, lacking
@@ -32,10 +33,7 @@ class Author(Protocol):
 class Client(Author, Protocol):
     """The same, to publish for; `say` adds a protocol line to its output."""
 
-    @property
-    def author(self) -> bytes:
-        """What this connection is told from all others by; nobody else knows it."""
-        ...
+    client_id: int
 
     def say(self, line: bytes) -> None: ...
 
@@ -107,5 +105,11 @@ def violation(missing: Lacking) -> str:
 def authored_block(client: Client, reply: bytes, headers: bytes) -> bytes:
     """Return the header block that streams get of a message of a batch; empty: it is of none."""
     if reply[-4:] == FAST or header_blocks.find(headers, header_blocks.BATCH_ID):
-        return with_author(headers, client.author)
+        return with_author(headers, author_of(client))
     return b""
+
+
+def author_of(client: Client) -> bytes:
+    """Return what a connection is told from those of all nodes by; no client can guess it."""
+    key = client.account.hub.author_key
+    return blake2b(b"%d" % client.client_id, key=key, digest_size=16).hexdigest().encode()

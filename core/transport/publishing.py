@@ -53,11 +53,6 @@ class Client(Session, Protocol):
     connection_type: str
     no_responders: bool
 
-    @property
-    def author(self) -> bytes:
-        """What this connection is told from all others by; nobody else knows it."""
-        ...
-
     def say(self, line: bytes) -> None: ...
 
 

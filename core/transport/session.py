@@ -33,7 +33,6 @@ from core.pubsub.account import Account, Subscription
 from core.pubsub.route import Link, bytes_of, messages_of
 from core.pubsub.server import IN_PROCESS, TRUSTED, Hub, Traffic
 from core.runtime.listening import unmapped
-from core.runtime.nuid import nuid
 from core.subjects.subject import can_subscribe
 from core.transport.authentication import Authentication, authenticate, reauthorize
 from core.transport.info import info_of
@@ -92,7 +91,6 @@ class ClientSession(asyncio.Protocol):
         self.out: list[bytes] = []
         self.blocked = self.closed = False
         self.close_reason = ""
-        self._author = b""
         self.headers = False
         self.echo = True
         self.no_responders = False
@@ -403,13 +401,6 @@ class ClientSession(asyncio.Protocol):
         return traffic
 
     # -- publishing
-
-    @property
-    def author(self) -> bytes:
-        """What this connection is told from all others by; nobody else knows it."""
-        if not self._author:
-            self._author = nuid().encode()
-        return self._author
 
     def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Publish a message that may ask for a trace of its way."""

@@ -21,6 +21,7 @@ from core.route.proof import Proving
 from core.route.settings import ClusterSettings
 from core.runtime.clock import SystemClock
 from core.server import Server, ServerOptions
+from core.transport.authoring import author_of
 from core.transport.loopback import connect_loopback
 from core.transport.session import ClientSession
 from tests.support.eventually import observed
@@ -458,7 +459,7 @@ def test_a_stream_on_another_node_learns_whose_a_batch_is_and_its_subscribers_do
             await observed(lambda: taken and heard)
             session = two.hub.sessions[client.info.client_id]
             assert isinstance(session, ClientSession)
-            author = session.author
+            author = author_of(session)
             assert taken == [with_author(block, author)]
             assert [msg.headers for msg in heard] == [block]
             await client.close()

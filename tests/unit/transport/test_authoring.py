@@ -17,7 +17,7 @@ from core.pubsub.authored import with_author, without_author
 from core.pubsub.onward import Splitter, deliver_here
 from core.pubsub.route import RemoteInterest
 from core.pubsub.server import AUTHORS_OVER_NATS, Hub
-from core.transport.authoring import AuthorPublisher
+from core.transport.authoring import AuthorPublisher, author_of
 from core.transport.publishing import PlainPublisher
 from core.transport.session import ClientSession
 from tests.support.links import ListLink
@@ -102,13 +102,13 @@ def test_the_setting_holds_for_connected_clients_too() -> None:
     hub = a_hub(None)
     session, _ = join(hub)
     assert isinstance(session.publisher, AuthorPublisher)
-    author = session.author
+    author = author_of(session)
 
     hub.use_author_doors(frozenset())
     assert isinstance(session.publisher, PlainPublisher)
     hub.use_author_doors(AUTHORS_OVER_NATS)
     assert isinstance(session.publisher, AuthorPublisher)
-    assert session.author == author
+    assert author_of(session) == author
 
 
 @pytest.mark.parametrize(
@@ -153,11 +153,11 @@ def test_streams_alone_learn_whose_a_batch_is(asks: bytes) -> None:
 
     session.data_received(hpub(b"a.x", block))
 
-    assert stream.taken == [(b"a.x", with_author(block, session.author))]
+    assert stream.taken == [(b"a.x", with_author(block, author_of(session)))]
     for each in (listener, member):
         got = each.take()
         assert block in got
-        assert session.author not in got
+        assert author_of(session) not in got
 
 
 def test_a_message_of_a_fast_batch_has_an_author_too() -> None:
@@ -168,8 +168,8 @@ def test_a_message_of_a_fast_batch_has_an_author_too() -> None:
 
     assert _send(session, socket, *(line % n for n in range(1, 200))) == b""
 
-    assert {headers for _, headers in stream.taken} == {with_author(b"", session.author)}
-    assert without_author(with_author(b"", session.author)) == b""
+    assert {headers for _, headers in stream.taken} == {with_author(b"", author_of(session))}
+    assert without_author(with_author(b"", author_of(session))) == b""
 
 
 def test_what_a_message_says_of_its_author_counts_for_nothing() -> None:
@@ -181,7 +181,7 @@ def test_what_a_message_says_of_its_author_counts_for_nothing() -> None:
     _send(session, socket, hpub(b"a.x", forged))
 
     [(_, headers)] = stream.taken
-    assert header_blocks.find(headers, header_blocks.BATCH_AUTHOR) == session.author
+    assert header_blocks.find(headers, header_blocks.BATCH_AUTHOR) == author_of(session)
     assert without_author(headers) == OF_A_BATCH
 
 
@@ -195,7 +195,7 @@ def test_only_nodes_of_the_database_are_told_the_author(is_node: bool) -> None:
 
     _send(session, socket, hpub(b"a.x", OF_A_BATCH))
 
-    sent = with_author(OF_A_BATCH, session.author) if is_node else OF_A_BATCH
+    sent = with_author(OF_A_BATCH, author_of(session)) if is_node else OF_A_BATCH
     assert link.messages() == [(b"a.x", b"", sent, b"x")]
 
 
