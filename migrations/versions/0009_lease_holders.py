@@ -13,11 +13,13 @@ STATEMENTS: tuple[str, ...] = (
     """
     create table jetgate_store.lease_holder (
       lease_group  smallint primary key check (lease_group between 0 and 255),
-      lock_key     integer not null default 0 check (lock_key >= 0),
+      lock_key     oid not null default 0,
       session_pid  integer not null default 0,
       session_role oid not null default 0
     ) with (fillfactor = 50)
     """,
+    # Locks of `pg_locks` are looked up here, of which a planner knows no number.
+    "create index lease_holder_lock_key on jetgate_store.lease_holder (lock_key)",
     "insert into jetgate_store.lease_holder (lease_group) select generate_series(0, 255)",
     "analyze jetgate_store.lease_holder",
 )

@@ -41,16 +41,17 @@ _LOCK_HOLDERS = """
 # A statement of its own, because it has to look at the locks after the rows are locked. The lock is
 # tried in a list of columns: in a condition it could be tried for groups that are not free.
 _TAKE = f"""
-    with free as materialized (
-      select x.lease_group, x.key
-        from unnest($1::int[], $2::int[]) as x(lease_group, key)
-        join jetgate_store.lease_holder h on h.lease_group = x.lease_group
-       where not exists (select from pg_locks k, pg_stat_activity a where {IS_HELD})
+    with held as materialized (
+      select h.lease_group from jetgate_store.lease_holder h cross join pg_locks k
+        join pg_stat_activity a on {IS_HELD}
+    ), free as materialized (
+      select x.lease_group, x.key from unnest($1::int[], $2::int[]) as x(lease_group, key)
+       where x.lease_group not in (select lease_group from held)
     ), tried as materialized (
       select lease_group, key, pg_try_advisory_lock({LOCK_CLASS}, key) as is_locked from free
     )
     update jetgate_store.lease_holder h
-       set lock_key = t.key, session_pid = pg_backend_pid(),
+       set lock_key = t.key::oid, session_pid = pg_backend_pid(),
            session_role = (select usesysid from pg_stat_activity where pid = pg_backend_pid())
       from tried t where t.is_locked and h.lease_group = t.lease_group
  returning h.lease_group
@@ -65,7 +66,7 @@ _HOLDERS = f"""
            (extract(epoch from clock_timestamp() - greatest(n.seen, a.backend_start))
              * 1000000000)::bigint as silence
       from jetgate_store.lease_holder h
-      join pg_locks k on h.lease_group = any($1::int[])
+      cross join pg_locks k
       join pg_stat_activity a on {IS_HELD}
       left join lateral (
              select node, nats, seen from jetgate_store.node
@@ -227,10 +228,11 @@ class PostgresLeases:
         """Return the sessions of nodes that hold the locks of groups."""
         with self._translated() as connection:
             found = {}
-            for row in await connection.fetch(_HOLDERS, list(groups)):
+            for row in await connection.fetch(_HOLDERS):
                 holder = Holder(row["pid"], row["silence"] or 0, row["node"], row["nats"])
                 found.update(dict.fromkeys(row["groups"], holder))
-            return found
+        wanted = frozenset(groups)
+        return {group: holder for group, holder in found.items() if group in wanted}
 
     async def foreign(self) -> Sequence[ForeignLocks]:
         """Return the sessions that hold locks of this class, or wait for some, and are no nodes."""

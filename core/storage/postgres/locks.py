@@ -26,7 +26,7 @@ OURS = f"""
 IS_HELD = f"""
     {OURS} and k.granted
     and k.pid = any(array(select session_pid from jetgate_store.lease_holder group by session_pid))
-    and k.objid = h.lock_key::oid and k.pid = h.session_pid
+    and k.objid = h.lock_key and k.pid = h.session_pid
     and a.pid = h.session_pid and a.usesysid = h.session_role
 """
 """Whether a lock `k` of a session `a` of `pg_stat_activity` is that of a lease holder `h`.
