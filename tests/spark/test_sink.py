@@ -25,6 +25,7 @@ from pyspark.sql.types import (
     StructType,
 )
 from pyspark_jetstream.schema import to_arrow
+from pyspark_jetstream.sink import ledger as ledgers
 from pyspark_jetstream.sink.at_least_once import Published, publish
 from pyspark_jetstream.sink.ledger import Attempt, Committed, Ledger, TransactionError
 from pyspark_jetstream.sink.options import SinkOptions, sink_options
@@ -340,7 +341,10 @@ def test_an_older_batch_is_refused_and_not_skipped(ours: Target) -> None:
     ledger.close()
 
 
-def test_a_run_that_is_not_ahead_leaves_the_one_at_work_alone(ours: Target) -> None:
+def test_a_run_that_is_not_ahead_leaves_the_one_at_work_alone(
+    ours: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledgers, "_WATCHED", 1.0)
     ledger, other = _ledger(ours), _ledger(ours)
     first = ledger.open("q:one")
     for batch in (0, 1, 2):
