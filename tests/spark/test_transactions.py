@@ -95,7 +95,8 @@ class Copy:
         return str(answer["apps"][0]["run"])
 
     def reconnect(self) -> None:
-        """Connect again, for the server was started again."""
+        """Connect again: the server was started again, or has closed what was idle for long."""
+        self.source.reconnect(self.server)
         self.wire.close()
         self.wire = Wire(self.server.address)
         self.wire.hello()
@@ -106,6 +107,7 @@ class Copy:
         return sorted(map(int, rows.column("data").to_pylist())) if rows.num_rows else []
 
     def delete(self) -> None:
+        self.reconnect()
         self.wire.api(f"STREAM.DELETE.{self.name}")
         self.wire.api(f"STREAM.DELETE.JG_STAGE_{self.name}")
         self.wire.close()
@@ -245,8 +247,7 @@ def test_drivers_and_a_server_that_are_killed_in_steady_work_repeat_and_lose_not
         assert 0 < len(copy.copied()) < STEADY
         assert copy.run(checkpoint) == ""
         assert copy.copied() == list(range(1, STEADY + 1))
-        copy.wire.close()
-        source.reconnect(server)
+        copy.delete()
 
 
 STEADY, COMMITS = 3000, 20
