@@ -21,7 +21,7 @@ _SCALARS = {
     **dict.fromkeys(("float", "real", "double", "timestamp", "timestamp_ltz", "timestamp_ntz")),
 }
 _DECIMAL = ("decimal", "dec", "numeric")
-_NAME = r"(?![0-9])(?:[^\W\d]|[0-9_])+"
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _NESTED = ("struct", "array", "map")
 _MOST_DIGITS = 38
 
@@ -85,9 +85,10 @@ class _Reader:
         word = self._next()
         if not word:
             raise self._wrong("ends early")
-        # What begins with a digit may be a number to Spark.
         if not (word.startswith("`") and len(word) > 2) and not re.fullmatch(_NAME, word):
-            raise self._wrong(f"has {word!r} in place of a field's name")
+            raise self._wrong(
+                f"has {word!r} for a field's name, which takes backticks, if it is one"
+            )
         self._at += 1
         return word
 

@@ -73,7 +73,7 @@ def test_a_type_that_is_taken_is_one_of_spark(spark: "SparkSession") -> None:
         "struct<a: int, b: struct<>>",
         "array<map<string, decimal(10,2)>>",
         "map string, array timestamp_ntz",
-        "é2 dec, _x numeric(3)",
+        "`é2` dec, _x numeric(3)",
         "a byte, b short, c long, d real, e double, f date, g timestamp, h boolean, i binary",
         "j void",
     ]

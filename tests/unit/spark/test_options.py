@@ -105,7 +105,7 @@ def test_the_schema_follows_payload_and_columns() -> None:
         ("struct<a: int, b: struct<>>", "struct<a int, b struct<>>"),
         ("array<map<string, decimal(10,2)>>", "array<map<string, decimal(10, 2)>>"),
         ("map string, array timestamp_ntz", "struct<map string, array timestamp_ntz>"),
-        ("é2 dec, _x numeric(3)", "struct<é2 dec, _x numeric(3)>"),
+        ("`é2` dec, _x numeric(3)", "struct<`é2` dec, _x numeric(3)>"),
     ],
 )
 def test_a_type_of_payloads_is_what_spark_parses(text: str, ddl: str) -> None:
@@ -124,7 +124,8 @@ def test_a_type_of_payloads_is_what_spark_parses(text: str, ddl: str) -> None:
         ("a char(5)", "it has 'char' as the type of field a"),
         ("a interval", "it has 'interval' as the type of field a"),
         ("a-b int", "it has '-' as the type of field a"),
-        ("7 int", "it has '7' in place of a field's name"),
+        ("7 int", "it has '7' for a field's name, which takes backticks"),
+        ("é int", "it has 'é' for a field's name, which takes backticks"),
         ("a int b int", "it has 'b' where it should end"),
         ("a int,", "it ends early"),
         ("struct<a int", "it lacks '>' behind the field a"),
