@@ -159,6 +159,7 @@ class _Reader:
         return self._next().lower()
 
     def _wrong(self, what: str) -> InvalidOption:
+        what = re.sub(r"\S{60,}", lambda long: f"{long[0][:50]}...", what)
         return InvalidOption(self._option, self._text, f"{EXPECTED}: it {what}")
 
 
