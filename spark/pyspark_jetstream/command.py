@@ -4,7 +4,7 @@ import argparse
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
 
         pipelines = _chosen(load(options.file), options.only)
         for one in pipelines:
-            check(one)
+            _check(one, check)
         if options.command == "run":
             _check_report(options.report)
     except ValueError as error:  # DeclarationError, InvalidOption
@@ -40,6 +40,14 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{one.kind} {one.name}: can be run")
         return 0
     return _run(pipelines, options)
+
+
+def _check(one: Pipeline, check: Callable[[Pipeline], None]) -> None:
+    """Check a pipeline. Raises ValueError that names it."""
+    try:
+        check(one)
+    except ValueError as error:
+        raise ValueError(f"{one.kind} {one.name}: {error}") from None
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyspark_jetstream.values import InvalidOption
 
 EXPECTED = (
-    "fields such as 'id bigint, tags array<string>', or one struct<...>, array<...> or "
+    "fields such as 'id bigint, `a-b` array<string>', or one struct<...>, array<...> or "
     "map<string, ...>"
 )
 
@@ -20,7 +20,8 @@ _SCALARS = {
     **dict.fromkeys(("tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long")),
     **dict.fromkeys(("float", "real", "double", "timestamp", "timestamp_ltz", "timestamp_ntz")),
 }
-_SIZED = {"decimal": 2, "dec": 2, "numeric": 2, "char": 1, "character": 1, "varchar": 1}
+_DECIMAL = ("decimal", "dec", "numeric")
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _NESTED = ("struct", "array", "map")
 _MOST_DIGITS = 38
 
@@ -41,7 +42,7 @@ class _Reader:
             raise self._wrong("is empty")
         if self._lower() in _NESTED and self._next(1) == "<":
             found = self._type()
-        elif len(self._words) == 1 and self._is_known(self._lower()):
+        elif self._is_known(self._lower()) and self._next(1) in ("", "("):
             raise self._wrong(f"is the type {self._text!r} alone, which no JSON object is")
         else:
             found = f"struct<{self._fields(end='')}>"
@@ -82,8 +83,12 @@ class _Reader:
 
     def _name(self) -> str:
         word = self._next()
-        if not word or not (word.startswith("`") or re.fullmatch(r"\w+", word)):
-            raise self._wrong(f"has {word!r} in place of a field's name" if word else "ends early")
+        if not word:
+            raise self._wrong("ends early")
+        if not (word.startswith("`") and len(word) > 2) and not re.fullmatch(_NAME, word):
+            raise self._wrong(
+                f"has {word!r} for a field's name, which takes backticks, if it is one"
+            )
         self._at += 1
         return word
 
@@ -93,11 +98,11 @@ class _Reader:
         if not name or name in ",>":
             raise self._wrong(f"lacks the type{of}")
         if not self._is_known(name):
-            raise self._wrong(f"has {self._next()!r} as the type{of}, which is none")
+            raise self._wrong(f"has {self._next()!r} as the type{of}, which JSON has not")
         self._at += 1
         if name in _NESTED:
             return self._nested(name, of)
-        return name + (self._size(name) if name in _SIZED else "")
+        return name + (self._size(name) if name in _DECIMAL else "")
 
     def _nested(self, name: str, of: str) -> str:
         if self._next() != "<":
@@ -128,21 +133,23 @@ class _Reader:
 
     def _size(self, name: str) -> str:
         if self._next() != "(":
-            if _SIZED[name] == 1:
-                raise self._wrong(f"lacks the length of {name}")
             return ""
         end = self._words.index(")", self._at) if ")" in self._words[self._at :] else -1
         numbers = [word for word in self._words[self._at + 1 : end] if word != ","]
-        if end < 0 or not 1 <= len(numbers) <= _SIZED[name] or not all(map(str.isdigit, numbers)):
-            raise self._wrong(f"has {name} without the numbers that belong to it")
-        sizes = [int(number) for number in numbers]
-        if _SIZED[name] == 2 and (sizes[0] > _MOST_DIGITS or sizes[-1] > sizes[0] or not sizes[0]):
-            raise self._wrong(f"has {name} of {sizes[0]} digits; 1 to {_MOST_DIGITS} there may be")
+        if (
+            end < 0
+            or not 1 <= len(numbers) <= 2
+            or not all(re.fullmatch("[0-9]+", n) for n in numbers)
+        ):
+            raise self._wrong(f"has {name} without its digits, such as {name}(10, 2)")
+        digits, scale = int(numbers[0]), int(numbers[1]) if len(numbers) > 1 else 0
+        if not 1 <= digits <= _MOST_DIGITS or scale > digits:
+            raise self._wrong(f"has {name} of {digits} digits, {scale} behind the point")
         self._at = end + 1
         return f"({', '.join(numbers)})"
 
     def _is_known(self, name: str) -> bool:
-        return name in _SCALARS or name in _SIZED or name in _NESTED
+        return name in _SCALARS or name in _DECIMAL or name in _NESTED
 
     def _next(self, ahead: int = 0) -> str:
         place = self._at + ahead
@@ -152,6 +159,7 @@ class _Reader:
         return self._next().lower()
 
     def _wrong(self, what: str) -> InvalidOption:
+        what = re.sub(r"\S{60,}", lambda long: f"{long[0][:50]}...", what)
         return InvalidOption(self._option, self._text, f"{EXPECTED}: it {what}")
 
 

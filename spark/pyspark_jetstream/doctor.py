@@ -266,7 +266,10 @@ def reach(use: str, given: Mapping[str, str], *, of: str = "") -> Iterator[Findi
     connection = _impatient(connection_of(checked))
     streams = streams_of(checked)
     if use in ("read", "readStream"):
-        yield from _heads(connection, streams)
+        found = list(_heads(connection, streams))
+        yield from found
+        if any(one.what == "nats" and one.state == "fail" for one in found):
+            return
     if connection.nats is not None:
         wanted = getattr(checked, "transactional", False)
         yield transactions(connection.nats, streams[0] if streams else _NOBODY, is_needed=wanted)

@@ -27,7 +27,7 @@ TYPES = {
 
 _JSON = frozenset(
     ("boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string")
-) | {"char", "varchar", "binary", "date", "timestamp", "timestamp_ntz", "void"}
+) | {"binary", "date", "timestamp", "timestamp_ntz", "void"}
 """Types of the members of JSON payloads, by the names of PySpark."""
 
 

@@ -6,8 +6,13 @@ the source, those of the sink, the trigger.
 
 import json
 import sys
+import threading
+from typing import TYPE_CHECKING
 
 from tests.support import spark
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 def main() -> None:
@@ -17,7 +22,16 @@ def main() -> None:
         source, sink, trigger = json.loads(line)
         rows = session.readStream.format("jetstream").options(**source).load()
         query = rows.select("data").writeStream.format("jetstream").options(**sink)
-        query.trigger(**trigger).start()
+        started = query.trigger(**trigger).start()
+        threading.Thread(target=tell, args=(started,), daemon=True).start()
+
+
+def tell(query: "StreamingQuery") -> None:
+    """Print why a query fails."""
+    try:
+        query.awaitTermination()
+    except Exception as error:
+        print(f"\nfailed: {error}", flush=True)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ class CopyDriver:
     def __init__(self, log: Path) -> None:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
+        self._begin = 0
 
     def prepare(self) -> None:
         """Have it start, if it does not run; this does not wait for it."""
@@ -38,6 +39,7 @@ class CopyDriver:
 
     def _started(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as output:
+            self._begin = output.tell()
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.copy_driver"],
                 cwd=ROOT,
@@ -53,9 +55,13 @@ class CopyDriver:
         """Whether it has not ended."""
         return self._process is not None and self._process.poll() is None
 
+    def has_failed(self) -> bool:
+        """Whether its query has ended with an error."""
+        return "\nfailed: " in self.told()
+
     def told(self) -> str:
-        """What it printed."""
-        return self._log.read_text()
+        """What it printed since it was started."""
+        return self._log.read_bytes()[self._begin :].decode("utf-8", "replace")
 
     def kill(self) -> None:
         """kill -9 the driver, its Java and its tasks."""

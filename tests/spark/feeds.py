@@ -68,6 +68,12 @@ class Feed:
         """Close the connection; the stream stays."""
         self._wire.close()
 
+    def reconnect(self, server: JetgateServer | NatsServer) -> None:
+        """Connect again, for the server was started again."""
+        self._wire.close()
+        self._wire = Wire(server.address)
+        self._wire.hello()
+
     def create(self) -> None:
         """Create the stream; at first, or again after `delete`."""
         self._api(f"STREAM.CREATE.{self.name}", self._config)

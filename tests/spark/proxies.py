@@ -16,6 +16,7 @@ class Proxy:
         hold: What clients say that is not passed on any more, nor what follows it.
         mute: What clients say after which they hear no more than `heard` bytes.
         lose: What clients say that is not passed on the first time.
+        notice: What clients say that sets `held` at the time of this number, and is passed on.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class Proxy:
         mute: bytes = b"",
         heard: int = 0,
         lose: bytes = b"",
+        notice: tuple[bytes, int] = (b"", 0),
     ) -> None:
         self._target = target
         self._cuts = list(cut_after or [])
@@ -34,11 +36,12 @@ class Proxy:
         self.address: tuple[str, int] = self._listener.getsockname()
         self.connections = 0
         self.held = threading.Event()
-        """Something was not passed on."""
+        """Something was not passed on, or noticed."""
         self._hold = hold
         self._mute = mute
         self._heard = heard
         self._lose = lose
+        self._notice, self._left = notice
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
@@ -81,6 +84,10 @@ class Proxy:
                     assert isinstance(source, socket.socket)
                     try:
                         data = source.recv(65536)
+                        if self._notice and source is client and self._notice in data:
+                            self._left -= 1
+                            if self._left == 0:
+                                self.held.set()
                         if self._mute and source is client and self._mute in data:
                             hears = self._heard if hears is None else hears
                         if self._lose and source is client and self._lose in data:

@@ -12,6 +12,9 @@ from tests.support import spark as support
 support.require()
 
 import pyarrow as pa  # noqa: E402
+from pyspark.sql.types import StructField, StructType  # noqa: E402
+from pyspark_jetstream.options import schema_text  # noqa: E402
+from pyspark_jetstream.schema import check  # noqa: E402
 
 from tests.spark.feeds import Feed  # noqa: E402
 from tests.support.json_inputs import TYPES, comparable, record, recorded  # noqa: E402
@@ -62,6 +65,22 @@ def test_a_query_reads_payloads_as_from_json_does(
     assert comparable(found.column(0).combine_chunks()) == comparable(
         expected.column(0).combine_chunks()
     )
+
+
+def test_a_type_that_is_taken_is_one_of_spark(spark: "SparkSession") -> None:
+    texts = [
+        "a: INT NOT NULL COMMENT 'it is', `b-c` String",
+        "struct<a: int, b: struct<>>",
+        "array<map<string, decimal(10,2)>>",
+        "map string, array timestamp_ntz",
+        "`é2` dec, _x numeric(3)",
+        "a byte, b short, c long, d real, e double, f date, g timestamp, h boolean, i binary",
+        "j void",
+    ]
+    for text in texts:
+        schema = schema_text({"payload": "json", "jsonSchema": text, "columns": "data"})
+        kind = spark.createDataFrame([], schema).schema["data"].dataType
+        check(StructType([StructField("data", kind)]), ("data",), "json")
 
 
 def test_a_corrupt_payload_ends_a_query_that_is_to_fail_fast(

@@ -1,8 +1,8 @@
 """Rows become messages, at least once or exactly once; the writers without Spark around them."""
 
 # ruff: noqa: E402  (skipped where there is no Spark)
-
 import base64
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +25,7 @@ from pyspark.sql.types import (
     StructType,
 )
 from pyspark_jetstream.schema import to_arrow
+from pyspark_jetstream.sink import ledger as ledgers
 from pyspark_jetstream.sink.at_least_once import Published, publish
 from pyspark_jetstream.sink.ledger import Attempt, Committed, Ledger, TransactionError
 from pyspark_jetstream.sink.options import SinkOptions, sink_options
@@ -337,6 +338,56 @@ def test_an_older_batch_is_refused_and_not_skipped(ours: Target) -> None:
     with pytest.raises(TransactionError, match=r"batch 0 .*older.*never skipped silently"):
         ledger.commit(opened, 0, [_staged(ours, ours.rows("b"), ledger, "q:run")])
     assert ours.subjects() == ["a", "a"]
+    ledger.close()
+
+
+def test_a_run_that_is_not_ahead_leaves_the_one_at_work_alone(
+    ours: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledgers, "_WATCHED", 1.0)
+    ledger, other = _ledger(ours), _ledger(ours)
+    first = ledger.open("q:one")
+    for batch in (0, 1, 2):
+        ledger.commit(first, batch, [_staged(ours, ours.rows("a"), ledger, "q:one")])
+    assert other.open_for("q:two", 2) is None, "the ledger has it already"
+
+    stop = threading.Event()
+
+    def work() -> None:
+        for batch in range(3, 100):
+            if stop.wait(0.05):
+                return
+            ledger.commit(first, batch, [])
+
+    working = threading.Thread(target=work)
+    working.start()
+    at_work = r"batch 1 of .* another run of this query, 'q:one', which is at work: .* batch \d+"
+    with pytest.raises(TransactionError, match=at_work) as told:
+        other.open_for("q:two", 1)
+    stop.set()
+    working.join()
+    assert "deleted" not in str(told.value)
+    with pytest.raises(TransactionError, match="'q:one', has written: that run"):
+        other.open_for("q:two", 1)
+    last = ledger.open("q:one").batch
+    assert last is not None
+    assert ledger.open_for("q:one", last + 1) == ledger.open("q:one"), "it was not superseded"
+    ahead = other.open_for("q:two", last + 1)
+    assert ahead is not None, "what gets further takes over"
+    with pytest.raises(TransactionError, match=r'run "q:one" .* superseded by run "q:two"'):
+        ledger.open_for("q:one", last + 1)
+    ledger.close()
+    other.close()
+
+
+def test_a_number_of_a_batch_write_that_is_older_is_refused(ours: Target) -> None:
+    ledger = _ledger(ours)
+    opened = ledger.open("batch:one")
+    ledger.commit(opened, 5, [_staged(ours, ours.rows("a"), ledger, "batch:one")])
+    assert ledger.open_for("batch:two", 5) is None
+    with pytest.raises(TransactionError, match="batch 4 of app 'app' is older than its last one"):
+        ledger.open_for("batch:two", 4)
+    assert ledger.open_for("batch:two", 6) is not None
     ledger.close()
 
 

@@ -12,7 +12,11 @@ spark.require()
 
 from pyspark_jetstream.options import connection_options  # noqa: E402
 from pyspark_jetstream.transport.base import Wanted  # noqa: E402
-from pyspark_jetstream.transport.errors import JetStreamError, NotReachable  # noqa: E402
+from pyspark_jetstream.transport.errors import (  # noqa: E402
+    JetStreamError,
+    NotReachable,
+    NotReachedYet,
+)
 from pyspark_jetstream.transport.sql import SqlTransport  # noqa: E402
 from pyspark_jetstream.values import Values  # noqa: E402
 
@@ -74,6 +78,21 @@ def test_a_standby_that_stays_behind_is_told(lagging: Standby, feed: Feed) -> No
         pytest.raises(NotReachable, match="is at sequence 2 here, the read goes to 3"),
     ):
         list(transport.pages(feed.name, 1, 3, (), Wanted()))
+
+
+def test_an_end_that_an_option_names_is_waited_for_on_a_standby(
+    lagging: Standby, feed: Feed
+) -> None:
+    """What is not reached yet on a primary may only be late here."""
+    feed.put("c", "d")
+    options = {"dsn": lagging.dsn, "stream": feed.name, "endingPosition": "seq:4"}
+    with pytest.raises(NotReachedYet, match="endingPosition is sequence 4, which is not reached"):
+        batch({**options, "timeout": "100ms"})
+
+    timer = threading.Timer(0.3, lagging.resume)
+    timer.start()
+    assert seqs(batch({**options, "timeout": "60s"})) == [1, 2, 3, 4]
+    timer.join()
 
 
 def test_a_checkpoint_from_the_primary_is_waited_for(

@@ -2,12 +2,13 @@
 
 # ruff: noqa: E402  (skipped where there is no Spark)
 
-import base64
+import re
 import shutil
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -18,6 +19,7 @@ support.require()
 from tests.spark.drivers import CopyDriver
 from tests.spark.feeds import Feed
 from tests.spark.proxies import Proxy
+from tests.spark.readers import batch
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
 from tests.support.wire import Wire
@@ -92,16 +94,20 @@ class Copy:
         answer = self.wire.request(f"$JG.API.TXN.INFO.{self.name}").json()
         return str(answer["apps"][0]["run"])
 
+    def reconnect(self) -> None:
+        """Connect again: the server was started again, or has closed what was idle for long."""
+        self.source.reconnect(self.server)
+        self.wire.close()
+        self.wire = Wire(self.server.address)
+        self.wire.hello()
+
     def copied(self) -> list[int]:
         """The numbers that were copied, sorted."""
-        last = self.wire.api(f"STREAM.INFO.{self.name}")["state"]["last_seq"]
-        found = []
-        for seq in range(1, last + 1):
-            message = self.wire.request(f"$JS.API.STREAM.MSG.GET.{self.name}", b'{"seq":%d}' % seq)
-            found.append(int(base64.b64decode(message.json()["message"]["data"])))
-        return sorted(found)
+        rows = batch({"servers": self._url(self.server.address), "stream": self.name}, "data")
+        return sorted(map(int, rows.column("data").to_pylist())) if rows.num_rows else []
 
     def delete(self) -> None:
+        self.reconnect()
         self.wire.api(f"STREAM.DELETE.{self.name}")
         self.wire.api(f"STREAM.DELETE.JG_STAGE_{self.name}")
         self.wire.close()
@@ -145,28 +151,107 @@ def test_a_deleted_checkpoint_is_refused_and_nothing_is_written(copy: Copy, tmp_
     assert copy.copied() == list(range(1, 11))
 
 
+class Steady:
+    """Puts messages into the source all the time, from a thread of its own.
+
+    Args:
+        copy: Whose source.
+        pause: Seconds between batches of ten.
+    """
+
+    def __init__(self, copy: Copy, pause: float = 0.1) -> None:
+        self._copy, self._pause = copy, pause
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.last = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        feed = self._copy.source.beside(self._copy.server)
+        with closing(feed):
+            while not self._over.wait(self._pause):
+                more = range(self.last + 1, self.last + 11)
+                feed.publish([(str(n), b"%d" % n, b"") for n in more])
+                self.last += 10
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
 @pytest.mark.thorough
-def test_a_second_driver_on_a_copy_of_the_checkpoint_fences_the_first(
-    copy: Copy, driver: CopyDriver, tmp_path: Path
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_of_two_drivers_on_a_checkpoint_one_goes_on_and_the_other_is_told(
+    copy: Copy, driver: CopyDriver, tmp_path: Path, is_copied: bool
 ) -> None:
-    copy.put(1, 2)
-    first = copy.start(tmp_path / "one", processingTime="0 seconds")
-    try:
-        first.processAllAvailable()
-        shutil.copytree(tmp_path / "one", tmp_path / "two")
-        run = copy.run_in_ledger()
-        sink = copy.sink_options(checkpointLocation=str(tmp_path / "two"))
-        driver.start(copy.source_options(), sink, {"processingTime": "0 seconds"})
-        copy.put(3, 3)  # both do this batch, and the first manifest of it wins
-        eventually(lambda: copy.run_in_ledger() != run, within=300, every=0.1)
-        copy.put(4, 4)
-        eventually(lambda: not first.isActive, within=120)
-        assert "superseded" in str(first.exception())
-        assert "Another driver writes as this app" in str(first.exception())
-        eventually(lambda: copy.copied() == [1, 2, 3, 4], within=120, every=0.1)
-        assert driver.is_running, driver.told()
-    finally:
-        first.stop()
+    """The same query started twice in steady work, on one checkpoint and on a copy of it."""
+    one = tmp_path / "one"
+    with Steady(copy) as steady:
+        first = copy.start(one, processingTime="0 seconds")
+        try:
+            eventually(lambda: len(copy.copied()) > 100, within=120, every=0.5)
+            run = copy.run_in_ledger()
+            two = tmp_path / "two" if is_copied else one
+            if is_copied:
+                shutil.copytree(one, two)
+            sink = copy.sink_options(checkpointLocation=str(two))
+            driver.start(copy.source_options(), sink, {"processingTime": "0 seconds"})
+            eventually(lambda: not first.isActive or driver.has_failed(), within=300, every=0.2)
+            at_work = copy.run_in_ledger()
+            before = len(copy.copied())
+            eventually(lambda: len(copy.copied()) > before + 100, within=120, every=0.5)
+            assert first.isActive == driver.has_failed()
+            if first.isActive:
+                assert at_work == run
+                assert re.search(TOLD.format(run=run), driver.told()), driver.told()
+            else:
+                assert at_work != run
+                assert at_work in str(first.exception())
+            assert "checkpoint was deleted" not in driver.told() + str(first.exception())
+        finally:
+            first.stop()
+            driver.kill()
+    assert copy.run(one if first.exception() is None else two) == ""
+    assert copy.copied() == list(range(1, steady.last + 1))
+
+
+TOLD = r"another run of this query, '{run}'|Multiple streaming jobs detected|Concurrent update"
+"""What ends the other one: the ledger, which names the run at work, or Spark's own checkpoint."""
+
+
+@pytest.mark.thorough
+def test_drivers_and_a_server_that_are_killed_in_steady_work_repeat_and_lose_nothing(
+    spark: "SparkSession", driver: CopyDriver, tmp_path: Path
+) -> None:
+    """Each driver works through many batches; then it, or the server under its commit, ends."""
+    with JetgateServer(in_memory=True) as server, Feed(server) as source:
+        copy = Copy(server, source, spark)
+        copy.put(1, STEADY)
+        checkpoint = tmp_path / "checkpoint"
+        for round_ in range(4):
+            notice = (b"$JG.API.TXN.COMMIT", COMMITS)
+            with Proxy(server.address, notice=notice) as proxy:
+                sink = copy.sink_options(proxy.address, checkpointLocation=str(checkpoint))
+                driver.start(copy.source_options(), sink, {"processingTime": "0 seconds"})
+                assert proxy.held.wait(600), driver.told()
+                if round_ % 2:
+                    server.kill()  # and its database, while the commit runs
+                    server.start()
+                    copy.reconnect()
+                    done = len(copy.copied())
+                    eventually(lambda: len(copy.copied()) > done, within=300, every=0.5)  # noqa: B023
+                driver.kill()
+        assert 0 < len(copy.copied()) < STEADY
+        assert copy.run(checkpoint) == ""
+        assert copy.copied() == list(range(1, STEADY + 1))
+        copy.delete()
+
+
+STEADY, COMMITS = 3000, 20
+"""Messages, twenty of them in a batch; and the commits for which a driver lives."""
 
 
 @pytest.mark.thorough

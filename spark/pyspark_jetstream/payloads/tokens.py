@@ -17,6 +17,8 @@ _NUMBER = re.compile(r"-?(0(?![0-9])|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _ODD = re.compile(r"NaN|[+-]?Infinity|[+-]INF")
 _WORD = re.compile(r"(true|false|null)(?![A-Za-z0-9_$])")
 _PLAIN = {quote: re.compile(rf"[^{quote}\\\x00-\x1f]*") for quote in "\"'"}
+_WHOLE = {quote: re.compile(rf"([^{quote}\\\x00-\x1f]*){quote}") for quote in "\"'"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "/": "/", "\\": "\\"}
 _HEX = re.compile(r"[0-9a-fA-F]{0,4}")
 _FLOATS = {"+INF": "Infinity", "-INF": "-Infinity", "+Infinity": "Infinity"}
@@ -92,6 +94,11 @@ class Tokens:
         quote, self._quote = self._quote, ""
         if not quote:
             return self.raw
+        whole = _WHOLE[quote].match(self._text, self._at)
+        if whole is not None:  # without escapes, as most are
+            self._at = whole.end()
+            self.raw = whole[1]
+            return self.raw
         parts: list[str] = []
         while True:
             plain = _PLAIN[quote].match(self._text, self._at)
@@ -117,6 +124,10 @@ class Tokens:
             self.next()
 
     def _peek(self) -> str:
+        """The next character that is no blank; "" at the end. Raises Malformed within a value."""
+        char = self._text[self._at : self._at + 1]
+        if char > " ":
+            return char
         space = _SPACE.match(self._text, self._at)
         assert space is not None, "it matches the empty text"
         self._at = space.end()
@@ -193,7 +204,7 @@ class Tokens:
 
 def _text_of(text: str) -> str:
     """Text with pairs of surrogates as characters; a lone one is `?`, as in Spark."""
-    if not any("\ud800" <= char <= "\udfff" for char in text):
+    if _SURROGATE.search(text) is None:
         return text
     paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return paired.replace("\ufffd", "?") if "\ufffd" not in text else paired

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 
+from pyspark_jetstream.ddl import json_type
 from pyspark_jetstream.pipelines.declaration import (
     Analytics,
     Archive,
@@ -54,13 +55,18 @@ def check(one: Pipeline) -> None:
         query.checked()
 
 
-def log_query(source: Source, json_type: str = "") -> Query:
-    """Reads ranges of the streams of a source, batch by batch."""
+def log_query(source: Source, kind: str = "") -> Query:
+    """Reads ranges of the streams of a source, batch by batch.
+
+    Args:
+        source: The source.
+        kind: The type of JSON payloads; "" for others.
+    """
     place = place_of(starts("startingPosition", source.start, "earliest"), "", "none")
     if place.kind not in STARTS:
         raise DeclarationError("source.startingPosition", f"is {source.start!r}", _EXPECTED)
     named = {"stream": json.dumps(list(source.streams)), "startingPosition": source.start}
-    return Query(READ, {**source.options, **named, **json_options(json_type)})
+    return Query(READ, {**source.options, **named, **json_options(kind)})
 
 
 def transform_query(declared: Transform) -> Query:
@@ -100,5 +106,11 @@ def bucket_target(bucket: Bucket) -> Target:
 
 
 def json_options(kind: str) -> dict[str, str]:
-    """Options of payloads that are JSON of a type; none where there is no type."""
-    return {"payload": "json", "jsonSchema": kind} if kind else {}
+    """Options of payloads that are JSON of a type; none where there is no type.
+
+    Raises InvalidOption, which names the field `json` of the pipeline.
+    """
+    if not kind:
+        return {}
+    json_type("json", kind)
+    return {"payload": "json", "jsonSchema": kind}

@@ -27,6 +27,10 @@ _NO_LEDGER = 20001
 _SUPERSEDED = (20002, 20003)
 _OLD = 20005
 _BACKOFF = 0.2
+_WATCHED = 3.0
+"""Seconds for which a run that is behind looks whether the other one gets on."""
+_BATCH_WRITE = "batch:"
+"""What the runs of writes that are no streaming queries begin with."""
 _T = TypeVar("_T")
 
 
@@ -104,7 +108,34 @@ class Ledger:
                 server has no transactions.
             NotReachable: It did not answer for too long.
         """
-        self._check_owner(run)
+        self._check_owner(run, self._entry())
+        return self._opened(run)
+
+    def open_for(self, run: str, batch: int) -> Opened | None:
+        """Take the token of a run for a batch; None when the ledger has the whole batch already.
+
+        Another run of the query may be at work on the same checkpoint. It is left alone where it
+        has done this batch or later ones: only a run that gets further takes the token away.
+
+        Args:
+            run: As for `open`.
+            batch: Its number.
+
+        Raises:
+            TransactionError: As for `open`, or another run has written later batches.
+            NotReachable: The server did not answer for too long.
+        """
+        entry = self._entry()
+        self._check_owner(run, entry)
+        last = entry.get("batch")
+        if last is not None and entry["run"] != run:
+            if batch == last and entry.get("state") == "done":
+                return None
+            if batch < last:
+                raise TransactionError(self._behind(run, batch, entry))
+        return self._opened(run)
+
+    def _opened(self, run: str) -> Opened:
         answer = self._ask("OPEN", {"app": self._app, "run": run})
         if "token" not in answer:
             raise TransactionError(self._unserved())
@@ -115,23 +146,53 @@ class Ledger:
             max_payload=int(answer["max_payload"]),
         )
 
-    def _check_owner(self, run: str) -> None:
+    def _entry(self) -> dict[str, Any]:
+        """What the ledger has of the app; nothing where it does not know it."""
+        found = (one for one in self._ask("INFO", {}).get("apps", ()) if one["app"] == self._app)
+        return next(found, {})
+
+    def _check_owner(self, run: str, entry: dict[str, Any]) -> None:
         """Refuse an app that is another query's.
 
         The numbers of its batches mean nothing here: that a checkpoint was deleted would not show
         as long as the last batch has the number of the first.
         """
-        for entry in self._ask("INFO", {}).get("apps", ()):
-            known = str(entry["run"]).partition(":")[0]
-            if entry["app"] != self._app or known == run.partition(":")[0]:
-                continue
-            if entry.get("state"):
-                raise TransactionError(
-                    f"stream {self._stream!r}: app {self._app!r} is that of query {known!r}, whose "
-                    f"last batch is {entry['batch']}; this is query {run.partition(':')[0]!r}. "
-                    "The checkpoint was deleted, or two queries have one txnAppId: restore it, or "
-                    f"write as another app, or forget it with {PREFIX}.DELETE.{self._stream}"
+        if not entry.get("state"):
+            return
+        known, query = (text.partition(":")[0] for text in (str(entry["run"]), run))
+        if known != query:
+            raise TransactionError(
+                f"stream {self._stream!r}: app {self._app!r} is that of query {known!r}, whose "
+                f"last batch is {entry['batch']}; this is query {query!r}. "
+                "The checkpoint was deleted, or two queries have one txnAppId: restore it, or "
+                f"write as another app, or forget it with {PREFIX}.DELETE.{self._stream}"
+            )
+
+    def _behind(self, run: str, batch: int, entry: dict[str, Any]) -> str:
+        """What to say to a run whose batch is older than the last one of another run."""
+        last, other = int(entry["batch"]), str(entry["run"])
+        where = f"stream {self._stream!r}: batch {batch} of app {self._app!r}"
+        if run.startswith(_BATCH_WRITE):
+            return (
+                f"{where} is older than its last one, {last}: each txnVersion has to be higher "
+                "than the one before. Rows are never skipped silently"
+            )
+        deadline = Deadline(_WATCHED)
+        while not deadline.passed():
+            pause(_BACKOFF)
+            now = self._entry()
+            if now.get("run") == other and int(now.get("batch") or 0) > last:
+                return (
+                    f"{where} was done by another run of this query, {other!r}, which is at work: "
+                    f"it has just written batch {now['batch']}. Two drivers have one checkpoint; "
+                    f"this one, {run!r}, has written nothing and ends"
                 )
+        return (
+            f"{where} is older than batch {last}, which another run of this query, {other!r}, has "
+            "written: that run is at work on the same checkpoint and has nothing to do, or this "
+            "checkpoint is an older copy. Stop one of both, or write as another txnAppId. Rows are "
+            "never skipped silently"
+        )
 
     def commit(self, opened: Opened, batch: int, attempts: list[Attempt]) -> Committed:
         """Have a batch stored, and wait until it is; the first manifest of a batch wins.
@@ -239,8 +300,8 @@ class Ledger:
             hint = ". Another driver writes as this app; stop one of them, or give it another name"
         elif error.err_code == _OLD:
             hint = (
-                ". The checkpoint is older than what was written, or was deleted: write as another "
-                "txnAppId, or restore it. Rows are never skipped silently"
+                ". The number was given before: write as another txnAppId, or go on with a higher "
+                "one. Rows are never skipped silently"
             )
         return f"stream {self._stream!r}: {error}{hint}"
 

@@ -37,7 +37,7 @@ _COLUMNS = {
 }
 """Columns that mean something, and their types."""
 
-_IGNORED = ("stream", "seq", "timestamp", "timestamp_ns", "size")
+_IGNORED = ("stream", "seq", "timestamp", "timestamp_ns", "size", "is_later")
 """Columns of what was read, which the target gives anew."""
 
 _EXPECTED = ("expected_last_seq", "expected_last_subject_seq")

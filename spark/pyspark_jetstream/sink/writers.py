@@ -44,12 +44,14 @@ class Written(WriterCommitMessage):
         rows: How many rows it wrote.
         duplicates: How many of them the stream had already.
         attempt: What it staged, for a transaction.
+        is_stored: Whether the ledger had the whole batch already, so that nothing was staged.
     """
 
     run: str
     rows: int
     duplicates: int = 0
     attempt: Attempt | None = None
+    is_stored: bool = False
 
 
 def write(options: SinkOptions, run: str, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -65,9 +67,12 @@ def write(options: SinkOptions, run: str, batches: Iterator[pa.RecordBatch]) -> 
         return Written(run, published.rows, published.duplicates)
     ledger = _ledger(options)
     try:
-        opened = ledger.open(run)
+        opened = ledger.open_for(run, task.batch if task.query else options.version or 0)
     finally:
         ledger.close()
+    if opened is None:
+        rows = sum(batch.num_rows for batch in batches)
+        return Written(run, rows, rows, is_stored=True)
     attempt = stage(options, opened, task.partition, batches)
     return Written(run, attempt.rows, attempt=attempt)
 
@@ -83,7 +88,15 @@ def commit(options: SinkOptions, batch: int, messages: list[WriterCommitMessage 
     attempts = [one.attempt for one in written if one.attempt is not None and one.attempt.rows]
     ledger = _ledger(options)
     try:
-        ledger.commit(ledger.open(runs.pop()), batch, attempts)
+        opened = ledger.open_for(runs.pop(), batch)
+        if opened is None:
+            return
+        if any(message.is_stored for message in written):
+            raise JetStreamError(
+                f"batch {batch} of app {options.app!r} was in the ledger of stream "
+                f"{options.target!r} when its tasks ran, and is not any more"
+            )
+        ledger.commit(opened, batch, attempts)
     finally:
         ledger.close()
 

@@ -128,7 +128,7 @@ def test_a_value_is_taken_or_named_with_what_is_expected(use: str, name: str) ->
             continue
         assert text.isprintable(), text
         assert re.match(r"option '[\w.]+( or servers)?' is .*, expected ", text), text
-        assert len(text) < 800, text
+        assert len(text) < 600, text
         assert SECRET not in text, text
         if name in _SECRETS and len(value) > 4:
             assert value not in text, text

@@ -97,6 +97,53 @@ def test_the_schema_follows_payload_and_columns() -> None:
     assert parsed == "data array<int>"
 
 
+@pytest.mark.parametrize(
+    ("text", "ddl"),
+    [
+        ("a int, b string", "struct<a int, b string>"),
+        ("a: INT NOT NULL COMMENT 'it is', `b-c` String", "struct<a int, `b-c` string>"),
+        ("struct<a: int, b: struct<>>", "struct<a int, b struct<>>"),
+        ("array<map<string, decimal(10,2)>>", "array<map<string, decimal(10, 2)>>"),
+        ("map string, array timestamp_ntz", "struct<map string, array timestamp_ntz>"),
+        ("`é2` dec, _x numeric(3)", "struct<`é2` dec, _x numeric(3)>"),
+    ],
+)
+def test_a_type_of_payloads_is_what_spark_parses(text: str, ddl: str) -> None:
+    """`tests/spark/test_json_payloads.py` asks Spark about these, too."""
+    found = schema_text({"payload": "json", "jsonSchema": text, "columns": "data"})
+
+    assert found == f"data {ddl}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("bigint", "it is the type 'bigint' alone"),
+        ("decimal(10,2)", "it is the type 'decimal(10,2)' alone"),
+        ("a foo", "it has 'foo' as the type of field a"),
+        ("a char(5)", "it has 'char' as the type of field a"),
+        ("a interval", "it has 'interval' as the type of field a"),
+        ("a-b int", "it has '-' as the type of field a"),
+        ("7 int", "it has '7' for a field's name, which takes backticks"),
+        ("é int", "it has 'é' for a field's name, which takes backticks"),
+        ("a int b int", "it has 'b' where it should end"),
+        ("a int,", "it ends early"),
+        ("struct<a int", "it lacks '>' behind the field a"),
+        ("array<int", "it lacks '>' behind array"),
+        ("map<int, string>", "whose keys are not string"),
+        ("map<string>", "lacks the type of the values"),
+        ("a decimal(50, 2)", "it has decimal of 50 digits, 2 behind the point"),
+        ("a decimal(x)", "without its digits, such as decimal(10, 2)"),
+        ("a int, a int", "it has the field a twice"),
+    ],
+)
+def test_what_is_no_type_of_payloads_is_told(text: str, said: str) -> None:
+    with pytest.raises(InvalidOption) as told:
+        schema_text({"payload": "json", "jsonSchema": text})
+
+    assert said in str(told.value)
+
+
 def test_the_readme_has_every_option() -> None:
     page = (spark.ROOT / "spark/README.md").read_text()
     table = page.partition("## Options")[2].partition("\n## ")[0].partition("| column |")[0]
