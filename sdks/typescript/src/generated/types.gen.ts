@@ -1458,7 +1458,7 @@ export type UnpinRequest = {
 };
 
 /**
- * The digest of the body (RFC 9530), which is checked.
+ * The digest of the body (RFC 9530), which is checked: `sha-256` or `sha-512`.
  */
 export type HeaderContentDigest = string;
 
@@ -1613,7 +1613,7 @@ export type HeaderPrefer = string;
 export type HeaderRange = string;
 
 /**
- * The digest of the object (RFC 9530), which is checked.
+ * The digest of the object (RFC 9530), which is checked: `sha-256` or `sha-512`.
  */
 export type HeaderReprDigest = string;
 
@@ -3689,11 +3689,11 @@ export type PutObjectData = {
          */
         'If-None-Match'?: string;
         /**
-         * The digest of the body (RFC 9530), which is checked.
+         * The digest of the body (RFC 9530), which is checked: `sha-256` or `sha-512`.
          */
         'Content-Digest'?: string;
         /**
-         * The digest of the object (RFC 9530), which is checked.
+         * The digest of the object (RFC 9530), which is checked: `sha-256` or `sha-512`.
          */
         'Repr-Digest'?: string;
         /**
