@@ -6,10 +6,12 @@ import subprocess
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
+import httpx
 import jetgate_client as sdk
 import pytest
 from jetgate_client.errors import is_passing, problem_from
 from jetgate_client.generated.api.objects import delete_object_store
+from jetgate_client.transport import revision_of
 
 from tests.sdks.lossy import LossyWay
 from tests.sdks.refusing import RefusingServer
@@ -162,6 +164,18 @@ def test_an_object_without_a_digest_is_not_read_as_if_it_were_checked(
             await delete_object_store.asyncio_detailed(name, client=js.api)
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("etag", "revision"), [('"7"', 7), ('W/"7"', 7), ("", 0), ('"7-gzip"', 0), ('W/"x"', 0)]
+)
+def test_a_revision_is_read_of_what_a_proxy_leaves(etag: str, revision: int) -> None:
+    headers = httpx.Headers({"ETag": etag} if etag else {})
+    if revision:
+        assert revision_of(headers, "/v1/kv/b/a") == revision
+        return
+    with pytest.raises(sdk.JetgateError, match="/v1/kv/b/a: no ETag came"):
+        revision_of(headers, "/v1/kv/b/a")
 
 
 @pytest.mark.parametrize("bad", [".", ".."])

@@ -1,5 +1,6 @@
 """Requests: refusals are raised, writes that may be repeated are, answers come line by line."""
 
+import re
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
@@ -44,6 +45,20 @@ def path_of(*segments: str, verb: str = "") -> str:
         raise ValueError('"." and ".." cannot be names in a URL')
     path = "/".join(["/v1", *(quote(segment, safe="") for segment in segments)])
     return f"{path}:{verb}" if verb else path
+
+
+_ETAG = re.compile(r'(?:W/)?"([0-9]+)"')
+
+
+def revision_of(headers: httpx.Headers, path: str) -> int:
+    """The revision that the ETag of an answer is, weak where a proxy has compressed the answer.
+
+    Raises JetgateError where none came: what is between took it away.
+    """
+    found = _ETAG.fullmatch(headers.get("ETag", ""))
+    if found is None:
+        raise JetgateError(f"{path}: no ETag came, so its revision is not known")
+    return int(found[1])
 
 
 async def _refuse(response: httpx.Response) -> None:

@@ -61,6 +61,17 @@ export interface Answer {
   body: Uint8Array;
 }
 
+/**
+ * The revision that the ETag of an answer is, weak where a proxy has compressed the answer.
+ *
+ * Throws JetgateError where none can be seen: what is between hides it.
+ */
+export function revisionOf(headers: Headers, path: string): number {
+  const found = /^(?:W\/)?"(\d+)"$/.exec(headers.get("ETag") ?? "");
+  if (found === null) throw new JetgateError(`${path}: no ETag can be seen, so its revision is not known`);
+  return Number(found[1]);
+}
+
 const decoder = new TextDecoder();
 
 /** The text of an answer. */
