@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import spark as support
 from tests.support.document_commands import blocks_of
+from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT, JetgateServer
 
 support.require()
@@ -30,7 +31,8 @@ def test_the_worked_example_does_what_it_says(tmp_path: Path) -> None:
     assert len(blocks) == 3
     with JetgateServer() as server:
         url = "nats://{}:{}".format(*server.address)
-        (dsn,) = re.findall(r"psql '(postgresql://[^']+)'", server.log(1 << 20))
+        # The addresses are told to programs before they are told to people.
+        (dsn,) = eventually(lambda: re.findall(r"psql '(postgresql://[^']+)'", server.log(1 << 20)))
         script = FIRST + "\n".join(command for block in blocks for command in block.commands)
         for there, here in {
             "postgresql://postgres@/jetgate?host=...": dsn,
