@@ -155,14 +155,13 @@ class Transport:
         """Raise the Problem 413 of a message that is larger than the server takes.
 
         Before it is sent: the answer to a large body may be lost, because it comes while the body
-        is still on its way. Nothing is raised where the server does not tell this user how much
-        it takes.
+        is still on its way. Nothing is raised where the server does not tell how much it takes.
         """
         if size <= _SURELY_TAKEN:
             return
         if time.monotonic() > self._limit_known_until:
             try:
-                told = (await self.send("GET", path_of("account"))).json()
+                told = (await self.send("GET", path_of("session"))).json()
             except JetgateError:
                 self._limit = None
             else:
