@@ -51,9 +51,14 @@ class Kind:
     shown: Callable[[dict[str, Any]], KvBucket | ObjectStore]
 
 
+def is_bucket_name(text: str) -> bool:
+    """Whether a bucket can be called so (ADR-8, ADR-20)."""
+    return _BUCKET.fullmatch(text) is not None
+
+
 def bucket_name(text: str) -> str:
     """Check the name of a bucket."""
-    if not _BUCKET.fullmatch(text):
+    if not is_bucket_name(text):
         raise bad_request("bad-name", "bucket name: 1 to 200 of A-Z a-z 0-9 _ -")
     return text
 

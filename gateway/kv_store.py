@@ -27,7 +27,7 @@ from gateway.rendering import show_payload
 from gateway.repeated import WRONG_SEQUENCE
 from gateway.settings import Settings
 from gateway.stream_info import existing, no_bucket
-from gateway.validation import filter_subject, publish_subject
+from gateway.validation import filter_subject, stored_subject
 
 Operation = Literal["PUT", "DEL", "PURGE"]
 
@@ -53,7 +53,10 @@ def new_key(call: Call) -> str:
     key = call.params["key"]
     if not _KEY.fullmatch(key):
         raise bad_request("bad-key", f"key: {_RULE}")
-    return key_name(call)
+    limit = call.gateway.settings.subject_bytes_max
+    if len(key) > limit:
+        raise bad_request("bad-key", f"key: longer than {limit} bytes")
+    return key
 
 
 def key_name(call: Call) -> str:
@@ -62,13 +65,10 @@ def key_name(call: Call) -> str:
     Any client may publish to the subjects of a bucket. What lists show can be read and deleted.
     """
     key = call.params["key"]
-    limit = call.gateway.settings.subject_bytes_max
-    if len(key.encode()) > limit:
-        raise bad_request("bad-key", f"key: longer than {limit} bytes")
     if _KEY.fullmatch(key):
         return key
     try:
-        publish_subject(f"$KV.B.{key}", call.gateway.settings)
+        stored_subject(key)
     except Problem as refused:
         raise bad_request("bad-key", f"key: {refused.detail}") from None
     return key

@@ -8,7 +8,6 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from core.model.account import AccountStats
 from core.model.consumer import ConsumerInfo
 from core.model.stream import StreamInfo
 
@@ -22,15 +21,6 @@ Duration = int | str
 
 Tokens = Annotated[list[str], Meta(min_length=1)]
 HeaderValues = dict[str, str | list[str]]
-
-
-class Account(AccountStats, frozen=True, kw_only=True):
-    """What the account uses, and what it may use.
-
-    `max_payload`: how many bytes a message may have, headers included.
-    """
-
-    max_payload: int
 
 
 class Expect(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -413,10 +403,14 @@ class Ticket(Struct):
 
 
 class Session(Struct, omit_defaults=True):
-    """Who asks (empty where the server knows no users), and until when his session lasts."""
+    """Who asks (empty where the server knows no users), and until when his session lasts.
+
+    `max_payload`: how many bytes a message of his may have, headers included.
+    """
 
     name: str
     expires: str = ""
+    max_payload: int = 0
 
 
 class Health(Struct):

@@ -62,12 +62,14 @@ _decoder = msgspec.json.Decoder(_Stored)
 
 
 def object_name(call: Call) -> str:
-    """Check the name of an object: anything that a subject can hold in base64."""
-    return checked_name(call.params["name"])
+    """The name in the path of an object that may be there: whatever a client has called it."""
+    if not call.params["name"]:
+        raise bad_request("bad-name", "object name: is empty")
+    return call.params["name"]
 
 
 def checked_name(name: str) -> str:
-    """Check the name of an object."""
+    """Check the name of an object that is to be stored: what a subject can hold in base64."""
     if not name or len(name.encode(errors="replace")) > _NAME_MAX:
         raise bad_request("bad-name", f"object name: 1 to {_NAME_MAX} bytes")
     return name

@@ -4,6 +4,7 @@ The contract of the façade (`gateway.contract`) is generated from it. `{name}` 
 one segment, percent-decoded once; `:verb` at the end of a segment is part of the route.
 """
 
+from core.model.account import AccountStats
 from gateway import models
 from gateway.consumer_routes import CONSUMER_ROUTES
 from gateway.handlers import account, advisories, console, reference, sign_in, system, tails
@@ -50,7 +51,7 @@ ROUTES: tuple[Operation, ...] = (
         "/v1/account",
         account.account,
         None,
-        models.Account,
+        AccountStats,
         shows={200: ("Cache-Control",)},
         problems=ASKED,
     ),

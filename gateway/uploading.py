@@ -158,10 +158,15 @@ class Upload:
 
 
 def claimed_digests(call: Call) -> list[tuple[str, bytes]]:
-    """The digests in `Content-Digest` and `Repr-Digest` (RFC 9530) that can be checked."""
+    """The digests in `Content-Digest` and `Repr-Digest` (RFC 9530) that are to be checked.
+
+    Raises Problem for a header without one that can be: who sends it relies on the check.
+    """
     claims: list[tuple[str, bytes]] = []
     for header in ("content-digest", "repr-digest"):
-        for part in filter(None, (call.headers.get(header) or "").split(",")):
+        before = len(claims)
+        said = [part for part in ",".join(call.headers.getlist(header)).split(",") if part.strip()]
+        for part in said:
             match = _DIGEST.fullmatch(part.strip())
             if match is None:
                 raise bad_request("bad-header", f"{header}: sha-256=:<base64>: is needed")
@@ -170,6 +175,8 @@ def claimed_digests(call: Call) -> list[tuple[str, bytes]]:
                     claims.append((match[1], b64decode(match[2], validate=True)))
                 except ValueError:
                     raise bad_request("bad-header", f"{header}: not base64") from None
+        if said and len(claims) == before:
+            raise bad_request("bad-header", f"{header}: sha-256 and sha-512 are what is checked")
     return claims
 
 

@@ -31,6 +31,7 @@ _RESERVED = ("_INBOX.", "_R_.", "_GR_.")
 _DURATION = re.compile(r"(?:(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h))+")
 _DURATION_MAX = 64
 _INT64_MAX = 2**63 - 1
+_ANY = 1 << 20  # more than the path of a request has bytes
 
 
 def percent_decoded(segment: bytes, what: str) -> str:
@@ -69,6 +70,13 @@ def _publish_subject(text: str, bytes_max: int, tokens_max: int) -> bytes:
     if reserved or (text.startswith("$") and not text.startswith(_OPEN_DOLLAR)):
         raise Problem(403, "reserved-subject", "subject: reserved for the system")
     return text.encode()
+
+
+def stored_subject(text: str) -> str:
+    """Check a subject that a message may have been stored under, of whatever length."""
+    if {"*", ">"} & set(_subject_tokens(text, _ANY, _ANY)):
+        raise bad_request("bad-subject", "subject: no wildcards for one message")
+    return text
 
 
 def filter_subject(text: str, settings: Settings) -> str:

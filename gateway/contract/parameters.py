@@ -124,7 +124,10 @@ QUERY: dict[str, Said] = {
 
 _STEERS = "As in JetStream (ADR-{adr})."
 REQUEST_HEADERS: dict[str, Said] = {
-    "Content-Digest": (_TEXT, "The digest of the body (RFC 9530), which is checked."),
+    "Content-Digest": (
+        _TEXT,
+        "The digest of the body (RFC 9530), which is checked: `sha-256` or `sha-512`.",
+    ),
     "Idempotency-Key": (
         _LINE | {"examples": ['"payment-7"']},
         "What makes a repetition within the duplicate window harmless: nothing is stored again.",
@@ -195,7 +198,10 @@ REQUEST_HEADERS: dict[str, Said] = {
     "ce-specversion": ({"type": "string", "enum": ["1.0"]}, "The version of CloudEvents."),
     "ce-type": (_ASCII, "The type of an event."),
     "Range": (_TEXT | {"examples": ["bytes=0-1023"]}, "The bytes that are wanted (RFC 9110)."),
-    "Repr-Digest": (_TEXT, "The digest of the object (RFC 9530), which is checked."),
+    "Repr-Digest": (
+        _TEXT,
+        "The digest of the object (RFC 9530), which is checked: `sha-256` or `sha-512`.",
+    ),
 }
 
 RESPONSE_HEADERS: dict[str, Said] = {

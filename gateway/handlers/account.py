@@ -9,5 +9,4 @@ from gateway.responses import json_response
 async def account(call: Call) -> Response:
     """Show what the account uses of JetStream, and its limits."""
     reply = await call.gateway.js.call("INFO")
-    reply["max_payload"] = call.gateway.client.info.max_payload
     return json_response(reply, headers={"Cache-Control": "no-store"})

@@ -9,7 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from gateway import entity_tags
-from gateway.buckets import KV, OBJECTS, Config, Kind, bucket_name, updated
+from gateway.buckets import KV, OBJECTS, Config, Kind, bucket_name, is_bucket_name, updated
 from gateway.call import Call
 from gateway.handlers.streams import patched
 from gateway.problems import bad_request
@@ -102,7 +102,9 @@ async def _list(call: Call, kind: Kind) -> Response:
 
 
 def _is_bucket(kind: Kind, info: dict[str, Any]) -> bool:
-    return str(info["config"]["name"]).startswith(kind.prefix)
+    """Whether a stream is a bucket by its name: what other routes take for one."""
+    name = str(info["config"]["name"])
+    return name.startswith(kind.prefix) and is_bucket_name(name.removeprefix(kind.prefix))
 
 
 async def _create(call: Call, kind: Kind) -> Response:

@@ -78,6 +78,7 @@ def _http_date(time: str) -> str:
 async def put_object(call: Call) -> Response:
     """Store the body as an object: a new one (201), or in place of what it was (200)."""
     bucket, name = _place(call)
+    object_store.checked_name(name)
     headers: dict[str, list[str]] = {}
     for key, value in message_headers(_known(call), call.gateway.settings):
         headers.setdefault(key.decode(), []).append(value.decode(errors="replace"))
@@ -135,7 +136,8 @@ async def patch_object(call: Call) -> Response:
     old = await object_store.live(call, bucket, name)
     object_store.check(call, old)
     wanted = _patched(old, patch)
-    object_store.checked_name(wanted.name)
+    if wanted.name != name:
+        object_store.checked_name(wanted.name)
     check_headers(_items(wanted.headers), call.gateway.settings)
     renames = wanted.name != name
     target = old
@@ -198,6 +200,7 @@ async def delete_object(call: Call) -> Response:
 async def link_object(call: Call) -> Response:
     """Make a link to an object, or without `name` to a store; a link may be replaced by another."""
     bucket, name = _place(call)
+    object_store.checked_name(name)
     link = struct(Link, await call.json_body())
     bucket_name(link.bucket)
     if link.name:

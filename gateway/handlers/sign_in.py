@@ -37,10 +37,11 @@ async def create_session(call: Call) -> Response:
 
 
 async def read_session(call: Call) -> Response:
-    """Say who asks, and until when his session lasts if he has one."""
-    body = {"name": call.caller.name}
+    """Say who asks, until when his session lasts if he has one, and how large a message may be."""
+    body: dict[str, object] = {"name": call.caller.name}
     if call.caller.session is not None:
         body["expires"] = format_time(call.caller.session.expires)
+    body["max_payload"] = call.gateway.client.info.max_payload
     return json_response(body, 200, _NO_STORE)
 
 

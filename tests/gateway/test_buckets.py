@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import quote
 
 import nats
 import pytest
@@ -215,3 +216,17 @@ def test_sources_keep_the_names_of_keys(bucket: Store) -> None:
     keys = web.get(f"/v1/kv/{name}:keys").json()["keys"]
     assert sorted(key["key"] for key in keys) == ["a.1", "own"]
     web.delete(f"/v1/kv/{name}")
+
+
+def test_a_stream_that_no_bucket_can_be_called_as_is_not_listed_as_one(web: Web) -> None:
+    """Any client may make one; it is among the streams."""
+    for prefix, route, subject in (("KV_", "kv", "$KV.é.>"), ("OBJ_", "objects", "$O.é.C.>")):
+        stream = f"/v1/streams/{quote(prefix + 'é')}"
+        assert web.json("PUT", stream, {"subjects": [subject]}).status == 201
+        try:
+            listed = web.get(f"/v1/{route}").json()["buckets"]
+            assert "é" not in [each["bucket"] for each in listed]
+            for each in listed:
+                assert web.get(f"/v1/{route}/{each['bucket']}").status == 200
+        finally:
+            assert web.delete(stream).status == 204

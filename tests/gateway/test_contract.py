@@ -64,6 +64,17 @@ def test_every_reference_leads_somewhere_and_nothing_is_left_over(name: str) -> 
         assert made - references - statuses == set()
 
 
+def test_the_page_of_http_lists_every_status_of_a_problem() -> None:
+    table = (ROOT / "docs" / "http.md").read_text().partition("| Status | Means |")[2]
+    listed = {
+        int(code)
+        for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE)
+        for code in row.split(", ")
+    }
+
+    assert listed >= {status for kind in KINDS.values() for status in kind.statuses}
+
+
 def test_bodies_have_names(document: dict[str, Any]) -> None:
     for place, content in _contents(document):
         for media_type, said in content.items():

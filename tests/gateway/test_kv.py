@@ -256,7 +256,7 @@ def test_a_patch_of_what_is_no_member_is_refused(bucket: Store) -> None:
         assert (answer.status, answer.kind) == (400, "bad-json")
 
 
-BAD_KEYS = ["a..b", ".a", "a.", "a b", "*", "a.>", "a\x00", "x" * 6000]
+BAD_KEYS = ["a..b", ".a", "a.", "a b", "*", "a.>", "a\x00"]
 FOREIGN_KEYS = [
     "a*",
     "é",
@@ -285,7 +285,7 @@ def test_a_value_is_stored_under_no_key_that_other_clients_cannot_read(bucket: S
 
 
 def test_every_key_that_is_listed_can_be_read_and_deleted(bucket: Store) -> None:
-    keys = ["a/b", "a.b", "-", *FOREIGN_KEYS]
+    keys = ["a/b", "a.b", "-", "k" * 1500, *FOREIGN_KEYS]
     with Wire(bucket.nats) as wire:
         wire.hello()
         for number, key in enumerate(keys):
@@ -301,7 +301,9 @@ def test_every_key_that_is_listed_can_be_read_and_deleted(bucket: Store) -> None
         assert bucket.get(key).body == b"%d" % number, key
         history = bucket.web.get(bucket.at(key, ":history")).json()
         assert [each["key"] for each in history["entries"]] == [key]
-        if "," not in key and "*" not in key:  # nats-server takes a* for a wildcard in a filter
+        if (
+            not {",", "*"} & set(key) and len(key) < 1000
+        ):  # nats-server takes a* for a wildcard in a filter
             chosen = bucket.web.get(f"{bucket.path}:keys?keys={quote(key, safe='')}").json()
             assert [each["key"] for each in chosen["keys"]] == [key]
         if number % 2:

@@ -1,9 +1,10 @@
 """Objects over HTTP: up and down as a stream, ranges, digests, information, links."""
 
 import hashlib
+import json
 import random
 import socket
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64encode
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.gateway.conftest import Store
 from tests.gateway.feeds import FeedReader
 from tests.gateway.web import Answer
 from tests.support.eventually import eventually
+from tests.support.wire import Wire
 
 BODY = random.Random(7).randbytes(1_000_003)
 
@@ -131,7 +133,56 @@ def test_a_body_that_is_not_its_digest_leaves_nothing(objects: Store, header: st
     sha512 = b64encode(hashlib.sha512(BODY).digest()).decode()
     fine = {header: f"md5=:AA==:, sha-512=:{sha512}:, {_digest(BODY)}"}
     assert objects.web.send("PUT", objects.at("o"), BODY, fine).status == 201
-    assert objects.web.send("PUT", objects.at("o"), BODY, {header: "sha-256=x"}).status == 400
+    for wrong in ("sha-256=x", "md5=:AA==:", "md5=:AA==:, crc32c=:AA==:", "sha-256=:A:"):
+        answer = objects.web.send("PUT", objects.at("o"), BODY, {header: wrong})
+        assert (answer.status, answer.kind) == (400, "bad-header"), wrong
+
+
+def test_a_digest_that_is_said_twice_is_checked_twice(objects: Store) -> None:
+    head = f"PUT {objects.at('o')} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
+    lines = [f"Repr-Digest: {_digest(body)}\r\n" for body in (b"x", b"other")]
+
+    answer = objects.web.raw(f"{head}{''.join(lines)}\r\nx".encode())
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"digest-mismatch" in answer
+
+
+def test_an_object_of_any_name_that_is_listed_can_be_read_changed_and_deleted(
+    objects: Store,
+) -> None:
+    names = ["n" * 900, ".", "a\nb", " ", "\u200d", "a:info", "%2F", "?#"]
+    with Wire(objects.nats) as wire:
+        wire.hello()
+        for number, name in enumerate(names):
+            known = {"name": name, "bucket": objects.name, "nuid": f"n{number}", "size": 1}
+            info = json.dumps(known | {"chunks": 1}).encode()
+            wire.publish(f"$O.{objects.name}.C.n{number}", b"%d" % number)
+            subject = urlsafe_b64encode(name.encode()).decode()
+            wire.publish(f"$O.{objects.name}.M.{subject}", info)
+        wire.flush()
+
+    def listed() -> list[str]:
+        answer = objects.web.get(objects.path + ":list")
+        return sorted(each["name"] for each in answer.json()["objects"])
+
+    eventually(lambda: len(listed()) == len(names))
+    for number, name in enumerate(names):
+        assert objects.get(name).body == b"%d" % number
+        assert _info(objects, name)["name"] == name
+        changed = objects.web.json("PATCH", objects.at(name), {"description": "new"})
+        assert changed.json()["description"] == "new"
+    assert objects.web.json("PATCH", objects.at(names[0]), {"name": "short"}).status == 200
+    for name in ("short", *names[1:]):
+        assert objects.web.delete(objects.at(name)).status == 204, name
+    assert listed() == []
+
+
+def test_what_is_stored_has_a_name_of_bounded_length(objects: Store) -> None:
+    assert objects.put("n" * 600, b"1").status == 201
+    assert objects.put("n" * 601, b"1").kind == "bad-name"
+    link = {"bucket": objects.name, "name": "n" * 600}
+    assert objects.web.json("POST", objects.at("n" * 601, ":link"), link).kind == "bad-name"
 
 
 def test_a_body_that_breaks_off_leaves_nothing(objects: Store) -> None:

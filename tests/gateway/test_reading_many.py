@@ -114,8 +114,8 @@ def test_the_account_is_shown(stream: Stream, web: Web) -> None:
     assert "max_streams" in account.json()["limits"]
 
 
-def test_the_account_tells_the_largest_message(stream: Stream, web: Web) -> None:
-    most = web.get("/v1/account").json()["max_payload"]
+def test_a_caller_is_told_how_large_a_message_may_be(stream: Stream, web: Web) -> None:
+    most = web.get("/v1/session").json()["max_payload"]
 
     assert web.publish(f"{stream.prefix}.x", b"x" * most).status == 201
     assert web.publish(f"{stream.prefix}.x", b"x" * (most + 1)).status == 413

@@ -6,14 +6,18 @@ import subprocess
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
+import httpx
 import jetgate_client as sdk
 import pytest
 from jetgate_client.errors import is_passing, problem_from
 from jetgate_client.generated.api.objects import delete_object_store
+from jetgate_client.transport import revision_of
 
+from tests.gateway.serving import GatewayServer
 from tests.sdks.lossy import LossyWay
 from tests.sdks.refusing import RefusingServer
 from tests.sdks.test_python import QUICK, run, stream
+from tests.support.natsserver import NatsServer
 from tests.support.programs import node
 
 _SCRIPT = Path(__file__).parent / "typescript" / "refusals.mjs"
@@ -164,6 +168,18 @@ def test_an_object_without_a_digest_is_not_read_as_if_it_were_checked(
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("etag", "revision"), [('"7"', 7), ('W/"7"', 7), ("", 0), ('"7-gzip"', 0), ('W/"x"', 0)]
+)
+def test_a_revision_is_read_of_what_a_proxy_leaves(etag: str, revision: int) -> None:
+    headers = httpx.Headers({"ETag": etag} if etag else {})
+    if revision:
+        assert revision_of(headers, "/v1/kv/b/a") == revision
+        return
+    with pytest.raises(sdk.JetgateError, match="/v1/kv/b/a: no ETag came"):
+        revision_of(headers, "/v1/kv/b/a")
+
+
 @pytest.mark.parametrize("bad", [".", ".."])
 def test_names_that_no_url_can_have_are_refused(url: str, bad: str, typescript_sdk: Path) -> None:
     async def scenario() -> None:
@@ -173,3 +189,21 @@ def test_names_that_no_url_can_have_are_refused(url: str, bad: str, typescript_s
 
     run(scenario)
     assert in_node(typescript_sdk, url, "name", bad)["name"] == "RangeError"
+
+
+def test_a_user_of_few_rights_is_told_the_limit_too() -> None:
+    """It takes no permission to ask."""
+    users = '{users: [{user: me, password: secret, permissions: {publish: ["a.>"]}}]}'
+    with (
+        NatsServer({"authorization": users}) as nats,
+        GatewayServer(nats.address, with_users=True) as server,
+    ):
+        url = "http://{}:{}".format(*server.http)
+
+        async def scenario() -> None:
+            async with sdk.connect(url, user="me", password="secret", retry=QUICK) as js:
+                with pytest.raises(sdk.Problem, match="20000000 bytes, and the server takes"):
+                    await js.publish("a.b", _LARGE)
+
+        run(scenario)
+        assert server.failures == []

@@ -9,7 +9,7 @@ from uuid import uuid4
 from jetgate_client.errors import NotFound
 from jetgate_client.events import follow
 from jetgate_client.payloads import Payload, encoded, members
-from jetgate_client.transport import NDJSON, Transport, path_of
+from jetgate_client.transport import NDJSON, Transport, path_of, revision_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,17 @@ class Bucket:
     async def get(self, key: str, *, revision: int | None = None) -> Entry | None:
         """The value of a key, the last or that of a revision; None where it has none."""
         query = {} if revision is None else {"revision": str(revision)}
+        path = path_of("kv", self.name, key)
         try:
             answer = await self._transport.send(
-                "GET", path_of("kv", self.name, key), params=query, headers={"Accept": "*/*"}
+                "GET", path, params=query, headers={"Accept": "*/*"}
             )
         except NotFound as problem:
             if problem.kind == "key-not-found":
                 return None
             raise
-        said = answer.headers
-        found = int(said["ETag"].strip('"'))
-        return Entry(self.name, key, found, said["Js-Created"], "PUT", answer.content)
+        found, created = revision_of(answer.headers, path), answer.headers.get("Js-Created", "")
+        return Entry(self.name, key, found, created, "PUT", answer.content)
 
     async def put(self, key: str, value: Payload) -> int:
         """Store a value; its revision."""

@@ -22,7 +22,7 @@ from jetgate_client.errors import (
 )
 from jetgate_client.events import follow
 from jetgate_client.retrying import Backoff
-from jetgate_client.transport import Answer, Transport, path_of
+from jetgate_client.transport import Answer, Transport, path_of, revision_of
 
 Content = bytes | str | BinaryIO | AsyncIterable[bytes]
 """Bytes, text in UTF-8, a file that is open for reading, or pieces as they come."""
@@ -30,7 +30,6 @@ Content = bytes | str | BinaryIO | AsyncIterable[bytes]
 _PIECE = 256 * 1024
 _SILENCE_S = 30.0
 _SHA256 = re.compile("sha-256=:([^:]*):")
-_ETAG = re.compile(r'"([0-9]+)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,19 +165,18 @@ class Download:
 
     def _see(self, answer: Answer) -> None:
         self.headers = answer.headers
-        tag = _ETAG.fullmatch(answer.headers.get("ETag", ""))
+        revision = revision_of(answer.headers, self._path)
         length = answer.headers.get("Content-Length", "")
-        if tag is None or not length:
-            detail = "without its ETag and Content-Length, which a proxy has changed"
-            raise JetgateError(f"{self._path}: {detail}")
+        if not length:
+            raise JetgateError(f"{self._path}: no Content-Length came, so its end is not known")
         if not self._begin and self._end is None:
             told = _SHA256.search(answer.headers.get("Repr-Digest", ""))
             if told is None and not self._unchecked:
                 raise DigestMissing(f"{self._path}: no Repr-Digest came, so it cannot be checked")
             self.is_checked = told is not None
             self._told = told[1] if told else ""
-        self._etag = tag[0]
-        self.revision = int(tag[1])
+        self._etag = answer.headers["ETag"]
+        self.revision = revision
         self.size = int(length)
 
 

@@ -1,5 +1,6 @@
 """Requests: refusals are raised, writes that may be repeated are, answers come line by line."""
 
+import re
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
@@ -44,6 +45,20 @@ def path_of(*segments: str, verb: str = "") -> str:
         raise ValueError('"." and ".." cannot be names in a URL')
     path = "/".join(["/v1", *(quote(segment, safe="") for segment in segments)])
     return f"{path}:{verb}" if verb else path
+
+
+_ETAG = re.compile(r'(?:W/)?"([0-9]+)"')
+
+
+def revision_of(headers: httpx.Headers, path: str) -> int:
+    """The revision that the ETag of an answer is, weak where a proxy has compressed the answer.
+
+    Raises JetgateError where none came: what is between took it away.
+    """
+    found = _ETAG.fullmatch(headers.get("ETag", ""))
+    if found is None:
+        raise JetgateError(f"{path}: no ETag came, so its revision is not known")
+    return int(found[1])
 
 
 async def _refuse(response: httpx.Response) -> None:
@@ -140,14 +155,13 @@ class Transport:
         """Raise the Problem 413 of a message that is larger than the server takes.
 
         Before it is sent: the answer to a large body may be lost, because it comes while the body
-        is still on its way. Nothing is raised where the server does not tell this user how much
-        it takes.
+        is still on its way. Nothing is raised where the server does not tell how much it takes.
         """
         if size <= _SURELY_TAKEN:
             return
         if time.monotonic() > self._limit_known_until:
             try:
-                told = (await self.send("GET", path_of("account"))).json()
+                told = (await self.send("GET", path_of("session"))).json()
             except JetgateError:
                 self._limit = None
             else:

@@ -2,7 +2,7 @@ import { NotFound } from "./errors.js";
 import { follow } from "./events.js";
 import { encoded, members, type Payload, type Shown } from "./payloads.js";
 import { uniqueId } from "./publishing.js";
-import { NDJSON, jsonOf, pathOf, textOf, type Answer, type Before, type Transport } from "./transport.js";
+import { NDJSON, jsonOf, pathOf, revisionOf, textOf, type Answer, type Before, type Transport } from "./transport.js";
 
 interface EntryMembers extends Shown {
   bucket: string;
@@ -79,7 +79,7 @@ export class Bucket {
       if (error instanceof NotFound && error.kind === "key-not-found") return undefined;
       throw error;
     }
-    const revision = Number(answer.headers.get("ETag")?.replaceAll('"', ""));
+    const revision = revisionOf(answer.headers, path);
     const created = answer.headers.get("Js-Created") ?? "";
     return new Entry(this.name, key, revision, created, "PUT", answer.body);
   }

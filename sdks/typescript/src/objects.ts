@@ -11,7 +11,7 @@ import { follow } from "./events.js";
 import { toBase64 } from "./payloads.js";
 import { Backoff } from "./retrying.js";
 import { Sha256 } from "./sha256.js";
-import { jsonOf, pathOf, type Asked, type Stream, type Transport } from "./transport.js";
+import { jsonOf, pathOf, revisionOf, type Asked, type Stream, type Transport } from "./transport.js";
 
 /**
  * Bytes, text in UTF-8, a file of the page or another Blob, or pieces as they come: a ReadableStream
@@ -210,18 +210,18 @@ export class ObjectStore {
     const answer = await this.transport.stream("GET", path, SILENCE, asking(part, part.begin ?? 0));
     try {
       const { headers } = answer;
-      const etag = headers.get("ETag");
+      const revision = revisionOf(headers, path);
       const length = headers.get("Content-Length");
-      if (!/^"\d+"$/.test(etag ?? "") || length === null) {
-        throw new JetgateError(`${path}: without its ETag and Content-Length, which a proxy has changed`);
+      if (length === null) {
+        throw new JetgateError(`${path}: no Content-Length can be seen, so its end is not known`);
       }
       const isWhole = !part.begin && part.end === undefined;
       const digest = isWhole ? /sha-256=:([^:]*):/.exec(headers.get("Repr-Digest") ?? "")?.[1] : undefined;
       if (isWhole && digest === undefined && !part.unchecked) {
         throw new DigestMissing(`${path}: no Repr-Digest can be seen, so it cannot be checked`);
       }
-      const [size, revision] = [Number(length), Number(etag?.slice(1, -1))];
-      const pieces = this.pieces(path, part, answer, etag ?? "", size, digest);
+      const [size, etag] = [Number(length), headers.get("ETag") ?? ""];
+      const pieces = this.pieces(path, part, answer, etag, size, digest);
       return new Download(size, revision, headers, digest !== undefined, pieces);
     } catch (error) {
       answer.close();

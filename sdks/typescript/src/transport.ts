@@ -61,6 +61,17 @@ export interface Answer {
   body: Uint8Array;
 }
 
+/**
+ * The revision that the ETag of an answer is, weak where a proxy has compressed the answer.
+ *
+ * Throws JetgateError where none can be seen: what is between hides it.
+ */
+export function revisionOf(headers: Headers, path: string): number {
+  const found = /^(?:W\/)?"(\d+)"$/.exec(headers.get("ETag") ?? "");
+  if (found === null) throw new JetgateError(`${path}: no ETag can be seen, so its revision is not known`);
+  return Number(found[1]);
+}
+
 const decoder = new TextDecoder();
 
 /** The text of an answer. */
@@ -147,13 +158,13 @@ export class Transport {
    * Throw the Problem 413 of a message that is larger than the server takes, before it is sent: the
    * answer to a large body may be lost, because it comes while the body is still on its way.
    *
-   * Nothing is thrown where the server does not tell this user how much it takes.
+   * Nothing is thrown where the server does not tell how much it takes.
    */
   async refuseLarge(size: number): Promise<void> {
     if (size <= SURELY_TAKEN) return;
     if (performance.now() > this.limitKnownUntil) {
       try {
-        const told = jsonOf<{ max_payload?: number }>(await this.send("GET", pathOf(["account"])));
+        const told = jsonOf<{ max_payload?: number }>(await this.send("GET", pathOf(["session"])));
         this.limit = told.max_payload;
         this.limitKnownUntil = performance.now() + LIMIT_KNOWN_FOR;
       } catch (error) {

@@ -1024,7 +1024,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Say who asks, and until when his session lasts if he has one
+     * Say who asks, until when his session lasts if he has one, and how large a message may be
      */
     public readSession<ThrowOnError extends boolean = true>(options?: Options<ReadSessionData, ThrowOnError>): RequestResult<ReadSessionResponses, unknown, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ReadSessionResponses, unknown, ThrowOnError, 'data'>({

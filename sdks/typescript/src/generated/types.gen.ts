@@ -5,26 +5,6 @@ export type ClientOptions = {
 };
 
 /**
- * Account
- *
- * What the account uses, and what it may use.
- *
- * `max_payload`: how many bytes a message may have, headers included.
- */
-export type Account = {
-    memory: number;
-    storage: number;
-    reserved_memory: number;
-    reserved_storage: number;
-    streams: number;
-    consumers: number;
-    limits: AccountLimits;
-    domain?: string;
-    api: ApiStats;
-    max_payload: number;
-};
-
-/**
  * AccountLimits
  *
  * The JetStream limits of an account, in bytes or counts; -1 means unlimited.
@@ -38,6 +18,23 @@ export type AccountLimits = {
     memory_max_stream_bytes: number;
     storage_max_stream_bytes: number;
     max_bytes_required: boolean;
+};
+
+/**
+ * AccountStats
+ *
+ * What an account uses (bytes stored and reserved, streams, consumers) and may use.
+ */
+export type AccountStats = {
+    memory: number;
+    storage: number;
+    reserved_memory: number;
+    reserved_storage: number;
+    streams: number;
+    consumers: number;
+    limits: AccountLimits;
+    domain?: string;
+    api: ApiStats;
 };
 
 /**
@@ -1139,10 +1136,13 @@ export type SequenceInfo = {
  * Session
  *
  * Who asks (empty where the server knows no users), and until when his session lasts.
+ *
+ * `max_payload`: how many bytes a message of his may have, headers included.
  */
 export type Session = {
     name: string;
     expires?: string;
+    max_payload?: number;
 };
 
 /**
@@ -1458,7 +1458,7 @@ export type UnpinRequest = {
 };
 
 /**
- * The digest of the body (RFC 9530), which is checked.
+ * The digest of the body (RFC 9530), which is checked: `sha-256` or `sha-512`.
  */
 export type HeaderContentDigest = string;
 
@@ -1613,7 +1613,7 @@ export type HeaderPrefer = string;
 export type HeaderRange = string;
 
 /**
- * The digest of the object (RFC 9530), which is checked.
+ * The digest of the object (RFC 9530), which is checked: `sha-256` or `sha-512`.
  */
 export type HeaderReprDigest = string;
 
@@ -3689,11 +3689,11 @@ export type PutObjectData = {
          */
         'If-None-Match'?: string;
         /**
-         * The digest of the body (RFC 9530), which is checked.
+         * The digest of the body (RFC 9530), which is checked: `sha-256` or `sha-512`.
          */
         'Content-Digest'?: string;
         /**
-         * The digest of the object (RFC 9530), which is checked.
+         * The digest of the object (RFC 9530), which is checked: `sha-256` or `sha-512`.
          */
         'Repr-Digest'?: string;
         /**
@@ -3813,7 +3813,7 @@ export type ReadAccountResponses = {
     /**
      * It is done.
      */
-    200: Account;
+    200: AccountStats;
 };
 
 export type ReadAccountResponse = ReadAccountResponses[keyof ReadAccountResponses];

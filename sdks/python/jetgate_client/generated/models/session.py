@@ -19,19 +19,25 @@ T = TypeVar("T", bound="Session")
 class Session:
     """Who asks (empty where the server knows no users), and until when his session lasts.
 
+    `max_payload`: how many bytes a message of his may have, headers included.
+
     Attributes:
         name (str):
         expires (str | Unset):  Default: ''.
+        max_payload (int | Unset):  Default: 0.
     """
 
     name: str
     expires: str | Unset = ""
+    max_payload: int | Unset = 0
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         name = self.name
 
         expires = self.expires
+
+        max_payload = self.max_payload
 
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
@@ -42,6 +48,8 @@ class Session:
         )
         if expires is not UNSET:
             field_dict["expires"] = expires
+        if max_payload is not UNSET:
+            field_dict["max_payload"] = max_payload
 
         return field_dict
 
@@ -52,9 +60,12 @@ class Session:
 
         expires = d.pop("expires", UNSET)
 
+        max_payload = d.pop("max_payload", UNSET)
+
         session = cls(
             name=name,
             expires=expires,
+            max_payload=max_payload,
         )
 
         session.additional_properties = d

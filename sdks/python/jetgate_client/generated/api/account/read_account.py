@@ -9,7 +9,7 @@ from ...client import AuthenticatedClient, Client
 from ...types import Response, UNSET
 from ... import errors
 
-from ...models.account import Account
+from ...models.account_stats import AccountStats
 from typing import cast
 
 
@@ -25,9 +25,9 @@ def _get_kwargs() -> dict[str, Any]:
 
 def _parse_response(
     *, client: AuthenticatedClient | Client, response: httpx.Response
-) -> Account | None:
+) -> AccountStats | None:
     if response.status_code == 200:
-        response_200 = Account.from_dict(response.json())
+        response_200 = AccountStats.from_dict(response.json())
 
         return response_200
 
@@ -39,7 +39,7 @@ def _parse_response(
 
 def _build_response(
     *, client: AuthenticatedClient | Client, response: httpx.Response
-) -> Response[Account]:
+) -> Response[AccountStats]:
     return Response(
         status_code=HTTPStatus(response.status_code),
         content=response.content,
@@ -51,7 +51,7 @@ def _build_response(
 def sync_detailed(
     *,
     client: AuthenticatedClient | Client,
-) -> Response[Account]:
+) -> Response[AccountStats]:
     """Show what the account uses of JetStream, and its limits
 
     Raises:
@@ -59,7 +59,7 @@ def sync_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[Account]
+        Response[AccountStats]
     """
 
     kwargs = _get_kwargs()
@@ -74,7 +74,7 @@ def sync_detailed(
 def sync(
     *,
     client: AuthenticatedClient | Client,
-) -> Account | None:
+) -> AccountStats | None:
     """Show what the account uses of JetStream, and its limits
 
     Raises:
@@ -82,7 +82,7 @@ def sync(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Account
+        AccountStats
     """
 
     return sync_detailed(
@@ -93,7 +93,7 @@ def sync(
 async def asyncio_detailed(
     *,
     client: AuthenticatedClient | Client,
-) -> Response[Account]:
+) -> Response[AccountStats]:
     """Show what the account uses of JetStream, and its limits
 
     Raises:
@@ -101,7 +101,7 @@ async def asyncio_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[Account]
+        Response[AccountStats]
     """
 
     kwargs = _get_kwargs()
@@ -114,7 +114,7 @@ async def asyncio_detailed(
 async def asyncio(
     *,
     client: AuthenticatedClient | Client,
-) -> Account | None:
+) -> AccountStats | None:
     """Show what the account uses of JetStream, and its limits
 
     Raises:
@@ -122,7 +122,7 @@ async def asyncio(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Account
+        AccountStats
     """
 
     return (

@@ -52,7 +52,7 @@ def sync_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[Session]:
-    """Say who asks, and until when his session lasts if he has one
+    """Say who asks, until when his session lasts if he has one, and how large a message may be
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -75,7 +75,7 @@ def sync(
     *,
     client: AuthenticatedClient | Client,
 ) -> Session | None:
-    """Say who asks, and until when his session lasts if he has one
+    """Say who asks, until when his session lasts if he has one, and how large a message may be
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -94,7 +94,7 @@ async def asyncio_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[Session]:
-    """Say who asks, and until when his session lasts if he has one
+    """Say who asks, until when his session lasts if he has one, and how large a message may be
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -115,7 +115,7 @@ async def asyncio(
     *,
     client: AuthenticatedClient | Client,
 ) -> Session | None:
-    """Say who asks, and until when his session lasts if he has one
+    """Say who asks, until when his session lasts if he has one, and how large a message may be
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from ..models.api_stats import ApiStats
 
 
-T = TypeVar("T", bound="Account")
+T = TypeVar("T", bound="AccountStats")
 
 
 @_attrs_define
-class Account:
-    """What the account uses, and what it may use.
-
-    `max_payload`: how many bytes a message may have, headers included.
+class AccountStats:
+    """What an account uses (bytes stored and reserved, streams, consumers) and may use.
 
     Attributes:
         memory (int):
@@ -35,7 +33,6 @@ class Account:
         consumers (int):
         limits (AccountLimits): The JetStream limits of an account, in bytes or counts; -1 means unlimited.
         api (ApiStats): API requests since the server started, and the API level it serves.
-        max_payload (int):
         domain (str | Unset):
     """
 
@@ -47,7 +44,6 @@ class Account:
     consumers: int
     limits: AccountLimits
     api: ApiStats
-    max_payload: int
     domain: str | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
@@ -71,8 +67,6 @@ class Account:
 
         api = self.api.to_dict()
 
-        max_payload = self.max_payload
-
         domain = self.domain
 
         field_dict: dict[str, Any] = {}
@@ -87,7 +81,6 @@ class Account:
                 "consumers": consumers,
                 "limits": limits,
                 "api": api,
-                "max_payload": max_payload,
             }
         )
         if domain is not UNSET:
@@ -117,11 +110,9 @@ class Account:
 
         api = ApiStats.from_dict(d.pop("api"))
 
-        max_payload = d.pop("max_payload")
-
         domain = d.pop("domain", UNSET)
 
-        account = cls(
+        account_stats = cls(
             memory=memory,
             storage=storage,
             reserved_memory=reserved_memory,
@@ -130,12 +121,11 @@ class Account:
             consumers=consumers,
             limits=limits,
             api=api,
-            max_payload=max_payload,
             domain=domain,
         )
 
-        account.additional_properties = d
-        return account
+        account_stats.additional_properties = d
+        return account_stats
 
     @property
     def additional_keys(self) -> list[str]:

@@ -1,0 +1,94 @@
+"""Every block of commands in a document, and whether a comment above it says that it is not run.
+
+A block is fenced as `sh` or `console`, or indented by four blanks; it has commands if a line of it
+begins with `$ `, or its first line with a program that documents name.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAMS = frozenset(
+    (
+        *("bash", "cat", "cd", "curl", "export", "for", "git", "head", "openssl", "printf", "sed"),
+        *("sh", "ssh", "sudo", "systemctl", "tar", "timeout", "until", "wget"),
+        *("apt", "apt-get", "docker", "helm", "kubectl", "make", "node", "npm", "npx", "pip"),
+        *("createdb", "pg_basebackup", "pg_dump", "pg_restore", "psql", "pytest", "python"),
+        *("jetgate", "jetgate-nats-server", "nats", "nats-server", "python3", "spark-submit"),
+    )
+)
+_FENCE = re.compile(r"```(\w*)")
+_ASSIGNED = re.compile(r"[A-Z_]+=(?:\$\(|\S* )")
+_MARK = re.compile(r"<!-- not run: (.+?)(?:; instead: .+)? -->")
+_SHELLS = ("sh", "bash", "shell", "console")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandBlock:
+    """Commands of a document.
+
+    Attributes:
+        place: the document and the line, as `docs/http.md:36`.
+        commands: one for each line that begins one, with what continues it.
+        shows_prompts: whether commands stand behind `$ `, and the rest is what they print.
+        reason: why it is not run; empty where no comment says that it is not.
+    """
+
+    place: str
+    commands: tuple[str, ...]
+    shows_prompts: bool
+    reason: str
+
+
+def blocks_of(document: Path, name: str) -> Iterator[CommandBlock]:
+    """Yield the blocks of a document that have commands; `name`: as places show it."""
+    reason, at = "", 0
+    lines = document.read_text().splitlines()
+    while at < len(lines):
+        begin, kind = at, None
+        if fence := _FENCE.match(lines[at]):
+            end = next(n for n in range(at + 1, len(lines)) if lines[n].startswith("```"))
+            block, at, kind = lines[at + 1 : end], end + 1, fence[1]
+        elif lines[at].startswith("    ") and not (at and lines[at - 1].strip()):
+            while at < len(lines) and (lines[at].startswith("    ") or not lines[at].strip()):
+                at += 1
+            block = [line.removeprefix("    ") for line in lines[begin:at]]
+        else:
+            if mark := _MARK.fullmatch(lines[at].strip()):
+                reason = mark[1]
+            elif lines[at].strip():
+                reason = ""
+            at += 1
+            continue
+        if (kind is None or kind in ("", *_SHELLS)) and (commands := _commands(block)):
+            prompts = any(line.startswith("$ ") for line in block)
+            yield CommandBlock(f"{name}:{begin + 1}", commands, prompts, reason)
+        reason = ""
+
+
+def _commands(block: list[str]) -> tuple[str, ...]:
+    """The commands of a block; none where it is something else, such as JSON."""
+    prompts = any(line.startswith("$ ") for line in block)
+    found: list[str] = []
+    continues = False
+    for line in block:
+        if continues:
+            found[-1] += "\n" + line
+        elif line.startswith("$ "):
+            found.append(line[2:])
+        elif not prompts and line.strip() and not line.startswith((" ", "#")):
+            found.append(line)
+        else:
+            continue
+        continues = line.endswith(("\\", "|"))
+    if not found or not (prompts or _is_command(found[0])):
+        return ()
+    return tuple(found)
+
+
+def _is_command(line: str) -> bool:
+    words = line.split()
+    if words[0] in ("for", "until"):  # JavaScript has them, too
+        return "do" in words
+    return words[0] in PROGRAMS or _ASSIGNED.match(line) is not None
