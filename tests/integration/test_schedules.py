@@ -204,6 +204,6 @@ def test_a_stream_without_schedules_has_no_timer_and_no_lookup(
             await add_stream(node, StreamConfig(name="S", subjects=("s.>",)))
             assert machine(node).schedules is None
             assert not machine(node).ends_schedules
-            assert node.registry.streams["S"].scheduler._handle is None
+            assert not node.registry.streams["S"].scheduler._timer.is_armed
 
     asyncio.run(scenario())
