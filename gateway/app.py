@@ -18,6 +18,7 @@ from gateway.contract.reference import Reference
 from gateway.cutting import Cut
 from gateway.door import Admitted, Door
 from gateway.feeds.feeds import Feeds
+from gateway.headers import require_level
 from gateway.identities import Login
 from gateway.metrics import Metrics
 from gateway.observations import Observation, Observe, RequestDone, RequestFailed
@@ -36,6 +37,7 @@ from gateway.ws.endpoint import WebSocketRoute
 
 _BILLION = 1_000_000_000
 _CLOSE = {"Connection": "close"}
+_LEVEL = b"nats-required-api-level"
 _ANSWERED_HERE = frozenset(
     (
         "createSession",
@@ -236,6 +238,9 @@ class TableRoute(BaseRoute):
                     raise no_inbox()
                 if caller.endings:
                     receive = Cut(receive, caller)
+                for name, value in scope["headers"]:
+                    if name == _LEVEL:
+                        require_level(value)
             query = read_query(scope["query_string"], operation.query)
             answer.response = await operation.handler(Call(caller, scope, receive, params, query))
         except Disconnected:

@@ -13,8 +13,10 @@ from functools import lru_cache
 
 from starlette.datastructures import Headers
 
+from core.model.api_errors import api_error
+from core.model.versions import is_level_supported
 from gateway import cloud_events
-from gateway.problems import Problem, bad_request
+from gateway.problems import Problem, bad_request, problem_of
 from gateway.settings import Settings
 from gateway.validation import header_text, sequence
 
@@ -55,6 +57,7 @@ _SILENT = frozenset(
     )
 )
 _KEPT_BYTES = 128
+_LEVEL = b"Nats-Required-Api-Level"
 _CONDITIONS = frozenset((b"idempotency-key", b"js-expect", b"if-match", b"if-none-match"))
 # Types that a browser shows or downloads without running anything.
 _SAFE_TYPES = re.compile(
@@ -124,6 +127,12 @@ def message_headers(raw: Iterable[tuple[bytes, bytes]], settings: Settings) -> I
     return items
 
 
+def require_level(value: bytes) -> None:
+    """Raise Problem 412 unless the server has the level of the API that is asked for (ADR-44)."""
+    if not is_level_supported(value):
+        raise problem_of(api_error("JSRequiredApiLevel"))
+
+
 def check(items: Items, settings: Settings) -> None:
     """Check names, count and size of message headers."""
     size = 0
@@ -133,6 +142,8 @@ def check(items: Items, settings: Settings) -> None:
             raise bad_request("bad-header", f"header name {name.decode(errors='replace')!r}")
         if not value and name.startswith(b"Nats-"):  # JetStream would take it for none
             raise bad_request("bad-header", f"{name.decode()}: empty")
+        if name == _LEVEL:
+            require_level(value)
     if len(items) > settings.message_header_count_max or size > settings.message_header_bytes_max:
         limits = f"{settings.message_header_count_max}, {settings.message_header_bytes_max} bytes"
         raise Problem(431, "headers-too-large", f"message headers: more than {limits}")

@@ -59,8 +59,7 @@ class Settings:
     json_body_max: int = MIB
     atomic_body_max: int = 8 * MIB
     line_max: int = MIB
-    subject_bytes_max: int = 3900
-    subject_tokens_max: int = 64
+    subject_bytes_max: int = 4096
     target_bytes_max: int = 8192
     header_count_max: int = 100
     header_bytes_max: int = 32 * 1024

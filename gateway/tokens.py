@@ -1,4 +1,7 @@
-"""Ack tokens: the right to acknowledge one delivery, as text that a caller cannot make up.
+"""Ack tokens: the right to acknowledge a message that was delivered, as text nobody makes up.
+
+The token of an earlier delivery acknowledges its message too: JetStream goes by the sequences in
+the ack subject.
 
 A token is base64url of `mac || tail`: `tail` is the ack subject without `$JS.ACK.`, `mac` the
 first 12 bytes of HMAC-SHA256 over it. Nothing is stored, so any node that has the key serves any

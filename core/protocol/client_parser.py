@@ -6,6 +6,7 @@ The counterpart of `core.protocol.parser`, with the same structure for the same 
 from typing import Protocol
 
 from core.errors import ProtocolError
+from core.protocol.words import splitter
 
 _MAX_SIZE_DIGITS = 10
 
@@ -60,12 +61,13 @@ class ClientParser:
         pos, end = 0, len(data)
         find = data.find
         on_msg = self._sink.on_msg
+        split = splitter(data)
         while pos < end:
             eol = find(b"\n", pos)
             if eol < 0:
                 self._rest = data[pos:]
                 return
-            args = data[pos:eol].split()
+            args = split(data[pos:eol])
             count = len(args)
             if count in (4, 5) and args[0] == b"MSG":
                 subject, sid = args[1], args[2]

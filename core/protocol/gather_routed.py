@@ -16,6 +16,7 @@ from core.protocol.gather import (
     TOKEN,
     Batch,
 )
+from core.protocol.words import splitter
 
 _MARKS = (b"+", b"|")
 """What stands where a reply would, before the names of queue groups."""
@@ -32,8 +33,9 @@ def gather_routed(data: bytes, pos: int, max_size: int) -> tuple[bytes, Batch, i
     account = b""
     size_before = block_before = -1
     same_size = 0
+    split = splitter(data)
     while (eol := find(b"\n", pos)) >= 0:
-        args = data[pos:eol].split()
+        args = split(data[pos:eol])
         start = body = eol + 1
         if data.startswith(b"RMSG ", pos):
             others = len(args) - 4

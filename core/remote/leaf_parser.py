@@ -11,6 +11,7 @@ from typing import Protocol
 
 from core.errors import ProtocolError
 from core.protocol.client_parser import read_size
+from core.protocol.words import splitter
 
 
 class LeafSink(Protocol):
@@ -36,11 +37,12 @@ class LeafParser:
         """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
         data = self._rest + data if self._rest else data
         position, end = 0, len(data)
+        split = splitter(data)
         while position < end:
             eol = data.find(b"\n", position)
             if eol < 0:
                 break
-            args = data[position:eol].split()
+            args = split(data[position:eol])
             verb = args[0].upper() if args else b""
             if verb not in (b"LMSG", b"HMSG"):
                 self._control(verb, args, data[position:eol])

@@ -15,6 +15,7 @@ from core.protocol.gather import Batch
 from core.protocol.gather_routed import gather_routed
 from core.protocol.parser import WORTH_GATHERING
 from core.protocol.routed import Queues
+from core.protocol.words import splitter
 
 MAX_LINE = 1024 * 1024
 """Bytes of a control line; a line of INFO names all client URLs of a server."""
@@ -87,7 +88,7 @@ class RouteParser:
         elif self._rest:
             data = self._rest + data
         self._rest = b""
-        end = len(data)
+        end, split = len(data), splitter(data)
         position = self._gather(data, 0)
         on_message = self._sink.on_message
         while 0 <= position < end:
@@ -95,7 +96,7 @@ class RouteParser:
             if eol < 0:
                 self._keep(data[position:])
                 return
-            args = data[position:eol].split()
+            args = split(data[position:eol])
             count = len(args)
             if (
                 (count == 4 or count == 5)

@@ -18,7 +18,7 @@ _NAME: Schema = {
     "type": "string",
     "minLength": 1,
     "maxLength": 255,
-    "pattern": r"^[^\x00-\x20\x7f-\xa0.*>/\\]+$",
+    "pattern": r"^[^\x00\t\n\f\r .*>/\\]+$",
 }
 _BUCKET: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,200}$"}
 _KEY_TOKEN = "[-/_=A-Za-z0-9]+"
@@ -27,8 +27,8 @@ _KEY: Schema = {
     "maxLength": 1024,
     "pattern": rf"^{_KEY_TOKEN}(\.{_KEY_TOKEN})*$",
 }
-_TOKENS = r"^[^\x00-\x20\x7f-\xa0.]+(\.[^\x00-\x20\x7f-\xa0.]+)*$"
-_SUBJECT: Schema = {"type": "string", "maxLength": 1024, "pattern": _TOKENS}
+_TOKENS = r"^[^\x00\t\n\r .]+(\.[^\x00\t\n\r .]+)*$"
+_SUBJECT: Schema = {"type": "string", "maxLength": 4096, "pattern": _TOKENS}
 _TIME: Schema = {"type": "string", "format": "date-time"}
 _DURATION: Schema = {"$ref": "#/components/schemas/DurationText"}
 _SEQUENCE_TAG: Schema = {"type": "string", "pattern": r'^"[0-9]{1,20}"$'}

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     return _run(pipelines, options)
 
 
-def _check(one: Pipeline, check: Callable[[Pipeline], None]) -> None:
+def _check(one: "Pipeline", check: "Callable[[Pipeline], None]") -> None:
     """Check a pipeline. Raises ValueError that names it."""
     try:
         check(one)

@@ -144,7 +144,7 @@ class Events:
                 self._text += self._reader.read(size)
                 self._reader.readline()
             event, _, self._text = self._text.partition(b"\n\n")
-            lines = (line.partition(": ") for line in event.decode().splitlines() if line[0] != ":")
+            lines = (line.partition(": ") for line in event.decode().split("\n") if line[:1] != ":")
             fields: dict[str, Any] = {name: value for name, _, value in lines}
             if "data" in fields:
                 return fields | {"data": json.loads(fields["data"])}

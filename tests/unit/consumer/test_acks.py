@@ -558,3 +558,11 @@ async def test_acknowledgements_in_a_row_do_what_each_does(
         counts = floor(stream), info.num_ack_pending, info.num_redelivered
         seen.append((counts, state and state.state, await again(stream, frames)))
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b'-NAK\xc2\xa0{"Delay":5}', b'-NAK {"DELAY":5,"x":"\xff"}', b'-NAK {"delay":5,"Delay":null}'],
+)
+def test_the_delay_of_a_nak_is_read_as_go_does(payload: bytes) -> None:
+    assert nak_delay(parse(payload)[1]) == 5

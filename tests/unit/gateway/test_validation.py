@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.protocol.words import words
 from gateway.problems import Problem
 from gateway.settings import Settings
 from gateway.validation import duration, filter_subject, name, percent_decoded, publish_subject
@@ -28,7 +29,23 @@ def test_durations(value: int | str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["", "s", "5", "-1s", "1 s", "1s2", "1d", "1e3s", -1, 2**63, "9" * 70]
+    "value",
+    [
+        "",
+        "s",
+        "5",
+        "-1s",
+        "1 s",
+        "1s2",
+        "1d",
+        "1e3s",
+        "１s",
+        "1_0s",
+        "9" * 30 + "s",
+        -1,
+        2**63,
+        "9" * 70,
+    ],
 )
 def test_other_durations_are_refused(value: int | str) -> None:
     with pytest.raises(Problem):
@@ -41,9 +58,9 @@ def test_a_subject_that_passes_cannot_leave_its_line(text: str) -> None:
         subject = publish_subject(text, SETTINGS)
     except Problem:
         return
-    assert len(subject.split()) == 1
+    assert words(b"PUB %b 0\r" % subject) == [b"PUB", subject, b"0"]
     assert b"" not in subject.split(b".")
-    assert not any(byte <= 0x20 or byte == 0x7F for byte in subject)
+    assert not any(byte in b" \t\r\n\0" for byte in subject)
     assert {b"*", b">"}.isdisjoint(subject.split(b"."))
 
 
@@ -70,7 +87,21 @@ def test_percent_signs_are_decoded_once() -> None:
     assert percent_decoded(b"%2541%2e", "x") == "%41."
 
 
-@pytest.mark.parametrize("subject", ["$KV.b.k", "$O.b.M.n", "a", "a.>b", "a*b", "é.ü"])
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "$KV.b.k",
+        "$O.b.M.n",
+        "a",
+        "a.>b",
+        "a*b",
+        "é.ü",
+        "\u0645\u06cc\u200c",
+        "a\u200db",
+        ".".join("t" * 2000),
+        "\x01\x0b",
+    ],
+)
 def test_subjects_that_may_be_published(subject: str) -> None:
     assert publish_subject(subject, SETTINGS) == subject.encode()
 

@@ -38,7 +38,7 @@ class Recorder:
         self.events.append(("err", text))
 
 
-TOKEN = st.text("abc.*", min_size=1, max_size=6).map(str.encode)
+TOKEN = st.text("abc.*\x0b\x0c\u200c", min_size=1, max_size=6).map(str.encode)
 MESSAGE = st.tuples(
     TOKEN,
     TOKEN,

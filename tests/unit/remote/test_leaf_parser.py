@@ -80,3 +80,14 @@ def test_everything_is_read_in_any_pieces(size: int) -> None:
 def test_what_no_server_says_ends_the_connection(line: bytes) -> None:
     with pytest.raises(ProtocolError):
         LeafParser(Sink()).feed(line)
+
+
+def test_subjects_hold_vertical_tabs_and_form_feeds() -> None:
+    sink = Sink()
+
+    LeafParser(sink).feed(b"LS+ a.\x0b\r\nLMSG a.\x0bb\x0c 1\r\nx\r\n")
+
+    assert sink.said == [
+        ("listener", b"a.\x0b", b""),
+        ("message", b"a.\x0bb\x0c", b"", b"", b"x"),
+    ]

@@ -239,3 +239,17 @@ def test_odd_forms_that_are_taken() -> None:
         ("sub", b"$G", b"foo", b"q", 0),
         ("ping",),
     ]
+
+
+@pytest.mark.parametrize("others", [0, 500])
+def test_subjects_hold_vertical_tabs_and_form_feeds(others: int) -> None:
+    """Whatever a client publishes must not end the link; also in a large read."""
+    subject = b"a.\x0bb\x0c"
+    lines = b"RS+ $G %b\r\nRMSG $G %b 1\r\nx\r\nHMSG $G %b r 12 13\r\nNATS/1.0\r\n\r\ny\r\n"
+
+    calls = heard(lines % (subject, subject, subject) + b"RMSG $G a 1\r\nz\r\n" * others)
+
+    assert calls[0][:3] == ("sub", b"$G", subject)
+    assert calls[1][:4] == ("message", b"$G", subject, b"")
+    assert calls[2] == ("message", b"$G", subject, b"r", (), b"NATS/1.0\r\n\r\n", b"y")
+    assert len(calls) == 3 + others

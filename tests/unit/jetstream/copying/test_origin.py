@@ -144,3 +144,9 @@ def test_the_first_gap_is_found(cseqs: list[int], expected: int, stop: int) -> N
     assert stamps is not None
 
     assert stamps.unbroken(0, expected) == stop
+
+
+@pytest.mark.parametrize("position", ["²", "１", "+7", "1_0", "9" * 5000])
+def test_a_position_that_is_no_number_is_none(position: str) -> None:
+    """Any client may publish such a header; it must not end the loading of a stream."""
+    assert key_in_header(f"S {position} > >".encode()) is None
