@@ -19,7 +19,6 @@ from core.model import names
 from core.model.api_errors import api_error
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.gotime import format_time
-from core.model.row_limits import MAX_SUBJECT
 
 METADATA = "jetgate.dead_letter"
 """The member of a consumer's metadata that names the stream of its dead letters."""
@@ -136,15 +135,16 @@ class Origin(NamedTuple):
     headers: bytes = b""
 
 
-def letter_subject(target: str, origin: Origin) -> bytes:
+def letter_subject(target: str, origin: Origin, longest: int) -> bytes:
     """Return the subject of a letter: the stream's name, whose it is, and the message's own.
 
-    It ends early where no stream could store it; the headers have the message's own whole.
+    `longest`: bytes that a stream can store; the subject ends early where it would have more. The
+    headers have the message's own whole.
     """
     head = f"{target}.{origin.stream}.{origin.consumer}".encode()
     if not origin.subject:
         return head
-    return _cut(head + b"." + origin.subject, MAX_SUBJECT).rstrip(b".")
+    return _cut(head + b"." + origin.subject, longest).rstrip(b".")
 
 
 def _cut(text: bytes, size: int) -> bytes:

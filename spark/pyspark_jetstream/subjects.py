@@ -8,6 +8,17 @@ import re
 from pyspark_jetstream.values import InvalidOption
 
 _SPACE = re.compile(r"[\s\x00]")
+# Undecodable bytes are lone surrogates after `surrogateescape`.
+_UNTEXTUAL = re.compile("[\0\n \udc80-\udcff]")
+
+
+def text_of(subject: bytes) -> str:
+    """Return a subject as text; a byte that is not UTF-8, or NUL, is a blank and two hex digits.
+
+    No subject has blanks, so that each has a text of its own.
+    """
+    text = subject.decode("utf-8", "surrogateescape")
+    return _UNTEXTUAL.sub(lambda found: f" {ord(found[0]) & 0xFF:02x}", text)
 
 
 def checked(filters: tuple[str, ...], option: str) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """`jetgate backup`, `restore` and `verify`, run as a role without powers."""
 
 import asyncio
+import hashlib
 import json
 import random
 import re
@@ -29,6 +30,7 @@ from tests.support.eventually import eventually
 from tests.support.operator import OperatorPostgres
 from tests.support.scratch import scratch
 from tests.support.sql import on
+from tests.support.wire import Wire
 
 HOUR = 3600 * 10**9
 ANY = ("--nats-port", "0", "--http-port", "0")
@@ -124,6 +126,20 @@ class Publisher(threading.Thread):
         self.join()
 
 
+LONG = "s." + hashlib.sha512(b"").hexdigest() * 30
+"""A subject that does not fit into an index entry."""
+
+
+def _odd_subjects(url: str) -> dict[int, str]:
+    """Publish on subjects that rows hold in other ways; the texts by sequence."""
+    host, _, port = url.removeprefix("nats://").partition(":")
+    with Wire((host, int(port))) as wire:
+        wire.hello()
+        for subject in (LONG, "s.\udcff", "s.a\0"):
+            wire.request(subject, b"odd")
+    return dict.fromkeys((1, 2, 3), "odd")
+
+
 def test_a_backup_under_load_has_all_that_was_acknowledged_before(
     operator: OperatorPostgres, tmp_path: Path
 ) -> None:
@@ -133,6 +149,7 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before(
     with serving(dsn, tmp_path / "one") as (process, web):
         create(web, "S", subjects=["s.>"])
         publisher = Publisher(process.ports["nats"])
+        publisher.acked |= _odd_subjects(process.ports["nats"])
         publisher.start()
         try:
             eventually(lambda: len(publisher.acked) >= 400)
@@ -151,6 +168,8 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before(
     assert before.items() <= stored.items()
     assert sorted(stored) == list(range(1, len(stored) + 1))
     assert stored.items() <= publisher.acked.items()
+    subjects = on(admin, "select subject from jetgate.log where seq <= 3 order by seq")
+    assert subjects == [(LONG,), ("s. ff",), ("s.a 00",)]
     with serving(other, tmp_path / "two") as (_, web):
         assert publish(web, "s.1", "next") == (len(stored) + 1, False)
 

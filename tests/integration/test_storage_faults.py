@@ -330,23 +330,6 @@ def test_subjects_that_sql_could_misread(kept: Kept, token: bytes) -> None:
     assert purged["purged"] == 1
 
 
-@pytest.mark.parametrize("token", [b"a\0b", b"\xff", b"\xc0\x80", b"\xed\xa0\x80"])
-def test_subjects_that_postgresql_cannot_keep_are_refused(
-    jetgate_server: JetgateServer, token: bytes
-) -> None:
-    with BlockingWire(jetgate_server.address) as wire:
-        wire.hello()
-        wire.api("STREAM.CREATE.K", {"name": "K", "subjects": ["k.>"]})
-        wire.send(
-            b"SUB r 1\r\nPUB k.ok r 0\r\n\r\nPUB k.%b r 1\r\nx\r\nPUB k.ok r 0\r\n\r\n" % token
-        )
-        answers = [wire.frame().json() for _ in range(3)]
-        wire.api("STREAM.DELETE.K")
-
-    assert [answers[0]["seq"], answers[2]["seq"]] == [1, 2]
-    assert answers[1]["error"]["err_code"] == 10003
-
-
 @pytest.mark.parametrize("size", [65_535, 65_536, (1 << 20) - 10])
 def test_large_headers(kept: Kept, size: int) -> None:
     line = b"X-%05d: " + b"\xff\x01'\\" * 10 + b"\r\n"

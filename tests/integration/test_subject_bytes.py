@@ -26,6 +26,7 @@ TAILS = [
     b"nul\0",
     b"\x01\x02",  # not DEL, which the reference does not find by subject
     b"\xff",
+    b"\xc0\x80",
     b"\xed\xa0\x80",
     b"caf\xe9.\xc3\xa9",
     b"back\\slash%",

@@ -29,6 +29,7 @@ from core.model.api_errors import err_code
 from core.model.response import ErrorBody
 from core.runtime.tasks import spawn, stop
 from core.stream.copying import Run
+from core.model.row_limits import MAX_SUBJECT
 
 if TYPE_CHECKING:
     from core.jetstream.dead_letters.boxes import Boxes
@@ -214,7 +215,7 @@ class _Target:
 
     def _add(self, run: Run, origin: Origin, ending: Ending, payload: bytes, lacks: str) -> None:
         columns = run.columns
-        columns.subjects.append(letter_subject(self._name, origin))
+        columns.subjects.append(letter_subject(self._name, origin, MAX_SUBJECT))
         columns.replies.append(b"")
         columns.headers.append(letter_headers(origin, ending, lacks=lacks))
         columns.payloads.append(payload)

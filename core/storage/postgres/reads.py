@@ -15,11 +15,10 @@ from core.storage.postgres import removed_ids
 from core.storage.postgres.connect import DATABASE_ERRORS, unavailable
 from core.storage.postgres.pages import joined, page_of, segment_of
 from core.storage.postgres.subjects import (
+    DIGEST_PREFIX,
     WHOLE,
     WHOLE_BYTES,
-    bytes_of,
     key_of,
-    places_of_digests,
     subjects_of,
 )
 from core.stream.headers import MSG_ID, SCHEDULE, SCHEDULER, STREAM_SOURCE, TTL, find
@@ -80,8 +79,8 @@ class PostgresReader:
 
     async def _fetch_indexed(
         self, statement: str, stream: int, shelf: int, first: int, last: int
-    ) -> list[tuple[str, Any]]:
-        """Return (text of the subject, row) of a query that reads the index alone.
+    ) -> tuple[list[bytes], list[Any]]:
+        """Return subjects and rows of a query that reads the index alone.
 
         Its rows begin with `subject` and a sequence that has it. The index has no long text, so
         that of digests is looked up in the rows of the table.
@@ -89,16 +88,29 @@ class PostgresReader:
         with self._reading():
             while True:
                 rows = await self._ask(statement, stream, first, last)
-                texts: list[str] = [row[0] for row in rows]
-                digests = {texts[i]: rows[i][1] for i in places_of_digests(texts)}
-                if not digests:
-                    return list(zip(texts, rows, strict=True))
+                names = await self._names_of(rows, stream, shelf)
+                if names is not None:
+                    return names, rows
+
+    async def _names_of(self, rows: list[Any], stream: int, shelf: int) -> list[bytes] | None:
+        """Return the subjects of such rows; None: a row was deleted before its text was read.
+
+        The next answer to the query is without that row.
+        """
+        names: list[bytes] = []
+        for start in range(0, len(rows), _SLICE):
+            some = rows[start : start + _SLICE]
+            joined = "\n".join([row[0] for row in some])
+            if DIGEST_PREFIX in joined:
+                digests = {row[0]: row[1] for row in some if row[0].startswith(DIGEST_PREFIX)}
                 long = await self._long_texts(stream, shelf, list(digests.values()))
-                if long.keys() >= digests.keys():
-                    return [
-                        (long.get(text, text), row) for text, row in zip(texts, rows, strict=True)
-                    ]
-                # A row was deleted in between, so the next answer is without it.
+                if long.keys() < digests.keys():
+                    return None
+                joined = "\n".join([long.get(row[0], row[0]) for row in some])
+            names += subjects_of(joined.encode(), len(some))
+            if len(rows) > _SLICE:
+                await asyncio.sleep(0)
+        return names
 
     async def _long_texts(self, stream: int, shelf: int, seqs: Sequence[int]) -> dict[str, str]:
         """Return the long texts of rows by their digests; rows that are gone are left out."""
@@ -182,7 +194,7 @@ class PostgresReader:
         self, stream: int, shelf: int, first: int, last: int
     ) -> list[tuple[bytes, int, int]]:
         """Return (subject, count, last sequence) of [first, last] by an index-only scan."""
-        rows = await self._fetch_indexed(
+        names, rows = await self._fetch_indexed(
             f"select subject, max(seq), count(*) from jetgate_store.message_{shelf} "
             "where stream = $1 and seq >= $2 and seq <= $3 group by subject",
             stream,
@@ -192,7 +204,8 @@ class PostgresReader:
         )
         found: list[tuple[bytes, int, int]] = []
         for start in range(0, len(rows), _SLICE):
-            found += [(bytes_of(text), r[2], r[1]) for text, r in rows[start : start + _SLICE]]
+            some = zip(names[start : start + _SLICE], rows[start : start + _SLICE], strict=True)
+            found += [(name, row[2], row[1]) for name, row in some]
             await asyncio.sleep(0)
         return found
 
@@ -334,7 +347,7 @@ class PostgresReader:
         self, stream: int, shelf: int, first: int, last: int
     ) -> list[tuple[int, bytes]]:
         """Return (sequence, subject) of [first, last], ascending."""
-        rows = await self._fetch_indexed(
+        names, rows = await self._fetch_indexed(
             f"select subject, seq from jetgate_store.message_{shelf} "
             "where stream = $1 and seq >= $2 and seq <= $3 order by seq",
             stream,
@@ -342,7 +355,7 @@ class PostgresReader:
             first,
             last,
         )
-        return [(row[1], bytes_of(text)) for text, row in rows]
+        return [(row[1], name) for row, name in zip(rows, names, strict=True)]
 
     async def message_ids(
         self, stream: int, shelf: int, since_ts: int, first: int, last: int

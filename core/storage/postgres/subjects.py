@@ -10,13 +10,12 @@ of the text, so that it is equal where the subjects are.
 """
 
 import re
-from collections.abc import Sequence
 from hashlib import sha256
 
 INDEXED_MAX = 2048
 """Bytes of text that the indexed column holds itself."""
 DIGEST_PREFIX = "  "
-"""How the indexed column begins when the text is in `long_subject`."""
+"""How the indexed column begins when the text is in `long_subject`; no text has it anywhere."""
 WHOLE = "coalesce(long_subject, subject)"
 """The text of a subject, of a row in SQL."""
 WHOLE_BYTES = (
@@ -81,14 +80,6 @@ def indexed_text(text: str) -> str:
 def key_of(subject: bytes) -> str:
     """Return what the indexed column holds of a subject."""
     return indexed_text(text_of(subject))
-
-
-def places_of_digests(texts: Sequence[str]) -> list[int]:
-    """Return the places in a column `subject` of digests, whose texts are in `long_subject`."""
-    # One pass in C finds out that there are none: nothing else begins with a blank or below it.
-    if not texts or min(texts) > DIGEST_PREFIX + "~":
-        return []
-    return [i for i, text in enumerate(texts) if text.startswith(DIGEST_PREFIX)]
 
 
 def _unescaped(encoded: bytes) -> bytes:

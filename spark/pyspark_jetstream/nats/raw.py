@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from pyspark_jetstream.nats.errors import ProtocolError
 from pyspark_jetstream.nats.headers import first_value
+from pyspark_jetstream.subjects import text_of
 
 _ADDED = b"\r\nNats-Stream: "
 _NAMES = (b"Nats-Stream: ", b"Nats-Subject: ", b"Nats-Sequence: ", b"Nats-Time-Stamp: ")
@@ -61,7 +62,7 @@ def from_direct(
     return Raw(
         [
             pa.array(columns[2], pa.binary()).cast(pa.string()).cast(pa.int64()),
-            pa.array(columns[1], pa.binary()).cast(pa.string()),
+            _texts(columns[1]),
             _nanoseconds(columns[3]),
             pa.array(own, pa.binary()),
             pa.array(payloads if with_data else [None] * len(payloads), pa.binary()),
@@ -97,6 +98,17 @@ def _one_by_one(added: list[bytes]) -> list[list[bytes]]:
                 raise ProtocolError(f"a reply of Direct Get without {name[:-2].decode()}")
             column.append(value)
     return columns
+
+
+def _texts(subjects: Sequence[bytes]) -> pa.Array:
+    """Subjects as the SQL views of jetgate show them: what is no text as a blank and two digits."""
+    array = pa.array(subjects, pa.binary())
+    if b"\0" not in b"\n".join(subjects):
+        try:
+            return array.cast(pa.string())
+        except pa.ArrowInvalid:
+            pass
+    return pa.array([text_of(subject) for subject in subjects], pa.string())
 
 
 def _nanoseconds(times: list[bytes]) -> pa.Array:
@@ -142,7 +154,7 @@ def from_deliveries(
     return Raw(
         [
             pa.array(sequences, pa.binary()).cast(pa.string()).cast(pa.int64()),
-            pa.array(subjects, pa.binary()).cast(pa.string()),
+            _texts(subjects),
             pa.array(times, pa.binary()).cast(pa.string()).cast(pa.int64()),
             pa.array(
                 [block or None for block in headers] if with_headers else [None] * len(headers),

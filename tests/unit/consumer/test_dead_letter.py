@@ -42,8 +42,8 @@ def test_a_letter_always_has_a_subject_that_can_be_stored(char: str) -> None:
     subject = b"s." + char.encode() * ((65535 - 2) // len(char.encode()))
     origin = Origin(name, name, subject, 1)
 
-    whole = letter_subject("DEAD", ORIGIN)
-    cut = letter_subject("DEAD", origin)
+    whole = letter_subject("DEAD", ORIGIN, 65535)
+    cut = letter_subject("DEAD", origin, 65535)
 
     assert whole == b"DEAD.S.C.a.b"
     assert len(cut) <= 65535
@@ -144,8 +144,8 @@ def test_a_letter_says_what_it_is_about() -> None:
     assert block[:2] == [b"NATS/1.0", b"X: y"]
     assert b"Jetgate-Dead-Reason-Text: no  way" in block
     assert block[-2:] == [b"", b""]
-    assert letter_subject("DEAD", ORIGIN) == b"DEAD.S.C.a.b"
-    assert letter_subject("DEAD", Origin("S", "C")) == b"DEAD.S.C"
+    assert letter_subject("DEAD", ORIGIN, 65535) == b"DEAD.S.C.a.b"
+    assert letter_subject("DEAD", Origin("S", "C"), 65535) == b"DEAD.S.C"
 
 
 def test_headers_that_have_an_effect_are_kept_without_it() -> None:

@@ -9,6 +9,9 @@ pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-test
 from pyspark_jetstream.nats.errors import ProtocolError
 from pyspark_jetstream.nats.headers import first_value, status_of
 from pyspark_jetstream.nats.raw import Raw, from_deliveries, from_direct, kept, nanoseconds
+from pyspark_jetstream.subjects import text_of
+
+from core.storage.postgres.subjects import text_of as stored_text
 
 _TIME = "2026-11-22T16:52:58.198282833Z"
 _NS = 1795366378198282833
@@ -72,6 +75,35 @@ def test_deliveries_tell_sequence_and_time_by_their_ack_subject(reply: str) -> N
         [b"a.b"], [reply.encode()], [b""], [b"data"], with_headers=True, with_data=True
     )
     assert _rows(raw) == [(17, "a.b", _NS, None, b"data", 4)]
+
+
+@pytest.mark.parametrize(
+    ("subject", "text"),
+    [
+        (b"a.\xff", "a. ff"),
+        (b"nul\0", "nul 00"),
+        ("é.\u200c".encode(), "é.\u200c"),
+        (b"l" * 3900, "l" * 3900),
+        (b"\xed\xa0\x80", " ed a0 80"),
+    ],
+)
+def test_every_subject_has_the_text_that_sql_shows(subject: bytes, text: str) -> None:
+    assert text_of(subject) == stored_text(subject) == text
+    raw = from_deliveries(
+        [b"plain", subject],
+        [b"$JS.ACK.S.C.1.17.1.7.5"] * 2,
+        [b""] * 2,
+        [b""] * 2,
+        with_headers=True,
+        with_data=True,
+    )
+    assert raw.arrays[1].to_pylist() == ["plain", text]
+    block = b"NATS/1.0\r\nNats-Stream: S\r\nNats-Subject: %b\r\nNats-Sequence: 1\r\n"
+    block += b"Nats-Time-Stamp: %b\r\n\r\n"
+    direct = from_direct(
+        [block % (subject, _TIME.encode())], [b""], with_headers=True, with_data=True
+    )
+    assert direct.arrays[1].to_pylist() == [text]
 
 
 def test_deliveries_of_headers_tell_the_size_and_do_not_show_it_as_a_header() -> None:
