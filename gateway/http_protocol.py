@@ -266,7 +266,8 @@ class HttpProtocol(BoundedReads):
         if self._reader.in_body:
             self._linger()
             return
-        self._flow.resume_reading()
+        if self._reader.held <= READ_BYTES:
+            self._flow.resume_reading()
         self._has_begun = False
         self._end_within(self._config.timeout_keep_alive)
         if self._reader.held:

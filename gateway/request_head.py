@@ -17,7 +17,7 @@ TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 VALUE = rb"[\t\x20-\x7e\x80-\xff]"
 """A character of a field value: visible, a blank, a tab, or obs-text (RFC 9110, 5.5)."""
 
-LINE = re.compile(rb"(%b{1,64}+) ([\x21-\x7e]++) HTTP/1\.([01])\r\n" % TOKEN)
+LINE = re.compile(rb"(%b{1,32}+) ([\x21-\x7e]++) HTTP/1\.([01])\r\n" % TOKEN)
 _FIELDS = re.compile(rb"(?:%b++:%b*+\r\n)*+" % (TOKEN, VALUE))
 _ABSOLUTE = re.compile(rb"https?://([A-Za-z0-9.\-_~%!$&'()*+,;=:\[\]]+)(?=[/?#]|$)", re.IGNORECASE)
 _DIGITS = re.compile(rb"[0-9]{1,18}")

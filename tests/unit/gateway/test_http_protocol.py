@@ -103,8 +103,10 @@ class Peer:
             self.app,
             http=cast(type[asyncio.Protocol], HttpProtocol),
             ws=WebSocketProtocol,
+            interface="asgi3",
             lifespan="off",
             log_config=None,
+            proxy_headers=False,
             **UVICORN_OPTIONS,
         )
         self.http = HttpProtocol(config, ServerState(), {})
@@ -253,11 +255,11 @@ def test_what_does_not_end_is_refused_at_64_kib(peer: Peer, name: str, size: int
     peer.send(begin)
     peer.loop.turn()
     taken = 0
-    while not peer.statuses and taken < 300 * KIB:
-        taken += peer.send(endless * size)
+    while not peer.statuses and (more := peer.send(endless * size)):
+        taken += more
 
     assert peer.statuses == [status]
-    assert taken <= (64 + 32) * KIB * (3 if name == "extensions" else 1)
+    assert taken <= (64 + 32) * KIB * (4 if name == "extensions" else 1)
     assert peer.transport.ended
     assert peer.run == []
 
@@ -293,10 +295,10 @@ def test_no_more_is_held_than_64_kib(peer: Peer, reads: bool) -> None:
     assert taken <= 64 * KIB
     assert peer.run == [("POST", b"x" if reads else b"")]
     peer.answers.set()
-    peer.loop.turn()
-
-    assert len(peer.run) > 1
-    assert not peer.transport.paused, "it reads on"
+    while peer.transport.paused:
+        before = len(peer.run)
+        peer.loop.turn()
+        assert len(peer.run) > before, "it goes on, and reads on in the end"
 
 
 def test_a_body_that_nobody_asks_for_is_not_read(peer: Peer) -> None:
