@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 
 from core.runtime.descriptors import DescriptorReserve
 from gateway.problems import Problem, bad_request, respond, response_bytes
-from gateway.read_buffer import BULK_BYTES, READ_BYTES, BoundedReads
+from gateway.read_buffer import READ_BYTES, BoundedReads
 from gateway.request_cycle import RequestCycle
 from gateway.request_head import Head
 from gateway.request_reader import RequestReader
@@ -165,7 +165,7 @@ class HttpProtocol(BoundedReads):
         """Where the next read goes: more of a body that was asked for, and of what is dropped."""
         cycle = self.cycle
         is_bulk = self._is_ending or (cycle is not None and cycle.asked and cycle.more_body)
-        return self._buffer[: BULK_BYTES if is_bulk else READ_BYTES]
+        return self._buffer if is_bulk else self._part
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take a read."""

@@ -26,11 +26,11 @@ class BoundedReads(asyncio.BufferedProtocol):
 
     def __init__(self, size: int = READ_BYTES) -> None:
         self._buffer = read_buffer(asyncio.get_running_loop())
-        self._size = size
+        self._part = self._buffer[:size]
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next read goes."""
-        return self._buffer[: self._size]
+        return self._part
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take a read."""
