@@ -125,8 +125,9 @@ class HttpProtocol(BoundedReads):
         if no_descriptors or len(self.connections) > self.connections_max:
             retry = {"Retry-After": "1"}
             problem = Problem(503, "too-many-connections", "no more are taken", headers=retry)
-            self.transport.write(response_bytes(respond(problem, "")))
-            self.transport.close()
+            self._fail(problem)
+            if no_descriptors:  # who lingers would have one
+                self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""

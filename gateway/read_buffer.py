@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 READ_BYTES = 32 * 1024
 """A read of a peer that may be anybody: with as much that waits, at most 64 KiB are held of it."""
-BULK_BYTES = 256 * 1024
+BULK_BYTES = 128 * 1024
 """A read of a body that the application has asked for."""
 
 _buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = WeakKeyDictionary()
