@@ -177,8 +177,9 @@ class HttpProtocol(BoundedReads):
 
     def data_received(self, data: bytes) -> None:
         """Take what was read, here or by the protocol before."""
-        self._reader.feed(data)
-        self._advance()
+        if not self._is_ending:
+            self._reader.feed(data)
+            self._advance()
 
     def _advance(self) -> None:
         """Go on with what was read, up to the end of a request that is not answered yet."""
@@ -262,6 +263,8 @@ class HttpProtocol(BoundedReads):
     def _end_response(self) -> None:
         """Go on with the next request: the answer to this one is written."""
         self._state.total_requests += 1
+        if self.cycle is not None:
+            self.cycle.body.clear()  # where nobody has asked for it
         if self._is_ending or self.transport.is_closing():
             return
         if self._reader.in_body:
