@@ -18,7 +18,7 @@ from core.model.versions import is_level_supported
 from gateway import cloud_events
 from gateway.problems import Problem, bad_request, problem_of
 from gateway.settings import Settings
-from gateway.validation import header_text, sequence
+from gateway.validation import sequence
 
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UNPRINTABLE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
@@ -168,10 +168,11 @@ def preconditions(headers: Headers) -> Items:
     if not any(name in _CONDITIONS for name, _ in headers.raw):
         return items
     if (key := headers.get("idempotency-key")) is not None:
-        text = key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
+        text = key[1:-1].strip(" \t") if len(key) > 1 and key[0] == key[-1] == '"' else key
         if not text:
             raise bad_request("bad-header", "Idempotency-Key: empty")
-        items.append((b"Nats-Msg-Id", header_text(text, "Idempotency-Key")))
+        # As bytes: what is UTF-8 is the same id as over NATS (ASGI has header values in latin-1).
+        items.append((b"Nats-Msg-Id", _value(b"Idempotency-Key", text.encode("latin-1"))))
     scope = headers.get("js-expect", "subject").lower()
     if scope not in ("subject", "stream"):
         raise bad_request("bad-header", "Js-Expect: not subject or stream")

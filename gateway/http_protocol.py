@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 from core.runtime.descriptors import DescriptorReserve
 from gateway.presence import ON_GONE, Calls, tell
 from gateway.problems import Problem, bad_request, respond, response_bytes
-from gateway.read_buffer import BULK_BYTES, READ_BYTES, BoundedReads
+from gateway.read_buffer import READ_BYTES, BoundedReads
 from gateway.request_cycle import RequestCycle
 from gateway.request_head import Head
 from gateway.request_reader import RequestReader
@@ -128,8 +128,9 @@ class HttpProtocol(BoundedReads):
         if no_descriptors or len(self.connections) > self.connections_max:
             retry = {"Retry-After": "1"}
             problem = Problem(503, "too-many-connections", "no more are taken", headers=retry)
-            self.transport.write(response_bytes(respond(problem, "")))
-            self.transport.close()
+            self._fail(problem)
+            if no_descriptors:  # who lingers would have one
+                self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
@@ -169,7 +170,7 @@ class HttpProtocol(BoundedReads):
         """Where the next read goes: more of a body that was asked for, and of what is dropped."""
         cycle = self.cycle
         is_bulk = self._is_ending or (cycle is not None and cycle.asked and cycle.more_body)
-        return self._buffer[: BULK_BYTES if is_bulk else READ_BYTES]
+        return self._buffer if is_bulk else self._part
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take a read."""
@@ -180,8 +181,9 @@ class HttpProtocol(BoundedReads):
 
     def data_received(self, data: bytes) -> None:
         """Take what was read, here or by the protocol before."""
-        self._reader.feed(data)
-        self._advance()
+        if not self._is_ending:
+            self._reader.feed(data)
+            self._advance()
 
     def _advance(self) -> None:
         """Go on with what was read, up to the end of a request that is not answered yet."""
@@ -265,12 +267,15 @@ class HttpProtocol(BoundedReads):
     def _end_response(self) -> None:
         """Go on with the next request: the answer to this one is written."""
         self._state.total_requests += 1
+        if self.cycle is not None:
+            self.cycle.body.clear()  # where nobody has asked for it
         if self._is_ending or self.transport.is_closing():
             return
         if self._reader.in_body:
             self._linger()
             return
-        self._flow.resume_reading()
+        if self._reader.held <= READ_BYTES:
+            self._flow.resume_reading()
         self._has_begun = False
         self._end_within(self._config.timeout_keep_alive)
         if self._reader.held:

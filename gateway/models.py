@@ -62,7 +62,8 @@ class Message(Struct, omit_defaults=True):
 
     Of `data`, `text` and `data_base64` exactly one is there: `data` when the payload is a JSON
     object or array, `text` when it is UTF-8, else base64. Fetched messages also have the delivery
-    fields and the `token` that acknowledges them.
+    fields and the `token` that acknowledges them. `headers_base64` has all values of each header
+    of which one is not UTF-8; in `headers` the bytes that are none are U+FFFD.
     """
 
     stream: str
@@ -70,6 +71,7 @@ class Message(Struct, omit_defaults=True):
     seq: int
     time: Time
     headers: dict[str, list[str]] = {}
+    headers_base64: dict[str, list[str]] = {}
     data: Raw | UnsetType = UNSET
     text: str | UnsetType = UNSET
     data_base64: str | UnsetType = UNSET
@@ -80,9 +82,10 @@ class Message(Struct, omit_defaults=True):
 
 
 class Reply(Struct, omit_defaults=True):
-    """An answer to a request, its payload as in `Message`; `error`: why there are no more."""
+    """An answer to a request, shown as a `Message`; `error`: why there are no more."""
 
     headers: dict[str, list[str]] = {}
+    headers_base64: dict[str, list[str]] = {}
     data: Raw | UnsetType = UNSET
     text: str | UnsetType = UNSET
     data_base64: str | UnsetType = UNSET

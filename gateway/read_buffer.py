@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 READ_BYTES = 32 * 1024
 """A read of a peer that may be anybody: with as much that waits, at most 64 KiB are held of it."""
-BULK_BYTES = 256 * 1024
+BULK_BYTES = 128 * 1024
 """A read of a body that the application has asked for."""
 
 _buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = WeakKeyDictionary()
@@ -26,11 +26,11 @@ class BoundedReads(asyncio.BufferedProtocol):
 
     def __init__(self, size: int = READ_BYTES) -> None:
         self._buffer = read_buffer(asyncio.get_running_loop())
-        self._size = size
+        self._part = self._buffer[:size]
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next read goes."""
-        return self._buffer[: self._size]
+        return self._part
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take a read."""

@@ -64,8 +64,14 @@ def reply(msg: Msg) -> bytes:
     return _encoder.encode(answer)
 
 
+class _WithHeaders(Protocol):
+    headers: dict[str, list[str]]
+    headers_base64: dict[str, list[str]]
+
+
 class _Shown(Protocol):
     headers: dict[str, list[str]]
+    headers_base64: dict[str, list[str]]
     data: Raw | UnsetType
     text: str | UnsetType
     data_base64: str | UnsetType
@@ -73,9 +79,32 @@ class _Shown(Protocol):
 
 def fill(message: _Shown, headers: bytes, payload: bytes) -> None:
     """Set headers, and of `data`, `text` and `data_base64` the one that shows the payload."""
-    if headers:
-        message.headers = header_values(headers)
+    fill_headers(message, headers)
     show_payload(message, payload)
+
+
+def fill_headers(message: _WithHeaders, headers: bytes) -> None:
+    """Set the headers, and the bytes of those that are not UTF-8."""
+    if not headers:
+        return
+    message.headers = header_values(headers)
+    if not headers.isascii():
+        try:
+            headers.decode()
+        except UnicodeDecodeError:
+            message.headers_base64 = _not_utf8(headers)
+
+
+def _not_utf8(headers: bytes) -> dict[str, list[str]]:
+    """All values, in base64, of the headers of which one is not UTF-8."""
+    values: dict[str, list[bytes]] = {}
+    for name, value in header_items(headers):
+        values.setdefault(name.decode(errors="replace"), []).append(value)
+    return {
+        name: [b64encode(value).decode() for value in each]
+        for name, each in values.items()
+        if any(value.decode(errors="replace").encode() != value for value in each)
+    }
 
 
 class _WithPayload(Protocol):

@@ -17,12 +17,12 @@ TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 VALUE = rb"[\t\x20-\x7e\x80-\xff]"
 """A character of a field value: visible, a blank, a tab, or obs-text (RFC 9110, 5.5)."""
 
-LINE = re.compile(rb"(%b{1,64}+) ([\x21-\x7e]++) HTTP/1\.([01])\r\n" % TOKEN)
-_FIELDS = re.compile(rb"(?:%b++:%b*+\r\n)*+" % (TOKEN, VALUE))
+LINE = re.compile(rb"(%b{1,32}+) ([\x21-\x7e]++) HTTP/1\.([01])\r\n" % TOKEN)
+_FIELD = re.compile(rb"%b++:%b*+" % (TOKEN, VALUE))
 _ABSOLUTE = re.compile(rb"https?://([A-Za-z0-9.\-_~%!$&'()*+,;=:\[\]]+)(?=[/?#]|$)", re.IGNORECASE)
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 _FRAMING = frozenset((b"connection", b"content-length", b"expect", b"transfer-encoding"))
-_KEPT_BYTES = 1024
+_KEPT_BYTES = 160
 
 
 @dataclass(slots=True)
@@ -74,16 +74,27 @@ def parse_head(head: bytes) -> Head:
     if line is None:
         raise not_http("the request line is none of HTTP/1.1")
     method, target, minor = line.groups()
-    fields = head[line.end() :]
-    parse = _parse_kept if len(fields) <= _KEPT_BYTES else _parse_fields
-    kept, framing = parse(fields, minor)
-    headers = list(kept)
+    headers: list[tuple[bytes, bytes]] = []
+    framing: list[tuple[bytes, bytes]] = []
+    for field in head[line.end() :].split(b"\r\n")[:-1]:
+        parse = _parse_kept if len(field) <= _KEPT_BYTES else _parse_field
+        header, is_framing = parse(field)
+        headers.append(header)
+        if is_framing:
+            framing.append(header)
     if target[:1] != b"/":
         target = _origin_form(target, headers)
     if b"#" in target:
         target = target.partition(b"#")[0]
     path, _, query = target.partition(b"?")
-    return Head(method.decode(), path, query, "1." + minor.decode(), headers, framing)
+    return Head(
+        method.decode(),
+        path,
+        query,
+        "1." + minor.decode(),
+        headers,
+        _framing(tuple(framing), minor),
+    )
 
 
 def not_http(detail: str) -> Problem:
@@ -105,16 +116,26 @@ def _origin_form(target: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
     return rest if rest[:1] == b"/" else b"/" + rest
 
 
-def _parse_fields(fields: bytes, minor: bytes) -> tuple[tuple[tuple[bytes, bytes], ...], Framing]:
-    """The headers of field lines, and what they say about body and connection. Raises Problem."""
-    if _FIELDS.fullmatch(fields) is None:
+def _parse_field(field: bytes) -> tuple[tuple[bytes, bytes], bool]:
+    """The header of a field line, and whether it concerns body or connection. Raises Problem."""
+    if _FIELD.fullmatch(field) is None:
         raise not_http("a header line is not `name: value`, or has a control character")
-    lines = [line.partition(b":") for line in fields.split(b"\r\n")[:-1]]
-    headers = tuple([(name.lower(), value.strip(b" \t")) for name, _, value in lines])
+    name, _, value = field.partition(b":")
+    name = name.lower()
+    return (name, value.strip(b" \t")), name in _FRAMING
+
+
+_parse_kept = lru_cache(1024)(_parse_field)
+"""The same for lines that came lately: a client sends most of them again and again."""
+
+
+@lru_cache(256)
+def _framing(headers: tuple[tuple[bytes, bytes], ...], minor: bytes) -> Framing:
+    """What headers say about body and connection. Raises Problem."""
     framing = Framing(is_last=minor == b"0")
     lengths: list[bytes] = []
     codings: list[bytes] = []
-    for name, value in [header for header in headers if header[0] in _FRAMING]:
+    for name, value in headers:
         if name == b"content-length":
             lengths.append(value)
         elif name == b"transfer-encoding":
@@ -132,11 +153,7 @@ def _parse_fields(fields: bytes, minor: bytes) -> tuple[tuple[tuple[bytes, bytes
         if len(lengths) > 1 or not _DIGITS.fullmatch(lengths[0]):
             raise not_http("headers: Content-Length is not one number")
         framing.length = int(lengths[0])
-    return headers, framing
-
-
-_parse_kept = lru_cache(256)(_parse_fields)
-"""The same for headers as they came lately: a client sends the same ones again and again."""
+    return framing
 
 
 def _check_codings(codings: list[bytes], minor: bytes, *, has_length: bool) -> None:

@@ -11,9 +11,11 @@ from gateway.request_head import CHUNKED, LINE, TOKEN, VALUE, Head, not_http, pa
 
 _END = b"\r\n\r\n"
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?!\n|\Z)")
-_BEGIN = re.compile(rb"%b{1,64}+(?: (?:[\x21-\x7e]++(?: [HTP/1.0]{0,8}+\r?)?)?)?" % TOKEN)
+_BEGIN = re.compile(rb"%b{1,32}+(?: (?:[\x21-\x7e]++(?: [HTP/1.0]{0,8}+\r?)?)?)?" % TOKEN)
 _BEGIN_BYTES = 64
 """How much of an unfinished request line is looked at: other protocols differ by then."""
+_LINE_BYTES = 8192
+"""A line between or behind chunks: it is looked at again with each read until it is whole."""
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16}+)((?:[ \t]*+;%b*+)?)\r\n" % VALUE)
 _PART_OF_CHUNK = re.compile(rb"(?:[0-9A-Fa-f]{1,16}+(?:[ \t]*+(?:;%b*+)?)?\r?)?" % VALUE)
 _TRAILER = re.compile(rb"%b++:%b*+\r\n" % (TOKEN, VALUE))
@@ -137,6 +139,7 @@ class RequestReader:
         if line is None:
             self._check_line(_PART_OF_CHUNK, "the size of a chunk is not a hexadecimal number")
             return False
+        self._check_size(line.end() - self._pos)
         self._left = int(line[1], 16)
         self._pos = line.end()
         self._excess = max(self._excess + len(line[2]) - 2 * self._left, 0)
@@ -161,6 +164,7 @@ class RequestReader:
         """
         data, begin = self._data, self._pos
         while line := _TRAILER.match(data, self._pos):
+            self._check_size(line.end() - self._pos)
             self._pos = line.end()
         self._excess += self._pos - begin
         self._check_excess(0)
@@ -174,7 +178,14 @@ class RequestReader:
         """Raise Problem if what is left cannot become the line that is expected, or is too long."""
         if pattern.fullmatch(self._data, self._pos) is None:
             raise not_http(detail)
+        self._check_size(self.held)
         self._check_excess(self.held)
+
+    def _check_size(self, size: int) -> None:
+        """Raise Problem if a line of a chunked body is too long. `size` has its CR LF."""
+        if size > _LINE_BYTES + 2:
+            detail = f"chunks: an extension or trailer of more than {_LINE_BYTES} bytes"
+            raise Problem(431, "headers-too-large", detail)
 
     def _check_excess(self, more: int) -> None:
         if self._excess + more > self.head_bytes:

@@ -106,6 +106,14 @@ def _subject_tokens(text: str, bytes_max: int) -> list[str]:
     return tokens
 
 
+def utf8_header(value: bytes, name: str) -> str:
+    """The text of an HTTP header that is kept as text. Raises Problem unless it is UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise bad_request("bad-header", f"{name}: not UTF-8") from None
+
+
 def header_text(text: str, what: str) -> bytes:
     """Check text that becomes the value of a message header."""
     if any(c in text for c in "\r\n\0"):

@@ -27,7 +27,7 @@ from gateway.raw_messages import INERT, not_modified
 from gateway.responses import JSON, location_of, no_content
 from gateway.stream_info import existing
 from gateway.uploading import store_object
-from gateway.validation import duration, flag, json_object, sequence, struct
+from gateway.validation import duration, flag, json_object, sequence, struct, utf8_header
 
 _BILLION = 1_000_000_000
 _NO_TYPE = (b"application/x-www-form-urlencoded", b"application/octet-stream")
@@ -81,10 +81,11 @@ async def put_object(call: Call) -> Response:
     object_store.checked_name(name)
     headers: dict[str, list[str]] = {}
     for key, value in message_headers(_known(call), call.gateway.settings):
-        headers.setdefault(key.decode(), []).append(value.decode(errors="replace"))
+        headers.setdefault(key.decode(), []).append(utf8_header(value, key.decode()))
     described: dict[str, Any] = {"headers": headers}
-    if "js-description" in call.headers:
-        described["description"] = call.headers["js-description"]
+    if call.has(b"js-description"):
+        text = utf8_header(call.header(b"js-description"), "Js-Description")
+        described["description"] = text
     info, is_new = await store_object(call, bucket, name, _chunk_size(call), described)
     return await _stored(call, info, 201 if is_new else 200)
 

@@ -182,8 +182,7 @@ class PackCodec(Codec):
     def shown(self, headers: bytes, payload: bytes) -> frames.PackedMessage:
         """Return a message with these headers and this payload."""
         message = frames.PackedMessage(data=payload)
-        if headers:
-            message.headers = rendering.header_values(headers)
+        rendering.fill_headers(message, headers)
         return message
 
     def messages(self, sid: int, bodies: Sequence[bytes], nbytes: int) -> bytes:

@@ -342,7 +342,8 @@ class Fields(Struct, omit_defaults=True, kw_only=True):
     """What both forms of a message have.
 
     `seq`, `time`, `pending` of a stream; `delivered`, `token` of a durable feed; `reply` of a
-    core message. The answer to a request has no subject.
+    core message. The answer to a request has no subject. `headers_base64` has all values of each
+    header of which one is not UTF-8; in `headers` the bytes that are none are U+FFFD.
     """
 
     subject: str | UnsetType = UNSET
@@ -353,6 +354,7 @@ class Fields(Struct, omit_defaults=True, kw_only=True):
     token: str | UnsetType = UNSET
     reply: str | UnsetType = UNSET
     headers: dict[str, list[str]] = {}
+    headers_base64: dict[str, list[str]] = {}
 
 
 class JsonMessage(Fields, omit_defaults=True, kw_only=True):

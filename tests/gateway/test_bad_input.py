@@ -50,7 +50,8 @@ CASES: dict[str, tuple[bytes, int]] = {
     "semicolon": (request("GET /v1/streams;a=b"), 404),
     "long target": (request("GET /" + "a" * 9000), 414),
     "long query": (request("GET /v1/streams?" + "a" * 9000), 414),
-    "absolute form": (request("GET http://x/healthz"), 200),
+    "absolute form": (request("GET http://localhost/healthz"), 200),
+    "absolute form with a user": (request("GET http://a@localhost/healthz"), 400),
     "mixed case host": (b"GET /healthz HTTP/1.1\r\nHoSt: LOCALHOST\r\n\r\n", 200),
     "fragment": (request("GET /healthz#x"), 200),
     # Methods

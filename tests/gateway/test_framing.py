@@ -324,3 +324,72 @@ def test_a_handshake_has_no_body(web: Web, name: str) -> None:
                 received += more
 
     assert received.startswith(b"HTTP/1.1 %d " % status)
+
+
+VALUES = {
+    "Idempotency-Key": ('"k"', 200, True),
+    "Nats-Msg-Id": ("k", 200, True),
+    "Nats-Expected-Stream": ("{stream}", 201, False),
+    "Nats-Expected-Last-Sequence": ("1", 201, False),
+    "If-Match": ('"1"', 201, False),
+    "Js-Expect": ("stream", 201, False),
+    "Nats-H-A": ("b", 201, False),
+    "Content-Type": ("text/plain", 201, False),
+    "Content-Encoding": ("identity", 201, False),
+    "Expect": ("100-continue", 201, False),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("around", ["{}", "{} ", "\t{}\t", " \t {} \t "])
+def test_blanks_around_a_header_value_are_none_of_it(
+    stream: Stream, name: str, around: str
+) -> None:
+    value, status, is_id = VALUES[name]
+    line = f"POST /v1/subjects/{stream.prefix}.a"
+    plain = f"{name}: {value}\r\n" if is_id else ""
+    assert statuses(exchange(stream.web, framed(line, plain, b"1", "length") + LAST)) == [201, 200]
+    shown = around.format(value).replace("{stream}", stream.name)
+
+    received = exchange(stream.web, framed(line, f"{name}:{shown}\r\n", b"2", "length") + LAST)
+
+    assert statuses(received) == [status, 200], received
+    assert (b'"duplicate":true' in received) == is_id
+    message = stream.web.get(f"{stream.path}/messages/{1 if is_id else 2}").headers
+    assert message["Nats-H-A"] == ("b" if name == "Nats-H-A" else None)
+
+
+def test_bytes_of_a_header_are_kept(stream: Stream) -> None:
+    """Those that are not UTF-8 as well, and an id is the same as over NATS."""
+    line = f"POST /v1/subjects/{stream.prefix}.a"
+    headers = "Nats-H-A: \xff\xfe\r\nNats-H-B: \xc3\xbc\r\n"
+    ids = ("Nats-Msg-Id: \xc3\xbc\r\n", 'Idempotency-Key: "\xc3\xbc"\r\n')
+
+    received = [
+        exchange(stream.web, framed(line, headers + each, b"", "length") + LAST) for each in ids
+    ]
+
+    assert [b'"duplicate":true' in each for each in received] == [False, True]
+    shown = stream.web.get(f"{stream.path}/messages/1", Accept="application/json").json()
+    assert shown["headers"]["B"] == ["\xfc"]
+    assert shown["headers_base64"] == {"A": ["//4="]}
+    raw = stream.web.get(f"{stream.path}/messages/1").headers["Nats-H-A"]
+    assert raw == "\xff\xfe"
+
+
+def test_an_object_keeps_text_alone(stream: Stream) -> None:
+    path = f"/v1/objects/{stream.name}"
+    assert stream.web.json("PUT", path, {}).status == 201
+    found = []
+    for headers in (
+        "Nats-H-A: \xff\r\n",
+        "Js-Description: \xff\r\n",
+        "Js-Description: \xc3\xbc\r\n",
+    ):
+        sent = framed(f"PUT {path}/o", headers, b"", "length")
+        found.append(statuses(exchange(stream.web, sent + LAST))[0])
+    info = stream.web.get(f"{path}/o:info").json()
+    stream.web.delete(path)
+
+    assert found == [400, 400, 201]
+    assert info["description"] == "\xfc"

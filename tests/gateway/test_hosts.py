@@ -44,6 +44,17 @@ def test_a_server_on_loopback_is_asked_by_its_own_names(jetgate_server: JetgateS
     assert "--http-host" in answer.json()["detail"]
 
 
+def test_the_host_of_a_url_goes_before_the_header(jetgate_server: JetgateServer) -> None:
+    """RFC 9112, 3.2.2; a proxy that looked at the one would else be led past by the other."""
+    web = Web(jetgate_server.http)
+    for url, host, status in (
+        ("http://evil.example", "localhost", 421),
+        ("HTTP://localhost:1", "evil.example", 200),
+    ):
+        sent = f"GET {url}/v1/streams HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+        assert web.raw(sent).startswith(b"HTTP/1.1 %d " % status), url
+
+
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE"])
 @pytest.mark.parametrize("path", ["/healthz", "/docs", "/v1/streams", "/metrics", "/none"])
 def test_no_route_answers_to_another_name(

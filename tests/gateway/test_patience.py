@@ -49,6 +49,28 @@ def test_a_body_that_stops_coming_is_408(impatient: Web, head: str, first: bytes
     assert b"\r\nconnection: close\r\n" in answer.lower()
 
 
+def _dripped_body(web: Web) -> bytes:
+    """The answer to a body of which a byte comes now and then; nothing when the first was late."""
+    head = b"POST /v1/subjects/slow.a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n"
+    with socket.create_connection(web.address, timeout=0.05) as sock:
+        sock.sendall(head)
+        for _ in range(90):
+            try:
+                sock.sendall(b"x")
+                return sock.recv(4096)
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+    return b""
+
+
+def test_a_byte_of_a_body_now_and_then_does_not_help(impatient: Web) -> None:
+    answer = eventually(lambda: _dripped_body(impatient))
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
 def test_results_that_were_there_are_told_before_a_batch_is_cut(impatient: Web) -> None:
     line = b'{"subject":"nobody.has.this"}\n'
     head = "POST /v1/publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"

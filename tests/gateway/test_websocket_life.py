@@ -113,6 +113,20 @@ def test_who_is_not_known_is_refused(guarded: Web) -> None:
     assert remedy_of(code) is Remedy.SIGN_IN
 
 
+def test_messages_are_short_until_it_is_known_who_sends(guarded: Web) -> None:
+    """Whoever has signed in sends long ones."""
+    long = "x" * 40_000
+    with Socket(guarded.address, welcomed=False) as ws:
+        ws.send({"type": "hello", "id": 1, "token": long})
+        with pytest.raises(ConnectionClosed) as closed:
+            ws.frame()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1009
+    with Socket(guarded.address, welcomed=False) as ws:
+        assert ws.ask("hello", token="s3cret/+")["type"] == "welcome"
+        assert ws.ask("pub", subject="long", text=long * 20)["type"] == "error", "no stream"
+
+
 def test_a_second_hello_ends_the_connection(web: Web) -> None:
     with Socket(web.address) as ws:
         assert ws.ask("hello")["type"] == "welcome"

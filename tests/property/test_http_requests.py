@@ -87,8 +87,8 @@ def odd_requests(draw: st.DrawFn) -> bytes:
     usual = st.sampled_from((b"Host: a", b"Content-Length: 3", b"Transfer-Encoding: chunked"))
     fields = draw(st.lists(usual | st.sampled_from(FIELDS), max_size=3))
     pieces = draw(st.lists(st.sampled_from(PIECES) | st.binary(max_size=4), max_size=4))
-    lines: list[bytes] = [each + draw(ENDS) for each in (line, *fields)]
-    return b"".join([*lines, draw(ENDS), *pieces])
+    made = b"".join(each + draw(ENDS) for each in (line, *fields))
+    return bytes(made + draw(ENDS) + b"".join(pieces))
 
 
 @st.composite
@@ -115,7 +115,7 @@ def streams(draw: st.DrawFn) -> bytes:
         return data
     place = draw(st.integers(0, len(data)))
     added = draw(st.sampled_from((b"", b"\r", b"\n", b" ", b"0", b":", b"\x00", b";")))
-    return data[:place] + added + data[place + draw(st.integers(0, 1)) :]
+    return bytes(data[:place]) + added + data[place + draw(st.integers(0, 1)) :]
 
 
 def read(data: bytes, cuts: list[int]) -> tuple[list[Request], str]:

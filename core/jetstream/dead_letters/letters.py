@@ -27,9 +27,9 @@ from core.errors import ApiError, CoreError
 from core.jetstream.dead_letters.parcel import Nobody, Post, Taken, error_of
 from core.model.api_errors import err_code
 from core.model.response import ErrorBody
+from core.model.row_limits import MAX_SUBJECT
 from core.runtime.tasks import spawn, stop
 from core.stream.copying import Run
-from core.model.row_limits import MAX_SUBJECT
 
 if TYPE_CHECKING:
     from core.jetstream.dead_letters.boxes import Boxes

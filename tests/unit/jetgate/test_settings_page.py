@@ -18,7 +18,8 @@ from core.storage.postgres.hosts import _NEXT_AFTER_S
 from core.storage.postgres.stored_messages import _STANDBY_S
 from core.term import _DRAIN_S
 from core.transport.session import HOLD_SECONDS
-from gateway.http_start import _PATIENCE_S
+from gateway.http_protocol import _LINGER_S
+from gateway.http_start import _HEAD_S, _PATIENCE_S
 from jetgate.commands import command_line
 from nats_server.config import flags as drop_in
 from tests.support.jetgate import ROOT
@@ -110,7 +111,7 @@ def test_timeouts_are_those_of_the_product() -> None:
         float(_SETTINGS[Purpose.LANE]["idle_in_transaction_session_timeout"].rstrip("s")),
         *(AUTH_TIMEOUT, limits.ping_interval, limits.write_deadline),
         *(PATIENCE_S, START_S, HOLD_SECONDS),
-        *(0, _PATIENCE_S, _DRAIN_S),
+        *(0, _PATIENCE_S, _HEAD_S, _LINGER_S, _DRAIN_S),
     ]
 
     shown = [row[2] for row in _table("Timeouts") if row[2]]

@@ -631,7 +631,8 @@ export type LostStreamData = {
  *
  * Of `data`, `text` and `data_base64` exactly one is there: `data` when the payload is a JSON
  * object or array, `text` when it is UTF-8, else base64. Fetched messages also have the delivery
- * fields and the `token` that acknowledges them.
+ * fields and the `token` that acknowledges them. `headers_base64` has all values of each header
+ * of which one is not UTF-8; in `headers` the bytes that are none are U+FFFD.
  */
 export type Message = {
     stream: string;
@@ -639,6 +640,9 @@ export type Message = {
     seq: number;
     time: string;
     headers?: {
+        [key: string]: Array<string>;
+    };
+    headers_base64?: {
         [key: string]: Array<string>;
     };
     data?: unknown;

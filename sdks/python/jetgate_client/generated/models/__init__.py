@@ -54,6 +54,7 @@ from .link import Link
 from .lost_stream_data import LostStreamData
 from .message import Message
 from .message_headers import MessageHeaders
+from .message_headers_base_64 import MessageHeadersBase64
 from .messages import Messages
 from .nak_request import NakRequest
 from .object_cleaning import ObjectCleaning
@@ -188,6 +189,7 @@ __all__ = (
     "LostStreamData",
     "Message",
     "MessageHeaders",
+    "MessageHeadersBase64",
     "Messages",
     "NakRequest",
     "ObjectCleaning",

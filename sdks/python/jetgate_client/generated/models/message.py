@@ -15,6 +15,7 @@ import datetime
 
 if TYPE_CHECKING:
     from ..models.message_headers import MessageHeaders
+    from ..models.message_headers_base_64 import MessageHeadersBase64
 
 
 T = TypeVar("T", bound="Message")
@@ -26,7 +27,8 @@ class Message:
 
     Of `data`, `text` and `data_base64` exactly one is there: `data` when the payload is a JSON
     object or array, `text` when it is UTF-8, else base64. Fetched messages also have the delivery
-    fields and the `token` that acknowledges them.
+    fields and the `token` that acknowledges them. `headers_base64` has all values of each header
+    of which one is not UTF-8; in `headers` the bytes that are none are U+FFFD.
 
     Attributes:
         stream (str):
@@ -34,6 +36,7 @@ class Message:
         seq (int):
         time (datetime.datetime):
         headers (MessageHeaders | Unset):
+        headers_base64 (MessageHeadersBase64 | Unset):
         data (Any | Unset):
         text (str | Unset):
         data_base64 (str | Unset):
@@ -48,6 +51,7 @@ class Message:
     seq: int
     time: datetime.datetime
     headers: MessageHeaders | Unset = UNSET
+    headers_base64: MessageHeadersBase64 | Unset = UNSET
     data: Any | Unset = UNSET
     text: str | Unset = UNSET
     data_base64: str | Unset = UNSET
@@ -59,6 +63,7 @@ class Message:
 
     def to_dict(self) -> dict[str, Any]:
         from ..models.message_headers import MessageHeaders  # noqa: PLC0415
+        from ..models.message_headers_base_64 import MessageHeadersBase64  # noqa: PLC0415
 
         stream = self.stream
 
@@ -71,6 +76,10 @@ class Message:
         headers: dict[str, Any] | Unset = UNSET
         if not isinstance(self.headers, Unset):
             headers = self.headers.to_dict()
+
+        headers_base64: dict[str, Any] | Unset = UNSET
+        if not isinstance(self.headers_base64, Unset):
+            headers_base64 = self.headers_base64.to_dict()
 
         data = self.data
 
@@ -98,6 +107,8 @@ class Message:
         )
         if headers is not UNSET:
             field_dict["headers"] = headers
+        if headers_base64 is not UNSET:
+            field_dict["headers_base64"] = headers_base64
         if data is not UNSET:
             field_dict["data"] = data
         if text is not UNSET:
@@ -118,6 +129,7 @@ class Message:
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
         from ..models.message_headers import MessageHeaders  # noqa: PLC0415
+        from ..models.message_headers_base_64 import MessageHeadersBase64  # noqa: PLC0415
 
         d = dict(src_dict)
         stream = d.pop("stream")
@@ -134,6 +146,13 @@ class Message:
             headers = UNSET
         else:
             headers = MessageHeaders.from_dict(_headers)
+
+        _headers_base64 = d.pop("headers_base64", UNSET)
+        headers_base64: MessageHeadersBase64 | Unset
+        if isinstance(_headers_base64, Unset):
+            headers_base64 = UNSET
+        else:
+            headers_base64 = MessageHeadersBase64.from_dict(_headers_base64)
 
         data = d.pop("data", UNSET)
 
@@ -155,6 +174,7 @@ class Message:
             seq=seq,
             time=time,
             headers=headers,
+            headers_base64=headers_base64,
             data=data,
             text=text,
             data_base64=data_base64,
