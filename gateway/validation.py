@@ -78,7 +78,7 @@ def _publish_subject(text: str, bytes_max: int) -> bytes:
 
 def stored_subject(text: str) -> str:
     """Check a subject that a message may have been stored under, of whatever length."""
-    if {"*", ">"} & set(_subject_tokens(text, _ANY, _ANY)):
+    if {"*", ">"} & set(_subject_tokens(text, _ANY)):
         raise bad_request("bad-subject", "subject: no wildcards for one message")
     return text
 
