@@ -39,8 +39,6 @@ RUN: dict[str, tuple[str, str]] = {
     PAGES: (OPERATIONS, "day.md"),
     "docs/schedules.md curl": ("tests/e2e/test_schedules_document.py", "schedules.md"),
     "docs/signin.md curl": (HTTP, "signin.md"),
-    "spark/README.md python examples/": ("tests/spark/test_worked_example.py", "spark/README.md"),
-    "spark/README.md curl": ("tests/spark/test_worked_example.py", "spark/README.md"),
 }
 """Which test runs the blocks of a document, or those that begin with a program, and a word of it.
 
