@@ -71,9 +71,12 @@ class ClientSession(asyncio.Protocol):
         authentication: the wait for credentials, while it lasts.
         trace: what logs its operations, while that is wanted.
         is_heard: whether something was read since the liveness check looked last.
+        least_control_line: bytes that a control line may have, whatever the limit of others is.
 
     `gone` is called at the end.
     """
+
+    least_control_line = 0
 
     connection_type = "STANDARD"
     has_socket = False
@@ -110,8 +113,6 @@ class ClientSession(asyncio.Protocol):
         self.choose_publisher()
         self._turn = hub.turn
         self._dirty = hub.turn.dirty
-        self.least_control_line = 0
-        """Bytes that a control line may have, whatever the limit of others is."""
         self._parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
         self._ping_sent = hub.clock.monotonic()  # the first PING answers our INFO
         self._small_bytes = 0
