@@ -76,8 +76,8 @@ class ClientSession(asyncio.Protocol):
     `gone` is called at the end.
     """
 
+    # On the class: an attribute more of each session made Direct Get a tenth slower.
     least_control_line = 0
-
     connection_type = "STANDARD"
     has_socket = False
     address: tuple[str, int] | None = None
