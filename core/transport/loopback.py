@@ -9,6 +9,7 @@ server that is a socket that takes no more.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from core.pubsub.server import IN_PROCESS, TRUSTED, Hub
 from core.transport.session import ClientSession
@@ -42,7 +43,8 @@ def connect_trusted(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink
 class _LocalSession(ClientSession):
     """A session with a client of ours, which has checked the subjects that callers gave it."""
 
-    least_control_line = _CONTROL_LINE
+    # Of the class: one attribute more of each session makes Direct Get a tenth slower.
+    control_line = staticmethod(partial(max, _CONTROL_LINE))
 
 
 def _open(hub: Hub, connection_type: str, receive: Receive, closed: Closed) -> "LoopbackLink":
