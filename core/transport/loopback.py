@@ -9,6 +9,7 @@ server that is a socket that takes no more.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from core.pubsub.server import IN_PROCESS, TRUSTED, Hub
 from core.transport.session import ClientSession
@@ -41,12 +42,18 @@ def connect_trusted(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink
     return _open(hub, TRUSTED, receive, closed)
 
 
+class _LocalSession(ClientSession):
+    """A session with a client of ours, which has checked the subjects that callers gave it."""
+
+    # Of the class: one attribute more of each session makes Direct Get a tenth slower.
+    control_line = staticmethod(partial(max, _CONTROL_LINE))
+
+
 def _open(
     hub: Hub, connection_type: str, receive: Receive, closed: Closed, caller: str = ""
 ) -> "LoopbackLink":
-    session = ClientSession(hub)
+    session = _LocalSession(hub)
     session.connection_type, session.caller = connection_type, caller
-    session.least_control_line = _CONTROL_LINE
     session.use_limits()
     link = LoopbackLink(session, receive, closed)
     session.connection_made(link.end)

@@ -77,6 +77,7 @@ class ClientSession(asyncio.Protocol):
     `gone` is called at the end.
     """
 
+    control_line: Callable[[int], int] = int  # How long one may be, by the limit.
     connection_type = "STANDARD"
     has_socket = False
     address: tuple[str, int] | None = None
@@ -112,8 +113,6 @@ class ClientSession(asyncio.Protocol):
         self.choose_publisher()
         self._turn = hub.turn
         self._dirty = hub.turn.dirty
-        self.least_control_line = 0
-        """Bytes that a control line may have, whatever the limit of others is."""
         self.parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
         self._ping_sent = hub.clock.monotonic()  # the first PING answers our INFO
         self._small_bytes = 0
@@ -581,9 +580,7 @@ class ClientSession(asyncio.Protocol):
     def use_limits(self) -> None:
         """Take over the hub's limits, which have changed."""
         self.parser.max_payload = self.hub.limits.max_payload
-        self.parser.max_control_line = max(
-            self.hub.limits.max_control_line, self.least_control_line
-        )
+        self.parser.max_control_line = self.control_line(self.hub.limits.max_control_line)
 
     def tell_info(self) -> None:
         """Send an INFO that has changed; a client that has yet to send a PING gets it then."""
