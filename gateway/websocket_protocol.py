@@ -8,6 +8,7 @@ server are not masked, so those that many readers get are made once for all of t
 
 import asyncio
 from asyncio.transports import BaseTransport
+from http import HTTPStatus
 from typing import Any, cast
 
 from uvicorn.protocols.utils import ClientDisconnected
@@ -91,7 +92,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def handle_connect(self, event: Request) -> None:
         """Begin with a handshake."""
         super().handle_connect(event)
-        self.scope[ON_GONE] = self._on_gone  # type: ignore[literal-required]
+        if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+            self.scope[ON_GONE] = self._on_gone  # type: ignore[literal-required]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""

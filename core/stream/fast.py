@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
+from core.goinput import parse_wrapped
 from core.model.api_errors import api_error
 from core.model.versions import is_level_supported
 from core.stream import headers as h
@@ -78,7 +79,13 @@ def parse_reply(reply: bytes, author: bytes = b"") -> FastMessage:
     if len(name) > LONGEST_ID:
         raise api_error("JSBatchPublishInvalidBatchID")
     key = batch_key(name, author)
-    return FastMessage(key, max(h.number(flow), 0) or _USUAL_FLOW, gap == b"ok", seq, op)
+    return FastMessage(key, _flow_of(flow), gap == b"ok", seq, op)
+
+
+def _flow_of(digits: bytes) -> int:
+    """Messages between two acknowledgements, as a client wishes (nats-server: 64 bits, wrapped)."""
+    flow = parse_wrapped(digits) or 0
+    return flow if 0 < flow < 1 << 63 else _USUAL_FLOW
 
 
 class FastBatches:

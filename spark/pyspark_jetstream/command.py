@@ -125,10 +125,13 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
 
 def _run(pipelines: "tuple[Pipeline, ...]", options: argparse.Namespace) -> int:
     from pyspark_jetstream.pipelines.report import as_json
-    from pyspark_jetstream.pipelines.run import run
 
     try:
+        from pyspark_jetstream.pipelines.run import run
+
         settings = _settings(options)
+    except ModuleNotFoundError as error:
+        return _missing(error)
     except ValueError as error:
         print(error, file=sys.stderr)
         return WRONG

@@ -247,7 +247,7 @@ def test_a_role_that_only_serves_is_told_what_it_lacks(
     name, admin = operator.database(owned=False, migrated=True)
     done = run("serve", "--dsn", operator.dsn(name), "--nats-port", "0", "--http-port", "0")
     assert done.returncode == 1
-    [line] = done.stderr.splitlines()
+    line = done.stderr.splitlines()[-1]  # behind the warning of a password in the DSN
     page = (ROOT / "docs/operations/database.md").read_text()
     for statement in line.partition("run there: ")[2].split("; "):
         assert f"    {statement};\n" in page
@@ -267,8 +267,9 @@ def test_a_role_that_only_serves_is_told_what_it_lacks(
             "has tables, but no row in schema_version says of which revision",
         ),
         (
-            "drop schema jetgate_store cascade; create view jetgate.streams as select 1",
-            'relation "streams" already exists: schemas jetgate_store and jetgate must be empty',
+            "drop schema jetgate_store cascade; create view jetgate.streams as select 1;"
+            " alter view jetgate.streams owner to jet",
+            ": schemas jetgate_store and jetgate must be empty at first",
         ),
     ],
 )

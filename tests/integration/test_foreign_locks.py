@@ -492,10 +492,12 @@ def test_a_migration_ends_the_transaction_of_a_reader(
 
     async def run(place: Place) -> None:
         await _reader(dsn)
-        reader = await place.session("analyst")
+        admin, reader = await place.session("postgres"), await place.session("analyst")
+        await admin.execute("grant usage on schema jetgate_store to analyst")
+        await admin.execute("grant select on jetgate_store.message to analyst")
         # The limits of a reader are settings that it may change.
         await reader.execute("set idle_in_transaction_session_timeout = 0")
-        await reader.execute("begin; select * from jetgate.streams")
+        await reader.execute("begin; select from jetgate_store.message")
         pid = reader.get_server_pid()
 
         assert await migrate(Connector(dsn))
@@ -520,9 +522,9 @@ def test_a_migration_names_who_blocks_it_and_may_not_be_ended(databases: Databas
 
     async def run(place: Place) -> None:
         admin, app = await place.session("postgres"), await place.session("app")
-        await admin.execute("grant usage on schema jetgate to app")
-        await admin.execute("grant select on all tables in schema jetgate to app")
-        await app.execute("begin; lock table jetgate.streams in access share mode")
+        await admin.execute("grant usage on schema jetgate_store to app")
+        await admin.execute("grant select on all tables in schema jetgate_store to app")
+        await app.execute("begin; lock table jetgate_store.message in access share mode")
         pid = app.get_server_pid()
 
         with pytest.raises(OperatorError, match=rf"blocked by role 'app' \(pid {pid}\), which"):

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.run import OPTION
 
-_PLUGIN = "child_run"
+_PLUGIN = "report_sender"
 
 
 class ReportSender:

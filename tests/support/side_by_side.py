@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 MARK = "quiet"
 WORKERS = 2
-TOGETHER = {"clients", "console", "sdks", "spark"}
-"""Suites that one worker runs: what they share takes long to start."""
+TOGETHER = {"clients", "console", "natspy", "sdks", "spark"}
+"""Suites that one worker runs: what they share takes long to start, or is judged at their end."""
 
 _ROOT = Path(__file__).resolve().parents[1]
 _SUITES = list(tomllib.loads(BUDGET.read_text())["seconds"])

@@ -106,11 +106,21 @@ def _failure(connector: Connector, error: Exception) -> OperatorError:
     return kind(_why(connector, error))
 
 
+_SOMETHING_THERE = (
+    asyncpg.DuplicateTableError,
+    asyncpg.DuplicateFunctionError,
+    asyncpg.InvalidTableDefinitionError,
+    asyncpg.InvalidFunctionDefinitionError,
+    asyncpg.WrongObjectTypeError,
+)
+"""Errors of a revision that meets tables, views or functions that are not its own."""
+
+
 def _why(connector: Connector, error: Exception) -> str:
     text = f"cannot migrate {connector.address}: {reason_of(error)}"
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
         return f"{text} (jetgate migrate does it with the DSN of the role that owns the tables)"
-    if isinstance(error, (asyncpg.DuplicateTableError, asyncpg.DuplicateFunctionError)):
+    if isinstance(error, _SOMETHING_THERE):
         return f"{text}: schemas {' and '.join(migrations.SCHEMAS)} must be empty at first"
     return text
 
