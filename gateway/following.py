@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from core.client.subscribe import Position
 from core.model.consumer import DeliverPolicy
-from core.model.gotime import parse_time
 from gateway import rendering
 from gateway.call import Call
 from gateway.feeds.entries import Gap, Start
@@ -22,6 +21,7 @@ from gateway.lasting import COMMENT, EVENTS, Lasting
 from gateway.problems import bad_request, problem_of
 from gateway.response_body import ResponseBody
 from gateway.tailing import Tail
+from gateway.validation import instant
 
 _SLICE_MESSAGES = 512
 _SLICE_BYTES = 64 * 1024
@@ -44,7 +44,7 @@ def start_of(begin: str, last_event_id: str) -> Start:
     if begin.isascii() and begin.isdigit() and int(begin[:19]) > 0 and len(begin) < 20:
         return Start(DeliverPolicy.BY_START_SEQUENCE, seq=int(begin))
     try:
-        return Start(DeliverPolicy.BY_START_TIME, time=parse_time(begin))
+        return Start(DeliverPolicy.BY_START_TIME, time=instant(begin))
     except ValueError:
         detail = f"from: one of {', '.join(_NAMES)}, a sequence, or an RFC 3339 time"
         raise bad_request("bad-parameter", detail) from None

@@ -14,18 +14,20 @@ import msgspec
 import orjson
 
 from core.model.durations import parse_duration
+from core.model.gotime import parse_time
 from gateway.problems import Problem, bad_request
 from gateway.settings import Settings
 
 T = TypeVar("T")
 
 _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-# What ends a word or a line of the NATS protocol, and NUL, which PostgreSQL does not store. All
+# What ends a word or a line of the NATS protocol, and NUL, which ends text in many clients. All
 # other characters are part of subjects that NATS clients publish: joiners of Persian words and of
 # emoji, wide blanks, even controls.
 _UNSAFE = re.compile(r"[\x00\t\n\r ]")
 _NAME_FORBIDDEN = re.compile(r"[\x00\t\n\f\r .*>/\\]")
 _NAME_MAX = 255
+_LAST_INSTANT = 2**63 - 1
 _OPEN_DOLLAR = ("$KV.", "$O.")
 _RESERVED = ("_INBOX.", "_R_.", "_GR_.")
 _DURATION = re.compile(r"(?:(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h))+")
@@ -119,6 +121,15 @@ def header_text(text: str, what: str) -> bytes:
     if any(c in text for c in "\r\n\0"):
         raise bad_request("bad-header", f"{what}: has a line break or NUL")
     return text.strip(" \t").encode(errors="surrogatepass")
+
+
+def instant(text: str) -> int:
+    """Read an RFC 3339 time from which messages are looked for, in nanoseconds since 1970.
+
+    Times of messages have 64 bits. In the API of NATS a later or earlier time wraps around; here
+    it is the last or the first of them. Raises ValueError.
+    """
+    return min(max(parse_time(text), 0), _LAST_INSTANT)
 
 
 def sequence(text: str, what: str) -> int:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from starlette.responses import Response
 
 from core.model.api_errors import api_error
-from core.model.gotime import parse_time
 from core.model.message import MsgGetRequest, StoredMsg
 from gateway import entity_tags, rendering
 from gateway.call import Call
@@ -14,7 +13,7 @@ from gateway.problems import bad_request
 from gateway.raw_messages import INERT, Origin, not_modified, shown_headers
 from gateway.reading import Read, read_answer
 from gateway.responses import JSON, no_content
-from gateway.validation import filter_subject, flag, name, sequence, struct
+from gateway.validation import filter_subject, flag, instant, name, sequence, struct
 
 _FOREVER = "private, max-age=86400, immutable"
 _ALWAYS_ASK = "private, no-cache"
@@ -108,7 +107,7 @@ def _optional_time(text: str | None, what: str) -> int | None:
 
 def _time(text: str, what: str) -> int:
     try:
-        return parse_time(text)
+        return instant(text)
     except ValueError:
         raise bad_request("bad-parameter", f"{what}: {_NO_TIME}") from None
 

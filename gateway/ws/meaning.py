@@ -1,10 +1,9 @@
 """What frames mean to the layers below."""
 
-from core.model.gotime import parse_time
 from core.model.message import MsgGetRequest
 from gateway.call import Gateway
 from gateway.problems import bad_request
-from gateway.validation import duration, filter_subject, header_text
+from gateway.validation import duration, filter_subject, header_text, instant
 from gateway.ws import frames
 from gateway.ws.core_feed import CoreFeed
 from gateway.ws.durable_feed import DurableFeed
@@ -41,7 +40,7 @@ def request_of(frame: frames.Get, gateway: Gateway) -> MsgGetRequest:
         if frame.seq is not None:
             raise bad_request("bad-parameter", "seq and start_time exclude each other")
         try:
-            time = parse_time(frame.start_time)
+            time = instant(frame.start_time)
         except ValueError:
             raise bad_request("bad-parameter", "start_time: not an RFC 3339 time") from None
         return MsgGetRequest(next_by_subj=following, start_time=time)

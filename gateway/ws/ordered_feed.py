@@ -2,12 +2,11 @@
 
 from core.client.subscribe import Position
 from core.model.consumer import DeliverPolicy
-from core.model.gotime import parse_time
 from gateway.feeds.entries import Gap, Start
 from gateway.feeds.reader import StreamReader
 from gateway.problems import Problem, bad_request
 from gateway.tailing import tail_of
-from gateway.validation import filter_subject, name
+from gateway.validation import filter_subject, instant, name
 from gateway.websocket_protocol import wire
 from gateway.ws.credit import Account
 from gateway.ws.frames import Begin, Gapped, Named, Place, Subscribe, Subscribed
@@ -115,6 +114,6 @@ def start_of(begin: Named | Begin | None, after: Place | None) -> Start:
 
 def _time(text: str) -> int:
     try:
-        return parse_time(text)
+        return instant(text)
     except ValueError:
         raise Problem(400, "bad-parameter", "from: time is not an RFC 3339 time") from None

@@ -435,6 +435,7 @@ def test_what_postgresql_itself_put_back_is_adopted(
         assert publish(web, "s.1", "more") == (2, False)
 
 
+@pytest.mark.thorough
 def test_a_dev_server_is_backed_up_and_moves(operator: OperatorPostgres, tmp_path: Path) -> None:
     """From the embedded PostgreSQL 18 to an older one, and to the directory of another server."""
     other, other_admin = new_database(operator)

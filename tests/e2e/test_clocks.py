@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
 
 from core.model.gotime import parse_time
 from core.storage.postgres.locks import LEASE_GROUPS
@@ -198,6 +199,7 @@ def check_what_is_shown(process: Process, dsn: str, ahead: float) -> None:
     assert abs(shown - ahead) < 1
 
 
+@pytest.mark.thorough
 def test_clocks_an_hour_wrong_either_way_change_nothing(
     durable: PostgresServer, tmp_path: Path
 ) -> None:

@@ -285,7 +285,10 @@ def test_dev_is_gone_soon(data: Path) -> None:
     assert best(4, 2, lambda: _gone(data)) < 2
 
 
-@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    "fate",
+    [signal.SIGKILL, signal.SIGTERM, pytest.param(signal.SIGSTOP, marks=pytest.mark.thorough)],
+)
 def test_another_node_takes_over(
     durable: PostgresServer, tmp_path: Path, fate: signal.Signals
 ) -> None:

@@ -205,6 +205,7 @@ def day(tmp_path: Path) -> Iterator[Day]:
             found.close()
 
 
+@pytest.mark.thorough
 def test_a_day(day: Day) -> None:
     documents = Documents()
     run = 0

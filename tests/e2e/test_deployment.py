@@ -141,6 +141,7 @@ def instructions() -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.thorough
 def test_the_steps_of_the_image_run_in_a_clean_directory(
     durable: PostgresServer, tmp_path: Path
 ) -> None:

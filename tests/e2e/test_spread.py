@@ -173,6 +173,7 @@ def groups_of(at: At) -> float:
     return numbers(at.node)["jetgate_lease_groups"]
 
 
+@pytest.mark.thorough
 def test_a_node_that_is_evacuated_leads_nothing_until_nodes_come_or_go(
     durable: PostgresServer,
 ) -> None:

@@ -68,6 +68,7 @@ async def answers_to(client: Client, subject: str, requests: int) -> int:
     return requests + sub.pending_msgs
 
 
+@pytest.mark.thorough
 def test_one_node_answers_what_is_asked_through_a_leaf_node_also_once_it_is_gone(
     nodes: Nodes, hub: NatsServer
 ) -> None:

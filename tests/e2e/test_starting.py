@@ -189,7 +189,9 @@ def _is_ended(data: Path) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)]
+)
 def test_a_signal_ends_a_start_at_once(store: Path, number: signal.Signals) -> None:
     """Whenever it comes; with the words of the reference server, and nothing is left."""
     took = stored(str(store / "measured"))
@@ -246,6 +248,7 @@ def _bit(number: signal.Signals) -> int:
     return 1 << (number - 1)
 
 
+@pytest.mark.thorough
 def test_twenty_starts_and_kills_at_once(store: Path) -> None:
     def start_and_kill(number: int) -> None:
         place = store / str(number)

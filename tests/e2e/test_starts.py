@@ -234,6 +234,7 @@ def test_a_directory_that_is_in_use_is_refused_by_name(tmp_path: Path) -> None:
         assert serves_and_stops(server) == 0
 
 
+@pytest.mark.thorough
 @in_a_loop
 async def test_a_copy_made_while_the_server_was_down_is_served(name: str, tmp_path: Path) -> None:
     first, copy = tmp_path / "first", tmp_path / "copy"

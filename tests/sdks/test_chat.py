@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.sdks.chat import PICTURE, chat, opened, said
 from tests.support.devtools import Browser
 from tests.support.eventually import eventually
@@ -11,6 +13,7 @@ _PAGE = ROOT / "examples/chat/index.html"
 _ROUNDS = 3
 
 
+@pytest.mark.thorough
 def test_two_browsers_talk_over_a_restart_and_nothing_is_lost_or_doubled(
     typescript_sdk: Path,
 ) -> None:

@@ -31,6 +31,7 @@ def test_typescript_in_node(typescript_sdk: Path, url: str) -> None:
     assert len(_NAMES) > 4
 
 
+@pytest.mark.thorough
 def test_typescript_in_a_page(typescript_sdk: Path, tmp_path: Path) -> None:
     assert passed_in_a_page(typescript_sdk, tmp_path, "feeds") == _NAMES
 

@@ -289,6 +289,7 @@ def test_a_feed_ends_with_what_it_follows(url: str, name: str) -> None:
     run(scenario)
 
 
+@pytest.mark.thorough
 def test_everything_goes_on_over_a_kill_without_a_hole_or_a_second_time() -> None:
     """Publishes, a tail and a consumer of one socket while the server is killed and started."""
 

@@ -71,6 +71,7 @@ def archive(spark: "SparkSession", options: dict[str, str], tmp_path: Path) -> R
 HEADERS = b"NATS/1.0\r\nb: 1\r\nA:2\r\nb:  3\r\n\r\n"
 
 
+@pytest.mark.thorough
 def test_a_lake_holds_what_the_stream_holds(
     archive: Runs, feed: Feed, spark: "SparkSession"
 ) -> None:

@@ -54,6 +54,7 @@ def _numbers(rows: pa.Table) -> list[int]:
     return [int(data.rstrip(b".")) for data in rows.column("data").to_pylist()]
 
 
+@pytest.mark.thorough
 def test_executors_that_are_killed_are_made_up_for_and_each_row_is_stored_once(
     cluster: support.Cluster,
     jetgate_server: JetgateServer,

@@ -70,6 +70,7 @@ def _while_not(over: Event, observe: Callable[[], int]) -> int:
     return found
 
 
+@pytest.mark.thorough
 def test_reads_go_on_where_the_node_and_its_postgresql_were_killed(
     server: JetgateServer, small_batches: "SparkSession", tmp_path: Path
 ) -> None:

@@ -266,6 +266,7 @@ def test_a_copy_of_a_checkpoint_that_is_behind_is_refused(copy: Copy, tmp_path: 
     assert copy.copied() == [1, 2, 3, 4]
 
 
+@pytest.mark.thorough
 def test_a_driver_killed_in_a_read_before_and_after_a_commit_loses_and_repeats_nothing(
     copy: Copy, driver: CopyDriver, tmp_path: Path
 ) -> None:
