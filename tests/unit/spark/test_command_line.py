@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
+
 from pyspark_jetstream import doctor
 from pyspark_jetstream.command import main
 from pyspark_jetstream.pipelines import session

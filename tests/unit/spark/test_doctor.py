@@ -94,6 +94,7 @@ def test_an_interpreter_that_runs_tasks_has_the_drivers_version_and_the_format()
 
 def test_an_interpreter_that_cannot_be_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/no/python")
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
 
     def probe(command: str) -> dict[str, Any]:
         raise FileNotFoundError(2, "No such file or directory", command)
@@ -116,6 +117,7 @@ def test_a_database_that_does_not_answer_is_told_and_the_password_is_not(
 
 
 def test_options_that_are_wrong_are_told() -> None:
+    pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
     (found,) = reach("read", {"dsn": "env:DSN", "stream": "S", "colums": "a"})
     assert (found.what, found.state) == ("options", "fail")
     assert "did you mean columns?" in found.found
