@@ -62,6 +62,7 @@ def test_with_jetstream_it_is_gone_soon(stores: Iterator[str]) -> None:
     assert best(6, 1, lambda: gone("-js", "-sd", next(stores))) < 1
 
 
+@pytest.mark.thorough
 def test_twenty_run_side_by_side_each_with_a_store_of_its_own(tmp_path: Path) -> None:
     async def publish(server: DropIn, body: bytes) -> None:
         client = await nats.connect(server.url, connect_timeout=60)

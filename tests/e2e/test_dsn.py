@@ -332,6 +332,7 @@ def test_the_doctor_says_once_why_nothing_answers(
     assert told.stdout.count("->") == 1
 
 
+@pytest.mark.thorough
 def test_the_status_shows_nodes_and_streams(operator: OperatorPostgres, tmp_path: Path) -> None:
     dsn = operator.dsn(operator.database()[0])
     with serve(dsn, tmp_path / "first") as first:

@@ -54,6 +54,7 @@ def segments_of(pids: list[int]) -> list[str]:
     return [line for line in lines if int(line.split()[4]) in pids]
 
 
+@pytest.mark.thorough
 def test_the_directory_can_be_removed_right_after_a_kill() -> None:
     """Time after time, and while messages are stored: nobody writes in it any more."""
     for _ in range(_ROUNDS):

@@ -5,6 +5,8 @@ import signal
 from itertools import count
 from typing import Any
 
+import pytest
+
 from tests.support.best import best
 from tests.support.eventually import observed
 from tests.support.nodes import Nodes, send
@@ -66,6 +68,7 @@ def listed(answer: dict[str, Any]) -> tuple[list[str], list[str]]:
     return found, list(answer.get("missing", ()))
 
 
+@pytest.mark.thorough
 def test_a_list_names_the_streams_of_a_leader_that_does_not_answer(nodes: Nodes) -> None:
     async def scenario(one: At, two: At, three: At) -> None:
         loop = asyncio.get_running_loop()

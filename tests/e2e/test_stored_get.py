@@ -99,6 +99,7 @@ async def fill(nc: Client) -> None:
     await observed(is_copied)
 
 
+@pytest.mark.thorough
 def test_without_a_leader_the_answers_are_those_of_the_leader(nodes: Nodes, dsn: str) -> None:
     async def scenario() -> None:
         leader, [other] = nodes.roles

@@ -74,7 +74,7 @@ async def separated(one: At, two: At, other: At, name: str, since: float) -> Non
     assert (await two.js.publish(f"OWN-{name}.a", b"2")).seq == 2
 
 
-@pytest.mark.parametrize("way", ["cut", "held"])
+@pytest.mark.parametrize("way", ["cut", pytest.param("held", marks=pytest.mark.thorough)])
 def test_publishes_are_refused_where_their_leader_is_not_reached_and_go_on_elsewhere(
     nodes: CutNodes, way: str
 ) -> None:

@@ -63,6 +63,7 @@ def test_what_is_asked_at_random_is_answered_as_declared(
     assert hasty.failures == []
 
 
+@pytest.mark.thorough
 def test_values_at_the_edge_are_answered_as_declared(hasty: GatewayServer, tmp_path: Path) -> None:
     _ask(hasty, tmp_path, "--phases=coverage", *(f"--exclude-operation-id={id}" for id in MANY))
 

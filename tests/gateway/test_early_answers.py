@@ -105,5 +105,7 @@ def test_a_body_that_is_there_ends_no_connection(web: Web, body: bytes) -> None:
         for _ in range(3):
             caller.sendall(sent)
             received = caller.recv(65536)
+            while b"}" not in received:  # the problem may come in a read of its own
+                received += caller.recv(65536)
             assert received.startswith(b"HTTP/1.1 404 ")
             assert b"connection: close" not in received

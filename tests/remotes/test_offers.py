@@ -123,7 +123,8 @@ def outages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futu
         yield {who: pool.submit(go, tmp_path_factory.mktemp(who)) for who, go in work.items()}
 
 
-@pytest.mark.parametrize("whose", [pytest.param("its", marks=pytest.mark.thorough), "ours"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("whose", ["its", "ours"])
 def test_a_server_that_copies_from_us_catches_up_after_an_outage(
     outages: dict[str, Future[None]], whose: str
 ) -> None:

@@ -19,9 +19,16 @@ _CURES = {
 }
 
 
-@pytest.fixture(scope="package", params=[major for major in VERSIONS if major != 18])
+_OLDEST, *_BETWEEN, _NEWEST = VERSIONS
+
+
+@pytest.fixture(
+    scope="package",
+    params=[_OLDEST, *(pytest.param(one, marks=pytest.mark.thorough) for one in _BETWEEN)],
+)
 def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
-    """PostgreSQL of each version but the one that all other tests use; durable, as `serve` asks."""
+    """PostgreSQL of each version but the newest, which all other tests use; durable, as `serve`
+    asks."""
     major: int = request.param
     installation = find(major)
     if installation is None:
