@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from tests.compat.page import PAGE, NotRun, Run, load, render
-from tests.support import second_run
+from tests.support import second_run, side_by_side
 from tests.support.natsserver import Asked
 
 FIXTURES = {"nats_server", "pair"}
@@ -72,6 +72,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         if writes:
             _said.append(f"docs/compatibility.md is not written: {missing}")
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif _covers_all(config):
+            _said.append(f"docs/compatibility.md is not compared, no test ran of {missing}")
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return
     if writes:
         PAGE.write_text(page)
@@ -83,6 +86,12 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         _said.extend(islice(changes, 2, _SHOWN))
         if exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _covers_all(config: pytest.Config) -> bool:
+    """Whether a run is to have a test of every feature."""
+    is_complete = config.getoption("--no-skips") and not config.getoption("--smoke")
+    return bool(is_complete and side_by_side.is_whole(config))
 
 
 def _keep(config: pytest.Config, again: bool) -> None:

@@ -5,8 +5,6 @@ import json
 from collections.abc import Collection
 from contextlib import suppress
 
-import pytest
-
 from tests.e2e.test_database_role import run
 from tests.support.eventually import observed
 from tests.support.nodes import Nodes
@@ -32,7 +30,6 @@ async def is_led(at: At, name: str, by: Collection[str]) -> None:
     await observed(look, within=60)
 
 
-@pytest.mark.thorough
 def test_streams_with_tags_go_where_nodes_have_them_and_elsewhere_when_no_node_has(
     durable: PostgresServer,
 ) -> None:

@@ -48,13 +48,22 @@ def place_of(test: str) -> tuple[int, str]:
     return (_SUITES.index(suite) if suite in _SUITES else len(_SUITES)), scope_of(test)
 
 
+def is_whole(config: pytest.Config) -> bool:
+    """Whether a run is one of all tests."""
+    return {(config.invocation_params.dir / name).resolve() for name in config.args} == {_ROOT}
+
+
 def choose_workers(config: pytest.Config) -> None:
     """Let a run of all tests have workers, unless its command line says how many."""
     option = config.option
     if not run.judges(config):  # a worker, which has no number of workers any more, must have none
         return
-    whole = {(config.invocation_params.dir / name).resolve() for name in config.args} == {_ROOT}
-    if whole and option.numprocesses is None and not option.usepdb and option.dist == "no":
+    if (
+        is_whole(config)
+        and option.numprocesses is None
+        and not option.usepdb
+        and option.dist == "no"
+    ):
         option.numprocesses = WORKERS
         option.dist = "loadscope"
         option.loadscopereorder = False
