@@ -6,13 +6,14 @@ the connection ends. Behind each request comes another one, and bodies look like
 
 import re
 import socket
-import time
 from dataclasses import dataclass
 
 import pytest
 
 from tests.gateway.conftest import Stream
 from tests.gateway.web import Web
+from tests.support.eventually import eventually
+from tests.support.sockets import is_read
 from tests.support.websocket import request as handshake
 
 LAST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -174,7 +175,7 @@ def exchange(web: Web, *pieces: bytes) -> bytes:
         for piece in pieces:
             caller.sendall(piece)
             if piece is not pieces[-1]:
-                time.sleep(0.01)
+                eventually(lambda: is_read(caller.getsockname()), every=0.001)
         return b"".join(iter(lambda: caller.recv(65536), b""))
 
 

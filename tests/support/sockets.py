@@ -1,4 +1,4 @@
-"""Which process has a connection, as Linux tells in /proc."""
+"""Which process has a connection, and what is unread of it, as Linux tells in /proc."""
 
 import contextlib
 import os
@@ -18,3 +18,16 @@ def has_port(pid: int, port: int) -> bool:
                 if os.readlink(descriptor) in inodes:
                     return True
     return False
+
+
+def is_read(caller: tuple[str, int]) -> bool:
+    """Whether the peer of a TCP connection over IPv4 on this machine has read what was sent to it.
+
+    Args:
+        caller: The address of the end that has sent.
+    """
+    for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+        fields = line.split()
+        if int(fields[2].rpartition(":")[2], 16) == caller[1]:
+            return int(fields[4].rpartition(":")[2], 16) == 0
+    return True  # it has closed the connection
