@@ -102,7 +102,7 @@ def _message(call: Call, letter: StoredMsg, ident: str) -> tuple[bytes, bytes]:
     if not {b"Subject", b"Stream"} <= about.keys() or b"Lacks-Payload" in about:
         raise Problem(409, "not-a-dead-letter", "it does not hold a message of another stream")
     settings = call.gateway.settings
-    subject = publish_subject(about[b"Subject"].decode(errors="replace"), settings)
+    subject = publish_subject(about[b"Subject"].decode(errors="surrogateescape"), settings)
     own = [item for item in items if not item[0].startswith((_PREFIX, b"Nats-"))]
     own += [(b"Nats-TTL", value) for name, value in items if name == _TTL]
     own += [(b"Nats-Msg-Id", ident.encode()), (b"Nats-Expected-Stream", about[b"Stream"])]

@@ -90,13 +90,15 @@ def test_what_cannot_be_sent_back_stays(yard: Graveyard) -> None:
         "headers": {"Jetgate-Dead-Subject": "$JS.API.INFO", "Jetgate-Dead-Stream": "S"},
     }
     assert "error" not in yard.web.json("POST", "/v1/publish", [forged]).json()[0]
+    bytes_of_no_text = {"Nats_H_Jetgate_Dead_Subject": f"{yard.jobs.prefix}.\xff"}
+    yard.web.publish(yard.dead.name, b"", Nats_H_Jetgate_Dead_Stream="S", **bytes_of_no_text)
     yard.web.delete(yard.jobs.path)
 
-    answer = yard.redrive(seqs=[1, 2, 3, 9]).json()
+    answer = yard.redrive(seqs=[1, 2, 3, 4, 9]).json()
 
     problems = {failed["seq"]: failed["problem"]["status"] for failed in answer["failed"]}
-    assert (answer["redriven"], problems) == (0, {1: 404, 2: 409, 3: 403, 9: 404})
-    assert yard.count(yard.dead) == 3
+    assert (answer["redriven"], problems) == (0, {1: 404, 2: 409, 3: 403, 4: 400, 9: 404})
+    assert yard.count(yard.dead) == 4
 
 
 def test_a_bad_request_is_refused(yard: Graveyard) -> None:
