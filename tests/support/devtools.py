@@ -30,6 +30,10 @@ class NotFound(AssertionError):
     """No such element is shown."""
 
 
+class Navigated(RuntimeError):
+    """The page that was asked is another one by now."""
+
+
 class Browser:
     """A browser with one page. A context manager."""
 
@@ -104,7 +108,8 @@ class Browser:
                 break
             self._hear(answer)
         if "error" in answer:
-            raise RuntimeError(f"{method}: {answer['error']}")
+            error = f"{method}: {answer['error']}"
+            raise Navigated(error) if "navigated" in error else RuntimeError(error)
         result: dict[str, Any] = answer["result"]
         return result
 
@@ -132,8 +137,11 @@ class Browser:
         return answer["result"].get("value")
 
     def text(self, selector: str = "body") -> str:
-        """The text that is shown of an element; empty where there is none."""
-        found = self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
+        """The text that is shown of an element; empty where there is none, or no page yet."""
+        try:
+            found = self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
+        except Navigated:
+            return ""
         return str(found)
 
     def see(self, text: str, selector: str = "body") -> str:
@@ -177,10 +185,10 @@ class Browser:
         ]
 
     def _named(self, role: str, name: str) -> list[Node]:
-        if self.run("document.readyState") != "complete":
-            return []
-        found = self.call("Runtime.evaluate", expression="document")["result"]["objectId"]
         try:
+            if self.run("document.readyState") != "complete":
+                return []
+            found = self.call("Runtime.evaluate", expression="document")["result"]["objectId"]
             tree = self.call("Accessibility.queryAXTree", objectId=found, role=role)["nodes"]
         except RuntimeError:  # another page by now
             return []
