@@ -1,11 +1,9 @@
 """Histories that once told the servers apart, as the hunt shortened them: both answer alike now."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.oracle.common import Step
-from tests.oracle.comparing import difference, reference
+from tests.oracle.comparing import difference
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 
@@ -117,18 +115,10 @@ FOUND: dict[str, list[Step]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def theirs() -> Iterator[NatsServer]:
-    with reference() as server:
-        yield server
-
-
 @pytest.mark.parametrize("what", FOUND)
-def test_both_servers_tell_the_same(
-    jetgate_server: JetgateServer, theirs: NatsServer, what: str
-) -> None:
+def test_both_servers_tell_the_same(ours: JetgateServer, theirs: NatsServer, what: str) -> None:
     for _ in range(TRIES):
-        found = difference(FOUND[what], jetgate_server.address, theirs.address)
+        found = difference(FOUND[what], ours.address, theirs.address)
         if found is None:
             return
     assert found is None, f"after {FOUND[what][: found[0] + 1]}:\n{found[1]}"

@@ -3,11 +3,9 @@
 `python -m tests.oracle.hunt` plays more of them and shortens what differs.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.oracle.comparing import difference, reference
+from tests.oracle.comparing import difference
 from tests.oracle.histories import history
 from tests.oracle.volleys import timed_history
 from tests.support.jetgate import JetgateServer
@@ -19,28 +17,22 @@ TIMED_LENGTH = 24
 TRIES = 3
 
 
-@pytest.fixture(scope="module")
-def theirs() -> Iterator[NatsServer]:
-    with reference() as server:
-        yield server
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_both_servers_tell_the_same_of_a_history(
-    jetgate_server: JetgateServer, theirs: NatsServer, seed: int
+    ours: JetgateServer, theirs: NatsServer, seed: int
 ) -> None:
     steps = history(seed, LENGTH)
-    found = difference(steps, jetgate_server.address, theirs.address)
+    found = difference(steps, ours.address, theirs.address)
     assert found is None, f"after {steps[: found[0] + 1]}:\n{found[1]}"
 
 
 @pytest.mark.parametrize("seed", range(16))
 def test_both_servers_tell_the_same_of_a_history_in_real_time(
-    jetgate_server: JetgateServer, theirs: NatsServer, seed: int
+    ours: JetgateServer, theirs: NatsServer, seed: int
 ) -> None:
     steps = timed_history(seed, TIMED_LENGTH)
     for _ in range(TRIES):
-        found = difference(steps, jetgate_server.address, theirs.address)
+        found = difference(steps, ours.address, theirs.address)
         if found is None:
             return
     assert found is None, f"after {steps[: found[0] + 1]}:\n{found[1]}"
