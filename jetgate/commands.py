@@ -1,20 +1,33 @@
 """The command `jetgate`: its groups of commands, each in a module of this package."""
 
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from core.runtime.standard_streams import keep_standard_streams
-from jetgate.migrate import migrate_command
-from jetgate.serve import dev, serve
 from jetgate.version import version_command
 
-_SERVERS = ("dev", "serve")
+_COMMANDS = {
+    "remote": "jetgate.remote:remotes",
+    "reader": "jetgate.reader:readers",
+    "backup": "jetgate.backup:backup_command",
+    "restore": "jetgate.backup:restore_command",
+    "verify": "jetgate.backup:verify_command",
+    "doctor": "jetgate.doctor:doctor_command",
+    "status": "jetgate.status:status_command",
+    "cluster": "jetgate.cluster:cluster_command",
+    "dev": "jetgate.serve:dev",
+    "serve": "jetgate.serve:serve",
+    "migrate": "jetgate.migrate:migrate_command",
+    "version": "jetgate.version:version_command",
+}
+"""The module and the function, or group of functions, of each command."""
 
 
-def command_line(*, servers_only: bool = False) -> typer.Typer:
-    """Return all commands, or those that serve: their start does not wait for the others."""
+def command_line(asked: str = "") -> typer.Typer:
+    """Return the command `asked`, which does not wait until the others are imported; else all."""
     cli = typer.Typer(
         add_completion=False,
         no_args_is_help=True,
@@ -29,26 +42,13 @@ def command_line(*, servers_only: bool = False) -> typer.Typer:
         Started several times, each of them serves every client.""",
     )
     cli.callback()(_before_any_command)
-    if not servers_only:
-        from jetgate.backup import backup_command, restore_command, verify_command
-        from jetgate.cluster import cluster_command
-        from jetgate.doctor import doctor_command
-        from jetgate.reader import readers
-        from jetgate.remote import remotes
-        from jetgate.status import status_command
-
-        cli.add_typer(remotes, name="remote")
-        cli.add_typer(readers, name="reader")
-        cli.command("backup")(backup_command)
-        cli.command("restore")(restore_command)
-        cli.command("verify")(verify_command)
-        cli.command("doctor")(doctor_command)
-        cli.command("status")(status_command)
-        cli.command("cluster")(cluster_command)
-    cli.command()(dev)
-    cli.command()(serve)
-    cli.command("migrate")(migrate_command)
-    cli.command("version")(version_command)
+    for name in [asked] if asked in _COMMANDS else _COMMANDS:
+        module, _, attribute = _COMMANDS[name].partition(":")
+        found = getattr(import_module(module), attribute)
+        if isinstance(found, typer.Typer):
+            cli.add_typer(found, name=name)
+        else:
+            cli.command(name)(found)
     return cli
 
 
@@ -72,5 +72,5 @@ def _before_any_command(
 def main() -> None:
     """The console script."""
     keep_standard_streams()
-    cli = command_line(servers_only=sys.argv[1:2] in [[name] for name in _SERVERS])
-    cli(prog_name="jetgate")
+    first = "".join(sys.argv[1:2])
+    command_line(first.removeprefix("--"))(prog_name="jetgate")

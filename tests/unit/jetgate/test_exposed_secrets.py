@@ -49,7 +49,7 @@ def test_secrets_of_the_command_line(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    result = CliRunner().invoke(command_line(servers_only=True), arguments)
+    result = CliRunner().invoke(command_line(arguments[0]), arguments)
 
     assert result.exit_code == 0, result.output
     assert found == [shown]
