@@ -21,10 +21,9 @@ from gateway.settings import Settings
 T = TypeVar("T")
 
 _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-# What ends a word or a line of the NATS protocol, and NUL, which ends text in many clients. All
-# other characters are part of subjects that NATS clients publish: joiners of Persian words and of
-# emoji, wide blanks, even controls.
-_UNSAFE = re.compile(r"[\x00\t\n\r ]")
+# What ends a word or a line of the NATS protocol. All other characters are part of subjects that
+# NATS clients publish: joiners of Persian words and of emoji, wide blanks, even controls.
+_UNSAFE = re.compile(r"[\t\n\r ]")
 _NAME_FORBIDDEN = re.compile(r"[\x00\t\n\f\r .*>/\\]")
 _NAME_MAX = 255
 _LAST_INSTANT = 2**63 - 1
@@ -95,7 +94,7 @@ def filter_subject(text: str, settings: Settings) -> str:
 
 def _subject_tokens(text: str, bytes_max: int) -> list[str]:
     if not text or _UNSAFE.search(text):
-        raise bad_request("bad-subject", "subject: empty, or has a blank, a line break or NUL")
+        raise bad_request("bad-subject", "subject: empty, or has a blank or a line break")
     try:
         size = len(text.encode())
     except UnicodeEncodeError:

@@ -39,7 +39,7 @@ _OWN: dict[str, tuple[int, str]] = {
     "bad-name": (400, "Names have no blanks, line breaks, NUL, or . * > / and \\."),
     "bad-object-info": (502, "What is stored about the object is not of ADR-20: see its stream."),
     "bad-parameter": (400, "A parameter has a value that it cannot have."),
-    "bad-subject": (400, "Subjects have no blanks, line breaks, NUL or empty tokens."),
+    "bad-subject": (400, "Subjects have no blanks, line breaks or empty tokens."),
     "bad-ticket": (401, "The ticket is unknown, used, too old, or of a page of another origin."),
     "bad-token": (400, "An acknowledgement token is not one that this server has made."),
     "body-too-large": (413, "The body is larger than the server takes; `detail` says how large."),
