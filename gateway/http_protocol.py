@@ -240,7 +240,7 @@ class HttpProtocol(BoundedReads):
             "path": unquote(path) if "%" in path else path,
             "raw_path": head.path,
             "query_string": head.query,
-            "headers": head.headers,
+            "headers": head.headers.copy(),
             "state": self._app_state.copy(),
         }
         cycle = self.cycle = RequestCycle(

@@ -23,11 +23,12 @@ _ABSOLUTE = re.compile(rb"https?://([A-Za-z0-9.\-_~%!$&'()*+,;=:\[\]]+)(?=[/?#]|
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 _FRAMING = frozenset((b"connection", b"content-length", b"expect", b"transfer-encoding"))
 _KEPT_BYTES = 160
+_KEPT_HEAD_BYTES = 1024
 
 
 @dataclass(slots=True)
 class Head:
-    """What a request says before its body.
+    """What a request says before its body. It is shared: nobody changes it.
 
     Attributes:
         method: case kept, as it came.
@@ -70,6 +71,10 @@ def parse_head(head: bytes) -> Head:
     Raises:
         Problem: 400 for what is no HTTP/1.1, 501 for a transfer coding other than `chunked`.
     """
+    return _kept_head(head) if len(head) <= _KEPT_HEAD_BYTES else _parse_head(head)
+
+
+def _parse_head(head: bytes) -> Head:
     line = LINE.match(head)
     if line is None:
         raise not_http("the request line is none of HTTP/1.1")
@@ -95,6 +100,10 @@ def parse_head(head: bytes) -> Head:
         headers,
         _framing(tuple(framing), minor),
     )
+
+
+_kept_head = lru_cache(256)(_parse_head)
+"""The same for heads that came lately: who asks again and again often sends the same one."""
 
 
 def not_http(detail: str) -> Problem:
