@@ -5,11 +5,17 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.support.best import timed
 from tests.support.dropin import DropIn, config
 from tests.support.wire import HELLO, Closed, Wire
 
 MIB = 1 << 20
+WITH_REFERENCE = pytest.mark.parametrize(
+    "name", ["jetgate-nats-server", pytest.param("nats-server", marks=pytest.mark.thorough)]
+)
+"""A crowd takes the reference server as long as ours: not every run asks it the same again."""
 
 
 @contextlib.contextmanager

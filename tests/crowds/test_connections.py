@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crowds.serving import MIB, left, serving, waited
+from tests.crowds.serving import MIB, WITH_REFERENCE, left, serving, waited
 from tests.support.best import slowness
 from tests.support.crowd import Crowd, affordable
 from tests.support.eventually import eventually
@@ -26,6 +26,7 @@ SILENCES = (b"", b"CONN", b'CONNECT {"verbose":fal')
 AFTER_CONNECT = b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPUB a 5\r\nhe'
 
 
+@WITH_REFERENCE
 @pytest.mark.parametrize(
     ("configuration", "silences", "ending", "hello"),
     [

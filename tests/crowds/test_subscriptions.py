@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crowds.serving import left, serving
+from tests.crowds.serving import WITH_REFERENCE, left, serving
 from tests.support.best import best, timed
 from tests.support.core_server import CoreServer
 from tests.support.dropin import DropIn
@@ -62,6 +62,7 @@ def filters(connection: int) -> bytes:
     return b"".join(b"SUB " + line + b"\r\n" for line in lines)
 
 
+@WITH_REFERENCE
 def test_a_million_subscriptions(name: str, tmp_path: Path) -> None:
     lines = [filters(connection) for connection in range(CONNECTIONS)]
 

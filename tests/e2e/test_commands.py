@@ -255,10 +255,9 @@ def test_serve_refuses_a_database_that_is_not_durable(postgres: PostgresServer, 
 
 
 def test_version_and_help_tell_what_there_is() -> None:
-    assert f"jetgate {core.__version__}" in run("version").stdout
-    for command in ("dev", "serve", "migrate"):
-        assert command in run("--help").stdout
-        assert "Example" in run(command, "--help").stdout
+    assert f"jetgate {core.__version__}" in run("--version").stdout
+    assert "jetgate dev" in run("--help").stdout
+    assert "Example" in run("dev", "--help").stdout
 
 
 def test_migrate_tells_what_it_did(durable: PostgresServer) -> None:

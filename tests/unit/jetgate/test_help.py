@@ -4,12 +4,14 @@ import inspect
 import re
 
 import pytest
+from typer.main import get_group
 from typer.testing import CliRunner
 
 from jetgate.commands import command_line
 from jetgate.remote import remotes
 
 cli = command_line()
+COMMANDS = list(get_group(cli).commands)
 _MARKUP = re.compile(r"\[/?bold\]")
 TEXTS = {
     "jetgate": cli.info.help or "",
@@ -33,6 +35,22 @@ def test_no_line_is_wrapped_anew(name: str) -> None:
 
 def test_every_command_is_here() -> None:
     assert {"jetgate dev", "jetgate serve", "jetgate migrate", "jetgate remote add"} <= set(TEXTS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_is_asked_for_is_the_same_alone(name: str) -> None:
+    runner = CliRunner()
+
+    alone, among_all = (runner.invoke(app, [name, "--help"]) for app in (command_line(name), cli))
+
+    assert alone.output == among_all.output
+    assert alone.exit_code == among_all.exit_code == 0
+    assert list(get_group(command_line(name)).commands) == [name]
+    assert "Example" in alone.output or name in ("remote", "reader", "version")
+
+
+def test_what_is_no_command_is_told_with_all_that_are() -> None:
+    assert set(get_group(command_line("servr")).commands) == set(COMMANDS)
 
 
 def test_the_flag_and_the_command_print_the_same_versions() -> None:
