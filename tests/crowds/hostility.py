@@ -1,11 +1,12 @@
 """HTTP callers that mean no good, beside a publisher: `python -m tests.crowds.hostility`.
 
-Slow readers of feeds over WebSocket, requests that never end, and garbage. Printed is what they do
-to the latency of somebody who publishes 1,000 messages a second over NATS, in four parts: alone,
-while they come, beside them, and while they go, all at once; and to the memory of the server, also
-after they have gone. It ends with 1 when one of the limits is missed; those of latency are about
-the time beside them. The callers share the machine with the server, on which they would not run
-otherwise: so they have the lowest priority (`nice`). That they do all they are to do is counted.
+Slow readers of feeds over WebSocket, requests that never end, and garbage, also much at once.
+Printed is what they do to the latency of somebody who publishes 1,000 messages a second over NATS,
+in four parts: alone, while they come, beside them, and while they go, all at once; and to the
+memory of the server, also after they have gone. It ends with 1 when one of the limits is missed;
+those of latency are about the time beside them. The callers share the machine with the server, on
+which they would not run otherwise: so they have the lowest priority (`nice`). That they do all they
+are to do is counted.
 """
 
 import argparse
@@ -55,7 +56,12 @@ _HALVES = (
     b"POST /v1/publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
     b'Transfer-Encoding: chunked\r\n\r\nff\r\n{"subject":',
 )
-
+_CHUNKED = (
+    b"POST /v1/subjects/WATCHED.f HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+_FLOODS = (b"GET / HTTP/1.1\r\nX: ", _CHUNKED + b"1;x=", _CHUNKED + b"0\r\nX: ")
+"""A header, an extension and a trailer, each of which does not end."""
+_FLOOD_BYTES = 512 * 1024
 
 Say = Callable[[str], None]
 
@@ -192,7 +198,7 @@ class Crowd:
         self._selector.register(sock, selectors.EVENT_READ, number)
 
     def _throw(self, elapsed: float) -> None:
-        """Send the garbage that is due: bytes by chance, or requests and frames of them."""
+        """Send the garbage that is due: bytes by chance, requests and frames of them, or floods."""
         while self._thrown < elapsed * self._garbage:
             self._thrown += 1
             self.counts["garbage"] += 1
@@ -207,9 +213,11 @@ class Crowd:
     def _rubbish(self) -> bytes:
         chance = self._chance
         rubbish = chance.randbytes(chance.randrange(1, 4096))
-        kind = chance.randrange(3)
+        kind = chance.randrange(4)
         if kind == 0:
             return rubbish
+        if kind == 3:
+            return chance.choice(_FLOODS) + b"x" * _FLOOD_BYTES
         if kind == 1:
             return b"POST /v1/publish HTTP/1.1\r\nHost: localhost\r\n" + rubbish + b"\r\n\r\n"
         head = b"POST /v1/streams HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
