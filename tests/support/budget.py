@@ -2,7 +2,7 @@
 
 A suite is a folder below `tests/`; its seconds are in `budget.toml`, 0 when it is not listed. Time
 spent in fixtures counts for the suite of the test that asked first. The seconds are twice what the
-suite takes in a run of all tests on two quiet cores, where two suites run side by side.
+suite takes in a run of all tests on two quiet cores, where three suites run side by side.
 """
 
 import tomllib

@@ -1,8 +1,9 @@
-"""Two suites at a time: how a run of all tests uses two processors, and what runs alone after it.
+"""Suites side by side: how a run of all tests uses two processors, and what runs alone after it.
 
-A run of the whole folder `tests` has two workers of pytest-xdist. Each takes a file after the
-other, of some suites all files; what takes long comes first, so that both end at about the same
-time. Tests marked `quiet` are judged by the clock or fill the machine: they run when both workers
+A run of the whole folder `tests` has three workers of pytest-xdist: with two, a processor waits for
+a fifth of the time, as tests do for what they have started. Each worker takes a file after the
+other, of some suites all files; what takes long comes first, so that all end at about the same
+time. Tests marked `quiet` are judged by the clock or fill the machine: they run when the workers
 have ended, one after the other in a fresh process. In any other run, also with `-n 0`, tests run
 in their order in one process.
 """
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 MARK = "quiet"
-WORKERS = 2
+WORKERS = 3
 TOGETHER = {"clients", "console", "natspy", "sdks", "spark"}
 """Suites that one worker runs: what they share takes long to start, or is judged at their end."""
 
