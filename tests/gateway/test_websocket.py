@@ -10,6 +10,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from tests.gateway.conftest import Stream
 from tests.gateway.sockets import JSON, PACK, Socket
 from tests.gateway.web import Web
+from tests.support.eventually import eventually
 from tests.support.wire import Wire
 
 
@@ -320,6 +321,8 @@ def test_a_durable_feed_ends_with_its_consumer(ws: Socket, stream: Stream) -> No
     path = stream.consumer()
     assert ws.refused("sub", sid=1, stream=stream.name, consumer="NONE")[0] == 404
     ws.ask("sub", sid=1, stream=stream.name, consumer="C")
+    # A request that comes while nats-server deletes the consumer gets no answer, but no heartbeats.
+    eventually(lambda: stream.web.get(path).json()["num_waiting"] == 1)
     stream.web.delete(path)
     assert ws.next("ended")["problem"]["status"] == 404
     assert ws.refused("unsub", sid=1) == (404, "no-such-feed")
