@@ -483,9 +483,13 @@ def test_who_is_to_lead_next_may_be_said_by_tags(system: System) -> None:
                 await client.led("NEXT", but=names[0])
             for tag, leader in (("EU ", names[0]), ("ssd", names[1])):
                 asked: dict[str, object] = {"placement": {"tags": [tag]}}
-                before = (await client.led("NEXT"))["leader"]
-                assert await client.code("STREAM.LEADER.STEPDOWN.NEXT", asked) == 0
-                assert (await client.led("NEXT", but=before))["leader"] == leader
+                # A member of nats-server that lags behind on a busy machine loses the election.
+                for _ in range(1 if system.is_ours else TRIES):
+                    before = (await client.led("NEXT"))["leader"]
+                    assert await client.code("STREAM.LEADER.STEPDOWN.NEXT", asked) == 0
+                    if (after := (await client.led("NEXT", but=before))["leader"]) == leader:
+                        break
+                assert after == leader
             for refused in (["no"], ["eu", "no"], [""], ["!no"]):
                 answer = await client.ask(
                     "STREAM.LEADER.STEPDOWN.NEXT", {"placement": {"tags": refused}}

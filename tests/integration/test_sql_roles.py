@@ -195,6 +195,7 @@ def test_who_owns_the_tables_may_end_the_sessions_of_readers_it_has_made(
         assert await store.drop(_ROLE)
         assert await maker.fetchval("select to_regrole($1)", _ROLE) is None
         await maker.close()
+        reader.terminate()
 
     try:
         asyncio.run(scenario(dsn.replace("postgres@", "maker@")))
