@@ -51,7 +51,15 @@ class Queue:
         }
 
     def fill(self, first: int, last: int) -> None:
+        """Store messages, and wait until the consumer counts them (nats-server: a moment later)."""
         self.feed.put(*(str(number) for number in range(first, last + 1)))
+        if "error" not in self.info():
+            eventually(lambda: self.left() == self.stored())
+
+    def left(self) -> int:
+        """What the consumer has yet to deliver, or to be acknowledged."""
+        info = self.info()
+        return int(info["num_pending"] + info["num_ack_pending"])
 
     def stored(self) -> int:
         return int(self.wire.api(f"STREAM.INFO.{self.name}")["state"]["messages"])
