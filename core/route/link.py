@@ -241,7 +241,8 @@ class RouteLink(asyncio.Protocol):
         if error:
             log.error("%s - %s", self, error)
             self.out.append(encoder.error(error))
-        if self.out:
+        # A socket that is gone already tells so in a later turn of the loop.
+        if self.out and not self._transport.is_closing():
             self._transport.write(b"".join(self.out))
         self._leave(reason)
         self._transport.close()
