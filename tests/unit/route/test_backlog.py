@@ -287,6 +287,17 @@ def test_what_a_peer_listened_to_goes_with_its_link_whatever_fails_then() -> Non
         assert not place.hub.default_account().has_interest(b"flood")
 
 
+def test_a_link_whose_socket_is_gone_already_ends_without_a_write() -> None:
+    """The loop tells the end of a socket in a later turn; a timer may come before."""
+    with standing_loop():
+        place = Place()
+        place.socket.close()
+        writes = place.socket.writes
+        place.link.close("Authentication Timeout", "Authentication Timeout")
+        assert place.link.closed
+        assert place.socket.writes == writes
+
+
 def test_what_follows_in_the_read_in_which_a_link_is_closed_is_not_taken() -> None:
     told = encode_info(RouteInfo(server_id="P", cluster="test", ldm=True))
     with standing_loop():
