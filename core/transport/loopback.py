@@ -82,6 +82,11 @@ class LoopbackLink:
         """True while the server takes bytes more slowly than they are written."""
         return self._to_server_bytes > _PAUSED_ABOVE
 
+    @property
+    def is_over(self) -> bool:
+        """True once nothing more is delivered."""
+        return self._is_over
+
     def write(self, data: bytes) -> None:
         """Send bytes, in order; never blocks."""
         if self._is_ending or not data:
@@ -179,6 +184,9 @@ class _ServerEnd(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._link.deliver(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self._link.is_over
 
     def close(self) -> None:
         self._link.end_now(drop=False)

@@ -352,7 +352,7 @@ class ClientSession(asyncio.Protocol):
         if error:
             self.out.append(encoder.error(error))
         rest = b"".join(self.out)
-        if rest:
+        if rest and not self._transport.is_closing():
             self._transport.write(rest)
         self._leave(reason)
         self._transport.close()
