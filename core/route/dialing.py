@@ -39,6 +39,10 @@ class Dialled(Protocol):
 
     def new_link(self, url: RouteUrl | None = None, is_configured: bool = False) -> RouteLink: ...
 
+    def is_open(self, link: RouteLink) -> bool:
+        """Whether a link has a socket."""
+        ...
+
 
 class Dialer:
     """The tasks that keep routes, by address."""
@@ -103,14 +107,20 @@ class Dialer:
         """Connect once; None: nobody is there."""
         link = self._mesh.new_link(url, is_configured)
         loop = asyncio.get_running_loop()
+        is_connected = False
         try:
             async with asyncio.timeout(_DIAL_S):
                 await loop.create_connection(lambda: link, url.host, url.port)
+            is_connected = True
         except OSError as error:
             if attempt % _REPORT_EVERY == 1:
                 said = f"dial tcp {joined(url.host, url.port)}: {_why(error)}"
                 log.error("Error trying to connect to route (attempt %d): %s", attempt, said)
             return None
+        finally:
+            # The socket may have come with the end of the wait. uvloop closes it, and tells nobody.
+            if not is_connected and self._mesh.is_open(link):
+                link.connection_lost(None)
         return link
 
 

@@ -291,6 +291,10 @@ class Mesh:
         """Take out a link whose socket is gone."""
         self._links.discard(link)
 
+    def is_open(self, link: RouteLink) -> bool:
+        """Return whether a link has a socket."""
+        return link in self._links
+
     def next_route_id(self) -> int:
         """Return a number that no connection of this server has had."""
         return self.hub.next_client_id()
