@@ -19,6 +19,7 @@ from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
 from core.runtime.descriptors import DescriptorReserve
+from core.runtime.sockets import end_writing
 from gateway.presence import ON_GONE, Calls, tell
 from gateway.problems import Problem, bad_request, respond, response_bytes
 from gateway.read_buffer import READ_BYTES, BoundedReads
@@ -353,8 +354,7 @@ class HttpProtocol(BoundedReads):
         self._reader.take_rest()
         self._flow.resume_reading()
         self._linger_end = self.loop.time() + _LINGER_S
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
+        end_writing(self.transport)
         self._drop(0)
 
     def _drop(self, size: int) -> None:

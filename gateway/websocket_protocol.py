@@ -17,6 +17,7 @@ from websockets.datastructures import Headers
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
 
+from core.runtime.sockets import end_writing
 from gateway.presence import ON_GONE, Calls, tell
 from gateway.problems import Problem, respond, response_bytes
 from gateway.read_buffer import READ_BYTES, SmallReads, change_protocol
@@ -182,11 +183,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         # TLS has no end of one direction: there the client waits for the end of the connection.
         linger = self.close_timeout if self.transport.can_write_eof() else _TLS_LINGER_S
         self.close_timer = self.loop.call_later(linger, self.transport.close)
-        self.loop.call_soon(self._half_close)  # other frames of the same read come before
-
-    def _half_close(self) -> None:
-        if self.transport.can_write_eof() and not self.transport.is_closing():
-            self.transport.write_eof()
+        # Other frames of the same read come before.
+        self.loop.call_soon(end_writing, self.transport)
 
     def pause_writing(self) -> None:
         """The socket takes no more for now."""

@@ -1,4 +1,4 @@
-"""The bytes that were written to a socket and that its peer has not acknowledged."""
+"""What a transport does not tell of its socket."""
 
 import asyncio
 import contextlib
@@ -23,3 +23,11 @@ def untaken(transport: asyncio.Transport) -> int:
         with contextlib.suppress(OSError):
             size += struct.unpack("i", ioctl(sock.fileno(), TIOCOUTQ, bytes(4)))[0]
     return size
+
+
+def end_writing(transport: asyncio.Transport) -> None:
+    """Send the end behind what is written, if the transport has ends and its peer is there."""
+    if transport.can_write_eof() and not transport.is_closing():
+        # Where the peer has reset the connection, the loop tells so in a later turn.
+        with contextlib.suppress(OSError):
+            transport.write_eof()
