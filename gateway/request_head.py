@@ -28,7 +28,7 @@ _KEPT_HEAD_BYTES = 1024
 
 @dataclass(slots=True)
 class Head:
-    """What a request says before its body. It is shared: nobody changes it.
+    """The request line and headers. Shared between requests: do not modify it.
 
     Attributes:
         method: case kept, as it came.
@@ -103,7 +103,7 @@ def _parse_head(head: bytes) -> Head:
 
 
 _kept_head = lru_cache(256)(_parse_head)
-"""The same for heads that came lately: who asks again and again often sends the same one."""
+"""Cached, since clients on a kept connection repeat the same head."""
 
 
 def not_http(detail: str) -> Problem:

@@ -27,7 +27,7 @@ _COMMANDS = {
 
 
 def command_line(asked: str = "") -> typer.Typer:
-    """Return the command `asked`, which does not wait until the others are imported; else all."""
+    """Return the command `asked` alone, so that only its modules are imported; else all."""
     cli = typer.Typer(
         add_completion=False,
         no_args_is_help=True,

@@ -104,7 +104,7 @@ class Dialer:
             await asyncio.sleep(pause + random.random() * _JITTER_S)
 
     async def _dial(self, url: RouteUrl, is_configured: bool, attempt: int) -> RouteLink | None:
-        """Connect once; None: nobody is there."""
+        """Connect once. Returns None where the connection fails."""
         link = self._mesh.new_link(url, is_configured)
         loop = asyncio.get_running_loop()
         is_connected = False
@@ -118,7 +118,7 @@ class Dialer:
                 log.error("Error trying to connect to route (attempt %d): %s", attempt, said)
             return None
         finally:
-            # The socket may have come with the end of the wait. uvloop closes it, and tells nobody.
+            # uvloop does not call connection_lost if the wait ends just after connection_made.
             if not is_connected and self._mesh.is_open(link):
                 link.connection_lost(None)
         return link

@@ -1,16 +1,16 @@
-"""One connection to another server of the cluster: its handshake, what it says, what it is sent.
+"""A route: one connection to another server of the cluster, with its handshake, reads and writes.
 
-Who accepted sends INFO at once. Who dialled reads it and answers with CONNECT and INFO: so a server
-whose cluster has a made-up name knows the other's first. With the INFO of the peer a link is
-registered (`Cluster.register`); then it is sent all interest, and takes part in routes. Nodes of
-one database prove first that they are (`core.route.proof`); what only they say is not believed of
-others.
+The accepting server sends INFO at once. The dialling server answers with CONNECT and its own INFO,
+so a server whose cluster name is made up learns the name of the other first. The INFO of the peer
+registers the route (`Cluster.register`); then this server sends all interest, and both route
+messages over it. Nodes of one database prove this first (`core.route.proof`); claims of leadership
+count from proved nodes alone.
 
-A link reads whatever comes. What gathers is written once per turn. While much is unsent, or the
-peer says that it is overloaded (HOLD), the hub lists the link as `congested`, and clients and
-consumers that send into it wait; should very much gather all the same (answers, say), the peer is a
-slow consumer, and is dropped. A peer that does not understand HOLD (nats-server) is read slowly
-while this server is overloaded. Texts and reasons are nats-server's.
+A route reads at any time. Its output is written once per turn. While much output is unsent, or the
+peer reports overload (HOLD), the hub lists the route as `congested`, and clients and consumers wait
+before they send into it. A peer whose output grows beyond the limit all the same, by answers for
+instance, is a slow consumer and is disconnected. A peer without HOLD (nats-server) is read slowly
+while this server is overloaded. Error texts and reasons are those of nats-server.
 """
 
 import asyncio
@@ -66,14 +66,14 @@ _REASONS = {
 
 
 class RouteLink(asyncio.Protocol):
-    """The connection to one peer, or to whoever wants to be one.
+    """The connection to one peer, registered or not yet.
 
     Attributes:
-        url: what was dialled; None: the peer dialled.
+        url: the address that this server dialled; None: the peer dialled.
         did_solicit, is_configured: as /routez shows them.
-        info: what the peer has said of itself; without a `server_id` until it has.
-        is_registered: whether it takes part in routes.
-        ended: set when the socket is gone.
+        info: the last INFO of the peer about itself; `server_id` is empty before the first.
+        is_registered: whether messages are routed over it.
+        ended: set when the socket is closed.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class RouteLink(asyncio.Protocol):
         self.close("Authentication Timeout", "Authentication Timeout")
 
     def data_received(self, data: bytes) -> None:
-        """Serve what was read."""
+        """Process the bytes of a read."""
         if self.closed:
             return
         self._liveness.hear(self._hub.clock.monotonic())
@@ -159,23 +159,23 @@ class RouteLink(asyncio.Protocol):
             self._hub.turn.arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """End the route after its socket has closed."""
         self._leave("Client Closed" if exc is None else "Read Error")
         self._cluster.forget(self)
         self.ended.set()
 
     def pause_writing(self) -> None:
-        """Much is unsent: who sends more has to wait."""
+        """Make senders wait: too many bytes are unsent."""
         self._is_full = True
         self._list()
 
     def resume_writing(self) -> None:
-        """Half of that is left: let those go on who wait."""
+        """Wake the senders: less than half of the limit is unsent."""
         self._is_full = False
         self._list()
 
     def _list(self) -> None:
-        """Have it listed as congested or not, and let those go on who need not wait."""
+        """Update the hub's list of congested routes; wake the senders if this one is not."""
         congested = self._hub.congested
         if not self.closed and (self._is_full or self._is_held):
             if self not in congested:
@@ -187,7 +187,7 @@ class RouteLink(asyncio.Protocol):
 
     @property
     def blocked(self) -> bool:
-        """Whether who sends more has to wait; what gathered in this turn counts too."""
+        """Whether senders have to wait; output of this turn counts too."""
         is_much = self._is_full or bytes_of(self.sent - self._flushed) > self._high
         return not self.closed and (is_much or self._is_held)
 
@@ -202,7 +202,7 @@ class RouteLink(asyncio.Protocol):
             self._transport.resume_reading()
 
     def flush(self) -> None:
-        """Write what gathered."""
+        """Write the output of this turn."""
         if self.closed:
             self.out.clear()
             return
@@ -235,13 +235,13 @@ class RouteLink(asyncio.Protocol):
     # -- the end
 
     def close(self, reason: str, error: str = "") -> None:
-        """Write what gathered, then an -ERR if there is a text for it, and close."""
+        """Write the pending output and an -ERR with the text `error`, if any; then close."""
         if self.closed:
             return
         if error:
             log.error("%s - %s", self, error)
             self.out.append(encoder.error(error))
-        # A socket that is gone already tells so in a later turn of the loop.
+        # The loop calls connection_lost in a later turn than the socket closes.
         if self.out and not self._transport.is_closing():
             self._transport.write(b"".join(self.out))
         self._leave(reason)
@@ -249,7 +249,7 @@ class RouteLink(asyncio.Protocol):
         asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self.abort)
 
     def abort(self) -> None:
-        """Drop the socket, whatever is still to be written."""
+        """Close the socket at once; pending output is lost."""
         self._leave("Server Shutdown")
         self._transport.abort()
 
@@ -283,7 +283,7 @@ class RouteLink(asyncio.Protocol):
 
     @property
     def claimed_id(self) -> str:
-        """Whom the peer claims to be, before it is let in or proved; empty: nobody yet."""
+        """The server id that the peer claims, proved or not; empty before its INFO."""
         return self.info.server_id or ("" if self._proving is None else self._proving.peer_id)
 
     def __str__(self) -> str:
@@ -292,7 +292,7 @@ class RouteLink(asyncio.Protocol):
     # -- the handshake
 
     def on_connect(self, body: bytes) -> None:
-        """Let a server in that has dialled. Raises Refused."""
+        """Check the CONNECT of a server that dialled. Raises Refused."""
         connect = decode_connect(body)
         if self.did_solicit:
             return
@@ -300,7 +300,7 @@ class RouteLink(asyncio.Protocol):
         self._is_connected = True
 
     def on_info(self, body: bytes) -> None:
-        """Take what the peer says of itself, or of another server. Raises Refused."""
+        """Apply an INFO about the peer or about another server. Raises Refused."""
         self._check_connected()
         info = decode_info(body)
         if not self.info.server_id:
@@ -313,7 +313,7 @@ class RouteLink(asyncio.Protocol):
             self._cluster.met(info)
 
     def _introduction(self) -> bytes:
-        """The INFO by which this server says who it is, and proves it to whom it has met."""
+        """Return this server's INFO, with a proof where the peer can check one."""
         info = self._cluster.own_info()
         return encode_info(info if self._proving is None else self._proving.introduce(info))
 
@@ -341,18 +341,18 @@ class RouteLink(asyncio.Protocol):
         self._ping()
 
     def _answer(self) -> None:
-        """Say who has dialled, if it was this server."""
+        """Send CONNECT and INFO if this server dialled."""
         if self.url is not None:
             self.say(encode_connect(self._cluster.connect_for(self.url)))
             self.say(self._introduction())
 
     @property
     def is_proved(self) -> bool:
-        """Whether a peer that is registered has proved that it is a node of the same database."""
+        """Whether the registered peer has proved to be a node of the same database."""
         return self._proving is not None
 
     def _is_known(self, proving: Proving, info: RouteInfo) -> bool:
-        """Whether the peer belongs here; False: it has to be answered first. Raises Refused."""
+        """Check the proof in an INFO; False: it needs an answer first. Raises Refused."""
         try:
             return proving.take(info)
         except ProtocolError as error:
@@ -473,7 +473,7 @@ class RouteLink(asyncio.Protocol):
     # -- monitoring
 
     def count(self) -> Traffic:
-        """Return what it has carried."""
+        """Return the messages and bytes routed so far."""
         return Traffic(
             in_msgs=messages_of(self._received),
             in_bytes=bytes_of(self._received),
@@ -482,7 +482,7 @@ class RouteLink(asyncio.Protocol):
         )
 
     def view(self) -> RouteView:
-        """Return what /routez shows of it."""
+        """Return the entry of /routez."""
         clock, subscriptions = self._hub.clock, self.remote.shown()
         now, idle = clock.now(), clock.monotonic() - self._liveness.heard
         return RouteView(

@@ -1,4 +1,4 @@
-"""What a transport does not tell of its socket."""
+"""Operations on the socket behind a transport."""
 
 import asyncio
 import contextlib
@@ -26,8 +26,8 @@ def untaken(transport: asyncio.Transport) -> int:
 
 
 def end_writing(transport: asyncio.Transport) -> None:
-    """Send the end behind what is written, if the transport has ends and its peer is there."""
+    """Half-close a transport after its pending output; do nothing over TLS or after a reset."""
     if transport.can_write_eof() and not transport.is_closing():
-        # Where the peer has reset the connection, the loop tells so in a later turn.
+        # After a reset shutdown fails, and the loop calls connection_lost in a later turn.
         with contextlib.suppress(OSError):
             transport.write_eof()

@@ -84,7 +84,7 @@ class LoopbackLink:
 
     @property
     def is_over(self) -> bool:
-        """True once nothing more is delivered."""
+        """Whether both ends are closed."""
         return self._is_over
 
     def write(self, data: bytes) -> None:
