@@ -303,6 +303,17 @@ def test_many_small_reads_do_not_get_round_the_overload() -> None:
         assert not socket.reading
 
 
+def test_a_timer_that_ends_a_session_whose_socket_has_closed_writes_nothing() -> None:
+    """The loop calls connection_lost in a later turn than the socket closes."""
+    with world() as w:
+        session, socket = w.join()
+        socket.close()
+        writes = socket.writes
+        session.close("Authentication Timeout", "Authentication Timeout")
+        assert session.closed
+        assert socket.writes == writes
+
+
 def test_a_session_that_is_gone_leaves_nothing_behind() -> None:
     with world() as w:
         session, _ = w.join(CONNECT + b"SUB a 1\r\nSUB b q 2\r\nSUB c.* 3\r\n")
