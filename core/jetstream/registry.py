@@ -14,6 +14,7 @@ from functools import partial
 from core.cluster.catalogue import Change, KnownStream, stored_config
 from core.cluster.tags import tags_of
 from core.errors import ApiError, StorageError
+from core.jetstream.copying.origin import origins_of
 from core.jetstream.refusals import or_not_available
 from core.jetstream.services import Services
 from core.jetstream.stream.runner import StreamRunner
@@ -152,6 +153,7 @@ class Registry:
         check = partial(self._check_new, config, limits, group)
         check()
         self._check_placement(config)
+        self._check_origins(config)
         created, creation = self.services.clock.now(), random_id()
         shelf, text = shelf_for(config), encode_stored(config, "JSStreamCreate", "stream")
         new = NewStream(
@@ -196,6 +198,10 @@ class Registry:
         if (cluster := self.services.cluster) is not None:
             cluster.check(config.placement)
 
+    def _check_origins(self, config: StreamConfig) -> None:
+        """Raise whatever following the origins would raise, before the configuration is stored."""
+        origins_of(config, self.account.name, self.services.domain)
+
     async def update_stream(self, config: StreamConfig) -> StreamRunner:
         """Change a stream to a checked configuration.
 
@@ -204,6 +210,7 @@ class Registry:
         async with self._changes:
             runner = self.stream(config.name)
             self._check_changed(config)
+            self._check_origins(config)
             old = runner.config
             if config.placement != old.placement:
                 self._check_placement(config)

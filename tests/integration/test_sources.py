@@ -1,5 +1,6 @@
 """Streams with sources, on both servers."""
 
+import asyncio
 import re
 from typing import Any
 
@@ -9,9 +10,13 @@ from nats.errors import NoRespondersError
 
 from core.model.names import short_hash
 from tests.gateway.web import Web
+from tests.integration.test_ttl import ask
 from tests.support.copies import Copies, Copy, copies
+from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
+from tests.support.node import Wire, running_node
+from tests.support.pg import PostgresServer
 
 Server = JetgateServer | NatsServer
 _HEADER = re.compile(rb"Nats-Stream-Source: ([^\r]+)\r\n")
@@ -88,6 +93,36 @@ def test_filters_and_transforms_of_a_source(server: Server) -> None:
         assert _source(mapped[0])[2:4] == [f"{a}\f{b}", "mapped.$1\f>"]
         (info,) = (await at.info("T"))["sources"]
         assert info["subject_transforms"] == transforms
+
+    copies(server, test)
+
+
+@pytest.mark.parametrize(
+    "dest", ["p.{{partition(3, 1)}}", "p.{{ wildcard( 1 ) }}", "p.{{split(1, _)}}"]
+)
+@pytest.mark.parametrize("kind", ["mirror", "source", "updated source"])
+def test_blanks_in_a_destination(server: Server, kind: str, dest: str) -> None:
+    async def test(at: Copies) -> None:
+        await at.stream("S")
+        await at.publish("S", "a_1")
+        (transform,) = transforms = [{"src": at.subject("S", "*"), "dest": dest}]
+        origin = {"name": at.name("S"), "subject_transforms": transforms}
+        if kind == "mirror":
+            await at.stream("T", mirror=origin)
+        elif kind == "source":
+            await at.stream("T", sources=[origin])
+        else:
+            await at.stream("T", sources=[{"name": at.name("S")}])
+            await at.reaches("T", 1)
+            name = at.name("T")
+            await at.api(f"STREAM.UPDATE.{name}", {"name": name, "sources": [origin]})
+            await at.publish("S", "b_1")
+
+        await at.reaches("T", 2 if kind == "updated source" else 1)
+        *_, last = await at.messages("T")
+        assert last.subject.startswith("p.")
+        if kind != "mirror":
+            assert _source(last)[2:4] == [transform["src"], dest.partition(" ")[0]]
 
     copies(server, test)
 
@@ -427,3 +462,35 @@ def test_what_waits_for_another_configuration_says_so(
         assert (told["lag"], told.get("error")) == (0, None)
 
     copies(jetgate_server, test)
+
+
+def test_a_destination_with_blanks_is_copied_on_after_a_restart(
+    postgres: PostgresServer, database: str
+) -> None:
+    """Stored, it must not keep a node from starting."""
+
+    async def scenario() -> None:
+        transform = {"src": "s.*", "dest": "p.{{partition(3, 1)}}"}
+        origin = {"name": "S", "subject_transforms": [transform]}
+
+        async def subjects(count: int) -> None:
+            async def look() -> bool:
+                state = (await ask(wire, "STREAM.INFO.T"))["state"]
+                return int(state["messages"]) == count
+
+            await observed(look)
+
+        async with running_node(database) as node:
+            wire = await Wire.connect(node)
+            await ask(wire, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.*"]})
+            await ask(wire, "STREAM.CREATE.T", {"name": "T", "sources": [origin]})
+            wire.writer.write(b"PUB s.a 0\r\n\r\n")
+            await subjects(1)
+            wire.close()
+        async with running_node(database) as node:
+            wire = await Wire.connect(node)
+            wire.writer.write(b"PUB s.b 0\r\n\r\n")
+            await subjects(2)
+            wire.close()
+
+    asyncio.run(scenario())

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from core.errors import ApiError, Unavailable
 from core.jetstream.copying.follower import Follower, Reached
-from core.jetstream.copying.origin import Origin, Start, key_in_header
+from core.jetstream.copying.origin import Origin, Start, origins_of
 from core.jetstream.direct.direct_get import DirectGet
 from core.model.response import ErrorBody
 from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
@@ -92,7 +92,7 @@ class Copier:
             key, start = follower.origin.key, None
             while not self._log.closed:
                 try:
-                    start = await self._search(key)
+                    start = await self._search(follower.origin)
                     break
                 except Unavailable as error:
                     waits.warning("sources of %s wait for storage: %s", self._log.name, error)
@@ -102,9 +102,9 @@ class Copier:
             if self._followers.get(key) is follower and not self._log.closed:
                 follower.begin()
 
-    async def _search(self, key: str) -> Start | None:
+    async def _search(self, origin: Origin) -> Start | None:
         """Find the newest message of a source by what its header says. Raises Unavailable."""
-        name, below = key.partition(" ")[0].encode(), self._log.machine.last_seq + 1
+        name, below = origin.key.partition(" ")[0].encode(), self._log.machine.last_seq + 1
         while True:
             page = await self._log.rows.sourced(name, below)
             if not page:
@@ -112,9 +112,8 @@ class Copier:
             for line in page:
                 seq, _, value = line.partition(b" ")
                 below = int(seq)
-                found = key_in_header(value)
-                if found is not None and found[0] == key:
-                    return found[1]
+                if (start := origin.start_in(value)) is not None:
+                    return start
 
     def start(self) -> None:
         """Follow every origin of the configuration."""
@@ -131,19 +130,11 @@ class Copier:
         self._followers.clear()
         self._serve_origin(False)
 
-    def _origins(self, config: StreamConfig) -> list[Origin]:
-        names = self._log.name, self._account.name, self._services.domain
-        if config.mirror is not None:
-            return [Origin(config.mirror, *names, mirrors=True)]
-        return [
-            Origin(source, *names, mirrors=False) for source in config.sources if source is not None
-        ]
-
     def _follow(self, config: StreamConfig) -> None:
         self._mirrors = config.mirror is not None
         before, self._followers = self._followers, {}
         begun: list[Follower] = []
-        for origin in self._origins(config):
+        for origin in origins_of(config, self._account.name, self._services.domain):
             old = before.pop(origin.key, None)
             if old is not None and old.origin.is_same(origin):
                 self._followers[origin.key] = old

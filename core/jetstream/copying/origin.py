@@ -13,7 +13,7 @@ from core.goinput import parse_uint
 from core.model import codec
 from core.model.consumer import AckPolicy, ConsumerConfig, CreateConsumerRequest, DeliverPolicy
 from core.model.names import short_hash
-from core.model.stream import StreamSource
+from core.model.stream import StreamConfig, StreamSource
 from core.model.transform import Transform
 from core.runtime.nuid import nuid
 
@@ -65,14 +65,21 @@ def key_of(words: str) -> str:
     return f"{words.partition(' ')[0]} {sha256(encoded).hexdigest()}"
 
 
-def key_in_header(value: bytes) -> tuple[str, Start] | None:
-    """Return the key and the position that a `Nats-Stream-Source` header tells, or None."""
-    fields = value.decode("utf-8", "replace").split(" ")
-    seq = parse_uint(fields[1].encode()) if len(fields) > 3 else None
-    if seq is None:
-        return None
-    identity = fields[5] if len(fields) > 5 else ""
-    return key_of(f"{fields[0]} {fields[2]} {fields[3]}"), Start(seq, identity)
+def _fields(words: str) -> tuple[str, str, str]:
+    """Return name, filters and destinations as headers have them.
+
+    nats-server 2.15.1 cuts a destination at its first blank: `{{partition(3, 1)}}` has one.
+    """
+    name, filters, targets, *_ = words.split(" ")
+    return name, filters, targets
+
+
+def origins_of(config: StreamConfig, account: str, domain: str) -> list[Origin]:
+    """Return what a stream copies: the origin of a mirror, or one for each source."""
+    names = config.name, account, domain
+    if config.mirror is not None:
+        return [Origin(config.mirror, *names, mirrors=True)]
+    return [Origin(source, *names, mirrors=False) for source in config.sources if source]
 
 
 class Origin:
@@ -102,14 +109,21 @@ class Origin:
         self._transforms = [
             Transform(t.src, t.dest, random.random) for t in source.subject_transforms
         ]
-        name, filters, targets = (part.encode() for part in words.split(" "))
-        self._line = b"%b%b %%d %b %b %%b%%b\r\n\r\n" % tuple(
-            part.replace(b"%", b"%%") for part in (_SOURCE, name, filters, targets)
-        )
+        self._fields = _fields(words)
+        fields = (part.encode().replace(b"%", b"%%") for part in self._fields)
+        self._line = b"%b%b %%d %b %b %%b%%b\r\n\r\n" % (_SOURCE, *fields)
 
     def is_same(self, other: Origin) -> bool:
         """Whether the same is copied in the same way."""
         return self.source == other.source and self.mirrors == other.mirrors
+
+    def start_in(self, header: bytes) -> Start | None:
+        """Return the position that a `Nats-Stream-Source` header tells; None: of another origin."""
+        name, number, *fields = (*header.decode("utf-8", "replace").split(" "), "")
+        seq = parse_uint(number.encode())
+        if seq is None or (name, *fields[:2]) != self._fields:
+            return None
+        return Start(seq, fields[3] if len(fields) > 3 else "")
 
     # -- requests ----------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.jetstream.copying.origin import Origin, Start, cleaned, key_in_header
+from core.jetstream.copying.origin import Origin, Start, cleaned
 from core.jetstream.copying.stamps import read_stamps
 from core.model.stream import ExternalStream, StreamConsumerSource, StreamSource
 from core.model.stream import SubjectTransformConfig as Transform
@@ -31,21 +31,47 @@ def test_the_key_is_what_headers_tell(key: str) -> None:
 
     assert origin.key == key
     value = block.partition(b": ")[2].removesuffix(b"\r\n\r\n")
-    assert key_in_header(value) == (key, Start(7, "OGukcTEP"))
+    assert origin.start_in(value) == Start(7, "OGukcTEP")
 
 
 @pytest.mark.parametrize(
     ("value", "found"),
     [
-        (b"S 3 > > s.a", ("S > >", Start(3, ""))),
-        (b"S 3 > >", ("S > >", Start(3, ""))),
+        (b"S 3 > > s.a", Start(3, "")),
+        (b"S 3 > >", Start(3, "")),
+        (b"S 3 > > s.a OGukcTEP", Start(3, "OGukcTEP")),
+        (b"S 3 a > s.a", None),
+        (b"S 3 > a s.a", None),
+        (b"T 3 > > s.a", None),
         (b"S 3", None),
         (b"S x > > s.a", None),
+        (b"S", None),
         (b"", None),
     ],
 )
-def test_older_and_foreign_headers(value: bytes, found: tuple[str, Start] | None) -> None:
-    assert key_in_header(value) == found
+def test_older_and_foreign_headers(value: bytes, found: Start | None) -> None:
+    assert _origin(StreamSource(name="S")).start_in(value) == found
+
+
+def test_a_destination_with_blanks_is_cut_in_headers_and_whole_in_the_key() -> None:
+    """As nats-server 2.15.1 writes it."""
+    made = [
+        _origin(
+            StreamSource(
+                name="S",
+                subject_transforms=(Transform(src="a.*.*", dest=f"{{{{partition(3, {n})}}}}"),),
+            )
+        )
+        for n in (1, 2)
+    ]
+
+    blocks = [origin.blocks([b""], [7], [b"a.b"], "OGukcTEP") for origin in made]
+
+    assert made[0].key != made[1].key
+    assert blocks[0] == blocks[1]
+    value = blocks[0][0].partition(b": ")[2].removesuffix(b"\r\n\r\n")
+    assert value == b"S 7 a.*.* {{partition(3, a.b OGukcTEP"
+    assert made[0].start_in(value) == Start(7, "OGukcTEP")
 
 
 def test_origins_elsewhere_have_keys_of_their_own() -> None:
@@ -66,7 +92,7 @@ def test_the_key_of_any_filter_fits_into_storage_and_is_what_headers_tell(tail: 
     assert origin.key != _origin(StreamSource(name="S", filter_subject=f"s.{tail}y")).key
     value = block.partition(b": ")[2].removesuffix(b"\r\n\r\n")
     assert value.startswith(f"S 7 s.{tail} > s.a ".encode())
-    assert key_in_header(value) == (origin.key, Start(7, "OGukcTEP"))
+    assert origin.start_in(value) == Start(7, "OGukcTEP")
 
 
 def _origin(source: StreamSource) -> Origin:
@@ -149,4 +175,4 @@ def test_the_first_gap_is_found(cseqs: list[int], expected: int, stop: int) -> N
 @pytest.mark.parametrize("position", ["²", "１", "+7", "1_0", "9" * 5000])
 def test_a_position_that_is_no_number_is_none(position: str) -> None:
     """Any client may publish such a header; it must not end the loading of a stream."""
-    assert key_in_header(f"S {position} > >".encode()) is None
+    assert _origin(StreamSource(name="S")).start_in(f"S {position} > >".encode()) is None
