@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.model.transform import Chance, Transform
-from core.subjects.subject import has_wildcard, matches
+from core.subjects.subject import compile_reading
 
 CACHE_MAX = 8192
 _WHOLE = 100
@@ -78,8 +78,8 @@ class _Entry:
     """One mapping, made ready; `is_fixed`: chance has no part in where a subject goes."""
 
     def __init__(self, src: str, given: tuple[Destination, ...], chance: Chance) -> None:
-        self._src = src.encode()
-        self._is_wild = has_wildcard(self._src)
+        # A source passes over a token `>` where it has `*`, so that no wildcard is moved.
+        self._match = compile_reading([src.encode()])
         self._parts: list[tuple[int, Transform]] = []
         destinations = list(given)
         missing = _WHOLE - sum(each.weight for each in destinations)
@@ -94,7 +94,7 @@ class _Entry:
         )
 
     def matches(self, subject: bytes) -> bool:
-        return matches(subject, self._src) if self._is_wild else subject == self._src
+        return b"" not in subject.split(b".") and (self._match is None or self._match(subject))
 
     def draw(self, subject: bytes, chance: float) -> bytes:
         at = int(chance * _WHOLE)

@@ -17,6 +17,9 @@ mappings {
   foo: bar
   "a.*.*": "b.$2.{{wildcard(1)}}"
   "deep.>": "else.>"
+  "one.*": "mo.{{wildcard(1)}}"
+  "two.*.*": "mt.$2.$1"
+  "rest.*.>": "mr.>"
   "split.*": "parts.{{splitFromLeft(1,2)}}"
   "js.in": stored
   "$JS.my.API.>": "$JS.API.>"
@@ -77,6 +80,12 @@ def answers(server: DropIn, lines: bytes, options: bytes = QUIET) -> bytes:
             b"HMSG bar 1 12 13\r\nNATS/1.0\r\n\r\n6\r\n",
         ),
         (b"PUB foo 1\r\n7\r\n" * 3, b"MSG bar 1 1\r\n7\r\n" * 3),
+        (b"PUB one.* 1\r\n1\r\n", b"MSG mo.* 1 1\r\n1\r\n"),
+        (b"PUB one.> 1\r\n1\r\n", b"MSG one.> 1 1\r\n1\r\n"),
+        (b"PUB two.a.> 1\r\n1\r\n", b"MSG two.a.> 1 1\r\n1\r\n"),
+        (b"PUB two.>.a 1\r\n1\r\n", b"MSG two.>.a 1 1\r\n1\r\n"),
+        (b"PUB rest.>.a 1\r\n1\r\n", b"MSG rest.>.a 1 1\r\n1\r\n"),
+        (b"PUB rest.a.> 1\r\n1\r\n", b"MSG mr.> 1 1\r\n1\r\n"),
         (b"PUB deep 1\r\n8\r\n", b"MSG deep 1 1\r\n8\r\n"),
         (b"PUB gone 1\r\n9\r\n", b""),
     ],
