@@ -31,6 +31,7 @@ from core.model.stream import (
 from core.model.subjects import collide
 from core.model.versions import show_stream
 from core.stream.config import check_create, check_update
+from core.subjects.subject import compile_reading
 
 
 async def create(server: ApiServer, call: Call[StreamConfigRequest]) -> StreamCreateResponse:
@@ -75,7 +76,10 @@ async def info(server: ApiServer, call: Call[StreamInfoRequest]) -> StreamInfoRe
     request, offset = call.request, max(call.request.offset, 0)
     counts: dict[str, int] = {}
     if request.subjects_filter:
-        rows = await subjects_matching(runner.log, [request.subjects_filter.encode()])
+        pattern = request.subjects_filter.encode()
+        rows = await subjects_matching(runner.log, [pattern])
+        if not runner.log.machine.on_file and (only := compile_reading([pattern])) is not None:
+            rows = [row for row in rows if only(row[0])]
         counts = {subject.decode("utf-8", "replace"): count for subject, count, _ in rows}
     page = counts
     if offset or len(counts) > SUBJECTS_PAGE:

@@ -38,7 +38,7 @@ from core.consumer.push import Push
 from core.consumer.sampling import Sampler, make_sampler
 from core.consumer.state import TIME_UNIT, ConsumerState
 from core.model.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
-from core.subjects.subject import compile_filters
+from core.subjects.subject import compile_filters, compile_reading
 
 NO_LIMIT = 1 << 62
 _NEVER = 10 * 365 * 24 * 3600 * 1_000_000_000
@@ -65,8 +65,10 @@ class ConsumerMachine:
         live_from: int = 0,
         push: Push | None = None,
         new_pin: Callable[[], str] = str,
+        on_file: bool = True,
     ) -> None:
         self.config = config
+        self._on_file = on_file
         self._new_pin = new_pin
         self.pending = Pending()
         self.waits: tuple[int, ...] = ()
@@ -103,7 +105,10 @@ class ConsumerMachine:
         self.config = config
         self._configure_waiting()
         self.filters = [text.encode() for text in config.filters]
-        self.match = compile_filters(self.filters)
+        self.interest = compile_filters(self.filters)
+        """Which subjects it keeps in a stream with interest or work-queue retention."""
+        self.match = compile_reading(self.filters) if self._on_file else self.interest
+        """Which subjects it delivers."""
         self.acks = config.ack_policy != AckPolicy.NONE
         self.acks_all = config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL)
         self.flow_acks = config.ack_policy is AckPolicy.FLOW_CONTROL
@@ -178,7 +183,7 @@ class ConsumerMachine:
         for seq, subject in gone:
             if seq in self.pending.first or seq in self.pending.counts:
                 done.append(seq)
-            elif self.expects(seq) and (self.match is None or self.match(subject)):
+            elif self.expects(seq) and self._counts(seq, subject):
                 self.num_pending -= 1
                 if self.chosen and seq < self.live_from:
                     self.chosen.remove(seq)
@@ -207,6 +212,10 @@ class ConsumerMachine:
             at = bisect_left(self.chosen, seq)
             return at < len(self.chosen) and self.chosen[at] == seq
         return seq >= max(self.next_seq, self.live_from)
+
+    def _counts(self, seq: int, subject: bytes) -> bool:
+        is_chosen = bool(self.chosen) and seq < self.live_from
+        return is_chosen or self.match is None or self.match(subject)
 
     def purged(self, first_seq: int) -> bool:
         """Remove everything below `first_seq`, which a purge removed from the stream.
@@ -428,7 +437,7 @@ class ConsumerMachine:
 
     def needs(self, seq: int, subject: bytes) -> bool:
         """Say whether the consumer is still to deliver a message, or to get its acknowledgement."""
-        if self.match is not None and not self.match(subject):
+        if self.interest is not None and not self.interest(subject):
             return False
         return self.is_open(seq) or self.expects(seq) or seq in self.endings
 

@@ -123,10 +123,28 @@ def compile_filters(filters: Sequence[bytes]) -> Callable[[bytes], bool] | None:
     return lambda subject: match(subject) is not None
 
 
+def compile_reading(filters: Sequence[bytes]) -> Callable[[bytes], bool] | None:
+    """Return a predicate like `compile_filters`, for reading or purging a stream in sequence.
+
+    A single filter passes over a stored token `>` where it has `*`. The reference server does so in
+    purges, and where it reads on in file storage. Subscriptions, several filters and searches for
+    last messages follow `compile_filters`.
+    """
+    if len(filters) != 1 or b"*" not in filters[0].split(b"."):
+        return compile_filters(filters)
+    match = re.compile(_covering_expression(filters[0]), re.DOTALL).fullmatch
+    return lambda subject: match(subject) is not None
+
+
 def _is_prefix(pattern: bytes) -> bool:
     return pattern.endswith(b".>") and not has_wildcard(pattern[:-2])
 
 
 def _expression(pattern: bytes) -> bytes:
     special = {b"*": rb"[^.]+", b">": rb".+"}
+    return rb"\.".join(special.get(token) or re.escape(token) for token in pattern.split(b"."))
+
+
+def _covering_expression(pattern: bytes) -> bytes:
+    special = {b"*": rb"(?!>(?:\.|\Z))[^.]+", b">": rb".+"}
     return rb"\.".join(special.get(token) or re.escape(token) for token in pattern.split(b"."))

@@ -276,7 +276,13 @@ class Consumers(dict[str, ConsumerRunner]):
         next_seq, chosen, live_from = await self._start(config)
         push = make_push(config, self._log.name.encode(), name, stream.config.max_msg_size)
         machine = ConsumerMachine(
-            config, next_seq, chosen=chosen, live_from=live_from, push=push, new_pin=nuid
+            config,
+            next_seq,
+            chosen=chosen,
+            live_from=live_from,
+            push=push,
+            new_pin=nuid,
+            on_file=self._log.machine.on_file,
         )
         return ConsumerRunner(stream, number, name, config, created, machine, self._delete_inactive)
 

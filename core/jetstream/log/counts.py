@@ -27,7 +27,8 @@ async def count_from(
         if match is None:
             return machine.msgs
         last = machine.last_seq
-        count = sum(count for _, count, _ in await subjects_matching(log, filters))
+        rows = await subjects_matching(log, filters)
+        count = sum(count for subject, count, _ in rows if match(subject))
         # A long search lets others store; rather too many than too few.
         return count + machine.last_seq - last
     if match is None and machine.msgs == machine.last_seq - log.first_seq + 1:
@@ -51,7 +52,7 @@ def count_at_once(log: StreamLog, match: Match | None, filters: Sequence[bytes])
         return None
     for _ in index.prepare(filters):
         pass
-    return sum(index.count(subject) for part in index.search(filters) for subject in part)
+    return sum(index.count(s) for part in index.search(filters) for s in filter(match, part))
 
 
 async def _count_stored(log: StreamLog, first: int, last: int, match: Match | None) -> int:

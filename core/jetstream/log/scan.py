@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.jetstream.log.subjects import subjects_matching
-from core.subjects.subject import compile_filters
+from core.subjects.subject import compile_filters, compile_reading
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -33,7 +33,7 @@ async def scan(
     Stops when there is no more, not after `limit`, which only says how many are worth reading
     ahead. Raises Unavailable.
     """
-    match = compile_filters(filters)
+    match = compile_reading(filters) if log.machine.on_file else compile_filters(filters)
     seq, known = max(seq, log.machine.first_seq), -1
     # What took the place of a message meanwhile lies behind what was the end at first.
     while known != (last := log.machine.last_seq):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from core.jetstream.log.message import message_at
 from core.jetstream.log.search import search
-from core.subjects.subject import compile_filters
+from core.subjects.subject import compile_filters, compile_reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,11 +50,12 @@ async def last_by_subject(log: StreamLog, pattern: bytes) -> Message | None:
 async def next_by_subject(log: StreamLog, pattern: bytes, seq: int) -> Message | None:
     """Return the first message at or after `seq` whose subject matches. Raises Unavailable."""
     machine = log.machine
+    match = compile_reading([pattern]) if machine.on_file else compile_filters([pattern])
     while True:
         version, start = machine.version, max(seq, machine.first_seq)
         rows = await subjects_matching(log, [pattern])
-        names = {subject: last for subject, _, last in rows if last >= start}
-        found = await _next_of(log, pattern, names, start) if names else None
+        names = {s: last for s, _, last in rows if last >= start and (match is None or match(s))}
+        found = await _next_of(log, match, names, start) if names else None
         if found is not None or not names:
             return found
         # There was one: it left while storage was read, or with a commit that is still to show.
@@ -78,7 +79,7 @@ async def get_message(log: StreamLog, request: MsgGetRequest) -> Message | None:
 
 
 async def _next_of(
-    log: StreamLog, pattern: bytes, names: dict[bytes, int], seq: int
+    log: StreamLog, match: Match | None, names: dict[bytes, int], seq: int
 ) -> Message | None:
     """Find the same, given the last sequences of the subjects that match and have one."""
     machine = log.machine
@@ -86,7 +87,6 @@ async def _next_of(
         ((only, last),) = names.items()
         if last == seq or machine.index.count(only) == 1:
             return await log.get(last)
-    match = compile_filters([pattern])
     while seq <= machine.last_seq:
         if seq >= log.tail.start:
             return _next_in_tail(log, match, seq)

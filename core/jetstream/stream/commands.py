@@ -12,8 +12,9 @@ from core.model.api_errors import api_error
 from core.stream.index import LogIndex
 from core.stream.plan import Columns, StreamPlan
 from core.stream.planner import decide
+from core.stream.purged import passes_over
 from core.stream.ttl import PURGE
-from core.subjects.subject import compile_filters
+from core.subjects.subject import compile_reading
 
 if TYPE_CHECKING:
     from core.jetstream.changes import WithoutInterest
@@ -51,7 +52,7 @@ async def plan_purge(
     plan = machine.unchanged(log.first_seq)
     for row in rows:
         machine.remove(plan, *row)
-    if len(rows) <= _AT_ONCE:
+    if len(rows) <= _AT_ONCE or passes_over(machine.index, pattern):
         plan.erased = [row[0] for row in rows]
     else:
         plan.purge_filters = (pattern,)
@@ -104,7 +105,7 @@ async def _live_rows(
 ) -> list[tuple[int, bytes, int]]:
     """Return (sequence, subject, size) of live messages below a sequence, ascending."""
     machine = log.machine
-    match = compile_filters([pattern]) if pattern is not None else None
+    match = compile_reading([pattern]) if pattern is not None else None
     literal = None
     if pattern is not None and b"*" not in pattern and b">" not in pattern:
         literal = pattern

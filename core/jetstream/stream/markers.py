@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from core.jetstream.stream.expiry import advance, make_way
 from core.stream.expired import add_markers, emptied
+from core.stream.purged import passes_over
 from core.stream.ttl import PURGE, REMOVE, is_marker
-from core.subjects.subject import compile_filters
+from core.subjects.subject import compile_reading
 
 if TYPE_CHECKING:
     from core.jetstream.changes import WithoutInterest
@@ -68,7 +69,7 @@ async def plan_marked_purge(
     for row, _ in found:
         machine.remove(plan, *row)
     gone = {row[0] for row, _ in found}
-    if len(found) <= _AT_ONCE:
+    if len(found) <= _AT_ONCE or (pattern is not None and passes_over(machine.index, pattern)):
         plan.erased = sorted(gone)
     else:
         plan.purge_filters = (pattern or b">",)
@@ -83,7 +84,7 @@ async def plan_marked_purge(
 async def _rows(log: StreamLog, pattern: bytes | None, below: int) -> list[tuple[Row, bytes]]:
     """Return the live messages that match, ascending, with the header blocks that matter."""
     machine = log.machine
-    match = compile_filters([pattern]) if pattern is not None else None
+    match = compile_reading([pattern]) if pattern is not None else None
     size_of = machine.record_size.of_row
     found: list[tuple[Row, bytes]] = []
     for start in range(machine.first_seq, below, _PAGE):

@@ -71,7 +71,7 @@ class RetentionKeeper:
 
     def _has_consumer(self, subject: bytes) -> bool:
         machines = (consumer.machine for consumer in self._consumers.values())
-        return any(m.match is None or m.match(subject) for m in machines)
+        return any(m.interest is None or m.interest(subject) for m in machines)
 
     # -- what there is to do -----------------------------------------------------------------
 

@@ -19,6 +19,9 @@ def filters(draw: st.DrawFn) -> bytes:
 
 
 FILTER = filters() | LITERAL
+ODD = TOKEN | st.sampled_from([b"*", b">"])
+"""What a client may publish on: tokens that a filter takes for wildcards, too."""
+ODD_LITERAL = st.lists(ODD, min_size=1, max_size=4).map(b".".join)
 
 
 def naive_match(literal: list[bytes], pattern: list[bytes]) -> bool:
@@ -131,6 +134,21 @@ def test_compiled_filters_agree_with_matches(patterns: list[bytes], literal: byt
 
     expected = not patterns or any(subjects.matches(literal, pattern) for pattern in patterns)
     assert (test is None or bool(test(literal))) is expected
+
+
+@given(FILTER, ODD_LITERAL)
+def test_a_stream_is_read_on_by_what_is_within_a_filter(pattern: bytes, literal: bytes) -> None:
+    test = subjects.compile_reading([pattern])
+
+    assert (test is None or test(literal)) is subjects.is_subset(literal, pattern)
+
+
+@given(st.lists(FILTER, min_size=2, max_size=3), ODD_LITERAL)
+def test_several_filters_read_on_as_subscriptions_do(patterns: list[bytes], literal: bytes) -> None:
+    test, other = subjects.compile_reading(patterns), subjects.compile_filters(patterns)
+
+    assert (test is None) is (other is None)
+    assert test is None or other is None or bool(test(literal)) is bool(other(literal))
 
 
 def test_a_filter_for_everything_compiles_to_nothing() -> None:
