@@ -75,6 +75,10 @@ class SubjectIndex(Protocol):
         """Return the subjects that go when a filter is purged."""
         ...
 
+    def passes_over(self, pattern: bytes) -> bool:
+        """Say whether a purge of a filter leaves a subject that the filter matches."""
+        ...
+
 
 class LogIndex(Searchable):
     """Count and last sequence per subject: what a log without per-subject limit needs."""

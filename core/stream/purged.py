@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.subjects.subject import compile_reading, fixed_prefix, is_subset
+from core.subjects.subject import fixed_prefix, is_subset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from core.stream.index import SubjectIndex
 
 
 class PurgedFilters:
@@ -49,17 +47,3 @@ def covered(names: Iterable[bytes], pattern: bytes) -> list[bytes]:
     """
     prefix = fixed_prefix(pattern)
     return [name for name in names if name.startswith(prefix) and is_subset(name, pattern)]
-
-
-def passes_over(index: SubjectIndex, pattern: bytes) -> bool:
-    """Say whether a purge of a filter leaves a subject that the filter matches.
-
-    Storage cannot finish such a purge later: its rule for filters is that of subscriptions.
-    """
-    if b"*" not in pattern:
-        return False
-    for _ in index.prepare((pattern,)):
-        pass
-    match = compile_reading([pattern]) or bool
-    found = (subject for part in index.search((pattern,)) for subject in part)
-    return any(b">" in subject and not match(subject) for subject in found)

@@ -14,7 +14,13 @@ from itertools import chain
 from typing import Protocol
 
 from core.stream.purged import covered
-from core.subjects.subject import compile_filters, fixed_prefix, has_wildcard, matches
+from core.subjects.subject import (
+    compile_filters,
+    compile_reading,
+    fixed_prefix,
+    has_wildcard,
+    matches,
+)
 
 RUN = 16_384
 """Subjects of a run, and looked at before somebody else gets a turn: some milliseconds."""
@@ -178,6 +184,19 @@ class Searchable(ABC):
         for part in self.search((pattern,)):
             found += covered(part, pattern)
         return found
+
+    def passes_over(self, pattern: bytes) -> bool:
+        """Say whether a purge of a filter leaves a subject that the filter matches, in one go.
+
+        Storage cannot finish such a purge later: its rule for filters is that of subscriptions.
+        """
+        match = compile_reading([pattern])
+        if match is None or b"*" not in pattern:
+            return False
+        for _ in self.prepare((pattern,)):
+            pass
+        found = (subject for part in self.search((pattern,)) for subject in part)
+        return any(b">" in subject and not match(subject) for subject in found)
 
 
 def _longest_piece(pattern: bytes) -> bytes:

@@ -113,6 +113,29 @@ def test_a_purge_that_keeps_some_does_not_keep_what_a_large_one_left_in_storage(
     assert asyncio.run(scenario()) == (1, 2, b"s.b")
 
 
+def test_a_large_purge_that_passes_over_a_wildcard_token_keeps_it_over_a_restart(
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Storage finishes large purges by another rule for `*`."""
+    monkeypatch.setattr("core.jetstream.stream.commands._AT_ONCE", 2)
+
+    async def left(*, purges: bool) -> list[str]:
+        async with running_node(database) as node:
+            nc = await nats.connect(node.nats_address)
+            js = nc.jetstream(timeout=30)
+            if purges:
+                await add_stream(node, StreamConfig(name="S", subjects=("s.>",)))
+                for subject in ("s.a", "s.b", "s.>", "s.c", "s.d"):
+                    await js.publish(subject, b"x")
+                await js.purge_stream("S", subject="s.*")
+            state = (await js.stream_info("S", subjects_filter=">")).state
+            await nc.close()
+            return list(state.subjects or {})
+
+    assert asyncio.run(left(purges=True)) == ["s.>"]
+    assert asyncio.run(left(purges=False)) == ["s.>"]
+
+
 def test_a_purge_waits_for_no_reader(
     postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

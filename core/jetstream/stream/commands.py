@@ -12,7 +12,6 @@ from core.model.api_errors import api_error
 from core.stream.index import LogIndex
 from core.stream.plan import Columns, StreamPlan
 from core.stream.planner import decide
-from core.stream.purged import passes_over
 from core.stream.ttl import PURGE
 from core.subjects.subject import compile_reading
 
@@ -52,7 +51,7 @@ async def plan_purge(
     plan = machine.unchanged(log.first_seq)
     for row in rows:
         machine.remove(plan, *row)
-    if len(rows) <= _AT_ONCE or passes_over(machine.index, pattern):
+    if len(rows) <= _AT_ONCE or machine.index.passes_over(pattern):
         plan.erased = [row[0] for row in rows]
     else:
         plan.purge_filters = (pattern,)

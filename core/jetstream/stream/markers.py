@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from core.jetstream.stream.expiry import advance, make_way
 from core.stream.expired import add_markers, emptied
-from core.stream.purged import passes_over
 from core.stream.ttl import PURGE, REMOVE, is_marker
 from core.subjects.subject import compile_reading
 
@@ -69,7 +68,7 @@ async def plan_marked_purge(
     for row, _ in found:
         machine.remove(plan, *row)
     gone = {row[0] for row, _ in found}
-    if len(found) <= _AT_ONCE or (pattern is not None and passes_over(machine.index, pattern)):
+    if len(found) <= _AT_ONCE or (pattern is not None and machine.index.passes_over(pattern)):
         plan.erased = sorted(gone)
     else:
         plan.purge_filters = (pattern or b">",)
