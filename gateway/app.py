@@ -18,7 +18,6 @@ from gateway.contract.reference import Reference
 from gateway.cutting import Cut
 from gateway.door import Admitted, Door
 from gateway.feeds.feeds import Feeds
-from gateway.headers import require_level
 from gateway.identities import Login
 from gateway.metrics import Metrics
 from gateway.observations import Observation, Observe, RequestDone, RequestFailed
@@ -33,11 +32,12 @@ from gateway.signin.forwarding import Forwarding, network_of
 from gateway.signin.hosts import Hosts
 from gateway.signin.rights import RightsOf
 from gateway.tokens import AckTokens
+from gateway.write_headers import WriteHeaders
 from gateway.ws.endpoint import WebSocketRoute
 
 _BILLION = 1_000_000_000
 _CLOSE = {"Connection": "close"}
-_LEVEL = b"nats-required-api-level"
+_WRITE_HEADERS = {row.id: WriteHeaders.of(row) for row in ROUTES}
 _ANSWERED_HERE = frozenset(
     (
         "createSession",
@@ -238,9 +238,7 @@ class TableRoute(BaseRoute):
                     raise no_inbox()
                 if caller.endings:
                     receive = Cut(receive, caller)
-                for name, value in scope["headers"]:
-                    if name == _LEVEL:
-                        require_level(value)
+                _WRITE_HEADERS[operation.id].check(scope["headers"])
             query = read_query(scope["query_string"], operation.query)
             answer.response = await operation.handler(Call(caller, scope, receive, params, query))
         except Disconnected:

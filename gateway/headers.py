@@ -168,9 +168,11 @@ def preconditions(headers: Headers) -> Items:
     if not any(name in _CONDITIONS for name, _ in headers.raw):
         return items
     if (key := headers.get("idempotency-key")) is not None:
-        text = key[1:-1].strip(" \t") if len(key) > 1 and key[0] == key[-1] == '"' else key
+        text = key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
         if not text:
             raise bad_request("bad-header", "Idempotency-Key: empty")
+        if text.strip(" \t") != text:  # a message header loses it, and is another key
+            raise bad_request("bad-header", "Idempotency-Key: a blank beside a quote")
         # As bytes: what is UTF-8 is the same id as over NATS (ASGI has header values in latin-1).
         items.append((b"Nats-Msg-Id", _value(b"Idempotency-Key", text.encode("latin-1"))))
     scope = headers.get("js-expect", "subject").lower()

@@ -20,7 +20,6 @@ _WRITE_PROBLEMS = (
     *WRITE,
     "bad-header",
     "bad-parameter",
-    "header-not-allowed",
 )
 
 KV_ROUTES: tuple[Operation, ...] = (
@@ -171,7 +170,7 @@ KV_ROUTES: tuple[Operation, ...] = (
         (204,),
         headers=_REVISION,
         shows={204: ("Js-Revision",)},
-        problems=(*_WRITE_PROBLEMS, "ttl-not-possible", "unexpected-body"),
+        problems=(*_WRITE_PROBLEMS, "unexpected-body"),
     ),
     Operation(
         "purgeKey",

@@ -8,6 +8,14 @@ from gateway.refusals import STREAM, WRITE, WRITE_ATOMIC
 
 _MESSAGES = "/v1/streams/{stream}/messages"
 _EVENT = ("ce-id", "ce-source", "ce-specversion", "ce-type")
+_PUBLISHED = (
+    "Idempotency-Key",
+    "If-Match#sequence",
+    "If-None-Match#nothing",
+    "Js-Expect",
+    *PUBLISH_HEADERS,
+    *_EVENT,
+)
 _HEADER_PROBLEMS = ("bad-header", "header-not-allowed", "bad-cloud-event")
 _SUBJECT_PROBLEMS = ("bad-subject", "reserved-subject")
 _LINE_PROBLEMS = ("bad-header", "bad-json", "bad-line", "header-not-allowed", *_SUBJECT_PROBLEMS)
@@ -32,16 +40,10 @@ MESSAGE_ROUTES: tuple[Operation, ...] = (
         RAW,
         models.PublishResult,
         (201, 200),
-        headers=(
-            "Idempotency-Key",
-            "If-Match#sequence",
-            "If-None-Match#nothing",
-            "Js-Expect",
-            *PUBLISH_HEADERS,
-            *_EVENT,
-        ),
+        headers=_PUBLISHED,
         shows={201: _RECEIPT, 200: (*_RECEIPT, "Idempotency-Replayed")},
         problems=(*_SUBJECT_PROBLEMS, *_HEADER_PROBLEMS, "bad-parameter", *WRITE),
+        takes_message_headers=True,
     ),
     Operation(
         "request",
@@ -52,8 +54,9 @@ MESSAGE_ROUTES: tuple[Operation, ...] = (
         RAW,
         query=("timeout", "replies", "stall", "until_empty"),
         lines=models.Reply,
-        headers=(*PUBLISH_HEADERS, *_EVENT),
+        headers=_PUBLISHED,
         shows={200: ("Cache-Control", "Js-Headers-Omitted")},
+        takes_message_headers=True,
         problems=(
             *_SUBJECT_PROBLEMS,
             *_HEADER_PROBLEMS,

@@ -185,7 +185,8 @@ OBJECT_ROUTES: tuple[Operation, ...] = (
             "Js-Description",
         ),
         shows={200: ("ETag", "Repr-Digest"), 201: ("ETag", "Location", "Repr-Digest")},
-        problems=(*_CHANGE_PROBLEMS, "digest-mismatch", "header-not-allowed"),
+        problems=(*_CHANGE_PROBLEMS, "digest-mismatch"),
+        takes_message_headers=True,
     ),
     Operation(
         "patchObject",

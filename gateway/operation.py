@@ -29,6 +29,8 @@ class Operation:
     that behind a `#` (`gateway.contract.parameters`). `shows` are those that it answers with, by
     status. `problems` are the words that end the `type` of its errors, beside those that every
     operation may give. `is_open`: nobody is asked who he is, and no rate is counted.
+    `takes_message_headers`: `Nats-H-<Name>` too, and the handler judges all other `Nats-*` itself
+    (`gateway.write_headers`).
     """
 
     id: str
@@ -50,3 +52,4 @@ class Operation:
     problems: tuple[str, ...] = ()
     media_type: str = "*/*"
     is_open: bool = False
+    takes_message_headers: bool = False

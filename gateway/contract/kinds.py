@@ -183,6 +183,8 @@ WITH_NAME = (
     "unknown-parameter",
 )
 """What a request may be answered with that asks for more than whether the process lives."""
+OF_WRITES = ("bad-header", "header-not-allowed")
+"""What a request may be answered with that is no GET: conditions that it cannot apply."""
 WITH_BODY = ("body-too-large", "slow-body", "unsupported-encoding")
 WITH_JSON = ("bad-json", "unsupported-media-type")
 

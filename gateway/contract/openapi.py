@@ -8,7 +8,15 @@ from typing import Any
 import msgspec
 
 from gateway.contract.examples import Examples
-from gateway.contract.kinds import EVERYWHERE, KINDS, WITH_BODY, WITH_JSON, WITH_NAME, type_of
+from gateway.contract.kinds import (
+    EVERYWHERE,
+    KINDS,
+    OF_WRITES,
+    WITH_BODY,
+    WITH_JSON,
+    WITH_NAME,
+    type_of,
+)
 from gateway.contract.links import LINKS
 from gateway.contract.parameters import (
     PATH,
@@ -251,6 +259,8 @@ def problems_of(row: Operation) -> list[str]:
     kinds = {*row.problems, *EVERYWHERE}
     if not row.is_open:
         kinds.update(WITH_NAME)
+    if row.method != "GET":
+        kinds.update(OF_WRITES)
     if row.takes is not None or "unexpected-body" in kinds:
         kinds.update(WITH_BODY)
     if row.takes is not None and row.takes is not RAW:

@@ -142,9 +142,6 @@ def _items(call: Call) -> Items:
             is_conditional = True
         elif name in _WRITES:
             known.append((name, value))
-        elif name == b"js-expect" or name.startswith(b"nats-"):
-            shown = name.decode(errors="replace")
-            raise bad_request("header-not-allowed", f"{shown}: has no meaning for a key")
     items = message_headers(known, call.gateway.settings) if known else []
     if is_conditional:
         items += preconditions(call.headers)
@@ -177,11 +174,7 @@ async def purge_key(call: Call) -> Response:
 async def _end(call: Call, marker: Items) -> Response:
     bucket, key = bucket_name(call.params["bucket"]), kv_store.key_name(call)
     await call.no_body()
-    if "if-none-match" in call.headers:
-        raise bad_request("bad-header", "If-None-Match: means nothing here")
     items = [item for item in _items(call) if item[0] != b"Content-Type"]
-    if "nats-ttl" in call.headers and len(marker) == 1:
-        raise bad_request("ttl-not-possible", "Nats-TTL: only :purge may let its marker expire")
     ack = await _store(call, bucket, key, b"", marker + items)
     return no_content({"Js-Revision": str(ack.seq)})
 

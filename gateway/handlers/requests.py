@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from gateway.call import Call
-from gateway.headers import block, message_headers, refuse_repeated
+from gateway.headers import publish_block
 from gateway.problems import bad_request
 from gateway.requesting import Question, many_replies, one_reply
 from gateway.validation import duration, flag, publish_subject, sequence
@@ -30,12 +30,11 @@ async def request(call: Call) -> Response:
     most = sequence(query.get("replies", "1"), "replies")
     if not 0 < most <= settings.replies_max:
         raise bad_request("bad-parameter", f"replies: not 1 to {settings.replies_max}")
-    items = message_headers(call.scope["headers"], settings)
-    refuse_repeated(items)
+    block = publish_block(call.scope["headers"], settings)
     question = Question(
         subject=subject,
         body=await call.body(call.gateway.client.info.max_payload),
-        block=block(items),
+        block=block,
         within=within,
         most=most,
         stall=_seconds(query["stall"], "stall", 0.0) if "stall" in query else None,
