@@ -1936,6 +1936,22 @@ export type RequestData = {
     body?: Bytes;
     headers?: {
         /**
+         * What makes a repetition within the duplicate window harmless: nothing is stored again.
+         */
+        'Idempotency-Key'?: string;
+        /**
+         * Only if this is the last sequence.
+         */
+        'If-Match'?: string;
+        /**
+         * Only if there is nothing yet.
+         */
+        'If-None-Match'?: '*';
+        /**
+         * Whose last sequence is in If-Match.
+         */
+        'Js-Expect'?: 'stream' | 'subject';
+        /**
          * As Idempotency-Key.
          */
         'Nats-Msg-Id'?: string;

@@ -106,6 +106,8 @@ from .redrive_request import RedriveRequest
 from .redrive_result import RedriveResult
 from .replay_policy import ReplayPolicy
 from .request_ce_specversion import RequestCeSpecversion
+from .request_if_none_match import RequestIfNoneMatch
+from .request_js_expect import RequestJsExpect
 from .request_nats_rollup import RequestNatsRollup
 from .reset_request import ResetRequest
 from .reset_result import ResetResult
@@ -239,6 +241,8 @@ __all__ = (
     "ReplayPolicy",
     "RePublish",
     "RequestCeSpecversion",
+    "RequestIfNoneMatch",
+    "RequestJsExpect",
     "RequestNatsRollup",
     "ResetRequest",
     "ResetResult",

@@ -11,6 +11,10 @@ from ... import errors
 
 from ...models.request_ce_specversion import check_request_ce_specversion
 from ...models.request_ce_specversion import RequestCeSpecversion
+from ...models.request_if_none_match import check_request_if_none_match
+from ...models.request_if_none_match import RequestIfNoneMatch
+from ...models.request_js_expect import check_request_js_expect
+from ...models.request_js_expect import RequestJsExpect
 from ...models.request_nats_rollup import check_request_nats_rollup
 from ...models.request_nats_rollup import RequestNatsRollup
 from ...types import File, FileTypes
@@ -27,6 +31,10 @@ def _get_kwargs(
     replies: int | Unset = UNSET,
     stall: str | Unset = UNSET,
     until_empty: bool | Unset = UNSET,
+    idempotency_key: str | Unset = UNSET,
+    if_match: str | Unset = UNSET,
+    if_none_match: RequestIfNoneMatch | Unset = UNSET,
+    js_expect: RequestJsExpect | Unset = "subject",
     nats_msg_id: str | Unset = UNSET,
     nats_expected_stream: str | Unset = UNSET,
     nats_expected_last_sequence: str | Unset = UNSET,
@@ -51,6 +59,18 @@ def _get_kwargs(
     ce_type: str | Unset = UNSET,
 ) -> dict[str, Any]:
     headers: dict[str, Any] = {}
+    if not isinstance(idempotency_key, Unset):
+        headers["Idempotency-Key"] = idempotency_key
+
+    if not isinstance(if_match, Unset):
+        headers["If-Match"] = if_match
+
+    if not isinstance(if_none_match, Unset):
+        headers["If-None-Match"] = str(if_none_match)
+
+    if not isinstance(js_expect, Unset):
+        headers["Js-Expect"] = str(js_expect)
+
     if not isinstance(nats_msg_id, Unset):
         headers["Nats-Msg-Id"] = nats_msg_id
 
@@ -183,6 +203,10 @@ def sync_detailed(
     replies: int | Unset = UNSET,
     stall: str | Unset = UNSET,
     until_empty: bool | Unset = UNSET,
+    idempotency_key: str | Unset = UNSET,
+    if_match: str | Unset = UNSET,
+    if_none_match: RequestIfNoneMatch | Unset = UNSET,
+    js_expect: RequestJsExpect | Unset = "subject",
     nats_msg_id: str | Unset = UNSET,
     nats_expected_stream: str | Unset = UNSET,
     nats_expected_last_sequence: str | Unset = UNSET,
@@ -217,6 +241,10 @@ def sync_detailed(
         replies (int | Unset):
         stall (str | Unset): How long: text such as `500ms`, `1.5s`, `2m30s`.
         until_empty (bool | Unset):
+        idempotency_key (str | Unset):
+        if_match (str | Unset):
+        if_none_match (RequestIfNoneMatch | Unset):
+        js_expect (RequestJsExpect | Unset):  Default: 'subject'.
         nats_msg_id (str | Unset):
         nats_expected_stream (str | Unset):
         nats_expected_last_sequence (str | Unset):
@@ -256,6 +284,10 @@ def sync_detailed(
         replies=replies,
         stall=stall,
         until_empty=until_empty,
+        idempotency_key=idempotency_key,
+        if_match=if_match,
+        if_none_match=if_none_match,
+        js_expect=js_expect,
         nats_msg_id=nats_msg_id,
         nats_expected_stream=nats_expected_stream,
         nats_expected_last_sequence=nats_expected_last_sequence,
@@ -296,6 +328,10 @@ def sync(
     replies: int | Unset = UNSET,
     stall: str | Unset = UNSET,
     until_empty: bool | Unset = UNSET,
+    idempotency_key: str | Unset = UNSET,
+    if_match: str | Unset = UNSET,
+    if_none_match: RequestIfNoneMatch | Unset = UNSET,
+    js_expect: RequestJsExpect | Unset = "subject",
     nats_msg_id: str | Unset = UNSET,
     nats_expected_stream: str | Unset = UNSET,
     nats_expected_last_sequence: str | Unset = UNSET,
@@ -330,6 +366,10 @@ def sync(
         replies (int | Unset):
         stall (str | Unset): How long: text such as `500ms`, `1.5s`, `2m30s`.
         until_empty (bool | Unset):
+        idempotency_key (str | Unset):
+        if_match (str | Unset):
+        if_none_match (RequestIfNoneMatch | Unset):
+        js_expect (RequestJsExpect | Unset):  Default: 'subject'.
         nats_msg_id (str | Unset):
         nats_expected_stream (str | Unset):
         nats_expected_last_sequence (str | Unset):
@@ -370,6 +410,10 @@ def sync(
         replies=replies,
         stall=stall,
         until_empty=until_empty,
+        idempotency_key=idempotency_key,
+        if_match=if_match,
+        if_none_match=if_none_match,
+        js_expect=js_expect,
         nats_msg_id=nats_msg_id,
         nats_expected_stream=nats_expected_stream,
         nats_expected_last_sequence=nats_expected_last_sequence,
@@ -404,6 +448,10 @@ async def asyncio_detailed(
     replies: int | Unset = UNSET,
     stall: str | Unset = UNSET,
     until_empty: bool | Unset = UNSET,
+    idempotency_key: str | Unset = UNSET,
+    if_match: str | Unset = UNSET,
+    if_none_match: RequestIfNoneMatch | Unset = UNSET,
+    js_expect: RequestJsExpect | Unset = "subject",
     nats_msg_id: str | Unset = UNSET,
     nats_expected_stream: str | Unset = UNSET,
     nats_expected_last_sequence: str | Unset = UNSET,
@@ -438,6 +486,10 @@ async def asyncio_detailed(
         replies (int | Unset):
         stall (str | Unset): How long: text such as `500ms`, `1.5s`, `2m30s`.
         until_empty (bool | Unset):
+        idempotency_key (str | Unset):
+        if_match (str | Unset):
+        if_none_match (RequestIfNoneMatch | Unset):
+        js_expect (RequestJsExpect | Unset):  Default: 'subject'.
         nats_msg_id (str | Unset):
         nats_expected_stream (str | Unset):
         nats_expected_last_sequence (str | Unset):
@@ -477,6 +529,10 @@ async def asyncio_detailed(
         replies=replies,
         stall=stall,
         until_empty=until_empty,
+        idempotency_key=idempotency_key,
+        if_match=if_match,
+        if_none_match=if_none_match,
+        js_expect=js_expect,
         nats_msg_id=nats_msg_id,
         nats_expected_stream=nats_expected_stream,
         nats_expected_last_sequence=nats_expected_last_sequence,
@@ -515,6 +571,10 @@ async def asyncio(
     replies: int | Unset = UNSET,
     stall: str | Unset = UNSET,
     until_empty: bool | Unset = UNSET,
+    idempotency_key: str | Unset = UNSET,
+    if_match: str | Unset = UNSET,
+    if_none_match: RequestIfNoneMatch | Unset = UNSET,
+    js_expect: RequestJsExpect | Unset = "subject",
     nats_msg_id: str | Unset = UNSET,
     nats_expected_stream: str | Unset = UNSET,
     nats_expected_last_sequence: str | Unset = UNSET,
@@ -549,6 +609,10 @@ async def asyncio(
         replies (int | Unset):
         stall (str | Unset): How long: text such as `500ms`, `1.5s`, `2m30s`.
         until_empty (bool | Unset):
+        idempotency_key (str | Unset):
+        if_match (str | Unset):
+        if_none_match (RequestIfNoneMatch | Unset):
+        js_expect (RequestJsExpect | Unset):  Default: 'subject'.
         nats_msg_id (str | Unset):
         nats_expected_stream (str | Unset):
         nats_expected_last_sequence (str | Unset):
@@ -590,6 +654,10 @@ async def asyncio(
             replies=replies,
             stall=stall,
             until_empty=until_empty,
+            idempotency_key=idempotency_key,
+            if_match=if_match,
+            if_none_match=if_none_match,
+            js_expect=js_expect,
             nats_msg_id=nats_msg_id,
             nats_expected_stream=nats_expected_stream,
             nats_expected_last_sequence=nats_expected_last_sequence,
