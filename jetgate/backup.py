@@ -23,7 +23,7 @@ from core.storage.postgres.backup.sums import Difference
 from core.storage.postgres.backup.verify import Verification, Verified
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.migrate import migrate
-from jetgate.config import DATA_DIRECTORY
+from jetgate.config import DATA_DIRECTORY, directory_of
 from jetgate.database import (
     Data,
     Dsn,
@@ -92,7 +92,7 @@ def restore_command(
     dsn_file: DsnFile = "",
     dsn_password_file: DsnPasswordFile = "",
     data: Annotated[
-        Path | None, typer.Option(help="Data directory of a jetgate dev that does not run.")
+        str | None, typer.Option(help="Data directory of a jetgate dev that does not run.")
     ] = None,
 ) -> None:
     """Put a backup into a database that has no streams, while no server runs there.
@@ -117,7 +117,8 @@ def restore_command(
     async def work() -> None:
         # A directory that is named is meant, whatever database the environment has.
         database = given(dsn, dsn_file, dsn_password_file) if data is None else None
-        async with _target(database, data) as connector:
+        place = None if data is None else directory_of(data)
+        async with _target(database, place) as connector:
             if archive is not None:
                 return await _restore(archive, connector, names, damaged)
             (await open_database(connector)).terminate()

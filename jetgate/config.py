@@ -105,6 +105,13 @@ class Config:
             return self.host != "localhost"
 
 
+def directory_of(text: str) -> Path:
+    """Read `--data`. Raises ConfigError for an empty one, which would be the current directory."""
+    if not text:
+        raise ConfigError("--data", "is empty, expected a directory")
+    return Path(text)
+
+
 def place_of(flag: str, text: str) -> tuple[str, int] | None:
     """Read `host:port`; None: nothing is said. Raises ConfigError."""
     if not text:

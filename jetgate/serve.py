@@ -3,7 +3,6 @@
 import logging
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +17,7 @@ from jetgate.config import (
     NATS_PORT,
     AuthorPermissions,
     Config,
+    directory_of,
     place_of,
     users_of,
 )
@@ -139,7 +139,7 @@ def dev(
     nats_port: NatsPort = NATS_PORT,
     http_port: HttpPort = HTTP_PORT,
     ws_port: WsPort = None,
-    data: Annotated[Path, typer.Option(help="Directory for the data.")] = DATA_DIRECTORY,
+    data: Annotated[str, typer.Option(help="Directory for the data.")] = str(DATA_DIRECTORY),
     auth: Auth = "",
     auth_file: AuthFile = "",
     user: UserName = "",
@@ -179,7 +179,7 @@ def dev(
             nats_port=nats_port,
             http_port=http_port,
             ws_port=ws_port,
-            data=data,
+            data=directory_of(data),
             users=_users(auth, auth_file, user, password, password_file),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,
@@ -203,7 +203,7 @@ def serve(
     http_port: HttpPort = HTTP_PORT,
     ws_port: WsPort = None,
     data: Annotated[
-        Path | None, typer.Option(help="Directory for ports.json; none is written without.")
+        str | None, typer.Option(help="Directory for ports.json; none is written without.")
     ] = None,
     auth: Auth = "",
     auth_file: AuthFile = "",
@@ -250,7 +250,7 @@ def serve(
             nats_port=nats_port,
             http_port=http_port,
             ws_port=ws_port,
-            data=data,
+            data=None if data is None else directory_of(data),
             database=required(dsn, dsn_file, dsn_password_file, wait_for_db),
             standby=standby(read_dsn, read_dsn_file, dsn_password_file),
             users=_users(

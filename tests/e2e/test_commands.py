@@ -219,6 +219,7 @@ def test_a_port_that_is_taken_is_one_line_and_exit_code_1(data: Path, which: str
         (["serve", "--dsn", ""], "--dsn: expected postgresql://user@host:port/name, or host="),
         (["serve", "--dsn", "mysql://h/d"], "--dsn: expected postgresql://"),
         (["migrate", "--dsn", "postgresql://h:port/d"], "--dsn: port: expected a number"),
+        (["dev", "--data", ""], "--data: is empty, expected a directory"),
         (["dev", "--http-port", "4222"], "--http-port: 4222 is the NATS port already"),
     ],
 )
