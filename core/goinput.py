@@ -26,6 +26,7 @@ A time keeps the zone that it was written in, and is shown so again (`ZonedTime`
 `gojson`, `durations` and `gotime` are modules of `core.model`.
 """
 
+import codecs
 import re
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -76,6 +77,19 @@ def parse_int(text: str) -> int | None:
         return None
     number = -magnitude if text[0] == "-" else magnitude
     return number if INT64_MIN <= number <= INT64_MAX else None
+
+
+def _each_byte(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return "\ufffd" * (error.end - error.start), error.end
+
+
+codecs.register_error("go", _each_byte)
+
+
+def text_of(raw: bytes) -> str:
+    """Return bytes as Go shows them as text: each byte that is no UTF-8 is one U+FFFD."""
+    return raw.decode("utf-8", "go")
 
 
 def trim_space(text: bytes) -> bytes:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 from core.client import ClientError, RequestTimeout
 from core.client.subscribe import JsMsg, Limits, OrderedReading, OrderedSubscription
+from core.goinput import text_of
 from core.model.message import StoredMsg
 from core.runtime.tasks import outcome, spawn
 
@@ -32,7 +33,7 @@ async def batches(reader: OrderedSubscription) -> AsyncIterator[list[JsMsg]]:
 def stored_of(msg: JsMsg) -> StoredMsg:
     """Return a delivered message as it is stored."""
     return StoredMsg(
-        subject=msg.subject.decode(errors="replace"),
+        subject=text_of(msg.subject),
         seq=msg.stream_seq,
         hdrs=msg.headers,
         data=msg.payload,

@@ -11,6 +11,7 @@ from collections import deque
 import orjson
 
 from core.client import Msg, NotPermitted, Subscription
+from core.goinput import text_of
 from gateway.call import Call
 from gateway.lasting import COMMENT, EVENTS, Lasting
 from gateway.response_body import ResponseBody
@@ -107,7 +108,7 @@ def _event(msg: Msg) -> bytes:
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (
         ident.encode(),
         kind.encode(),
-        orjson.dumps({"subject": msg.subject.decode(errors="replace"), "event": value}),
+        orjson.dumps({"subject": text_of(msg.subject), "event": value}),
     )
 
 

@@ -8,6 +8,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from core.client import Msg, header_items
 from core.client.subscribe import JsMsg, ack_fields
+from core.goinput import text_of
 from core.model.gotime import format_time
 from core.model.message import StoredMsg
 from gateway.models import Message, Reply
@@ -31,8 +32,8 @@ def delivered(msg: Msg, tokens: AckTokens) -> bytes:
     """The JSON of a fetched message. Raises NotJetStream."""
     stream, _, deliveries, stream_seq, consumer_seq, time, pending = ack_fields(msg.reply)
     message = Message(
-        stream.decode(errors="replace"),
-        msg.subject.decode(errors="replace"),
+        text_of(stream),
+        text_of(msg.subject),
         int(stream_seq),
         format_time(int(time)),
         consumer_seq=int(consumer_seq),
@@ -48,7 +49,7 @@ def followed(msg: JsMsg) -> bytes:
     """The JSON of a message of a stream that is followed; it needs no acknowledgement."""
     message = Message(
         msg.stream,
-        msg.subject.decode(errors="replace"),
+        text_of(msg.subject),
         msg.stream_seq,
         format_time(msg.time),
         pending=msg.pending,
@@ -99,11 +100,11 @@ def _not_utf8(headers: bytes) -> dict[str, list[str]]:
     """All values, in base64, of the headers of which one is not UTF-8."""
     values: dict[str, list[bytes]] = {}
     for name, value in header_items(headers):
-        values.setdefault(name.decode(errors="replace"), []).append(value)
+        values.setdefault(text_of(name), []).append(value)
     return {
         name: [b64encode(value).decode() for value in each]
         for name, each in values.items()
-        if any(value.decode(errors="replace").encode() != value for value in each)
+        if any(text_of(value).encode() != value for value in each)
     }
 
 
@@ -127,8 +128,8 @@ def header_values(headers: bytes) -> dict[str, list[str]]:
     """The headers of a message by name, case kept."""
     values: dict[str, list[str]] = {}
     for name, value in header_items(headers):
-        key = name.decode(errors="replace")
-        values.setdefault(key, []).append(value.decode(errors="replace"))
+        key = text_of(name)
+        values.setdefault(key, []).append(text_of(value))
     return values
 
 

@@ -1,6 +1,7 @@
 """The handlers of requests about single messages of a stream."""
 
 from core.api.call import ApiServer, Call
+from core.goinput import text_of
 from core.model.api_errors import api_error
 from core.model.message import MsgGetRequest, MsgGetResponse, StoredMsg
 from core.model.stream import MsgDeleteRequest, MsgDeleteResponse
@@ -16,7 +17,7 @@ async def get(server: ApiServer, call: Call[MsgGetRequest]) -> MsgGetResponse:
         raise api_error("JSNoMessageFound")
     seq, time, subject, headers, payload = found
     message = StoredMsg(
-        subject=subject.decode("utf-8", "replace"),
+        subject=text_of(subject),
         seq=seq,
         hdrs=b"" if request.no_hdr else headers,
         data=payload,

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from core.api.call import LARGE_LIST, ApiServer, Call, Nothing, in_thread_if, page_offset
+from core.goinput import text_of
 from core.jetstream.log.subjects import subjects_matching
 from core.jetstream.stream.runner import StreamRunner
 from core.model import unsupported
@@ -80,7 +81,7 @@ async def info(server: ApiServer, call: Call[StreamInfoRequest]) -> StreamInfoRe
         rows = await subjects_matching(runner.log, [pattern])
         if not runner.log.machine.on_file and (only := compile_reading([pattern])) is not None:
             rows = [row for row in rows if only(row[0])]
-        counts = {subject.decode("utf-8", "replace"): count for subject, count, _ in rows}
+        counts = {text_of(subject): count for subject, count, _ in rows}
     page = counts
     if offset or len(counts) > SUBJECTS_PAGE:
         page = {name: counts[name] for name in sorted(counts)[offset : offset + SUBJECTS_PAGE]}

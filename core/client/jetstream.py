@@ -17,6 +17,7 @@ from core.client.msg import Msg, status_of
 from core.client.pull import Fetched, Pull
 from core.client.replies import ReplyBatch
 from core.errors import ApiError
+from core.goinput import text_of
 from core.model.api_errors import api_error
 from core.model.codec import decode_lenient, encode
 from core.model.consumer import (
@@ -315,7 +316,7 @@ def direct_message(msg: Msg) -> StoredMsg:
     own = dict(line.split(b": ", 1) for line in lines[-added:])
     stored = lines[:-added]
     return StoredMsg(
-        subject=own[b"Nats-Subject"].decode(errors="replace"),
+        subject=text_of(own[b"Nats-Subject"]),
         seq=int(own[b"Nats-Sequence"]),
         hdrs=b"\r\n".join(stored) + b"\r\n\r\n" if len(stored) > 1 else b"",
         data=msg.payload,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from core.goinput import text_of
 from core.model import codec
 from core.model.advisory import (
     AckMetric,
@@ -91,9 +92,9 @@ class Advisories:
             ApiAudit,
             server=self._server,
             client=client,
-            subject=subject.decode("utf-8", "replace"),
-            request=request.decode("utf-8", "replace"),
-            response=response.decode("utf-8", "replace"),
+            subject=text_of(subject),
+            request=text_of(request),
+            response=text_of(response),
         )
 
     def api_limit_reached(self, dropped: int) -> None:
@@ -118,7 +119,7 @@ class Advisories:
 
     def batch_abandoned(self, stream: str, batch: bytes, reason: str) -> None:
         """A batch was dropped (`reason`: incomplete, large, timeout, unsupported)."""
-        name = batch.decode(errors="replace")
+        name = text_of(batch)
         self.emit(
             f"ADVISORY.STREAM.BATCH_ABANDONED.{stream}",
             BatchAbandoned,

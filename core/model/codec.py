@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 import msgspec
 
-from core.goinput import folded
+from core.goinput import folded, text_of
 from core.model import gojson
 from core.model.api_errors import api_error
 from core.model.gojson import JsonError, Node
@@ -294,7 +294,7 @@ def _read_bool(context: Context, body: bytes, node: Node, old: Any) -> Any:
 
 def _read_enum(cls: type[WireEnum]) -> Reader:
     def read(context: Context, body: bytes, node: Node, old: Any) -> Any:
-        return cls.read(body[node.start : node.end].decode("utf-8", "replace"))
+        return cls.read(text_of(body[node.start : node.end]))
 
     return read
 

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
+from core.goinput import text_of
+
 MAX_DEPTH = 10_000
 MAX_VALUES = 32_768
 """Values of a body that is read in a thread."""
@@ -222,13 +224,13 @@ def _literal(body: bytes, position: int, literal: bytes) -> int:
 def _string(body: bytes, position: int) -> tuple[str, int]:
     found = _SIMPLE.match(body, position)
     if found is not None:
-        return found.group(1).decode("utf-8", "replace"), found.end()
+        return text_of(found.group(1)), found.end()
     found = _STRING.match(body, position)
     assert found is not None, "it begins with a quotation mark"
     end = found.end()
     char = body[end : end + 1]
     if char == b'"':
-        escaped = body[position : end + 1].decode("utf-8", "replace")
+        escaped = text_of(body[position : end + 1])
         return _join_surrogates(json.loads(escaped)), end + 1
     if char == b"\\":
         raise _bad_escape(body, end)
@@ -239,7 +241,7 @@ def _bad_escape(body: bytes, position: int) -> JsonError:
     end = position + (6 if body[position + 1 : position + 2] == b"u" else 2)
     if len(body) < end:
         return JsonError("unexpected EOF")
-    sequence = body[position:end].decode("utf-8", "replace")
+    sequence = text_of(body[position:end])
     return JsonError(f"invalid escape sequence `{sequence}` in string at offset {end}")
 
 

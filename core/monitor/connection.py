@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from core import goinput
 from core.model.gotime import format_duration
 from core.monitor.times import age, moment
 from core.pubsub.route import Subscription
@@ -63,4 +64,4 @@ def describe_subscription(found: Subscription, account: str = "") -> dict[str, A
 
 def text_of(raw: bytes) -> str:
     """Return a subject, a queue group or a sid as text."""
-    return raw.decode("utf-8", "replace")
+    return goinput.text_of(raw)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from core.goinput import text_of
 from core.model.gotime import format_time
 from core.protocol import headers as header_blocks
 from core.pubsub.account import Account
@@ -124,4 +125,4 @@ def _grouped(pairs: list[tuple[bytes, bytes]]) -> dict[str, list[str]]:
 
 
 def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
+    return text_of(raw)

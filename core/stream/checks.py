@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from core.errors import ApiError
+from core.goinput import text_of
 from core.model.api_errors import api_error
 from core.model.row_limits import LARGEST_RECORD
 from core.stream import headers as h
@@ -155,7 +156,7 @@ def not_duplicate(draft: Draft, message: Message) -> None:
 def expected_last_msg_id(draft: Draft, message: Message) -> None:
     expected = message.found.get(h.EXPECTED_LAST_MSG_ID)
     if expected and expected != draft.last_msg_id:
-        msg_id = draft.last_msg_id.decode(errors="replace")
+        msg_id = text_of(draft.last_msg_id)
         raise api_error("JSStreamWrongLastMsgID", id=msg_id)
 
 
@@ -166,7 +167,7 @@ def rollup(draft: Draft, message: Message) -> None:
     if not draft.config.allow_rollup_hdrs or draft.config.deny_purge:
         raise api_error("JSStreamRollupFailed", err="rollup not permitted")
     if kind not in (b"sub", b"all"):
-        text = kind.decode(errors="replace")
+        text = text_of(kind)
         raise api_error("JSStreamRollupFailed", err=f'rollup value invalid: "{text}"')
     message.rollup = kind
 

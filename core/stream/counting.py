@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import TYPE_CHECKING
 
+from core.goinput import text_of
 from core.model.api_errors import api_error
 from core.model.counter import Sources, read_sources, read_value, write_sources
 from core.model.gojson import JsonError
@@ -210,12 +211,8 @@ def _from_origin(
     origin: bytes, subject: bytes, payload: bytes, sources: Sources | None
 ) -> tuple[Decimal, Sources]:
     """Return what a copy adds, and what is known of its origins with it."""
-    fields = origin.decode(errors="replace").split(" ")
-    name = (
-        fields[_ORIGIN_SUBJECT]
-        if len(fields) > _ORIGIN_SUBJECT
-        else subject.decode(errors="replace")
-    )
+    fields = text_of(origin).split(" ")
+    name = fields[_ORIGIN_SUBJECT] if len(fields) > _ORIGIN_SUBJECT else text_of(subject)
     told = _value_of(payload)
     known = dict((sources or {}).get(fields[0]) or {})
     amount = _EXACT.subtract(told, _number(known.get(name, "")))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from core.client.client import Client
 from core.client.msg import Msg
 from core.client.subscribe.errors import NotJetStream
+from core.goinput import text_of
 from core.protocol import encoder
 
 PREFIX = b"$JS.ACK."
@@ -81,17 +82,17 @@ class JsMsg(Msg, gc=False, eq=False):
         """The JetStream domain, empty when there is none."""
         fields = self.reply.split(b".")
         domain = fields[2] if len(fields) >= _LONG else b""
-        return "" if domain == b"_" else domain.decode(errors="replace")
+        return "" if domain == b"_" else text_of(domain)
 
     @property
     def stream(self) -> str:
         """The name of the stream."""
-        return ack_fields(self.reply)[0].decode(errors="replace")
+        return text_of(ack_fields(self.reply)[0])
 
     @property
     def consumer(self) -> str:
         """The name of the consumer."""
-        return ack_fields(self.reply)[1].decode(errors="replace")
+        return text_of(ack_fields(self.reply)[1])
 
 
 class Acking:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from core.consumer import acks
 from core.consumer.acks import AckKind
 from core.consumer.sampling import Sampler
+from core.goinput import text_of
 from core.jetstream.state_writer import Stateful
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class AckIntake:
             machine.term(sseq, cseq)
         else:
             machine.terminate(sseq, cseq, reason)
-            text = reason.decode("utf-8", "replace")
+            text = text_of(reason)
             self._advisories.terminated(*self._names, cseq, sseq, count, text)
 
     def apply(self) -> None:

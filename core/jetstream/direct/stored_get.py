@@ -17,6 +17,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
 from core.errors import Unavailable
+from core.goinput import text_of
 from core.jetstream.direct.answers import Answers
 from core.jetstream.direct.request import read_request
 from core.protocol.headers import build
@@ -161,7 +162,7 @@ class StoredGet:
     async def _read(self, batch: list[_Request]) -> None:
         """Answer some requests; what storage has no answer to is passed on."""
         left = dict(enumerate(batch))
-        wanted = [(request.stream.decode(errors="replace"), request.seq) for request in batch]
+        wanted = [(text_of(request.stream), request.seq) for request in batch]
         try:
             async with (
                 asyncio.timeout(_PATIENCE_NS / 1e9),

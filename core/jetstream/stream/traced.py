@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from core.errors import ApiError
+from core.goinput import text_of
 from core.model.gojson import quote
 from core.pubsub.message_trace import DESTINATION, DISABLED
 from core.pubsub.route import Trace
@@ -79,7 +80,7 @@ class TracedPublishes:
         found = h.publish_headers(headers)
         block = h.with_header(headers, DESTINATION, DISABLED)
         [stored_as] = runner.map_subjects([subject])
-        outcome = _Outcome(event, found, stored_as.decode("utf-8", "replace"))
+        outcome = _Outcome(event, found, text_of(stored_as))
         outcome.has_interest = not runner.lacks_interest(stored_as)
         if trace.only and not found.get(h.BATCH_ID):
             trace.hold()
@@ -188,6 +189,6 @@ class _Outcome:
             return f"{what} mismatch: {expected.decode('utf-8', 'replace')} vs {actual}"
         if code == _WRONG_MSG_ID:
             expected = self._found.get(h.EXPECTED_LAST_MSG_ID, b"")
-            wanted = quote(expected.decode("utf-8", "replace"))
+            wanted = quote(text_of(expected))
             return f"last msgid mismatch: {wanted} vs {quote(actual)}"
         return description if code in _PLAIN else f"{description} ({code})"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from crc32c import crc32c
 
 from core.errors import ApiError, StorageError
+from core.goinput import text_of
 from core.jetstream.transactions.staging import ChunkReader, stop_at
 from core.model.api_errors import api_error, err_code
 from core.model.transaction_errors import transaction_error
@@ -246,7 +247,7 @@ class Promotion:
         if not bad:
             return len(subjects), None
         place = next(i for i, subject in enumerate(subjects) if subject in bad)
-        text = subjects[place].decode("utf-8", "replace")
+        text = text_of(subjects[place])
         return place, transaction_error("Subject", subject=text)
 
 

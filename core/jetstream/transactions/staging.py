@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
+from core.goinput import text_of
 from core.model.stream import StreamConfig
 from core.model.transaction_errors import transaction_error
 from core.model.transactions import STAGE
@@ -170,5 +171,5 @@ def stop_at(
         attempts[place.attempt].id,
         seq,
         place.row,
-        subject.decode("utf-8", "replace"),
+        text_of(subject),
     )
