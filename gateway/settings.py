@@ -60,7 +60,7 @@ class Settings:
     atomic_body_max: int = 8 * MIB
     line_max: int = MIB
     subject_bytes_max: int = 4096
-    target_bytes_max: int = 8192
+    target_bytes_max: int = 16 * 1024
     header_count_max: int = 100
     header_bytes_max: int = 32 * 1024
     message_header_count_max: int = 64
