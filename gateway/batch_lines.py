@@ -20,7 +20,7 @@ from gateway.json_members import TWICE, colons_beside, is_plain, repeats_a_membe
 from gateway.models import Expect, HeaderValues, PublishLine
 from gateway.problems import Problem, bad_request, problem_of
 from gateway.settings import Settings
-from gateway.validation import header_text, publish_subject
+from gateway.validation import header_text, json_fault, publish_subject
 
 _SUCCESS = b'{"stream":'
 _SUBJECTS_KEPT = 8192
@@ -81,10 +81,8 @@ class Lines:
             if repeats_a_member(bytes(line)):
                 return bad_request("bad-json", TWICE)
             return entry
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return bad_request("bad-json", str(error))
-        except RecursionError:
-            return bad_request("bad-json", "nested too deeply")
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return bad_request("bad-json", json_fault(error, bytes(line)))
 
     def _put(self, run: "Run", line: PublishLine) -> None:
         try:

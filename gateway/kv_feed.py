@@ -50,11 +50,12 @@ class KvFeed:
     def event(self, msg: StoredMsg, position: str) -> KvChange | None:
         """The event of a message."""
         operation = kv_store.operation_of(msg.hdrs)
-        if operation != "PUT" and self.ignore_deletes:
+        key = msg.subject.removeprefix(self._prefix)
+        if (operation != "PUT" and self.ignore_deletes) or kv_store.is_pattern(key):
             return None
         change = KvChange(
             bucket=self.bucket,
-            key=msg.subject.removeprefix(self._prefix),
+            key=key,
             revision=msg.seq,
             created=format_time(msg.time),
             operation=operation,

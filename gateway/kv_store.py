@@ -27,7 +27,7 @@ from gateway.rendering import show_payload
 from gateway.repeated import WRONG_SEQUENCE
 from gateway.settings import Settings
 from gateway.stream_info import existing, no_bucket
-from gateway.validation import filter_subject, stored_subject
+from gateway.validation import filter_subject, followed, stored_subject
 
 Operation = Literal["PUT", "DEL", "PURGE"]
 
@@ -81,6 +81,11 @@ def key_filter(text: str, settings: Settings) -> str:
     except Problem as refused:
         rule = "* is any one token, > at the end all others"
         raise bad_request("bad-key", f"keys: {refused.detail}; {rule}") from None
+
+
+def is_pattern(key: str) -> bool:
+    """Whether a stored key is a pattern of others, so that no route can name it alone."""
+    return ("*" in key or ">" in key) and not {"*", ">"}.isdisjoint(key.split("."))
 
 
 def place_of(info: dict[str, Any]) -> Place:
@@ -218,6 +223,7 @@ def filtered(
     bucket: str, prefix: str, keys: tuple[str, ...], begin: DeliverPolicy, *, headers_only: bool
 ) -> Target:
     """What of a bucket to read for these keys; for all when none is named."""
+    followed(keys, "bad-key")
     subjects = tuple(prefix + key for key in keys) or (prefix + ">",)
     return target_of(f"KV_{bucket}", subjects, deliver_policy=begin, headers_only=headers_only)
 
@@ -239,6 +245,7 @@ class Renderer:
 
     def key(self, msg: StoredMsg) -> KvKey | None:
         """A key, if it has a value."""
-        if operation_of(msg.hdrs) != "PUT":
+        key = msg.subject.removeprefix(self._prefix)
+        if operation_of(msg.hdrs) != "PUT" or is_pattern(key):
             return None
-        return KvKey(msg.subject.removeprefix(self._prefix), msg.seq, format_time(msg.time))
+        return KvKey(key, msg.seq, format_time(msg.time))

@@ -19,6 +19,7 @@ from gateway.feeds.feeds import Feeds
 from gateway.feeds.reader import StreamReader
 from gateway.problems import Problem
 from gateway.signin.rights import MayRead, Rights
+from gateway.validation import followed
 
 _EVERYTHING = ">"
 _NOT_FOUND = err_code("JSStreamNotFound")
@@ -58,6 +59,7 @@ async def tail_of(caller: Caller, subject: str = "", stream: str = "") -> Tail:
     """
     gateway, rights = caller.gateway, caller.rights
     filters: Filters = (subject,) if subject else ()
+    followed(filters, "bad-subject")
     if rights is None or gateway.server is None:
         return Tail(stream or await _stream_of(gateway.feeds.js, subject), filters, gateway.feeds)
     feeds = gateway.server

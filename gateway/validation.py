@@ -6,6 +6,7 @@ line, add a token or widen a match.
 
 import json
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
@@ -31,6 +32,8 @@ _OPEN_DOLLAR = ("$KV.", "$O.")
 _RESERVED = ("_INBOX.", "_R_.", "_GR_.")
 _DURATION = re.compile(r"(?:(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h))+")
 _DURATION_MAX = 64
+_TRUNCATED = "Input data was truncated"  # msgspec says so of a half of a surrogate pair, too
+_HALF_PAIR = "half of a surrogate pair, such as \\ud800 alone, is no text"
 _INT64_MAX = 2**63 - 1
 _ANY = 1 << 20  # more than the path of a request has bytes
 
@@ -90,6 +93,13 @@ def filter_subject(text: str, settings: Settings) -> str:
     if ">" in tokens[:-1]:
         raise bad_request("bad-subject", "subject: > only as the last token")
     return text
+
+
+def followed(filters: Iterable[str], kind: str) -> None:
+    """Check filters of a consumer: JetStream refuses a form feed there. Raises Problem."""
+    if any("\f" in text for text in filters):
+        detail = "a form feed (U+000C): stored subjects may have it, filters of consumers not"
+        raise bad_request(kind, detail)
 
 
 def _subject_tokens(text: str, bytes_max: int) -> list[str]:
@@ -209,12 +219,32 @@ def json_bytes(value: object) -> bytes:
         raise bad_request("bad-json", "body: nested too deeply") from None
 
 
+def json_fault(error: Exception, body: bytes) -> str:
+    """Say why a decoder refused JSON; in our own words where its words mislead."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, UnicodeError):
+        return "not UTF-8"
+    text = str(error)
+    if text != _TRUNCATED:
+        return text
+    return _HALF_PAIR if _is_json(body) else "it ends too early"
+
+
+def _is_json(body: bytes) -> bool:
+    """Whether it is JSON, with halves of surrogate pairs or without."""
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def struct(cls: type[T], body: bytes) -> T:
     """Read a JSON body of a known shape; an empty one has all defaults."""
     try:
         value = msgspec.json.decode(body or b"{}", type=cls)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        text = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise bad_request("bad-json", f"body: {text}") from None
+        raise bad_request("bad-json", f"body: {json_fault(error, body)}") from None
     refuse_repeated_members(body)
     return value

@@ -251,8 +251,10 @@ async def clean_bucket(call: Call) -> Response:
         async for messages in batches(reader):
             for msg in messages:
                 if msg.time <= before and kv_store.operation_of(msg.headers) != "PUT":
-                    # Nothing above the marker: the key may have a value again.
                     subject = msg.subject.decode(errors="replace")
+                    if kv_store.is_pattern(subject):
+                        continue  # its purge would remove other keys
+                    # Nothing above the marker: the key may have a value again.
                     request_of = StreamPurgeRequest(filter=subject, seq=msg.stream_seq + 1)
                     purged += await js.purge_stream(f"KV_{bucket}", request_of)
     finally:

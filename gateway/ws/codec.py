@@ -7,10 +7,12 @@ import msgspec
 
 from core.client import Msg
 from core.client.subscribe import JsMsg
+from core.goinput import text_of
 from core.model.gotime import format_time
 from core.model.message import StoredMsg
 from gateway import rendering
 from gateway.json_members import TWICE, colons_beside, is_plain_text, repeats_a_member
+from gateway.validation import json_fault
 from gateway.ws import frames, packed_members
 from gateway.ws.frames import ClientFrame, ServerFrame
 
@@ -47,10 +49,9 @@ class Codec:
             found: ClientFrame | list[ClientFrame] = self._decoder.decode(data)
             if self._repeats_a_member(data, found):
                 raise BadFrame(TWICE)
-        except (msgspec.MsgspecError, UnicodeError) as error:
-            raise BadFrame(str(error)) from None
-        except RecursionError:
-            raise BadFrame("nested too deeply") from None
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            sent = data.encode(errors="surrogatepass") if isinstance(data, str) else data
+            raise BadFrame(json_fault(error, sent)) from None
         return found if isinstance(found, list) else [found]
 
     def encode(self, frame: ServerFrame) -> bytes:
@@ -77,9 +78,9 @@ class Codec:
     def heard(self, msg: Msg) -> bytes:
         """Write a message of a core feed."""
         made = self.shown(msg.headers, msg.payload)
-        made.subject = msg.subject.decode(errors="replace")
+        made.subject = text_of(msg.subject)
         if msg.reply:
-            made.reply = msg.reply.decode(errors="replace")
+            made.reply = text_of(msg.reply)
         return self._encoded(made)
 
     def stored(self, msg: StoredMsg) -> bytes:
@@ -110,7 +111,7 @@ class Codec:
 
     def _of_stream(self, msg: JsMsg) -> "frames.JsonMessage | frames.PackedMessage":
         made = self.shown(msg.headers, msg.payload)
-        made.subject = msg.subject.decode(errors="replace")
+        made.subject = text_of(msg.subject)
         made.seq, made.time, made.pending = msg.stream_seq, format_time(msg.time), msg.pending
         return made
 

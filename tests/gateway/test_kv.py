@@ -7,6 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.gateway.conftest import Store
+from tests.gateway.feeds import FeedReader
 from tests.support.eventually import eventually
 from tests.support.wire import Wire
 
@@ -241,6 +242,47 @@ def test_markers_are_cleaned_up(bucket: Store) -> None:
     assert (young.json(), old.json()) == ({"purged": 0}, {"purged": 2})
     assert bucket.web.get(bucket.at("a", ":history")).status == 404
     assert bucket.get("b").body == b"again"
+
+
+def test_keys_that_are_patterns_of_others_are_listed_nowhere(bucket: Store) -> None:
+    """No route can name one alone, and a purge of one would remove others."""
+    bucket.revision("a", b"1")
+    deleted = b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n"
+    with Wire(bucket.nats) as wire:
+        wire.hello()
+        for key in ("*", ">", "a.*", "*.>"):
+            wire.publish(f"$KV.{bucket.name}.{key}", b"x")
+        wire.publish(f"$KV.{bucket.name}.*", b"", headers=deleted)
+        wire.publish(f"$KV.{bucket.name}.a*", b"2")
+        wire.flush()
+    assert eventually(lambda: bucket.get("a*").status == 200)
+
+    listed = bucket.web.get(bucket.path + ":keys").json()["keys"]
+    with FeedReader(bucket.web, f"{bucket.path}:watch?history=true") as feed:
+        assert feed.line()["event"] == "open"
+        watched = [line["key"] for line in feed.until("ready")]
+    cleaned = bucket.web.json("POST", bucket.path + ":clean", {"older_than": 0})
+
+    assert [each["key"] for each in listed] == watched == ["a", "a*"]
+    assert cleaned.json() == {"purged": 0}
+    assert bucket.get("a").body == b"1"
+
+
+def test_feeds_of_a_key_with_a_form_feed_are_refused_by_its_name(bucket: Store) -> None:
+    with Wire(bucket.nats) as wire:
+        wire.hello()
+        wire.publish(f"$KV.{bucket.name}.a\fb", b"1")
+        wire.flush()
+    assert eventually(lambda: bucket.get("a\fb").status == 200)
+
+    for path in (
+        bucket.at("a\fb", ":history"),
+        *(f"{bucket.path}:{verb}?keys=a%0Cb" for verb in ("keys", "watch")),
+    ):
+        answer = bucket.web.get(path)
+        assert (answer.status, answer.kind) == (400, "bad-key"), path
+        assert "U+000C" in answer.json()["detail"]
+    assert bucket.web.delete(bucket.at("a\fb")).status == 204
 
 
 def test_a_condition_without_a_tag_is_none(bucket: Store) -> None:

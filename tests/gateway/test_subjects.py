@@ -106,3 +106,26 @@ def test_streams_and_consumers_of_such_names(stream: Stream, wire: Wire) -> None
     answer = stream.web.get(f"{path}/consumers/{quote(FAMILY, safe='')}")
     assert answer.json()["name"] == FAMILY
     assert stream.web.delete(path).status == 204
+
+
+def test_a_feed_of_a_subject_with_a_form_feed_is_refused_by_its_name(stream: Stream) -> None:
+    """JetStream has no consumer with such a filter."""
+    stream.publish("a\fb")
+
+    text = quoted(stream, "a\fb")
+    for path in (f"{stream.path}/tail?filter={text}", f"/v1/tail/{text}"):
+        answer = stream.web.get(path)
+        assert (answer.status, answer.kind) == (400, "bad-subject"), path
+        assert "U+000C" in answer.json()["detail"]
+    with Socket(stream.web.address) as ws:
+        said = ws.ask("sub", sid=1, stream=stream.name, filter=stream.subject("a\fb"))
+        assert said["problem"]["status"] == 400
+
+
+def test_a_long_subject_that_is_not_ascii_fits_in_a_path(stream: Stream) -> None:
+    size = 3900 - len(stream.subject(""))  # nats-server has lines of 4,096 bytes
+    subject = "\u05d0" * (size // 2) + "a" * (size % 2)
+
+    assert stream.publish(subject, b"long") > 0
+    found = stream.web.get(f"{stream.path}/messages?last_by={quoted(stream, subject)}")
+    assert (found.status, found.body) == (200, b"long")

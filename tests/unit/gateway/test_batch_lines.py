@@ -62,3 +62,13 @@ def test_a_payload_over_the_limit_is_refused() -> None:
     run = read(b'{"subject":"a","text":"' + b"x" * 1025 + b'"}')
 
     assert run.refused[0].status == 413
+
+
+def test_bytes_and_text_that_are_none_are_refused_in_words_of_our_own() -> None:
+    run = read(b'{"subject":"a","text":"\\ud800"}', b'{"subject":"a\xff"}', b'{"subject":"a"')
+
+    assert [problem.detail for problem in run.refused.values()] == [
+        "half of a surrogate pair, such as \\ud800 alone, is no text",
+        "not UTF-8",
+        "it ends too early",
+    ]
