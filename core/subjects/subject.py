@@ -146,5 +146,8 @@ def _expression(pattern: bytes) -> bytes:
 
 
 def _covering_expression(pattern: bytes) -> bytes:
-    special = {b"*": rb"(?!>(?:\.|\Z))[^.]+", b">": rb".+"}
-    return rb"\.".join(special.get(token) or re.escape(token) for token in pattern.split(b"."))
+    special = {b"*": rb"(?!>\.)[^.]+", b">": rb".+"}
+    *tokens, last = pattern.split(b".")
+    parts = [special.get(token) or re.escape(token) for token in tokens]
+    parts.append(rb"(?!>\Z)[^.]+" if last == b"*" else special.get(last) or re.escape(last))
+    return rb"\.".join(parts)

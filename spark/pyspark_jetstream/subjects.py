@@ -9,6 +9,8 @@ from pyspark_jetstream.values import InvalidOption
 
 _SPACE = re.compile(r"[\s\x00]")
 # Undecodable bytes are lone surrogates after `surrogateescape`.
+_ONE = "([^.>]|>[^.])[^.]*"
+"""One token that is not `>`."""
 _UNTEXTUAL = re.compile("[\0\n \udc80-\udcff]")
 
 
@@ -79,12 +81,15 @@ def apart(one: str, other: str) -> bool:
 
 
 def regex(filter_: str) -> str:
-    """The regular expression of a filter, for Python, PostgreSQL and RE2 alike."""
+    """The regular expression of a filter, for Python, PostgreSQL and RE2 alike.
+
+    As in `includes`, and in a purge, `*` does not match the token `>` of a stored subject.
+    """
     tokens = filter_.split(".")
     parts = [
         ".+"
         if token == ">" and place == len(tokens) - 1
-        else "[^.]+"
+        else _ONE
         if token == "*"
         else re.sub(r"([\\^$.|?*+()\[\]{}])", r"\\\1", token)
         for place, token in enumerate(tokens)
