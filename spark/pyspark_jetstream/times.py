@@ -1,7 +1,7 @@
 """Texts that are times, by the rules of Spark's casts (pure).
 
-A time is cut to microseconds. Years have four to six digits, everything behind the year may be
-left out from the right, numbers of two digits may have one.
+A time is cut to microseconds. Years have four to six digits, those of dates up to seven, everything
+behind the year may be left out from the right, numbers of two digits may have one.
 """
 
 import re
@@ -11,15 +11,47 @@ from zoneinfo import ZoneInfo
 
 MICROS = 1_000_000
 _DAY = 86_400
-_LONG = 1 << 63
-_DATE = r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})%s)?)?"
+_GREGORIAN = -141_427
+"""The first day of the Gregorian calendar, 15 October 1582."""
+_LONG, _INT = 1 << 63, 1 << 31
+_NUMBER = re.compile(r"[+-]?\d{1,4000}")
+_DATE = r"([+-]?\d{4,%d})(?:-(\d{1,2})(?:-(\d{1,2})%s)?)?"
 _CLOCK = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?(.*)"
-_TIMESTAMP = re.compile(_DATE % rf"(?:[T ]{_CLOCK})?", re.ASCII)
+_TIMESTAMP = re.compile(_DATE % (6, rf"(?:[T ]{_CLOCK})?"), re.ASCII)
 _TODAY = re.compile(
     r"T?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?(.*)|T(\d{1,2})()()()(.*)", re.ASCII
 )
-_DAYS = re.compile(_DATE % "(?:[T ].*)?", re.ASCII | re.DOTALL)
+_DAYS = re.compile(_DATE % (7, "(?:[T ].*)?"), re.ASCII | re.DOTALL)
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?", re.ASCII)
+_SHORT_OFFSETS = {"EST": "-05:00", "MST": "-07:00", "HST": "-10:00"}
+_SHORT_ZONES = {
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+}
+"""Java's short names of zones (`ZoneId.SHORT_IDS`)."""
 _TRIMMED = "".join(map(chr, range(0x21))) + "\x7f"
 
 
@@ -44,16 +76,21 @@ def local(text: str) -> int | None:
     if _TIMESTAMP.fullmatch(text) is None:
         return None
     found = _fields(text, "UTC")
-    return found[0] if found is not None and not found[1].strip() else None
+    if found is None or found[1].strip():
+        return None
+    return found[0] if -_LONG <= found[0] < _LONG else None
 
 
 def date(text: str) -> int | None:
     """A day as days since the epoch; None when it is none. A number in a text is such days."""
     match = _DAYS.fullmatch(text.strip(_TRIMMED))
     if match is not None:
-        return _days(int(match[1]), int(match[2] or 1), int(match[3] or 1))
-    if re.fullmatch(r"[+-]?\d{1,10}", text, re.ASCII) and -(1 << 31) <= int(text) < 1 << 31:
-        return int(text)
+        days = _days(int(match[1]), int(match[2] or 1), int(match[3] or 1))
+        if days is not None and -_INT <= days < _INT:
+            return days
+    # Java takes the digits of every script that has one character for each in UTF-16.
+    if _NUMBER.fullmatch(text) and max(text) <= "\uffff" and -_INT <= int(text) < _INT:
+        return _rebased(int(text))
     return None
 
 
@@ -95,6 +132,19 @@ def _days(year: int, month: int, day: int) -> int | None:
     return days - 719_163 + (cycle - 1) * 146_097
 
 
+def _rebased(days: int) -> int:
+    """Days of a number: before 15 October 1582 they count dates of the Julian calendar."""
+    if days >= _GREGORIAN:
+        return days
+    shifted = days + 2_472_670
+    years = (4 * shifted + 3) // 1461
+    rest = shifted - 1461 * years // 4
+    month = (5 * rest + 2) // 153
+    first = _days(years - 4800 + month // 10, month + 3 - 12 * (month // 10), 1)
+    assert first is not None, "every month has a first day"
+    return first + rest - (153 * month + 2) // 5
+
+
 def _utc(micros: int, zone: str) -> int | None:
     """A time of the wall clock of a zone as a moment; None where the zone is none."""
     offset = _offset(zone)
@@ -128,7 +178,7 @@ def _offset(zone: str) -> int | None:
     """Seconds that a fixed offset is ahead of UTC, at most 18 hours; None when it is none."""
     if zone in ("Z", "UTC", "GMT", "UT"):
         return 0
-    match = _OFFSET.fullmatch(zone)
+    match = _OFFSET.fullmatch(_SHORT_OFFSETS.get(zone, zone))
     if match is None:
         return None
     minutes, rest = int(match[3] or 0), int(match[4] or 0)
@@ -141,7 +191,7 @@ def _offset(zone: str) -> int | None:
 @lru_cache(256)
 def _region(zone: str) -> ZoneInfo | None:
     try:
-        return ZoneInfo(zone)
+        return ZoneInfo(_SHORT_ZONES.get(zone, zone))
     except (OSError, ValueError):  # ZoneInfoNotFoundError is a KeyError
         return None
     except KeyError:

@@ -46,6 +46,14 @@ TYPES: dict[str, pa.DataType] = {
             ("id", pa.int64()),
         ]
     ),
+    "empty": pa.struct([]),
+    "corrupt_alone": pa.struct([("_corrupt_record", pa.string())]),
+    "empty_within": pa.struct([("e", pa.struct([])), ("el", pa.list_(pa.struct([])))]),
+    "pair": pa.struct(
+        [("p", pa.struct([("b", pa.float32()), ("c", pa.binary())])), ("s", pa.string())]
+    ),
+    "texts": pa.map_(pa.string(), pa.string()),
+    "times": pa.map_(pa.string(), _TIME),
     "list": pa.list_(pa.int32()),
     "objects": pa.list_(_INNER),
     "map": _MAP,
@@ -104,4 +112,8 @@ def _as_numbers(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         fields: list[tuple[str, Any]] = [(one.name, _as_numbers(one.type)) for one in kind]
         return pa.struct(fields)
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _as_numbers(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_as_numbers(kind.value_type))
     return kind

@@ -4,6 +4,7 @@ What both give is what Spark's `from_json` gives. A batch that Arrow does not ta
 otherwise, is halved until the payloads at fault are few; these are read one by one.
 """
 
+import re
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import pyarrow.compute as pc
 from pyarrow import json as pajson
 
 from pyspark_jetstream.options import JsonOptions
-from pyspark_jetstream.payloads.rows import RowReader, base64_bytes
-from pyspark_jetstream.payloads.tokens import MAX_DEPTH, MAX_DIGITS
+from pyspark_jetstream.payloads.base64 import base64_bytes
+from pyspark_jetstream.payloads.rows import RowReader, unexpected
+from pyspark_jetstream.payloads.tokens import MAX_DEPTH, MAX_DIGITS, MAX_NAME
 
 _KEY = "v"
 _FEW = 64
@@ -28,6 +30,8 @@ _DAY = r"^\d{4}-\d\d-\d\d([T ].*)?$"
 _ODD_INFINITY = r"[:\[,][ \t\r\n]*-?Inf[^i]"
 """What Arrow reads as a number and Spark does not."""
 _LONG_NUMBER = rf"[-+.0-9eE]{{{MAX_DIGITS}}}[-+.0-9eE]"
+_END_OF_NAME = re.compile(rb'"[ \t\n\r]*:')
+_QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _OPENED, _CLOSED = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8)
 
 
@@ -85,19 +89,35 @@ class JsonColumns:
         )
 
     def _one_by_one(self, payloads: pa.Array, first: int) -> pa.Array:
+        texts = [
+            None if payload is None else payload.decode("utf-8", "replace")
+            for payload in payloads.to_pylist()
+        ]
         values: list[Any] = []
-        for place, payload in enumerate(payloads.to_pylist()):
-            if payload is None:
-                values.append(None)
-                continue
-            text = payload.decode("utf-8", "replace")
-            value, reason = self._rows.read(text)
-            if reason and self._options.fail_fast:
-                raise CorruptPayload(first + place, reason)
-            if self._corrupt >= 0 and value is not None:
-                value[self._options.corrupt] = text if reason else None
-            values.append(value)
-        return pa.array(values, self._kind)
+        for place, text in enumerate(texts, first):
+            value, reason = (None, "") if text is None else self._rows.read(text)
+            values.append(self._marked(value, reason, text, place))
+        try:
+            return pa.array(values, self._kind)
+        except Exception:
+            rows = enumerate(zip(values, texts, strict=True), first)
+            return pa.concat_arrays([self._alone(*row, place) for place, row in rows])
+
+    def _marked(self, value: Any, reason: str, text: str | None, place: int) -> Any:
+        """A value with the field for corrupt payloads. Raises CorruptPayload in mode FAILFAST."""
+        if reason and self._options.fail_fast:
+            raise CorruptPayload(place, reason)
+        if self._corrupt >= 0 and value is not None:
+            value[self._options.corrupt] = text if reason else None
+        return value
+
+    def _alone(self, value: Any, text: str | None, place: int) -> pa.Array:
+        """A column of one value; a value that Arrow does not take is a corrupt payload."""
+        try:
+            return pa.array([value], self._kind)
+        except Exception as error:
+            nothing = self._marked(self._rows.nothing(), unexpected(error), text, place)
+            return pa.array([nothing], self._kind)
 
     def _at_once(self, payloads: pa.Array) -> pa.Array | None:
         """All values by Arrow; None when it gives none, or others than Spark."""
@@ -109,14 +129,13 @@ class JsonColumns:
             if parsed is None or parsed.null_count != texts.null_count:
                 return None
             converted = _converted(parsed, self._parsed, self._options.zone in _UTC)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, _Otherwise):
+        except Exception:  # the reader of single payloads finds the one at fault, and names it
             return None
         if self._corrupt < 0:
             return converted
         fields = converted.flatten()
         fields.insert(self._corrupt, pa.nulls(len(converted), pa.string()))
-        mask = converted.is_null() if converted.null_count else None
-        return pa.StructArray.from_arrays(fields, fields=list(self._kind), mask=mask)
+        return _struct(fields, self._kind, converted)
 
 
 def _raw(kind: pa.DataType) -> pa.DataType | None:
@@ -167,7 +186,7 @@ def _parse_all(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def _has_limits_of_jackson(lines: pa.Array) -> bool:
-    """Whether a line may be nested more deeply, or have a longer number, than Jackson takes."""
+    """Whether a line may have more levels, a longer number or a longer name than Jackson takes."""
     if pc.max(pc.binary_length(lines)).as_py() <= MAX_DIGITS:
         return False
     long = lines.filter(pc.greater(pc.binary_length(lines), MAX_DIGITS))
@@ -180,6 +199,20 @@ def _has_limits_of_jackson(lines: pa.Array) -> bool:
         ups = np.isin(steps, _OPENED).astype(np.int32) - np.isin(steps, _CLOSED)
         if ups.cumsum().max() > MAX_DEPTH:
             return True
+    very_long = long.filter(pc.greater(pc.binary_length(long), MAX_NAME))
+    return any(_has_long_name(line.as_buffer()) for line in very_long)
+
+
+def _has_long_name(line: pa.Buffer) -> bool:
+    """Whether the name of a member may be longer than Jackson takes."""
+    text = memoryview(line).tobytes()
+    quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == _QUOTE)
+    # A quote behind a backslash may be part of a text: it ends a name here, and begins none.
+    begins = quotes[[not at or text[at - 1] != _BACKSLASH for at in quotes]]
+    for match in _END_OF_NAME.finditer(text):
+        place = int(np.searchsorted(begins, match.start()))
+        if place and match.start() - int(begins[place - 1]) > MAX_NAME:
+            return True
     return False
 
 
@@ -190,6 +223,20 @@ def _contiguous(lines: pa.Array) -> pa.Buffer:
     return data.slice(ends[0].as_py(), ends[-1].as_py() - ends[0].as_py())
 
 
+def _struct(columns: list[pa.Array], kind: pa.DataType, like: pa.Array) -> pa.Array:
+    """Columns as structs, as many and null where those of `like` are; there may be no columns."""
+    if columns:
+        mask = like.is_null() if like.null_count else None
+        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+    # Without columns `from_arrays` makes a column without rows.
+    if not like.null_count:
+        return pa.Array.from_buffers(kind, len(like), [None], 0, children=[])
+    valid = like.is_valid()
+    return pa.Array.from_buffers(
+        kind, len(like), [valid.buffers()[1]], like.null_count, valid.offset, children=[]
+    )
+
+
 def _converted(values: pa.Array, kind: pa.DataType, is_utc: bool) -> pa.Array:
     """Raw values as those of a type. Raises _Otherwise where Spark has a rule of its own."""
     types = pa.types
@@ -197,8 +244,7 @@ def _converted(values: pa.Array, kind: pa.DataType, is_utc: bool) -> pa.Array:
         columns = [
             _converted(values.field(place), one.type, is_utc) for place, one in enumerate(kind)
         ]
-        mask = values.is_null() if values.null_count else None
-        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+        return _struct(columns, kind, values)
     if types.is_list(kind):
         elements = _converted(values.values, kind.value_type, is_utc)
         mask = values.is_null() if values.null_count else None

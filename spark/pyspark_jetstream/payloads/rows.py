@@ -6,7 +6,6 @@ keep their values; a member that is there twice has its last value; text behind 
 read.
 """
 
-import base64
 import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -22,10 +21,7 @@ Convert = Callable[[Tokens], Any]
 
 _SIZES = {"int8": (-128, 255), "int16": (-(1 << 15), (1 << 15) - 1)}
 """Jackson takes a byte without a sign, too."""
-_QUADS = re.compile(
-    r"(?:[\x00- ]*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==))*[\x00- ]*"
-)
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WORDS = ("NaN", "Infinity", "+Infinity", "+INF", "-Infinity", "-INF")
 _EXACT = Context(prec=2000, Emin=-10_000, Emax=10_000)
 
@@ -47,6 +43,11 @@ class Partial(Exception):
         self.value, self.reason = value, reason
 
 
+def unexpected(error: Exception) -> str:
+    """The reason of a corrupt payload whose reading ended with an error that nobody foresaw."""
+    return f"the payload cannot be read ({type(error).__name__}: {error})"
+
+
 class RowReader:
     """Reads payloads as values of a type.
 
@@ -65,7 +66,17 @@ class RowReader:
 
         A payload of blanks is null. One that is no JSON of the type is a struct of nulls, or null.
         """
-        tokens = Tokens(text)
+        try:
+            return self._read(Tokens(text))
+        except Exception as error:  # no payload ends a query
+            return self.nothing(), unexpected(error)
+
+    def nothing(self) -> Any:
+        """The value of a payload that is no JSON of the type: a struct of nulls, or null."""
+        is_struct = pa.types.is_struct(self._kind)
+        return {one.name: None for one in self._kind} if is_struct else None
+
+    def _read(self, tokens: Tokens) -> tuple[Any, str]:
         try:
             if tokens.next() is None:
                 return None, ""
@@ -75,8 +86,7 @@ class RowReader:
         except Partial as partial:
             return partial.value, partial.reason
         except ValueError as error:
-            is_struct = pa.types.is_struct(self._kind)
-            return ({one.name: None for one in self._kind} if is_struct else None), str(error)
+            return self.nothing(), str(error)
         return value, ""
 
     def _root_converter(self, kind: pa.DataType) -> Convert:
@@ -211,6 +221,8 @@ def _map(tokens: Tokens, item: Convert) -> list[tuple[str, Any]]:
 
 
 def _mismatch(tokens: Tokens) -> Mismatch:
+    if tokens.kind == "string":
+        tokens.string()  # a mistake within the text counts first, as with Spark
     where = f"member {tokens.name!r}" if tokens.name is not None else "the payload"
     return Mismatch(f"{where} has a value of another type ({tokens.kind})")
 
@@ -249,8 +261,9 @@ def _floating(tokens: Tokens) -> float:
 def _decimal(tokens: Tokens, precision: int, scale: int) -> Decimal:
     if tokens.kind not in ("int", "float", "string"):
         raise _mismatch(tokens)
-    text = tokens.string() if tokens.kind == "string" else tokens.raw
-    if not _DECIMAL.fullmatch(text):
+    # Java takes the digits of every script that has one character for each in UTF-16.
+    text = tokens.string().replace(",", "") if tokens.kind == "string" else tokens.raw
+    if not _DECIMAL.fullmatch(text) or max(text) > "\uffff":
         raise _mismatch(tokens)
     try:
         value = Decimal(text).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
@@ -262,20 +275,9 @@ def _decimal(tokens: Tokens, precision: int, scale: int) -> Decimal:
 
 
 def _binary(tokens: Tokens) -> bytes:
-    found = base64_bytes(tokens.string()) if tokens.kind == "string" else None
-    if found is None:
+    if tokens.kind != "string":
         raise _mismatch(tokens)
-    return found
-
-
-def base64_bytes(text: str) -> bytes | None:
-    """The bytes of a text in base64, with padding, blanks only between groups of four; or None."""
-    if not _QUADS.fullmatch(text):
-        return None
-    packed = re.sub(r"[\x00- ]", "", text)
-    if "=" not in packed[:-2]:
-        return base64.b64decode(packed)
-    return b"".join(base64.b64decode(packed[at : at + 4]) for at in range(0, len(packed), 4))
+    return tokens.base64()
 
 
 def _time(tokens: Tokens, parse: Callable[[str], int | None]) -> int:

@@ -3,7 +3,7 @@
 import re
 from decimal import Decimal
 
-from pyspark_jetstream.payloads.tokens import Tokens
+from pyspark_jetstream.payloads.tokens import Malformed, Tokens
 
 _SPECIAL = re.compile(r'["\\\x00-\x1f]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
@@ -11,18 +11,29 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f":
 
 def as_text(tokens: Tokens) -> str:
     """The current value, without blanks, its numbers as Java writes them. Raises Malformed."""
-    if tokens.kind == "{":
-        members = []
-        while tokens.next() != "}":
-            name = quoted(tokens.name or "")
-            tokens.next()
-            members.append(f"{name}:{as_text(tokens)}")
-        return "{" + ",".join(members) + "}"
-    if tokens.kind == "[":
-        elements = []
-        while tokens.next() != "]":
-            elements.append(as_text(tokens))
-        return "[" + ",".join(elements) + "]"
+    if tokens.kind in ("}", "]"):  # what is left of a value with a mistake in it
+        raise Malformed("the end of a value in the place of a value")
+    parts: list[str] = []
+    depth = 0
+    is_first = True
+    while True:
+        kind = tokens.kind
+        if kind in ("}", "]"):
+            parts.append(kind)
+            depth -= 1
+            is_first = False
+        else:
+            parts.append("" if is_first else ",")
+            is_first = kind in ("{", "[", "name")
+            depth += kind in ("{", "[")
+            parts.append(f"{quoted(tokens.name or '')}:" if kind == "name" else _part(tokens))
+        if depth <= 0:
+            return "".join(parts)
+        tokens.next()
+
+
+def _part(tokens: Tokens) -> str:
+    """A token as text: a scalar, or the bracket that an object or an array begins with."""
     if tokens.kind == "string":
         return quoted(tokens.string())
     if tokens.kind == "int":
@@ -48,6 +59,9 @@ def java_double(value: float) -> str:
     sign, digits, exponent = Decimal(repr(value)).as_tuple()
     assert isinstance(exponent, int), "it is a number"
     text = "".join(map(str, digits))
+    if len(text) == 1:  # Java writes at least two digits, those that are closest to the number
+        text = f"{abs(value):.1e}"
+        text, exponent = text[0] + text[2], int(text[4:]) - 1
     exponent += len(text) - 1
     text = text.rstrip("0") or "0"
     return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{exponent}"

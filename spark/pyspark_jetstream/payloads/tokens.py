@@ -7,17 +7,24 @@ next token, wherever that is, as Jackson's does.
 
 import re
 
+from pyspark_jetstream.payloads.base64 import base64_bytes, goes_on
+
 MAX_DEPTH = 1000
 """Jackson's limit of nesting."""
 MAX_DIGITS = 1000
 """Jackson's limit of the length of a number."""
 
+MAX_NAME = 50_000
+"""Jackson's limit of the length of a member's name, in units of UTF-16."""
+
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(0(?![0-9])|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_ODD = re.compile(r"NaN|[+-]?Infinity|[+-]INF")
+_ODD = re.compile(r"(NaN|[+-]?Infinity|[+-]INF)(?![A-Za-z0-9_$])")
+_NO_WORD = re.compile(r"[^\W\d]([\w$]{,255})|\$([\w$]{,255})|[+-].", re.DOTALL)
 _WORD = re.compile(r"(true|false|null)(?![A-Za-z0-9_$])")
 _PLAIN = {quote: re.compile(rf"[^{quote}\\\x00-\x1f]*") for quote in "\"'"}
 _WHOLE = {quote: re.compile(rf"([^{quote}\\\x00-\x1f]*){quote}") for quote in "\"'"}
+_UNESCAPED = re.compile(r'([^"\\]*)"')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "/": "/", "\\": "\\"}
 _HEX = re.compile(r"[0-9a-fA-F]{0,4}")
@@ -58,16 +65,20 @@ class Tokens:
         """Read the next token. Raises Malformed."""
         if self._quote:
             self.string()  # a string that nobody read
-        if self._pending is not None:
+        if self.kind == "name":
             kind, self._pending = self._pending, None
-            self.kind = self._begun(kind)
+            # Behind a name with a mistake Jackson gives a token that is none, once.
+            self.kind = None if kind is None else self._begun(kind)
             return self.kind
         here = self._open[-1] if self._open else ""
         char = self._peek()
         if not here:
             self.kind = None if not char else self._begun(self._value(char))
             return self.kind
-        if char == ("}" if here == "{" else "]"):
+        end = "}" if here == "{" else "]"
+        if char in ("}", "]") and char != end:
+            raise self._unexpected(f"expected {end!r}")
+        if char == end:
             self._at += 1
             self._open.pop()
             self._names.pop()
@@ -76,7 +87,7 @@ class Tokens:
             return char
         if not self._is_first:
             if char != ",":
-                raise Malformed(f"expected a comma at {self._at}")
+                raise self._unexpected("expected a comma")
             self._at += 1
             char = self._peek()
         self._is_first = False
@@ -84,9 +95,12 @@ class Tokens:
             self.kind = self._begun(self._value(char))
             return self.kind
         self._names[-1] = self._member(char)
-        # Jackson looks at the value together with the name, so that a mistake shows with the name.
-        self._pending = self._value(self._peek())
         self.kind = "name"
+        # Jackson looks at the value together with the name, so that a mistake shows with the name.
+        if self._peek() != ":":
+            raise self._unexpected("expected a colon")
+        self._at += 1
+        self._pending = self._value(self._peek())
         return self.kind
 
     def string(self) -> str:
@@ -115,13 +129,57 @@ class Tokens:
         self.raw = _text_of("".join(parts))
         return self.raw
 
+    def base64(self) -> bytes:
+        """The bytes of the current string, which is base64. Raises Malformed.
+
+        A mistake leaves the rest of the string unread: Jackson's reader of base64 stops at it.
+        """
+        if self._quote == '"':
+            whole = _UNESCAPED.match(self._text, self._at)
+            found = None if whole is None else base64_bytes(whole[1])
+            if whole is None or found is None:
+                return self._base64_by_character()
+            self._at, self._quote = whole.end(), ""
+            return found
+        found = base64_bytes(self.string())  # Jackson has read a string in single quotes before
+        if found is None:
+            raise Malformed(f"no base64 before {self._at}")
+        return found
+
+    def _base64_by_character(self) -> bytes:
+        groups: list[str] = []
+        group = ""
+        while True:
+            char = self._text[self._at : self._at + 1]
+            if not char:
+                raise Malformed("the text ends within a value")
+            self._at += 1
+            if char == '"':
+                if not group:
+                    self._quote = ""
+                    return b"".join(base64_bytes(one) or b"" for one in groups)
+                # Jackson looks for padding at the place of this quote, or has read it.
+                self._at -= len(group) > 1 and "=" not in group
+                raise Malformed(f"base64 without its padding at {self._at}")
+            if char == "\\":
+                char = self._escaped()
+            if char <= " " and not group:
+                continue
+            if not goes_on(group, char):
+                raise Malformed(f"no base64 at {self._at}")
+            group += char
+            if len(group) == 4:
+                groups.append(group)
+                group = ""
+
     def skip_children(self) -> None:
         """Go to the end of the current object or array. Raises Malformed."""
         if self.kind not in ("{", "["):
             return
         depth = len(self._open)
         while len(self._open) >= depth:
-            self.next()
+            if self.next() is None:
+                raise Malformed("a member has no value")
 
     def _peek(self) -> str:
         """The next character that is no blank; "" at the end. Raises Malformed within a value."""
@@ -138,13 +196,12 @@ class Tokens:
 
     def _member(self, char: str) -> str:
         if char not in ('"', "'"):
-            raise Malformed(f"expected the name of a member at {self._at}")
+            raise self._unexpected("expected the name of a member")
         self._at += 1
         self._quote = char
         name = self.string()
-        if self._peek() != ":":
-            raise Malformed(f"expected a colon at {self._at}")
-        self._at += 1
+        if len(name) > MAX_NAME // 2 and len(name.encode("utf-16-le")) > 2 * MAX_NAME:
+            raise Malformed(f"the name of a member is longer than {MAX_NAME} characters")
         return name
 
     def _value(self, char: str) -> str:
@@ -164,7 +221,7 @@ class Tokens:
             return "float"
         word = _WORD.match(self._text, self._at)
         if word is None:
-            raise Malformed(f"no value at {self._at}")
+            raise self._no_value()
         return self._scalar(word, word[0])
 
     def _scalar(self, match: re.Match[str], kind: str) -> str:
@@ -183,6 +240,20 @@ class Tokens:
             self._names.append(None)
             self._is_first = True
         return kind
+
+    def _unexpected(self, what: str) -> Malformed:
+        """A mistake at the next character, which Jackson has read: it goes on behind it."""
+        error = Malformed(f"{what} at {self._at}")
+        self._at += 1
+        return error
+
+    def _no_value(self) -> Malformed:
+        """The same where a value should be, of which Jackson has read a word or a sign as well."""
+        word = _NO_WORD.match(self._text, self._at)
+        error = self._unexpected("no value")
+        if word is not None:
+            self._at = word.end()
+        return error
 
     def _escaped(self) -> str:
         """The character behind a backslash."""

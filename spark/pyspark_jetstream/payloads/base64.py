@@ -1,0 +1,26 @@
+"""Texts in base64 as bytes, by the rules of Jackson (pure)."""
+
+import re
+from base64 import b64decode
+
+_QUADS = re.compile(
+    r"(?:[\x00- ]*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==))*[\x00- ]*"
+)
+_DIGIT = re.compile(r"[A-Za-z0-9+/]")
+
+
+def base64_bytes(text: str) -> bytes | None:
+    """The bytes of a text in base64, with padding, blanks only between groups of four; or None."""
+    if not _QUADS.fullmatch(text):
+        return None
+    packed = re.sub(r"[\x00- ]", "", text)
+    if "=" not in packed[:-2]:
+        return b64decode(packed)
+    return b"".join(b64decode(packed[at : at + 4]) for at in range(0, len(packed), 4))
+
+
+def goes_on(group: str, char: str) -> bool:
+    """Whether a character may follow the characters of a group of four that are there."""
+    if group.endswith("=") or char == "=":
+        return char == "=" and len(group) >= 2
+    return _DIGIT.fullmatch(char) is not None
