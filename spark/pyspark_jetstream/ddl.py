@@ -24,6 +24,7 @@ _DECIMAL = ("decimal", "dec", "numeric")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _NESTED = ("struct", "array", "map")
 _MOST_DIGITS = 38
+_MOST_LEVELS = 100
 
 
 class _Reader:
@@ -34,6 +35,7 @@ class _Reader:
         self._words = [match[0].strip() for match in _TOKEN.finditer(text)]
         self._at = 0
         self._depth = 0
+        self._levels = 0
         self.texts: set[str] = set()
 
     def whole(self) -> str:
@@ -97,11 +99,16 @@ class _Reader:
         name = self._lower()
         if not name or name in ",>":
             raise self._wrong(f"lacks the type{of}")
+        if self._levels > _MOST_LEVELS:
+            raise self._wrong(f"has types within one another, more than {_MOST_LEVELS} of them")
         if not self._is_known(name):
             raise self._wrong(f"has {self._next()!r} as the type{of}, which JSON has not")
         self._at += 1
         if name in _NESTED:
-            return self._nested(name, of)
+            self._levels += 1
+            found = self._nested(name, of)
+            self._levels -= 1
+            return found
         return name + (self._size(name) if name in _DECIMAL else "")
 
     def _nested(self, name: str, of: str) -> str:

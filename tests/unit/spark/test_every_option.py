@@ -148,6 +148,11 @@ def told(use: str, options: dict[str, str]) -> str | None:
     [
         (READ, {"jsonSchema": "bigint", "payload": "json"}, "the type 'bigint' alone"),
         (READ, {"jsonSchema": "a foo", "payload": "json"}, "'foo' as the type of field a"),
+        (
+            READ,
+            {"jsonSchema": f"a {'array<' * 2000}int{'>' * 2000}", "payload": "json"},
+            "types within one another, more than 100",
+        ),
         (READ, {"servers": "http://h:4222"}, "'servers' is 'http://h:4222', expected nats://host"),
         (READ, {"dsn": ""}, "'dsn or servers' is not set, expected dsn, PostgreSQL's"),
         (READ, {"maxMessagesPerTrigger": "5"}, "to be left out here: it is an option of spark.re"),
