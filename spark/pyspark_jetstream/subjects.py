@@ -51,6 +51,19 @@ def is_literal(filter_: str) -> bool:
     return not any(token in ("*", ">") for token in filter_.split("."))
 
 
+def is_of_the_server(subject: str, api_prefix: str = "") -> bool:
+    """Whether a subject is one of the server's API or of its system, which no message belongs to.
+
+    Of the subjects that begin with `$` only those of key-value and object stores hold messages.
+
+    Args:
+        subject: Without wildcards.
+        api_prefix: What the subjects of the API begin with, where that is another word than `$JS`.
+    """
+    of_api = bool(api_prefix) and f"{subject}.".startswith(f"{api_prefix}.")
+    return of_api or (subject.startswith("$") and not subject.startswith(("$KV.", "$O.")))
+
+
 def includes(wider: str, narrower: str) -> bool:
     """Whether every subject that `narrower` matches is matched by `wider`."""
     left, right = wider.split("."), narrower.split(".")

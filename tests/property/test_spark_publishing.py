@@ -17,8 +17,11 @@ from pyspark_jetstream.nats.publishing import (
     Messages,
     NotStored,
     Publisher,
+    acknowledge,
+    error_of,
     operations,
     places,
+    usual,
 )
 from pyspark_jetstream.nats.settings import Settings
 from pyspark_jetstream.sink.ids import with_ids
@@ -102,6 +105,7 @@ def _published(
     refuse: int | None = None,
     refusal: bytes = REFUSAL,
     turned: Random | None = None,
+    target: str = "",
 ) -> tuple[_Stream, list[bytes]]:
     """Publish numbered messages in chunks; the stream and the acknowledgements handed on."""
     stream = _Stream(refusal, turned)
@@ -110,7 +114,7 @@ def _published(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publishing, "Connection", lambda settings: _Connection(stream, steps))
         patch.setattr(tries, "pause", lambda seconds: None)
-        publisher = Publisher(Settings(retries=100), in_flight, most_bytes, acks.extend)
+        publisher = Publisher(Settings(retries=100), in_flight, most_bytes, acks.extend, target)
         number = 0
         for size in chunks:
             payloads = [b"%d" % (number + n) for n in range(size)]
@@ -170,10 +174,59 @@ def test_answers_in_any_order_belong_to_their_messages(
     ]
 
 
-@pytest.mark.parametrize("answer", [b"", b"hello", b"{", b"[]"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"hello",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"stream":5,"seq":"x"}',
+        b'{"stream":"S","seq":"1"}',
+        b'{"stream":"S","seq":true}',
+        b'{"stream":"S"}',
+        b'{"seq":1}',
+        b'{"stream":{"seq":1},"b":[{"stream":"S","seq":1}]}',
+        b'{"error":{"code":"x"}}',
+        b'{"error":"no","stream":"S","seq":1}',
+        b"[" * 100_000,
+    ],
+)
 def test_an_answer_that_is_no_acknowledgement_is_an_error(answer: bytes) -> None:
-    with pytest.raises(NotStored, match="message 1 to s was not stored"):
+    with pytest.raises(NotStored, match=r"message 1 to s was not stored: .*no") as found:
         _published([3], 8, 1 << 20, [], refuse=1, refusal=answer)
+    assert found.value.place == 1
+
+
+def test_an_acknowledgement_of_another_stream_is_an_error() -> None:
+    answer = b'{"stream":"OTHER","seq":1}'
+    for target in ("", "OTHER"):
+        assert error_of(answer, b"", target) is None
+    with pytest.raises(NotStored, match="stream 'OTHER' has answered, expected stream 'S'"):
+        _published([3], 8, 1 << 20, [], refuse=1, refusal=answer, target="S")
+
+
+@pytest.mark.parametrize("target", ["", "S"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"stream":"S","seq":1}',
+        b'{"stream":"S", "seq":12,"duplicate": true}',
+        b'{"stream":"S","seq":1,"domain":"hub","val":"5"}',
+    ],
+)
+def test_what_servers_answer_is_known_without_reading_its_json(answer: bytes, target: str) -> None:
+    assert acknowledge([answer, answer], usual(target))
+    assert error_of(answer, b"", target) is None
+
+
+@given(st.text(), st.text())
+def test_the_acknowledgements_that_are_known_are_those_of_the_stream(one: str, other: str) -> None:
+    answer = json.dumps({"stream": one, "seq": 1}).encode()
+    if acknowledge([answer], usual(other)):
+        assert other in ("", one)
+        assert error_of(answer, b"", other) is None
 
 
 _columns = st.lists(

@@ -1,6 +1,7 @@
 """Publishing into streams: many messages under way at once, each of them acknowledged."""
 
 import json
+import re
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -96,6 +97,7 @@ class Publisher:
         bytes_in_flight: How many bytes these may have together; one chunk may always be sent.
         on_stored: Called with the acknowledgements of each chunk, in the order in which the
             chunks were sent.
+        stream: The stream that has to take the messages; "" for whichever takes a subject.
     """
 
     def __init__(
@@ -104,11 +106,13 @@ class Publisher:
         in_flight: int,
         bytes_in_flight: int,
         on_stored: Callable[[list[bytes]], None] = lambda acks: None,
+        stream: str = "",
     ) -> None:
         self._settings = settings
         self._most = in_flight
         self._most_bytes = bytes_in_flight
         self._on_stored = on_stored
+        self._stream, self._usual = stream, usual(stream)
         self._connection: Connection | None = None
         self._acks = Columns()
         self._inbox = b""
@@ -197,7 +201,7 @@ class Publisher:
             return
         subjects, payloads, headers = acks.subjects[:], acks.payloads[:], acks.headers[:]
         acks.clear()
-        if any(headers) or not acknowledge(payloads):
+        if any(headers) or not acknowledge(payloads, self._usual):
             self._take_each(subjects, payloads, headers, check=True)
             return
         at = 0
@@ -220,7 +224,7 @@ class Publisher:
             chunk = self._by_number.get(number)
             if chunk is None or chunk.acks[int(place)] is not None:
                 continue
-            if check and (error := error_of(payload, header)) is not None:
+            if check and (error := error_of(payload, header, self._stream)) is not None:
                 name = chunk.messages.subjects[int(place)].decode("utf-8", "replace")
                 failure = failure or (chunk.first + int(place), name, error)
                 continue
@@ -327,22 +331,44 @@ def operations(messages: Messages, acks: Sequence[bytes | None], replies: Sequen
     )
 
 
-def acknowledge(answers: Sequence[bytes]) -> bool:
-    """Whether all of these look like acknowledgements; one that does not may still be one."""
-    text = b"".join(answers)
-    return text.count(b'"seq":') == len(answers) and text.find(b'"error"') < 0
+def usual(stream: str) -> "re.Pattern[bytes]":
+    """What acknowledgements of a stream look like; "" stands for every stream."""
+    name = re.escape(json.dumps(stream)[1:-1].encode()) if stream else rb'[^"\\]+'
+    return re.compile(
+        rb'\{"stream": ?"%b", ?"seq": ?[0-9]{1,20}(, ?"[a-z]+": ?(true|"[^"\\]*"|[0-9]{1,20}))*\}'
+        % name
+    )
 
 
-def error_of(payload: bytes, header: bytes) -> Refused | None:
-    """What an answer to a published message says is wrong; None for an acknowledgement."""
+def acknowledge(answers: Sequence[bytes], pattern: "re.Pattern[bytes]") -> bool:
+    """Whether all of these are acknowledgements; one that does not look so may still be one."""
+    return all(map(pattern.fullmatch, answers)) and b'"error"' not in b"".join(answers)
+
+
+def error_of(payload: bytes, header: bytes, stream: str = "") -> Refused | None:
+    """What an answer to a published message says is wrong; None for an acknowledgement.
+
+    Args:
+        payload, header: The answer; whichever client subscribes to the subject may have sent it.
+        stream: The stream that has to take the message; "" for whichever takes its subject.
+    """
+    nothing = Refused(0, 0, f"the answer is no acknowledgement: {payload[:200]!r}")
     try:
-        error = json.loads(payload).get("error") if payload else None
-    except (ValueError, AttributeError):
-        return Refused(0, 0, f"the answer is no acknowledgement: {payload[:200]!r}")
-    if error:
-        return refused(error)
+        answer = json.loads(payload) if payload else {}
+        error = answer.get("error")
+        if error:
+            return refused(error)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return nothing
     status = status_of(header)
     if status is not None:
         words = status.text or ("no stream takes this subject" if status.code == 503 else "")
         return Refused(status.code, 0, words)
-    return None if payload else Refused(0, 0, "an empty answer: this is no stream")
+    if not payload:
+        return Refused(0, 0, "an empty answer: this is no stream")
+    found, seq = answer.get("stream"), answer.get("seq")
+    if not isinstance(found, str) or not isinstance(seq, int) or isinstance(seq, bool):
+        return nothing
+    if stream and found != stream:
+        return Refused(0, 0, f"stream {found!r} has answered, expected stream {stream!r}")
+    return None

@@ -45,7 +45,13 @@ def publish(
         nonlocal duplicates
         duplicates += b"".join(acks).count(b'"duplicate":')
 
-    publisher = Publisher(options.settings, options.in_flight, options.bytes_in_flight, stored)
+    publisher = Publisher(
+        options.settings,
+        options.in_flight,
+        options.bytes_in_flight,
+        stored,
+        options.shape.stream,
+    )
     try:
         for batch in batches:
             for piece in pieces(batch, options.in_flight // 4):

@@ -15,7 +15,7 @@ from pyspark_jetstream.options import (
     stream_names,
 )
 from pyspark_jetstream.sink.rows import Shape
-from pyspark_jetstream.subjects import is_filter, is_literal
+from pyspark_jetstream.subjects import is_filter, is_literal, is_of_the_server
 from pyspark_jetstream.values import InvalidOption, Values
 
 if TYPE_CHECKING:
@@ -117,6 +117,9 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
     subject = values.text("subject") or ""
     if subject and not (is_filter(subject) and is_literal(subject)):
         raise InvalidOption("subject", subject, "a subject without wildcards")
+    assert connection.nats is not None, "it has servers"
+    if subject and is_of_the_server(subject, connection.nats.api_prefix):
+        raise InvalidOption("subject", subject, "a subject of messages, none of the server's API")
     return WriteOptions(
         connection=connection,
         stream=stream[0] if stream else "",
@@ -195,4 +198,6 @@ def _shape(checked: WriteOptions, schema: "StructType") -> Shape:
         raise InvalidOption("column", "data missing", "a column data, the payload")
     columns = frozenset(name for name in found if name in _COLUMNS)
     # A transaction names its stream itself.
-    return Shape(checked.subject, "" if checked.transactional else checked.stream, columns)
+    stream = "" if checked.transactional else checked.stream
+    assert checked.connection.nats is not None, "checked with the options"
+    return Shape(checked.subject, stream, columns, checked.connection.nats.api_prefix)

@@ -8,8 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_jetstream.nats.settings import API_PREFIX
+from pyspark_jetstream.subjects import is_of_the_server
 from pyspark_jetstream.transport.errors import JetStreamError
 
+OF_THE_SERVER = (
+    "one of the server's API or system, expected one of messages (of those with '$' in front "
+    "only $KV. and $O. are)"
+)
 BEGIN = b"NATS/1.0\r\n"
 _BAD_SUBJECT = r"^$|^\.|\.$|\.\.|[\s\x00]|(^|\.)[*>](\.|$)"
 _BAD_NAME = re.compile(r"[^!-9;-~]|^$")
@@ -28,11 +34,13 @@ class Shape:
         subject: The subject of rows without a column `subject`.
         stream: The stream that has to take the rows; "" for whichever takes the subject.
         columns: Names of the columns that mean something.
+        api_prefix: What the subjects of the server's API begin with.
     """
 
     subject: str
     stream: str
     columns: frozenset[str]
+    api_prefix: str = API_PREFIX
 
 
 _HEADER_COLUMNS = {
@@ -84,7 +92,19 @@ class RowEncoder:
         if pc.any(bad).as_py():
             row = pc.index(bad, True).as_py()
             self._refuse(row, f"subject {column[row].as_py()!r} is none to publish to")
+        self._refuse_subjects_of_the_server(column)
         return [value or b"" for value in values(column)]
+
+    def _refuse_subjects_of_the_server(self, column: pa.Array) -> None:
+        """Raise RowError for a subject where a message is a request, as to delete a stream."""
+        asked = pc.starts_with(column, "$")
+        if self._shape.api_prefix != API_PREFIX:
+            asked = pc.or_(asked, pc.starts_with(column, self._shape.api_prefix))
+        if not pc.any(asked).as_py():
+            return
+        for row, subject in enumerate(column.to_pylist()):
+            if is_of_the_server(subject, self._shape.api_prefix):
+                self._refuse(row, f"subject {subject!r} is {OF_THE_SERVER}")
 
     def _payloads(self, batch: pa.RecordBatch) -> list[bytes]:
         if "data" not in self._shape.columns:
