@@ -281,7 +281,13 @@ def _impatient(connection: "ConnectionOptions") -> "ConnectionOptions":
 
     nats = connection.nats
     if nats is not None:
-        nats = replace(nats, timeout=PATIENCE, retries=tries_within(PATIENCE))
+        nats = replace(
+            nats,
+            connect_timeout=min(PATIENCE, nats.connect_timeout),
+            timeout=PATIENCE,
+            retries=tries_within(PATIENCE),
+            patience=PATIENCE,
+        )
     return replace(connection, timeout=PATIENCE, nats=nats)
 
 

@@ -179,7 +179,7 @@ class Lease:
         with self._lock:
             while True:
                 try:
-                    return ask(self._connected())
+                    return ask(self._connected(tries.left()))
                 except PASSES as error:
                     self._disconnect()
                     if self._ended.is_set() or not tries.again():
@@ -189,9 +189,9 @@ class Lease:
                 except NatsError as error:
                     raise translated(error, self._stream, "NATS") from error
 
-    def _connected(self) -> WorkQueue:
+    def _connected(self, seconds: float) -> WorkQueue:
         if self._queue is None:
-            self._api = Api(Requests(Connection(self._settings)))
+            self._api = Api(Requests(Connection(self._settings, seconds)))
             self._queue = WorkQueue(self._api, self._stream, self._consumer)
         return self._queue
 

@@ -1,7 +1,7 @@
 """The options of connections to NATS."""
 
 from pyspark_jetstream.nats.addresses import parse, shown
-from pyspark_jetstream.nats.settings import API_PREFIX, Settings, Tls
+from pyspark_jetstream.nats.settings import API_PREFIX, CONNECT_TIMEOUT, Settings, Tls
 from pyspark_jetstream.nats.tries import tries_within
 from pyspark_jetstream.subjects import is_filter, is_literal
 from pyspark_jetstream.values import SET, InvalidOption, Values
@@ -59,8 +59,10 @@ def nats_settings(values: Values, timeout: float) -> Settings | None:
         tls=_tls(values),
         api_prefix=_prefix(values),
         inbox_prefix=_subject(values, "inboxPrefix") or "_INBOX",
+        connect_timeout=min(CONNECT_TIMEOUT, timeout),
         timeout=timeout,
         retries=tries_within(timeout) if retries is None else retries,
+        patience=timeout if retries is None else float("inf"),
     )
 
 

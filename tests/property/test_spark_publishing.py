@@ -112,7 +112,7 @@ def _published(
     acks: list[bytes] = []
     stream.refuse = b"%d" % refuse if refuse is not None else b""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publishing, "Connection", lambda settings: _Connection(stream, steps))
+        patch.setattr(publishing, "Connection", lambda *_: _Connection(stream, steps))
         patch.setattr(tries, "pause", lambda seconds: None)
         publisher = Publisher(Settings(retries=100), in_flight, most_bytes, acks.extend, target)
         number = 0

@@ -11,13 +11,18 @@ from urllib.parse import SplitResult
 from pyspark_jetstream.nats.addresses import PORT, parse, shown
 from pyspark_jetstream.nats.auth import credentials
 from pyspark_jetstream.nats.deadline import Deadline
-from pyspark_jetstream.nats.errors import Denied, Disconnected, Rejected, Timeout
+from pyspark_jetstream.nats.errors import Denied, Disconnected, ProtocolError, Rejected, Timeout
 from pyspark_jetstream.nats.parser import Columns, Parser
 from pyspark_jetstream.nats.settings import Settings, Tls
 
 READ = 1 << 18
 """Bytes of a read; parsing takes about as long as the next read takes to arrive."""
 
+_INFO, _HTTP = b"INFO ", b"HTTP/"
+_SHOWN = 40
+"""Bytes by which a server is told from others."""
+_SILENCE = 1.0
+"""Seconds without an INFO after which a server is asked whether it speaks HTTP."""
 _DENIED = ("permissions violation",)
 _HARMLESS = ("invalid subject", "invalid publish subject")
 _NOT_AGAIN = ("authorization violation", "user authentication", "account authentication")
@@ -28,13 +33,14 @@ class Connection:
 
     Args:
         settings: Servers and secrets; see `Settings`.
+        seconds: How long the servers may take together; None: `connect_timeout` for each.
 
     Raises:
         Disconnected: No server could be reached; the message names each and why.
-        Rejected: A server refused the credentials or the handshake of TLS.
+        Rejected: A server refused the credentials or the handshake of TLS, or is no NATS server.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, seconds: float | None = None) -> None:
         self.settings = settings
         self.info: dict[str, Any] = {}
         self.server = ""
@@ -44,30 +50,33 @@ class Connection:
         self._pings = 0
         self._sids = 0
         self._parser = Parser(self._on_line)
-        self._socket: socket.socket = self._connect()
+        self._socket: socket.socket = self._connect(seconds)
 
     @property
     def max_payload(self) -> int:
         """Bytes that headers and payload of a message may have together."""
         return int(self.info.get("max_payload", 1 << 20))
 
-    def _connect(self) -> socket.socket:
+    def _connect(self, seconds: float | None) -> socket.socket:
         servers = self.settings.servers
         first = random.randrange(len(servers))
         failures = []
-        for server in servers[first:] + servers[:first]:
+        most = self.settings.connect_timeout
+        deadline = Deadline(most * len(servers) if seconds is None else seconds)
+        for tried, server in enumerate(servers[first:] + servers[:first]):
+            share = deadline.left() / (len(servers) - tried)
             try:
-                return self._open(server)
+                return self._open(server, min(most, share))
             except Disconnected as error:
                 failures.append(str(error))
             except OSError as error:
                 failures.append(f"{shown(server)}: {error.strerror or error}")
         raise Disconnected("no NATS server could be reached: " + "; ".join(failures))
 
-    def _open(self, server: str) -> socket.socket:
+    def _open(self, server: str, seconds: float) -> socket.socket:
         """Connect to one server and wait until it has accepted the CONNECT."""
         address = parse(server)
-        deadline = Deadline(self.settings.connect_timeout)
+        deadline = Deadline(seconds)
         self.server = shown(server)
         self._failure = ""
         self._parser = Parser(self._on_line)
@@ -91,7 +100,7 @@ class Connection:
         if tls is not None and tls.first:
             self._socket = self._secured(plain, address, tls)
         # What follows INFO belongs to the handshake of TLS, so this line is read byte by byte.
-        self._on_line(self._first_line(deadline))
+        self._on_line(self._first_line(address, deadline))
         wanted = tls is not None or address.scheme == "tls" or self.info.get("tls_required")
         if wanted and not isinstance(self._socket, ssl.SSLSocket):
             if not (self.info.get("tls_required") or self.info.get("tls_available")):
@@ -106,17 +115,36 @@ class Connection:
                 raise Disconnected(f"{self.server} did not answer the handshake in time")
         return self._socket
 
-    def _first_line(self, deadline: Deadline) -> bytes:
+    def _first_line(self, address: SplitResult, deadline: Deadline) -> bytes:
         line = bytearray()
+        is_asked = False
         while not line.endswith(b"\r\n"):
-            self._socket.settimeout(deadline.left() or 0.001)
-            byte = self._socket.recv(1)
-            if not byte:
+            left = deadline.left()
+            self._socket.settimeout((left if is_asked else min(_SILENCE, left / 2)) or 0.001)
+            try:
+                byte = self._socket.recv(1)
+            except TimeoutError:
+                if not is_asked and not line and speaks_http(address, deadline):
+                    raise Rejected(self._no_server(_HTTP)) from None
+                is_asked = True
+                byte = None
+            if byte == b"":
                 raise Disconnected(f"{self.server} closed the connection before its INFO")
-            line += byte
-        if not line.startswith(b"INFO "):
-            raise Rejected(f"{self.server} is no NATS server: it began with {bytes(line[:40])!r}")
+            line += byte or b""
+            is_enough = line.endswith(b"\r\n") or len(line) >= _SHOWN
+            if is_enough and not line.startswith(_INFO):
+                raise Rejected(self._no_server(bytes(line)))
+            if deadline.passed():
+                raise Disconnected(
+                    f"{self.server} has sent no INFO in time: it hangs, or is no NATS server"
+                )
         return bytes(line[:-2])
+
+    def _no_server(self, begin: bytes) -> str:
+        """What is said of a server whose first bytes are no INFO."""
+        if begin.startswith(_HTTP):
+            return f"{self.server} answers HTTP, expected a NATS server"
+        return f"{self.server} is no NATS server: it began with {begin[:_SHOWN]!r}"
 
     def _secured(self, plain: socket.socket, address: SplitResult, tls: Tls) -> ssl.SSLSocket:
         context = _context(tls)
@@ -223,13 +251,22 @@ class Connection:
         elif kind == b"PONG":
             self._pongs += 1
         elif kind == b"INFO":
-            self.info |= json.loads(line[5:])
+            self.info |= self._fields(line[5:])
         elif kind == b"-ERR":
             text = line[4:].strip().strip(b"'").decode("utf-8", "replace")
             if text.lower().startswith(_DENIED):
                 self._denied = text
             elif not text.lower().startswith(_HARMLESS):
                 self._failure = text
+
+    def _fields(self, text: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise ProtocolError(f"{self.server} has sent an INFO without a JSON object")
+        return found
 
     def close(self) -> None:
         """Close the socket; what was not acknowledged may or may not have arrived."""
@@ -240,6 +277,18 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def speaks_http(address: SplitResult, deadline: Deadline) -> bool:
+    """Whether a server answers a request of HTTP, on a connection of its own."""
+    left = min(_SILENCE, deadline.left()) or 0.001
+    try:
+        place = address.hostname or "", address.port or PORT
+        with socket.create_connection(place, timeout=left) as asked:
+            asked.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return asked.recv(len(_HTTP)) == _HTTP
+    except OSError:
+        return False
 
 
 def _context(tls: Tls) -> ssl.SSLContext:

@@ -128,7 +128,7 @@ class Publisher:
     def connection(self) -> Connection:
         """The connection, made when it is needed."""
         if self._connection is None:
-            connection = Connection(self._settings)
+            connection = Connection(self._settings, self._tries.left())
             self._inbox = f"{self._settings.inbox_prefix}.{secrets.token_hex(11)}.".encode()
             _, self._acks = connection.subscribe(f"{self._inbox.decode()}>")
             self._connection = connection

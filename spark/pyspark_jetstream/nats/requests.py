@@ -104,8 +104,10 @@ class Requests:
             raise Refused(status.code, 0, f"{subject}: {status.text}")
         try:
             answer = json.loads(payload)
-        except ValueError:
-            raise ProtocolError(f"{subject} was answered with no JSON") from None
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise ProtocolError(f"{subject} was answered with no JSON object")
         error = answer.get("error")
         if error:
             raise refused(error)

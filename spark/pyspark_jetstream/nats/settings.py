@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pyspark_jetstream.values import Secret
 
 API_PREFIX = "$JS.API"
+CONNECT_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Settings:
         connect_timeout: Seconds for one server to answer the handshake.
         timeout: Seconds without a word from a server that was asked.
         retries: How often a broken connection is made again without progress; see `tries_within`.
+        patience: Seconds after which it is not made again, whatever `retries` says.
     """
 
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
@@ -48,6 +50,7 @@ class Settings:
     tls: Tls | None = None
     api_prefix: str = API_PREFIX
     inbox_prefix: str = "_INBOX"
-    connect_timeout: float = 10.0
+    connect_timeout: float = CONNECT_TIMEOUT
     timeout: float = 30.0
     retries: int = 5
+    patience: float = float("inf")

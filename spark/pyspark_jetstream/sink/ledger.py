@@ -256,7 +256,7 @@ class Ledger:
         while True:
             try:
                 if self._requests is None:
-                    self._requests = Requests(Connection(self._settings))
+                    self._requests = Requests(Connection(self._settings, max(deadline.left(), 1.0)))
                 return ask(self._requests)
             except NoResponders as error:
                 # A node that has just taken over serves it in a moment; perhaps it did between the

@@ -324,7 +324,7 @@ class NatsTransport:
 
     def _opened(self) -> Api:
         if self._api is None:
-            self._api = Api(Requests(Connection(self._settings)))
+            self._api = Api(Requests(Connection(self._settings, self._tries.left())))
         return self._api
 
     def _call(self, stream: str, subject: str, body: dict[str, Any] | None = None) -> Any:

@@ -114,7 +114,7 @@ class Server:
         class Connection:
             max_payload = 1 << 20
 
-            def __init__(self, settings: Settings) -> None:
+            def __init__(self, settings: Settings, seconds: float | None = None) -> None:
                 self.settings = settings
                 self.inbox = Columns()
 
