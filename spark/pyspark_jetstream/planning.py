@@ -74,15 +74,21 @@ class Planner:
                 return head
             time.sleep(_POLL)
 
-    def _reached(self, head: Head, seq: int, option: str) -> Head:
-        """The head, with a sequence that an option names. Raises NotReachedYet, or goes on.
+    def _reached(self, head: Head, seq: int, option: str, named: int | None = None) -> Head:
+        """The head, with a sequence that an option needs. Raises NotReachedYet, or goes on.
 
         Nobody says that the stream was ever there, so only a standby is waited for.
+
+        Args:
+            head: The head before.
+            seq: The sequence.
+            option: The option.
+            named: The sequence that the option names, where that is another one.
         """
         if head.last_seq < seq and self._transport.may_lag():
             head = self._awaited(head.stream, seq)
         if head.last_seq < seq:
-            self._policy.unreached(head, seq, option)
+            self._policy.unreached(head, seq if named is None else named, option)
         return head
 
     def start(self, head: Head) -> Position:
@@ -97,7 +103,7 @@ class Planner:
         if place.kind == "time":
             return Position(head.incarnation, self._transport.seq_at(head.stream, place.value) - 1)
         if place.value > head.last_seq + 1:
-            head = self._reached(head, place.value - 1, "startingPosition")
+            head = self._reached(head, place.value - 1, "startingPosition", place.value)
         seq = max(0, place.value - 1)
         self._policy.trimmed(head, seq, head.last_seq)
         return Position(head.incarnation, min(seq, head.last_seq))

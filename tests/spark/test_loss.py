@@ -217,7 +217,7 @@ def test_a_start_that_is_gone_and_an_end_that_is_not_there_are_told(
         told = f"{option} is sequence 99, which is not reached yet: the last one is 6"
         with pytest.raises(NotReachedYet, match=told):
             batch({**patient, option: "seq:99"})
-    with pytest.raises(NotReachedYet, match="startingPosition is sequence 98, which is not"):
+    with pytest.raises(NotReachedYet, match="startingPosition is sequence 99, which is not"):
         batch({**patient, "startingPosition": "seq:99"})
     assert seqs(batch({**relaxed(patient), "startingPosition": "seq:2"})) == [4, 5, 6]
     assert seqs(batch({**relaxed(patient), "endingPosition": "seq:99"})) == [4, 5, 6]

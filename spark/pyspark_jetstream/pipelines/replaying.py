@@ -10,7 +10,7 @@ from pyspark_jetstream.pipelines.journal import Entry, Journal, Range
 from pyspark_jetstream.pipelines.lake_reader import files_of, read_lake
 from pyspark_jetstream.pipelines.pacing import Pace, Window
 from pyspark_jetstream.pipelines.publishing import TRANSACTIONAL, publish, sink_options
-from pyspark_jetstream.pipelines.rounds import first_of
+from pyspark_jetstream.pipelines.rounds import first_of, reached
 from pyspark_jetstream.pipelines.store import Store
 
 if TYPE_CHECKING:
@@ -78,6 +78,10 @@ def _log(replay: Replay, context: Context) -> _Origin:
     with reader.transport() as transport:
         head = transport.head(stream)
         first = replay.first or first_of(transport, head, reader.start)
+        field = "first" if replay.first else "source.startingPosition"
+        if (replay.first or reader.start.kind == "seq") and not replay.source.may_lose:
+            patience = reader.options.connection.timeout
+            head = reached(transport, head, first, field, patience)
     last = min(replay.last or head.last_seq, head.last_seq)
     whole = Range(head.incarnation, max(first, head.first_seq), last)
 

@@ -4,14 +4,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pyspark_jetstream.nats.deadline import Deadline, pause
 from pyspark_jetstream.pipelines.declaration import Source
 from pyspark_jetstream.pipelines.fields import DeclarationError
 from pyspark_jetstream.pipelines.journal import Range, Through
 from pyspark_jetstream.positions import Place
 from pyspark_jetstream.splits import shares
 from pyspark_jetstream.transport.base import Head, Transport
-from pyspark_jetstream.transport.errors import DataLoss, StreamRecreated
+from pyspark_jetstream.transport.errors import DataLoss, NotReachedYet, StreamRecreated
 from pyspark_jetstream.transport.waiting import head_when_there
+
+_POLL = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +51,20 @@ def next_round(
         filters: Subjects that are read; empty for all.
         most: Messages of the batch, shared among the streams.
         patience: Seconds to wait for a stream that was deleted, where the source goes on with
-            one that is created again.
+            one that is created again, and for a standby of PostgreSQL that lags.
 
     Raises:
         DataLoss: What comes next in a stream was removed, and the options say that this fails.
         StreamRecreated: A stream is another one than before, and the source says that this fails.
+        NotReachedYet: The source begins behind the end of a stream.
     """
     firsts: dict[str, tuple[Head, int]] = {}
     lost: dict[str, int] = {}
     for stream in source.streams:
         awaited = source.recreated == "restart" and stream in through
         head = head_when_there(transport, stream, patience if awaited else 0.0)
+        if start.kind == "seq" and stream not in through and not source.may_lose:
+            head = reached(transport, head, start.value, "source.startingPosition", patience)
         first = _first(transport, source, head, through.get(stream), start)
         if first < head.first_seq:
             before = through.get(stream)
@@ -86,7 +92,11 @@ def next_round(
 
 
 def _first(
-    transport: Transport, source: Source, head: Head, before: Through | None, start: Place
+    transport: Transport,
+    source: Source,
+    head: Head,
+    before: Through | None,
+    start: Place,
 ) -> int:
     """The first sequence that is not done; it may be gone."""
     if before is None:
@@ -111,6 +121,27 @@ def first_of(transport: Transport, head: Head, start: Place) -> int:
     raise DeclarationError(
         "source.startingPosition", f"is {start.kind!r}", "earliest, latest, seq:N or time:RFC3339"
     )
+
+
+def reached(transport: Transport, head: Head, first: int, field: str, patience: float) -> Head:
+    """The head of a stream that has come to where a field begins. Raises NotReachedYet.
+
+    Only a standby is waited for: a stream that was never there is not told from one that will be.
+
+    Args:
+        transport: The way to the stream.
+        head: The stream.
+        first: The sequence that the field names; the one before it has to be there.
+        field: The field, for the error.
+        patience: Seconds to wait for a standby.
+    """
+    deadline = Deadline(patience)
+    while first > head.last_seq + 1:
+        if deadline.passed() or not transport.may_lag():
+            raise NotReachedYet(head.stream, field, first, head.last_seq)
+        pause(_POLL)
+        head = transport.head(head.stream)
+    return head
 
 
 def range_options(ranges: Mapping[str, Range]) -> dict[str, str]:

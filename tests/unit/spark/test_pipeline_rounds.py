@@ -16,7 +16,7 @@ from pyspark_jetstream.pipelines.replaying import ascending
 from pyspark_jetstream.pipelines.rounds import Round, next_round
 from pyspark_jetstream.positions import Place
 from pyspark_jetstream.transport.base import Consumer, Head, Transport
-from pyspark_jetstream.transport.errors import DataLoss, StreamRecreated
+from pyspark_jetstream.transport.errors import DataLoss, NotReachedYet, StreamRecreated
 
 
 @dataclass
@@ -30,6 +30,9 @@ class Streams:
     def head(self, stream: str) -> Head:
         first, last = self.held[stream]
         return Head(stream, self.incarnation, first, last, last - first + 1, 0, 0)
+
+    def may_lag(self) -> bool:
+        return False
 
     def bound(self, stream: str, after: int, last: int, filters: Any, rows: int, size: Any) -> int:
         return min(last, after + rows)
@@ -58,6 +61,29 @@ def test_streams_without_news_are_left_out() -> None:
 def test_a_batch_is_shared_in_proportion_to_what_waits() -> None:
     one = following(Streams({"A": (1, 900), "B": (1, 100)}), {}, most=100)
     assert one == Round({"A": Range(1, 1, 90), "B": Range(1, 1, 10)}, 900)
+
+
+def beginning(streams: Streams, at: int, **source: Any) -> Round:
+    declared = Source(tuple(streams.held), start=f"seq:{at}", **source)
+    transport = cast("Transport", streams)
+    return next_round(transport, declared, {}, Place("seq", at), (), 100, 5.0)
+
+
+def test_a_start_behind_the_end_is_not_reached_yet() -> None:
+    told = "stream 'A': source.startingPosition is sequence 52, which is not reached yet: .* 50$"
+    with pytest.raises(NotReachedYet, match=told):
+        beginning(Streams({"A": (1, 50)}), 52)
+    assert beginning(Streams({"A": (1, 50)}), 51) == Round({}, 0)
+    assert following(Streams({"A": (1, 50)}), {"A": 70}) == Round({}, 0)
+
+
+def test_a_start_behind_the_end_of_a_standby_is_waited_for() -> None:
+    class Standby(Streams):
+        def may_lag(self) -> bool:
+            self.held["A"] = (1, 60)
+            return True
+
+    assert beginning(Standby({"A": (1, 50)}), 60).ranges == {"A": Range(1, 60, 60)}
 
 
 def test_what_was_removed_fails_or_is_counted() -> None:
