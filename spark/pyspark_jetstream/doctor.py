@@ -228,6 +228,7 @@ def executor(what: str, found: Mapping[str, Any], todo: str, where: str = "") ->
 
 def declared(pipelines: Sequence["Pipeline"]) -> Iterator[Finding]:
     """Whether the options of pipelines can be used, and their streams be reached."""
+    from pyspark_jetstream.pipelines.declaration import Table
     from pyspark_jetstream.pipelines.fields import DeclarationError
 
     try:
@@ -243,6 +244,8 @@ def declared(pipelines: Sequence["Pipeline"]) -> Iterator[Finding]:
             continue
         for query in found:
             yield from reach(query.use, query.options, of=f" of {one.kind} {one.name}")
+        if isinstance(getattr(one, "target", None), Table):
+            yield _table(one.target.dsn, f" of {one.kind} {one.name}")
 
 
 def reach(use: str, given: Mapping[str, str], *, of: str = "") -> Iterator[Finding]:
@@ -272,7 +275,11 @@ def reach(use: str, given: Mapping[str, str], *, of: str = "") -> Iterator[Findi
             return
     if connection.nats is not None:
         wanted = getattr(checked, "transactional", False)
-        yield transactions(connection.nats, streams[0] if streams else _NOBODY, is_needed=wanted)
+        name = streams[0] if streams else _NOBODY
+        finding = transactions(connection.nats, name, is_needed=wanted)
+        yield finding
+        if use not in ("read", "readStream") and finding.what != "nats":
+            yield from _targets(connection, streams)
 
 
 def _impatient(connection: "ConnectionOptions") -> "ConnectionOptions":
@@ -323,6 +330,39 @@ def _heads(connection: "ConnectionOptions", streams: Sequence[str]) -> Iterator[
         yield unreachable(way, error)
     finally:
         transport.close()
+
+
+def _targets(connection: "ConnectionOptions", streams: Sequence[str]) -> Iterator[Finding]:
+    """The streams that a query writes and that are not there; who writes need not see more."""
+    from pyspark_jetstream.transport import open_transport
+    from pyspark_jetstream.transport.errors import JetStreamError, StreamNotFound
+
+    transport = open_transport(replace(connection, transport="nats"))
+    try:
+        for stream in streams:
+            try:
+                transport.head(stream)
+            except StreamNotFound as error:
+                todo = "make it, or change the target; the stream of bucket B is KV_B"
+                yield Finding(f"stream {stream}", "fail", str(error), todo)
+            except JetStreamError:
+                continue
+    finally:
+        transport.close()
+
+
+def _table(dsn: str, of: str) -> Finding:
+    """Whether the database of a target table can be reached."""
+    what = f"target.dsn{of}"
+    try:
+        from pyspark_jetstream.pipelines.postgres import connected
+
+        connected(dsn).close()
+    except ModuleNotFoundError as error:
+        return _lacking(what, error)
+    except Exception as error:
+        return Finding(what, "fail", str(error), "change the field, or make the database")
+    return Finding(what, "ok", "reached")
 
 
 def transactions(settings: "Settings", stream: str, *, is_needed: bool = False) -> Finding:

@@ -187,7 +187,7 @@ def checked_dsn(dsn: Secret) -> str:
     """The connection string, looked up where this runs. Raises InvalidOption."""
     text = dsn.resolve()
     if not text.startswith(("postgresql://", "postgres://")) and "=" not in text:
-        raise InvalidOption("dsn", SET, "postgresql://user@host/database or host=... dbname=...")
+        raise InvalidOption(dsn.name, SET, "postgresql://user@host/database or host=... dbname=...")
     return text
 
 

@@ -57,7 +57,7 @@ class InvalidOption(ValueError):
         if len(shown) > _SHOWN:
             shown = shown[: _SHOWN - 3] + "..."
         super().__init__(f"option {name!r} is {shown}, expected {expected}")
-        self.name = name
+        self.name, self.expected = name, expected
 
 
 def _without_password(match: re.Match[str]) -> str:
@@ -74,7 +74,7 @@ class UnknownOption(InvalidOption):
 
     def __init__(self, name: str, hint: str) -> None:
         ValueError.__init__(self, f"the jetstream format has no option {name!r}: {hint}")
-        self.name = name
+        self.name, self.expected = name, hint
 
 
 @dataclass(frozen=True, slots=True)

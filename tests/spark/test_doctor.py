@@ -56,6 +56,29 @@ def test_what_a_file_names_is_looked_at(
     assert "fail  stream NOT_HERE: " in told
 
 
+def test_a_target_that_is_not_there_is_told(
+    feed: Feed,
+    jetgate_server: JetgateServer,
+    dsn: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = f'source: {{stream: {feed.name}, options: {{dsn: "{dsn}"}}}}'
+    servers = f"options: {{servers: '{url(jetgate_server)}'}}"
+    file = tmp_path / "latest.yaml"
+    file.write_text(
+        "pipelines:\n"
+        f"  - {{kind: materialize, name: m, {source}, checkpoint: /c,"
+        f" target: {{bucket: nobucket, delivery: at-least-once, {servers}}}}}\n"
+        f"  - {{kind: replay, name: r, {source}, checkpoint: /c,"
+        f" target: {{stream: {feed.name}, delivery: at-least-once, {servers}}}}}\n"
+    )
+    assert main(["doctor", "--no-spark", str(file)]) == 1
+    told = capsys.readouterr().out
+    assert "fail  stream KV_nobucket: stream 'KV_nobucket' was not found" in told
+    assert f"fail  stream {feed.name}" not in told
+
+
 def test_servers_that_are_away_are_told_without_their_secrets(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

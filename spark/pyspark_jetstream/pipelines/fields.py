@@ -4,8 +4,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyspark_jetstream.values import LARGEST
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST = 100 * 366 * 86400.0
+_MOST = 1e300
+_UNITS = "microsecond|millisecond|second|minute|hour|day|week|month|year"
+_INTERVAL = re.compile(
+    rf"\s*(?:interval\s+)?(?:\d{{1,9}}\s+(?:{_UNITS})s?\s*)+", re.IGNORECASE | re.ASCII
+)
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)")
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -22,6 +30,20 @@ class DeclarationError(ValueError):
     def __init__(self, field: str, found: str, expected: str) -> None:
         super().__init__(f"{field}: {found}; expected {expected}")
         self.field, self.found, self.expected = field, found, expected
+
+
+def delay(text: str) -> str:
+    """A delay in the words of Spark: `10 seconds` as it is, `10s` as milliseconds.
+
+    Raises DeclarationError.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is not None and float(match[1]) * _SECONDS[match[2]] <= _LONGEST:
+        return f"{round(float(match[1]) * _SECONDS[match[2]] * 1000)} milliseconds"
+    if not _INTERVAL.fullmatch(text):
+        expected = "a duration such as 10s, or an interval of Spark such as 10 seconds"
+        raise DeclarationError("watermark.delay", shown(text), expected)
+    return text
 
 
 def shown(value: object) -> str:
@@ -103,8 +125,8 @@ class Fields:
         value = self.raw(name)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self.wrong(name, f"a whole number of at least {least}")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
+            raise self.wrong(name, f"a whole number of at least {least}, below 2^63")
         return value
 
     def number(self, name: str, default: float) -> float:
@@ -112,8 +134,8 @@ class Fields:
         value = self.raw(name)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise self.wrong(name, "a number above 0")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MOST:
+            raise self.wrong(name, "a number above 0, of at most 1e300")
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -131,9 +153,11 @@ class Fields:
         if value is None:
             return default
         match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-        if match is None:
-            raise self.wrong(name, "a duration such as 500ms, 10s, 5m, 2h or 7d")
-        return float(match[1]) * _SECONDS[match[2]]
+        seconds = float(match[1]) * _SECONDS[match[2]] if match else _LONGEST + 1
+        if seconds > _LONGEST:
+            expected = "a duration such as 500ms, 10s, 5m, 2h or 7d, of at most 100 years"
+            raise self.wrong(name, expected)
+        return seconds
 
     def size(self, name: str, default: int | None) -> int | None:
         """Bytes: a whole number, or one with a unit such as `64MiB`."""

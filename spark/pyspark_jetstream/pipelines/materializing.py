@@ -19,7 +19,6 @@ from pyspark_jetstream.pipelines.rounds import next_round
 from pyspark_jetstream.pipelines.store import Store
 from pyspark_jetstream.pipelines.table_lake import require_format
 from pyspark_jetstream.schema import to_arrow
-from pyspark_jetstream.values import Secret
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -108,7 +107,7 @@ def _counted(newest: "DataFrame") -> tuple[int, int]:
 
 def _upsert(newest: "DataFrame", target: Table) -> int:
     rows = as_table(newest, flat=True)
-    postgres.create(Secret("dsn", target.dsn).resolve(), target.table, to_arrow(rows.schema))
+    postgres.create(target.dsn, target.table, to_arrow(rows.schema))
     upsert = postgres.Upsert(target.dsn, target.table)
     done = rows.mapInArrow(upsert, postgres.RESULT).collect()
     return sum(row["written"] for row in done)

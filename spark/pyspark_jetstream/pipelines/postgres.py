@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from pyspark_jetstream.options import checked_dsn
 from pyspark_jetstream.transport.adbc import AdbcSession
 from pyspark_jetstream.transport.errors import NotReachable
 from pyspark_jetstream.values import Secret
@@ -86,11 +87,15 @@ def connected(dsn: str) -> AdbcSession:
     """A connection that is not committed by itself."""
     from adbc_driver_manager import Error
 
-    secret = Secret("dsn", dsn)
+    secret = Secret("target.dsn", dsn)
+    text = checked_dsn(secret)
     try:
-        return AdbcSession(secret.resolve(), autocommit=False)
+        return AdbcSession(text, autocommit=False)
     except Error as error:  # which may repeat the connection string
-        raise NotReachable(secret.without(str(error))) from None
+        raise NotReachable(
+            f"target.dsn is set, expected a database that can be reached: "
+            f"{secret.without(str(error))}"
+        ) from None
 
 
 def quoted(name: str) -> str:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 from pyspark_jetstream.ddl import json_type
+from pyspark_jetstream.options import checked_dsn
 from pyspark_jetstream.pipelines.declaration import (
     Analytics,
     Archive,
@@ -12,13 +13,15 @@ from pyspark_jetstream.pipelines.declaration import (
     Pipeline,
     Replay,
     Source,
+    Table,
     Target,
     Transform,
 )
-from pyspark_jetstream.pipelines.fields import DeclarationError
+from pyspark_jetstream.pipelines.fields import DeclarationError, delay
 from pyspark_jetstream.pipelines.publishing import TRANSACTIONAL, sink_options
 from pyspark_jetstream.positions import place_of, starts
 from pyspark_jetstream.queries import READ, READ_STREAM, WRITE, WRITE_STREAM, Query
+from pyspark_jetstream.values import InvalidOption, Secret
 
 STARTS = ("earliest", "latest", "seq", "time")
 _EXPECTED = "earliest, latest, seq:N or time:RFC3339"
@@ -37,9 +40,13 @@ def queries(one: Pipeline) -> Iterator[Query]:
             yield write_query(one.target, one.name)
         case Materialize():
             yield log_query(one.source, one.json)
+            if isinstance(one.target, Table):
+                check_table(one.target)
             if isinstance(one.target, Bucket):
                 yield write_query(bucket_target(one.target), one.name)
         case Transform():
+            if one.watermark is not None:
+                delay(one.watermark[1])
             yield transform_query(one)
             if isinstance(one.target, Target):
                 yield write_query(one.target, one.name, streaming=True)
@@ -74,6 +81,16 @@ def transform_query(declared: Transform) -> Query:
     source = declared.source
     named = {"stream": json.dumps(list(source.streams)), "startingPosition": source.start}
     return Query(READ_STREAM, {**source.options, **named, **json_options(declared.json)})
+
+
+def check_table(target: Table) -> None:
+    """Check where a table is, as far as the declaration itself says it. Raises DeclarationError."""
+    secret = Secret("target.dsn", target.dsn)
+    if not secret.is_elsewhere:
+        try:
+            checked_dsn(secret)
+        except InvalidOption as error:
+            raise DeclarationError("target.dsn", "is set", error.expected) from None
 
 
 def events_query(declared: Analytics) -> Query:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_jetstream.pipelines.context import Context
 from pyspark_jetstream.pipelines.declaration import Snapshot, Target, Transform
+from pyspark_jetstream.pipelines.fields import delay
 from pyspark_jetstream.pipelines.queries import transform_query, write_query
 from pyspark_jetstream.pipelines.store import Store, StoreError
 
@@ -36,7 +37,8 @@ def _result(declared: Transform, session: "SparkSession") -> "DataFrame":
     options = transform_query(declared).options
     rows = session.readStream.format("jetstream").options(**options).load()
     if declared.watermark:
-        rows = rows.withWatermark(*declared.watermark)
+        column, late = declared.watermark
+        rows = rows.withWatermark(column, delay(late))
     rows.createOrReplaceTempView("input")
     result = session.sql(declared.sql)
     if isinstance(declared.target, Target):

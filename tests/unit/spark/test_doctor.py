@@ -123,6 +123,22 @@ def test_options_that_are_wrong_are_told() -> None:
     assert "did you mean columns?" in found.found
 
 
+def test_a_target_table_whose_database_is_away_is_told_by_its_field() -> None:
+    pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
+    pytest.importorskip("adbc_driver_postgresql", reason="needs the driver: '.[all-tests]'")
+    from pyspark_jetstream.pipelines.declaration import Materialize, Source, Table
+
+    dsn = "postgresql://me:hunter2@127.0.0.1:1/no?connect_timeout=1"
+    source = Source(("S",), {"dsn": "env:NOT_SET"})
+    one = Materialize("m", source, Table(dsn, "t"), "/c")
+
+    *_, found = doctor.declared([one])
+
+    assert (found.what, found.state) == ("target.dsn of materialize m", "fail")
+    assert "target.dsn is set, expected a database that can be reached" in found.found
+    assert "hunter2" not in found.text()
+
+
 AWAY = {"servers": "nats://127.0.0.1:1"}
 
 

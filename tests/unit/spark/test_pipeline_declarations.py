@@ -24,7 +24,7 @@ from pyspark_jetstream.pipelines.declaration import (
     Transform,
     pipeline,
 )
-from pyspark_jetstream.pipelines.fields import DeclarationError
+from pyspark_jetstream.pipelines.fields import DeclarationError, delay
 from pyspark_jetstream.pipelines.load import load
 from pyspark_jetstream.pipelines.queries import check
 
@@ -64,6 +64,59 @@ ANALYTICS: dict[str, Any] = {
     "source": {"stream": "A"},
     "target": {"path": "/numbers"},
 }
+
+
+@pytest.mark.parametrize(
+    ("late", "words"),
+    [
+        ("10 seconds", "10 seconds"),
+        ("1 hour 30 minutes", "1 hour 30 minutes"),
+        ("INTERVAL 2 Days", "INTERVAL 2 Days"),
+        ("0 seconds", "0 seconds"),
+        ("1.5s", "1500 milliseconds"),
+        ("1 s", "1000 milliseconds"),
+        ("7d", "604800000 milliseconds"),
+    ],
+)
+def test_a_delay_is_in_the_words_of_spark(late: str, words: str) -> None:
+    check(pipeline(TRANSFORM | _REACHED | {"watermark": {"delay": late}}))
+    assert delay(late) == words
+
+
+_REACHED = {
+    "source": {"stream": "A", "options": {"servers": "nats://h"}},
+    "target": {"stream": "B", "options": {"servers": "nats://h"}},
+}
+
+
+@pytest.mark.parametrize("late", ["nonsense", "10 parsecs", "seconds", "-1 second", "1", "9" * 400])
+def test_a_delay_that_is_none_is_named_by_check(late: str) -> None:
+    with pytest.raises(DeclarationError, match=r"watermark.delay: is .*; expected a duration such"):
+        check(pipeline(TRANSFORM | _REACHED | {"watermark": {"delay": late}}))
+
+
+def test_a_target_that_is_no_connection_string_is_named_by_check() -> None:
+    source = {"source": _REACHED["source"]}
+    for dsn in ("x", "1s", "drop table x"):
+        one = pipeline(MATERIALIZE | source | {"target": {"dsn": dsn, "table": "t"}})
+        with pytest.raises(DeclarationError, match=r"target.dsn: is set; expected postgresql://"):
+            check(one)
+    for dsn in ("postgresql://h/d", "host=h", "env:NOT_SET"):
+        check(pipeline(MATERIALIZE | source | {"target": {"dsn": dsn, "table": "t"}}))
+
+
+@pytest.mark.parametrize("speed", [10**400, float("inf"), float("nan"), 0, -1])
+def test_a_speed_that_is_no_number_of_a_pace_is_named(speed: float) -> None:
+    with pytest.raises(DeclarationError, match=r"speed: is .*; expected a number above 0"):
+        pipeline(REPLAY | {"speed": speed})
+
+
+@pytest.mark.parametrize(
+    "values", [{"batch": 10**400}, {"every": "9" * 400 + "s"}, {"every": "40000d"}]
+)
+def test_a_number_that_is_larger_than_any_use_is_named(values: dict[str, Any]) -> None:
+    with pytest.raises(DeclarationError, match=r"(batch|every): is .*; expected a"):
+        pipeline(ARCHIVE | values)
 
 
 def test_an_archive_has_defaults_for_what_it_does_not_say() -> None:
