@@ -244,8 +244,9 @@ def declared(pipelines: Sequence["Pipeline"]) -> Iterator[Finding]:
             continue
         for query in found:
             yield from reach(query.use, query.options, of=f" of {one.kind} {one.name}")
-        if isinstance(getattr(one, "target", None), Table):
-            yield _table(one.target.dsn, f" of {one.kind} {one.name}")
+        target = getattr(one, "target", None)
+        if isinstance(target, Table):
+            yield _table(target.dsn, f" of {one.kind} {one.name}")
 
 
 def reach(use: str, given: Mapping[str, str], *, of: str = "") -> Iterator[Finding]:

@@ -67,6 +67,17 @@ def test_a_query_reads_payloads_as_from_json_does(
     )
 
 
+@pytest.mark.parametrize("schema", ["_corrupt_record string", "struct<>", "x struct<>"])
+def test_a_schema_without_a_field_to_read_loses_no_row(
+    spark: "SparkSession", feed: Feed, options: dict[str, str], schema: str
+) -> None:
+    feed.publish([("a", b'{"x": {}}', b""), ("a", b'{"x": {"y": 2}}', b"")])
+    read = spark.read.format("jetstream").options(**options, payload="json", jsonSchema=schema)
+
+    assert read.option("columns", "data").load().count() == 2
+    assert len(read.option("columns", "seq,data").load().collect()) == 2
+
+
 def test_a_type_that_is_taken_is_one_of_spark(spark: "SparkSession") -> None:
     texts = [
         "a: INT NOT NULL COMMENT 'it is', `b-c` String",

@@ -79,11 +79,12 @@ def go(
         if fields.pop("live", kind == "archive"):
             fields["source"] = live
         delivery = fields.pop("delivery", None)
+        failing = fields.pop("failing", False)
         values = {"kind": kind, "name": f"{kind}-{feed.name}", **declared[kind], **fields}
         if delivery:
             values["target"] = values["target"] | {"delivery": delivery}
         (report,) = run([pipeline(values)], spark, out=io.StringIO(), at=at)
-        assert report.failed == ""
+        assert failing or report.failed == ""
         return report
 
     return make
@@ -151,3 +152,11 @@ def test_a_range_is_replayed_at_its_pace(go: Runner, feed: Feed, again: Feed, ds
     report = go("replay", live=True, first=5, last=9, speed=1000, window="100ms")
     assert report.written == 5
     assert content(dsn, again) == content(dsn, feed)[3:8]
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_first_behind_the_end_is_not_reached_yet(go: Runner, feed: Feed, live: bool) -> None:
+    fill(feed, 20)
+    go("archive")
+    report = go("replay", live=live, first=1000, failing=True)
+    assert f"stream '{feed.name}': first is sequence 1000, which is not reached" in report.failed

@@ -12,6 +12,7 @@ from pyspark_jetstream.pipelines.pacing import Pace, Window
 from pyspark_jetstream.pipelines.publishing import TRANSACTIONAL, publish, sink_options
 from pyspark_jetstream.pipelines.rounds import first_of, reached
 from pyspark_jetstream.pipelines.store import Store
+from pyspark_jetstream.transport.errors import NotReachedYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +64,8 @@ def _lake(replay: Replay, context: Context) -> _Origin:
     files = files_of(lake)
     first = max(replay.first or 0, files[0].first)
     last = max(file.last for file in files)
+    if first > last + 1:
+        raise NotReachedYet(lake.stream, "first", first, last)
     whole = Range(files[0].incarnation, first, min(replay.last or last, last))
     return _Origin(
         lake.stream,
