@@ -18,6 +18,7 @@ from gateway.contract.reference import Reference
 from gateway.cutting import Cut
 from gateway.door import Admitted, Door
 from gateway.feeds.feeds import Feeds
+from gateway.head_limits import check_head
 from gateway.identities import Login
 from gateway.metrics import Metrics
 from gateway.observations import Observation, Observe, RequestDone, RequestFailed
@@ -36,7 +37,6 @@ from gateway.write_headers import WriteHeaders
 from gateway.ws.endpoint import WebSocketRoute
 
 _BILLION = 1_000_000_000
-_CLOSE = {"Connection": "close"}
 _WRITE_HEADERS = {row.id: WriteHeaders.of(row) for row in ROUTES}
 _ANSWERED_HERE = frozenset(
     (
@@ -259,7 +259,9 @@ class TableRoute(BaseRoute):
     def _found(self, scope: Scope) -> tuple[Operation | None, Params, str]:
         """What is at the path of a request, as `Table.find`. Raises Problem."""
         try:
-            _check_head(self._gateway.settings, scope)
+            target = len(scope["raw_path"]) + len(scope["query_string"])
+            version = scope.get("http_version", "")
+            check_head(self._gateway.settings, target, scope["headers"], version)
             return self._table.find(scope["method"], scope["raw_path"])
         except Problem as problem:
             raise self._door.counted(problem, scope) from None
@@ -280,21 +282,3 @@ def _quota_lines(caller: Caller) -> list[tuple[bytes, bytes]]:
     assert rates is not None
     assert quota is not None
     return [(k.lower().encode(), v.encode()) for k, v in rates.headers(quota).items()]
-
-
-def _check_head(settings: Settings, scope: Scope) -> None:
-    target = len(scope["raw_path"]) + len(scope["query_string"])
-    if target > settings.target_bytes_max:
-        detail = f"path and query: more than {settings.target_bytes_max} bytes"
-        raise Problem(414, "target-too-long", detail, headers=_CLOSE)
-    headers = scope["headers"]
-    size = hosts = 0
-    for name, value in headers:
-        size += len(name) + len(value)
-        hosts += name == b"host"
-    if len(headers) > settings.header_count_max or size > settings.header_bytes_max:
-        limits = f"{settings.header_count_max}, {settings.header_bytes_max} bytes"
-        raise Problem(431, "headers-too-large", f"headers: more than {limits}", headers=_CLOSE)
-    if hosts != 1 and (hosts or scope.get("http_version") == "1.1"):
-        # A proxy and we could each take another one for the name of this server (RFC 9112, 3.2).
-        raise Problem(400, "bad-host", "headers: one Host is needed", headers=_CLOSE)

@@ -10,6 +10,7 @@ import logging
 import math
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -20,6 +21,8 @@ from uvicorn.server import ServerState
 
 from core.runtime.descriptors import DescriptorReserve
 from core.runtime.sockets import end_writing
+from core.runtime.turns import Step, turns
+from gateway.head_limits import check_head, check_lists
 from gateway.presence import ON_GONE, Calls, tell
 from gateway.problems import Problem, bad_request, respond, response_bytes
 from gateway.read_buffer import READ_BYTES, BoundedReads
@@ -34,6 +37,8 @@ _UNSENT_BYTES = 128 * 1024
 """What the system keeps of an answer before it can send it. Without a limit that grows to megabytes
 for each reader that takes nothing, out of sight of every limit of ours; what is on its way in a
 long network is not counted."""
+_LINES_FACTOR = 8
+"""How many times as many headers as allowed are read to be refused as any request is."""
 _LINGER_S = 20.0
 _LINGER_IDLE_S = 5.0
 _TLS_LINGER_IDLE_S = 1.0
@@ -42,6 +47,7 @@ _NEVER = math.inf
 _CLOCK_S = 0.002
 """How much earlier than asked uvloop may fire: its clock has milliseconds."""
 _LOG = logging.getLogger("uvicorn.error")
+_DEFAULTS = Settings()
 
 
 class HttpProtocol(BoundedReads):
@@ -82,12 +88,14 @@ class HttpProtocol(BoundedReads):
         self._state = server_state
         self._app_state = app_state
         self._reader = RequestReader(self.head_bytes)
-        self._flow: FlowControl
+        self._settings = _DEFAULTS
+        self._flow: Flow
         self._writes: WriteWatch
         self._scope: dict[str, Any]
         self._outlet: Outlet
         self._has_begun = True
         self._is_ending = False
+        self._has_turn = False
         self._dropped = 0
         self._linger_end = _NEVER
         self._deadline = _NEVER
@@ -97,8 +105,10 @@ class HttpProtocol(BoundedReads):
     def use_limits(self, settings: Settings, descriptors: DescriptorReserve) -> None:
         """Take limits other than those above, and refuse who comes when there are too many."""
         self.descriptors = descriptors
+        self._settings = settings
         self.head_seconds = settings.head_seconds
         self.head_bytes = self._reader.head_bytes = settings.head_bytes
+        self._reader.head_lines = _LINES_FACTOR * settings.header_count_max
         self.write_seconds = settings.write_timeout
         self.connections_max = settings.connections_max
 
@@ -108,7 +118,7 @@ class HttpProtocol(BoundedReads):
         """Begin to wait for a request."""
         self.connections.add(cast(Any, self))
         self.transport = transport
-        self._flow = FlowControl(transport)
+        self._flow = Flow(transport)
         if (sock := transport.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
         self._writes = WriteWatch(transport, self.write_seconds)
@@ -190,13 +200,16 @@ class HttpProtocol(BoundedReads):
         """Go on with what was read, up to the end of a request that is not answered yet."""
         reader = self._reader
         try:
-            while not self._is_ending:
+            while not self._is_ending and not self._flow.is_held:
                 if reader.in_body:
                     if not self._take_body():
                         return
                 elif self._is_busy():
                     if reader.held > READ_BYTES:
                         self._flow.pause_reading()
+                    return
+                elif reader.has_large_head and not self._has_turn:
+                    self._wait_for_turn(self._go_on)
                     return
                 elif (head := reader.read_head()) is None:
                     if not self._has_begun:
@@ -221,7 +234,24 @@ class HttpProtocol(BoundedReads):
             self._flow.pause_reading()
         if piece or is_complete:
             cycle.message_event.set()
+        if self._reader.is_cut:
+            self._wait_for_turn(self._go_on)
         return is_complete
+
+    def _wait_for_turn(self, step: Step) -> None:
+        """Read nothing until others had their turns: what comes next takes long."""
+        self._flow.pause_reading()
+        self._flow.is_held = True
+        turns().add(step)
+
+    def _go_on(self) -> None:
+        """Take a turn."""
+        if self._is_ending or self.transport.is_closing():
+            return
+        self._flow.release()
+        self._has_turn = True
+        self._advance()
+        self._has_turn = False
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -232,7 +262,8 @@ class HttpProtocol(BoundedReads):
         if framing.upgrades and self._is_handshake(head):
             if framing.length:
                 raise bad_request("unexpected-body", "a handshake has no body")
-            self._become_websocket(head)
+            check_lists(head.headers)
+            self._wait_for_turn(partial(self._become_websocket, head))
             return
         path = head.path.decode("ascii")
         scope = self._scope | {
@@ -297,9 +328,14 @@ class HttpProtocol(BoundedReads):
     # -- WebSockets --------------------------------------------------------------------------
 
     def _is_handshake(self, head: Head) -> bool:
-        """Whether it is a whole handshake of version 13 (RFC 6455, 4.2.1). Whatever else asks for
-        another protocol is answered over HTTP (RFC 9110, 7.8).
+        """Whether it is a whole handshake of version 13 (RFC 6455, 4.2.1), within the limits of a
+        request. Whatever else asks for another protocol is answered over HTTP (RFC 9110, 7.8).
         """
+        target = len(head.path) + len(head.query)
+        try:
+            check_head(self._settings, target, head.headers, head.version)
+        except Problem:
+            return False
         headers = dict(head.headers)
         return (
             head.method == "GET"
@@ -312,6 +348,9 @@ class HttpProtocol(BoundedReads):
 
     def _become_websocket(self, head: Head) -> None:
         """Leave the connection, and what was read of it behind the handshake, to a WebSocket."""
+        if self._is_ending or self.transport.is_closing():
+            return
+        self._flow.release()
         made = cast(type[WebSocketProtocol], self._config.ws_protocol_class)(
             config=self._config, server_state=self._state, app_state=self._app_state
         )
@@ -352,7 +391,7 @@ class HttpProtocol(BoundedReads):
         """
         self._is_ending = True
         self._reader.take_rest()
-        self._flow.resume_reading()
+        self._flow.release()
         self._linger_end = self.loop.time() + _LINGER_S
         end_writing(self.transport)
         self._drop(0)
@@ -402,6 +441,22 @@ class HttpProtocol(BoundedReads):
         else:
             self.transport.close()
             self._writes.start()  # the last answer may still be on its way
+
+
+class Flow(FlowControl):
+    """Pauses and resumes reading; while it `is_held`, nothing resumes it."""
+
+    is_held = False
+
+    def resume_reading(self) -> None:
+        """Read on, unless it is held."""
+        if not self.is_held:
+            super().resume_reading()
+
+    def release(self) -> None:
+        """Hold it no longer, and read on."""
+        self.is_held = False
+        self.resume_reading()
 
 
 class Outlet:

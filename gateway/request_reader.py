@@ -20,6 +20,12 @@ _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16}+)((?:[ \t]*+;%b*+)?)\r\n" % VALUE)
 _PART_OF_CHUNK = re.compile(rb"(?:[0-9A-Fa-f]{1,16}+(?:[ \t]*+(?:;%b*+)?)?\r?)?" % VALUE)
 _TRAILER = re.compile(rb"%b++:%b*+\r\n" % (TOKEN, VALUE))
 _PART_OF_TRAILER = re.compile(rb"(?:%b++(?::%b*+)?)?\r?" % (TOKEN, VALUE))
+_BLANKS = re.compile(rb"(?:\r\n)*+")
+_LARGE_HEAD_BYTES = 4096
+_HEAD_LINES_MAX = 800
+_CHUNKS_MAX = 64
+"""Chunks in one piece of a body. Each costs some three microseconds, however short it is."""
+_TRAILERS_MAX = 100
 _HEAD, _LENGTH, _SIZE, _DATA, _DATA_END, _TRAILERS = range(6)
 
 
@@ -29,12 +35,30 @@ class RequestReader:
     Attributes:
         head_bytes: the most bytes of a head; the same for what surrounds the data of chunks, from
             which twice the data is taken off: extensions in moderation do not end an upload.
+        head_lines: the most lines of a head: each costs a microsecond or two before the exact limit
+            of headers can judge.
+        is_cut: the last piece of a body has as many chunks as a piece may have: more were fed.
     """
 
-    __slots__ = ("_blank", "_data", "_excess", "_left", "_pos", "_scanned", "_state", "head_bytes")
+    __slots__ = (
+        "_blank",
+        "_data",
+        "_excess",
+        "_left",
+        "_pos",
+        "_scanned",
+        "_state",
+        "_trailers",
+        "head_bytes",
+        "head_lines",
+        "is_cut",
+    )
 
     def __init__(self, head_bytes: int) -> None:
         self.head_bytes = head_bytes
+        self.head_lines = _HEAD_LINES_MAX
+        self.is_cut = False
+        self._trailers = 0
         self._data: bytes | bytearray = b""
         self._pos = 0
         self._scanned = 0
@@ -70,15 +94,23 @@ class RequestReader:
         self._data, self._pos = b"", 0
         return rest
 
+    @property
+    def has_large_head(self) -> bool:
+        """Whether what comes next is a head that takes long to read."""
+        begin = self._pos
+        is_large = self.held > _LARGE_HEAD_BYTES
+        return is_large and self._data.find(_END, begin, begin + _LARGE_HEAD_BYTES) < 0
+
     def read_head(self) -> Head | None:
         """Take a head; None: it is not complete. Its body has to be read before the next one.
 
         Raises Problem: 400, 414, 431, 501.
         """
         data, begin = self._data, self._pos
-        while data.startswith(b"\r\n", begin):  # RFC 9112, 2.2
-            begin += 2
-            self._blank += 2
+        blanks = _BLANKS.match(data, begin)  # RFC 9112, 2.2
+        if blanks is not None and blanks[0]:
+            begin = blanks.end()
+            self._blank += begin - self._pos
             self._scanned = 0
         self._pos = begin
         end = data.find(_END, begin + max(self._scanned - 3, 0))
@@ -89,9 +121,12 @@ class RequestReader:
             self._check_part(begin)
             self._scanned = size
             return None
+        if size > _LARGE_HEAD_BYTES and data.count(b"\r\n", begin, end) > self.head_lines:
+            detail = f"headers: more than {self.head_lines} lines"
+            raise Problem(431, "headers-too-large", detail)
         head = parse_head(bytes(data[begin : end + 2]))
         self._pos = end + 4
-        self._scanned = self._blank = self._excess = 0
+        self._scanned = self._blank = self._excess = self._trailers = 0
         length = head.framing.length
         self._state = _SIZE if length == CHUNKED else _LENGTH
         self._left = max(length, 0)
@@ -100,8 +135,11 @@ class RequestReader:
     def read_body(self) -> tuple[bytes, bool]:
         """Take what is there of the body, and say whether the message is complete.
 
+        It is less than all where that has very many chunks (`is_cut`).
+
         Raises Problem: 400, 431.
         """
+        self.is_cut = False
         if self._state != _LENGTH:
             return self._read_chunks()
         begin = self._pos
@@ -115,6 +153,9 @@ class RequestReader:
     def _read_chunks(self) -> tuple[bytes, bool]:
         parts: list[bytes] = []
         while self._state != _TRAILERS:
+            if len(parts) >= _CHUNKS_MAX and self._state == _SIZE and self.held:
+                self.is_cut = True
+                break
             if self._state == _SIZE and not self._begin_chunk():
                 break
             if self._state == _DATA:
@@ -166,6 +207,10 @@ class RequestReader:
         while line := _TRAILER.match(data, self._pos):
             self._check_size(line.end() - self._pos)
             self._pos = line.end()
+            self._trailers += 1
+            if self._trailers > _TRAILERS_MAX:
+                detail = f"chunks: more than {_TRAILERS_MAX} trailers"
+                raise Problem(431, "headers-too-large", detail)
         self._excess += self._pos - begin
         self._check_excess(0)
         if data.startswith(b"\r\n", self._pos):

@@ -16,8 +16,10 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.datastructures import Headers
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
+from websockets.protocol import State
 
 from core.runtime.sockets import end_writing
+from core.runtime.turns import turns
 from gateway.presence import ON_GONE, Calls, tell
 from gateway.problems import Problem, respond, response_bytes
 from gateway.read_buffer import READ_BYTES, SmallReads, change_protocol
@@ -29,8 +31,13 @@ _TLS_LINGER_S = 1.0
 FRAME_BYTES_MAX = 2 * 1024 * 1024
 HELLO_BYTES_MAX = 32 * 1024
 """A message of a peer that may be anybody."""
-_PIECE_BYTES = 8 * 1024
-"""What is read at once of such a peer: more than a thousand of the shortest frames."""
+EARLY_FRAMES_MAX = 64
+"""Control frames and parts of messages that such a peer may send."""
+_EARLY_PIECE_BYTES = 1024
+"""What is read at once of such a peer: 170 of the shortest frames, each some ten microseconds."""
+_PIECE_BYTES = 4096
+"""What is taken at once of a peer that is known."""
+_NO_HELLO = 4001  # gateway.ws.close_codes
 
 _UNSENT_BYTES = 1
 """What may wait in the transport before writing is paused: nothing, as long as the system takes it
@@ -62,6 +69,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     _discards = False
     _unanswered: asyncio.TimerHandle | None = None
     _pong = b""
+    _piece_bytes = _EARLY_PIECE_BYTES
+    _early_frames = 0
+    _is_due = False
 
     def begin(
         self, transport: asyncio.Transport, head: Head, rest: bytes, *, within: float
@@ -73,7 +83,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._early = bytearray(rest)
         self.connection_made(transport)
         self._unanswered = self.loop.call_later(within, self._refuse)
-        change_protocol(transport, SmallReads(self, _PIECE_BYTES))
+        change_protocol(transport, SmallReads(self, _EARLY_PIECE_BYTES))
         self.conn.max_message_size = HELLO_BYTES_MAX
         # The library's own reader of heads has other limits: it gets none of this one.
         self.conn.receive_data(b"GET / HTTP/1.1\r\n\r\n")
@@ -107,26 +117,73 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.conn.parser.close()  # it refers to itself: else only the garbage collector ends it
 
     def data_received(self, data: bytes) -> None:
-        """Take a read. What comes before the handshake is answered waits for that."""
+        """Take a read. What comes before the handshake is answered waits for that, and much of it
+        for a turn."""
         if self._discards:
             return
-        if self.handshake_complete and not self._early:
-            super().data_received(data)
+        if self.handshake_complete and not self._early and len(data) < self._piece_bytes:
+            self._take(data)
             return
         self._early += data
-        if len(self._early) > READ_BYTES:
+        if self.handshake_complete:
+            self._go_on()
+        elif len(self._early) > READ_BYTES:
+            self.transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Read nothing more until what waits was taken, a piece in each turn."""
+        if self._early and not self._is_due:
+            self._is_due = True
+            turns().add(self._take_early)
+        if self._early and not self.transport.is_closing():
             self.transport.pause_reading()
 
     def _take_early(self) -> None:
-        """Take what came before the handshake was answered, a piece in each tick of the loop."""
-        piece = bytes(self._early[:_PIECE_BYTES])
-        del self._early[:_PIECE_BYTES]
-        if piece and not self._discards and not self.transport.is_closing():
-            super().data_received(piece)
+        """Take a piece of what waits, unless a message before it has not been received."""
+        self._is_due = False
+        if self.transport.is_closing():
+            return
+        if self.read_paused and not self._discards:
+            return
+        piece = bytes(self._early[: self._piece_bytes])
+        del self._early[: self._piece_bytes]
+        if not self._discards:
+            self._take(piece)
+        if self._discards:
+            self._early.clear()
         if self._early:
-            self.loop.call_soon(self._take_early)
-        elif not self.read_paused:
+            self._go_on()
+        elif not self.read_paused and not self.transport.is_closing():
             self.transport.resume_reading()
+
+    def _take(self, data: bytes) -> None:
+        """Take frames, and answer the pings among them together."""
+        super().data_received(data)
+        if self._discards or self.transport.is_closing():
+            return
+        if pongs := self.conn.data_to_send():
+            if self.writable.is_set():
+                self.transport.write(b"".join(pongs))
+            else:
+                self._pong = pongs[-1]
+
+    def handle_events(self) -> None:
+        """Handle frames, few of them before the peer is known."""
+        if self._piece_bytes == _EARLY_PIECE_BYTES:
+            events = self.conn.events_received()
+            self._early_frames += sum(not _is_message(event) for event in events)
+            if self._early_frames > EARLY_FRAMES_MAX and self.conn.state is State.OPEN:
+                self._refuse_frames()
+                return
+            self.conn.events.extend(events)
+        super().handle_events()
+
+    def _refuse_frames(self) -> None:
+        """Close the connection of an unknown peer that sends many frames."""
+        self.conn.data_to_send()
+        reason = f"more than {EARLY_FRAMES_MAX} frames before welcome"
+        self.conn.send_close(_NO_HELLO, reason)
+        self.handle_parser_exception()
 
     def _refuse(self) -> None:
         """End a handshake that nobody has answered."""
@@ -143,13 +200,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self._unanswered = None
 
     def handle_ping(self) -> None:
-        """Answer a ping; one that comes while nothing can be written with those behind it, by the
-        last of them (RFC 6455, 5.5.3): else they would pile up unread."""
-        pong = b"".join(self.conn.data_to_send())
-        if self.writable.is_set():
-            self.transport.write(pong)
-        else:
-            self._pong = pong
+        """Leave the answer to `_take`. Pings that come while nothing can be written are answered by
+        the last of them (RFC 6455, 5.5.3): else they would pile up unread."""
 
     def send_receive_event_to_app(self) -> None:
         """Hand a whole message on. Text that is not UTF-8 ends the connection, of which uvicorn
@@ -201,6 +253,13 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.transport.write(self._pong)
         self._pong = b""
 
+    async def receive(self) -> Any:
+        """Return what comes next, and go on with what waits behind it."""
+        message = await super().receive()
+        if self.handshake_complete and not self.read_paused:
+            self._go_on()
+        return message
+
     async def send(self, message: Any) -> None:
         """Take an event of the application."""
         data = message.get("wire")
@@ -211,8 +270,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             await super().send(message)
             if self.handshake_complete:
                 self._stop_waiting()
-                if self._early:
-                    self.loop.call_soon(self._take_early)
+                self._go_on()
             if message["type"] == "websocket.http.response.body":
                 # Else uvicorn logs an error for each handshake that is refused, and anybody could
                 # fill the log.
@@ -230,5 +288,11 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def _admit(self) -> None:
         """Take messages and reads of any size."""
         self.conn.max_message_size = FRAME_BYTES_MAX
+        self._piece_bytes = _PIECE_BYTES
         if not self.disconnected and not self.transport.is_closing():
             change_protocol(self.transport, self)
+
+
+def _is_message(event: object) -> bool:
+    """Whether it is a message, or the first part of one."""
+    return isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.BINARY)

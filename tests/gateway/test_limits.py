@@ -195,3 +195,32 @@ def test_one_connection_too_many_is_answered_and_closed() -> None:
         assert b"\r\nretry-after: 1\r\n" in said
 
     asyncio.run(scenario())
+
+
+_TOO_LARGE = {
+    "count": ("/v1/ws", {f"A{number}": "b" for number in range(101)}, 431),
+    "lines": ("/v1/ws", {f"A{number}": "b" for number in range(5000)}, 431),
+    "bytes": ("/v1/ws", {"A": "b" * 33_000}, 431),
+    "target": ("/v1/ws?a=" + "b" * 9000, {}, 414),
+}
+
+
+@pytest.mark.parametrize("name", _TOO_LARGE)
+def test_a_handshake_has_the_limits_of_a_request(limited: Web, name: str) -> None:
+    path, headers, status = _TOO_LARGE[name]
+    lines = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
+    plain = f"GET {path} HTTP/1.1\r\nHost: a\r\n{lines}"
+    shake = plain + "".join(f"{key}: {value}\r\n" for key, value in _SHAKES.items())
+    expected, got = (limited.raw(f"{head}\r\n".encode()) for head in (plain, shake))
+
+    assert expected.startswith(b"HTTP/1.1 %d " % status)
+    assert got.partition(b"\r\n\r\n")[2] == expected.partition(b"\r\n\r\n")[2]
+    assert got.startswith(b"HTTP/1.1 %d " % status)
+
+
+@pytest.mark.parametrize("name", [_SPOKEN, "Connection", "Sec-WebSocket-Extensions"])
+def test_a_handshake_has_few_elements_of_lists(limited: Web, name: str) -> None:
+    shakes = "".join(f"{key}: {value}\r\n" for key, value in _SHAKES.items())
+    head = f"GET /v1/ws HTTP/1.1\r\nHost: a\r\n{shakes}{name}: {'a,' * 64}b\r\n\r\n"
+
+    assert limited.raw(head.encode()).startswith(b"HTTP/1.1 431 ")

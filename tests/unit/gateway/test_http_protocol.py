@@ -14,7 +14,12 @@ from uvicorn.server import ServerState
 
 from gateway.http_protocol import HttpProtocol
 from gateway.read_buffer import BULK_BYTES, READ_BYTES
-from gateway.websocket_protocol import HELLO_BYTES_MAX, UVICORN_OPTIONS, WebSocketProtocol
+from gateway.websocket_protocol import (
+    EARLY_FRAMES_MAX,
+    HELLO_BYTES_MAX,
+    UVICORN_OPTIONS,
+    WebSocketProtocol,
+)
 from tests.support.websocket import frame, request
 
 KIB = 1024
@@ -97,6 +102,7 @@ class Peer:
         self.loop = loop
         self.run: list[tuple[str, bytes]] = []
         self.reads = True
+        self.admits = False
         self.answers = asyncio.Event()
         self.answers.set()
         self.transport = Transport(is_tls=is_tls)
@@ -120,6 +126,8 @@ class Peer:
             await receive()
             await self.answers.wait()
             await send({"type": "websocket.accept"})
+            if self.admits:
+                await send({"type": "websocket.admit"})
             while (event := await receive())["type"] == "websocket.receive":
                 self.run.append(("websocket", event.get("bytes") or event["text"].encode()))
             return
@@ -138,11 +146,12 @@ class Peer:
         """Send as much as is read; return how much that was."""
 
         async def send() -> int:
-            return self._give(data)
+            return self.give(data)
 
         return self.loop.run_until_complete(send())
 
-    def _give(self, data: bytes) -> int:
+    def give(self, data: bytes) -> int:
+        """The same within the loop."""
         taken = 0
         while taken < len(data) and not (self.transport.paused or self.transport.closing):
             protocol = self.transport.protocol
@@ -163,7 +172,7 @@ class Peer:
 
 
 @contextmanager
-def _loop() -> Iterator[Loop]:
+def looped() -> Iterator[Loop]:
     made = Loop()
     asyncio.set_event_loop(made)
     try:
@@ -178,7 +187,7 @@ def _loop() -> Iterator[Loop]:
 
 @contextmanager
 def connected(*, is_tls: bool = False) -> Iterator[Peer]:
-    with _loop() as loop:
+    with looped() as loop:
 
         async def make() -> Peer:
             return Peer(loop, is_tls=is_tls)
@@ -256,8 +265,9 @@ def test_what_does_not_end_is_refused_at_64_kib(peer: Peer, name: str, size: int
     peer.send(begin)
     peer.loop.turn()
     taken = 0
-    while not peer.statuses and (more := peer.send(endless * size)):
-        taken += more
+    while not peer.statuses and taken < KIB * KIB:
+        taken += peer.send(endless * size)
+        peer.loop.turn()
 
     assert peer.statuses == [status]
     assert taken <= (64 + 32) * KIB * (4 if name == "extensions" else 1)
@@ -414,7 +424,38 @@ def test_a_peer_that_is_not_known_sends_short_messages(
     assert peer.transport.ended is not is_taken
 
 
+@pytest.mark.parametrize("data", [frame(b"", 0x89), frame(b"", 0x8A), frame(b"", 0x00)])
+def test_a_peer_that_is_not_known_sends_few_frames_before_hello(peer: Peer, data: bytes) -> None:
+    peer.send(request())
+    peer.loop.turn()
+    peer.send(frame(b"", 0x02))
+    peer.send(data * EARLY_FRAMES_MAX)
+    peer.loop.turn()
+    assert not peer.transport.ended
+    peer.send(data)
+    peer.loop.turn()
+
+    assert b"\x0f\xa1more than 64 frames before welcome" in peer.transport.written
+    assert peer.transport.ended
+    assert peer.run == []
+
+
+def test_a_peer_that_is_known_sends_any_number_of_frames(peer: Peer) -> None:
+    peer.admits = True
+    peer.send(request())
+    peer.loop.turn()
+    for _ in range(20):
+        peer.send(frame(b"", 0x89) * 1000)
+        peer.loop.turn()
+    peer.send(frame(b"x"))
+    peer.loop.turn()
+
+    assert peer.transport.written.count(b"\x8a\x00") == 20_000
+    assert peer.run == [("websocket", b"x")]
+
+
 def test_pings_of_who_reads_nothing_are_answered_by_the_last(peer: Peer) -> None:
+    peer.admits = True
     peer.send(request())
     peer.loop.turn()
     before = len(peer.transport.written)

@@ -1,0 +1,70 @@
+"""Turns in which connections do work that would hold up others, a few milliseconds in each tick.
+
+One connection may send bytes that cost a millisecond, and a hundred may do so at once: the loop
+would serve all of them in one tick, and everybody else would wait. They queue here instead.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter_ns
+from weakref import WeakKeyDictionary
+
+TICK_NS = 4_000_000
+"""After this much work the rest waits for the next tick of the loop."""
+
+Step = Callable[[], None]
+
+
+class Turns:
+    """The queue of one event loop. Steps run in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._steps: deque[Step] = deque()
+        self._is_armed = False
+        self._is_given = False
+
+    def add(self, step: Step) -> None:
+        """Run a step in a later tick. It does a small piece of work, and may add itself again."""
+        self._steps.append(step)
+        self._arm()
+
+    async def wait(self) -> None:
+        """Wait for a turn. The caller then has the rest of the tick, and no other step does."""
+        turn = asyncio.get_running_loop().create_future()
+        self.add(partial(self._give, turn))
+        await turn
+
+    def _give(self, turn: "asyncio.Future[None]") -> None:
+        if not turn.done():
+            turn.set_result(None)
+            self._is_given = True
+
+    def _arm(self) -> None:
+        if not self._is_armed:
+            self._is_armed = True
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        self._is_armed = self._is_given = False
+        end = perf_counter_ns() + TICK_NS
+        try:
+            while self._steps:
+                self._steps.popleft()()
+                if self._is_given or perf_counter_ns() >= end:
+                    return
+        finally:
+            if self._steps:
+                self._arm()
+
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+
+
+def turns() -> Turns:
+    """The turns of the running loop."""
+    loop = asyncio.get_running_loop()
+    if (found := _turns.get(loop)) is None:
+        found = _turns[loop] = Turns()
+    return found

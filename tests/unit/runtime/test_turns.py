@@ -1,0 +1,89 @@
+"""Turns: how much of the work of many is done in one tick of the loop."""
+
+import asyncio
+
+import pytest
+
+from core.runtime import turns as module
+from core.runtime.turns import turns
+
+
+@pytest.fixture(autouse=True)
+def _short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any step is all that a tick may do."""
+    monkeypatch.setattr(module, "TICK_NS", 0)
+
+
+def test_steps_run_in_order_and_no_two_in_one_tick() -> None:
+    async def check() -> None:
+        done: list[int] = []
+        for number in range(5):
+            turns().add(lambda number=number: done.append(number))  # type: ignore[misc]
+        seen: list[int] = []
+        while len(done) < 5:
+            await asyncio.sleep(0)
+            seen.append(len(done))
+
+        assert done == [0, 1, 2, 3, 4]
+        assert seen == [1, 2, 3, 4, 5]
+
+    asyncio.run(check())
+
+
+def test_short_steps_share_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        monkeypatch.setattr(module, "TICK_NS", 1 << 60)
+        done: list[int] = []
+        for number in range(5):
+            turns().add(lambda number=number: done.append(number))  # type: ignore[misc]
+        await asyncio.sleep(0)
+
+        assert done == [0, 1, 2, 3, 4]
+
+    asyncio.run(check())
+
+
+def test_who_waits_for_a_turn_has_a_tick_for_himself(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        monkeypatch.setattr(module, "TICK_NS", 1 << 60)
+        taken = 0
+
+        async def take() -> None:
+            nonlocal taken
+            for _ in range(3):
+                await turns().wait()
+                taken += 1
+
+        tasks = [asyncio.create_task(take()) for _ in range(10)]
+        before = 0
+        while before < 30:
+            await asyncio.sleep(0)
+            assert taken - before <= 1
+            before = taken
+        await asyncio.gather(*tasks)
+
+    asyncio.run(check())
+
+
+def test_who_has_stopped_waiting_keeps_nobody_from_a_turn() -> None:
+    async def check() -> None:
+        gone = asyncio.create_task(turns().wait())
+        await asyncio.sleep(0)
+        gone.cancel()
+        await turns().wait()
+
+        assert gone.cancelled()
+
+    asyncio.run(check())
+
+
+def test_a_step_that_fails_stops_no_other() -> None:
+    async def check() -> None:
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        turns().add(lambda: 1 // 0)  # type: ignore[arg-type]
+        await turns().wait()
+
+        assert len(told) == 1
+
+    asyncio.run(check())
