@@ -1,7 +1,7 @@
 """The monitoring port: a small HTTP/1.1 server for the pages of `core.monitor`.
 
-It answers GET and HEAD and reads no bodies; one request at a time per connection, connections are
-kept. It is a server of its own so that nothing else has to be imported to start it.
+It answers GET and HEAD and reads no bodies; one request at a time per connection, and one in a tick
+of the event loop over all connections, which are kept. It is a server of its own so that nothing else has to be imported to start it.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from core.monitor.pages import Page, serve
 from core.monitor.query import Query
 from core.monitor.source import About, Cluster, JetStream, Source
 from core.runtime.clock import Clock
+from core.runtime.turns import turns
 from core.server import Server
 from nats_server.config.options import JetStreamOptions, Options
 from nats_server.config.websocket import websocket_of
@@ -122,12 +123,15 @@ class Monitor:
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
+        idle = _HEAD_S
         try:
             while True:
-                async with asyncio.timeout(_IDLE_S):
+                async with asyncio.timeout(idle):
                     begun = await reader.readexactly(1)
                 async with asyncio.timeout(_HEAD_S):
                     head = begun + await reader.readuntil(b"\r\n\r\n")
+                await turns().wait()
+                idle = _IDLE_S
                 if not await self._answer(head.decode("latin-1"), writer):
                     return
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

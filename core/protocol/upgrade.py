@@ -17,6 +17,9 @@ from core.errors import ConfigError
 from core.protocol.cookies import Credentials, cookies
 
 HEAD_MAX = 64 * 1024
+HEADERS_MAX = 256
+ELEMENTS_MAX = 256
+"""Elements of one list in the headers."""
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _REQUEST = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\S+) HTTP/(\d)\.(\d)")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -113,8 +116,14 @@ class _Headers:
         return next(iter(self._values.get(name, ())), "")
 
     def tokens(self, name: str) -> list[str]:
-        """Return the elements of a comma-separated list in one or more headers, in lower case."""
-        parts = ",".join(self._values.get(name, ())).split(",")
+        """Return the elements of a comma-separated list in one or more headers, in lower case.
+
+        Raises Refusal when there are too many.
+        """
+        text = ",".join(self._values.get(name, ()))
+        if text.count(",") >= ELEMENTS_MAX:
+            raise Refusal(431, "too many elements in a header")
+        parts = text.split(",")
         return [part.strip(" \t").lower() for part in parts]
 
     def all(self, name: str) -> list[str]:
@@ -123,6 +132,8 @@ class _Headers:
 
 def upgrade(head: bytes, options: WebSocketOptions) -> Accepted:
     """Check a request (from the request line to the empty line). Raises Refusal."""
+    if head.count(b"\r\n") > HEADERS_MAX + 2:
+        raise Refusal(431, "too many headers")
     lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     request = _REQUEST.fullmatch(lines[0])
     if request is None:

@@ -20,6 +20,7 @@ _FINAL, _RSV1, _RSV23, _MASK = 0x80, 0x40, 0x30, 0x80
 _CONTROL_MAX = 125
 _COMPRESS_ABOVE = 64
 _WIRE_FACTOR, _WIRE_MAX = 8, 64 * 1024 * 1024
+_FRAMES_MAX = 512
 _SYNC_TAIL = b"\x00\x00\xff\xff"
 _LAST_BLOCK = b"\x00\x00\xff\xff\x01\x00\x00\xff\xff"
 _RESERVED_CODES = (1004, 1005, 1006, 1015)
@@ -84,14 +85,20 @@ class FrameReader:
         """Read more bytes. Raises WebSocketError; what came before the error is in the attributes.
 
         Returns True when bytes of this read are left for the next call, because inflating all of
-        it at once would take too much memory.
+        it at once would take too much memory, or because it has so many frames that reading them
+        at once would take too long.
         """
         if self._rest:
             data, self._rest = self._rest + data, b""
         self._inflated = 0
         pos, end = 0, len(data)
+        frames_left = _FRAMES_MAX
         while pos < end and self.close is None:
             if self._left < 0:
+                if not frames_left:
+                    self._rest = data[pos:]
+                    return True
+                frames_left -= 1
                 after = self._header(data, pos)
                 if after < 0:
                     self._rest = data[pos:]

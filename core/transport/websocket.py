@@ -14,6 +14,7 @@ from core.protocol import websocket as ws
 from core.protocol.upgrade import HEAD_MAX, Accepted, Refusal, WebSocketOptions, upgrade
 from core.pubsub.server import Hub
 from core.runtime.listening import unmapped
+from core.runtime.turns import turns
 from core.transport.session import ClientSession
 
 _BROWSER_FRAME = 4096
@@ -191,7 +192,7 @@ class FrameTransport(asyncio.Transport):
 
     `close_payload` is the payload of the close frame, where it is not that of the session's reason.
     `is_wanted` says that the session wants to read. While `is_held`, frames that were received are
-    served one piece per turn of the loop, and nothing is read from the socket.
+    served in turns with those of other connections, and nothing is read from the socket.
     """
 
     def __init__(
@@ -244,7 +245,7 @@ class FrameTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self.is_wanted = True
         if self.is_held:
-            asyncio.get_running_loop().call_soon(self._go_on)
+            turns().add(self._go_on)
         else:
             self._below.resume_reading()
 
@@ -254,7 +255,7 @@ class FrameTransport(asyncio.Transport):
         self._go_on = go_on
         self._below.pause_reading()
         if self.is_wanted:
-            asyncio.get_running_loop().call_soon(go_on)
+            turns().add(go_on)
 
     def release(self) -> None:
         """Read from the socket again."""

@@ -98,12 +98,15 @@ def test_a_page_of_another_origin_reads_what_is_allowed(
     assert "X-Content-Type-Options: nosniff" in lines
 
 
-def test_a_request_that_does_not_end_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("begun", [b"", b"GET /healthz HTTP/1.1\r\nHost: "])
+def test_a_request_that_does_not_end_is_closed(
+    monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
     async def run() -> bytes:
         monitor = Monitor(_options(), SystemClock())
         await monitor.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", monitor.port)
-        writer.write(b"GET /healthz HTTP/1.1\r\nHost: ")
+        writer.write(begun)
         async with asyncio.timeout(30):
             answer = await reader.read()
         writer.close()
@@ -120,3 +123,41 @@ def test_a_reload_changes_who_may_read() -> None:
 
     assert lines[0] != _WRONG
     assert "Access-Control-Allow-Origin: https://a.example" in lines
+
+
+def test_one_request_of_all_connections_is_answered_in_a_tick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also when they came together."""
+    asked = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answered = most = 0
+
+    async def answer(_: Monitor, head: str, writer: asyncio.StreamWriter) -> bool:
+        nonlocal answered
+        answered += 1
+        writer.write(b".")
+        return True
+
+    async def read(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(asked * 50)
+        async with asyncio.timeout(30):
+            got = await reader.readexactly(50)
+        writer.close()
+        return got
+
+    async def run() -> list[bytes]:
+        nonlocal most
+        monitor = Monitor(_options(), SystemClock())
+        await monitor.start()
+        reading = asyncio.gather(*(read(monitor.port) for _ in range(5)))
+        while not reading.done():
+            before = answered
+            await asyncio.sleep(0)
+            most = max(most, answered - before)
+        await monitor.stop()
+        return await reading
+
+    monkeypatch.setattr(Monitor, "_answer", answer)
+    assert asyncio.run(run()) == [b"." * 50] * 5
+    assert most == 1

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from core.errors import ConfigError
 from core.protocol import websocket as ws
-from core.protocol.upgrade import WebSocketOptions
-from tests.support.websocket import deflate, frame
+from core.protocol.upgrade import Refusal, WebSocketOptions, upgrade
+from tests.support.websocket import deflate, frame, request
 
 _MAX = 1000
 _TEXT = b'CONNECT {"verbose":false}\r\nPUB a 5\r\nhello\r\n'
@@ -150,3 +150,29 @@ def test_large_messages_are_compressed_and_small_ones_not() -> None:
 def test_options_that_cannot_be_meant_are_refused(options: Any) -> None:
     with pytest.raises(ConfigError):
         WebSocketOptions(**options)
+
+
+def test_very_many_frames_are_read_in_several_calls() -> None:
+    reader = _reader()
+    more = reader.feed(frame(b"a") * 2000 + frame(b"", 0x89))
+    calls, most = 1, len(reader.payload)
+    while more:
+        before = len(reader.payload)
+        more = reader.feed(b"")
+        calls += 1
+        most = max(most, len(reader.payload) - before)
+
+    assert b"".join(reader.payload) == b"a" * 2000
+    assert reader.pings == [b""]
+    assert (calls, most) == (4, 512)
+
+
+@pytest.mark.parametrize(
+    "more", ["".join(f"A{n}: b\r\n" for n in range(300)), f"Connection: {'a,' * 300}b\r\n"]
+)
+def test_a_handshake_has_a_few_hundred_headers_and_elements_of_lists(more: str) -> None:
+    head = request()[:-2] + more.encode() + b"\r\n"
+    with pytest.raises(Refusal) as refused:
+        upgrade(head, WebSocketOptions())
+
+    assert refused.value.status == 431
