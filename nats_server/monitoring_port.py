@@ -1,7 +1,8 @@
 """The monitoring port: a small HTTP/1.1 server for the pages of `core.monitor`.
 
 It answers GET and HEAD and reads no bodies; one request at a time per connection, and one in a tick
-of the event loop over all connections, which are kept. It is a server of its own so that nothing else has to be imported to start it.
+of the event loop over all connections, which are kept. It is a server of its own so that nothing
+else has to be imported to start it.
 """
 
 import asyncio
