@@ -1,34 +1,32 @@
 """An atomic batch (ADR-50) as one call: all of its messages are stored, or none."""
 
-import asyncio
-
 from starlette.responses import Response
 
 from core.client import Batch, ClientError, PayloadTooLarge, ReplyBatch, read_ack
 from core.errors import ApiError
 from core.runtime.nuid import nuid
-from gateway.batch_lines import Lines, Run, receipt_problem
+from core.runtime.turns import turns
+from gateway.batch_lines import SLICE_LINES, Lines, Run, receipt_problem
 from gateway.call import Call
 from gateway.problems import Problem, bad_request, problem_of
 from gateway.responses import json_response, location_of
 
-_SLICE_BYTES = 256 * 1024
+_SLICE_BYTES = 64 * 1024
 
 
 async def read_lines(call: Call, body: bytes) -> Run:
     """Read NDJSON: pieces of it, so that others get their turns."""
     lines = _lines_of(call)
     run = Run()
-    piece: list[bytes] = []
-    size = 0
-    for line in body.split(b"\n"):
-        piece.append(line)
-        size += len(line)
-        if size >= _SLICE_BYTES:
-            run.append(lines.run(piece))
-            piece, size = [], 0
-            await asyncio.sleep(0)
-    run.append(lines.run(piece))
+    begin = 0
+    while begin < len(body):
+        end = body.find(b"\n", begin + _SLICE_BYTES) + 1 or len(body)
+        piece = [line for line in body[begin:end].split(b"\n") if line.strip()]
+        for first in range(0, len(piece), SLICE_LINES):
+            run.append(lines.run(piece[first : first + SLICE_LINES]))
+            await turns().wait()
+        begin = end
+        await turns().wait()
     return run
 
 

@@ -24,6 +24,8 @@ from gateway.validation import header_text, json_fault, publish_subject
 
 _SUCCESS = b'{"stream":'
 _SUBJECTS_KEPT = 8192
+SLICE_LINES = 512
+"""Lines that are read in one turn: those that are bad take some four microseconds each."""
 _NO_STREAM = "no stream captures this subject"
 
 
@@ -54,18 +56,34 @@ class Lines:
         if entries is not None and not run.refused and _are_members_once(text, run):
             return run
         run = Run()
-        for line in lines:
-            if line.strip():
+        kept = [line for line in lines if line.strip()]
+        if entries is None or len(entries) != len(kept):
+            for line in kept:
                 self.item(run, line)
+        else:
+            for line, entry in zip(kept, entries, strict=True):
+                self._put_if_once(run, line, entry)
         return run
 
     def item(self, run: "Run", raw: bytes | msgspec.Raw) -> None:
         """Read one line, or one element of an array."""
         entry = self._entry(raw)
         if isinstance(entry, PublishLine):
-            self._put(run, entry)
+            self._put_if_once(run, raw, entry)
         else:
             run.refuse(entry)
+
+    def _put_if_once(self, run: "Run", raw: bytes | msgspec.Raw, entry: PublishLine) -> None:
+        """Add a message that has no member twice, of which JSON is `raw`."""
+        try:
+            is_refused = _has_more_headers(entry, self._settings.message_header_count_max)
+            if not is_refused and repeats_a_member(bytes(raw)):
+                run.refuse(bad_request("bad-json", TWICE))
+                return
+        except (UnicodeDecodeError, RecursionError) as error:
+            run.refuse(bad_request("bad-json", json_fault(error, bytes(raw))))
+        else:
+            self._put(run, entry)
 
     def _decoded(self, text: bytes, lines: list[bytes]) -> list[PublishLine] | None:
         """The messages of all lines; None: some line is bad, and each has to say for itself."""
@@ -77,10 +95,7 @@ class Lines:
 
     def _entry(self, line: bytes | msgspec.Raw) -> PublishLine | Problem:
         try:
-            entry = self._decoder.decode(line)
-            if repeats_a_member(bytes(line)):
-                return bad_request("bad-json", TWICE)
-            return entry
+            return self._decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return bad_request("bad-json", json_fault(error, bytes(line)))
 
@@ -107,6 +122,14 @@ class Lines:
             self._subjects.clear()
         self._subjects[text] = subject
         return subject
+
+
+def _has_more_headers(line: PublishLine, most: int) -> bool:
+    """Whether a message has more headers than it may have; such a line is refused anyway."""
+    headers = line.headers or {}
+    return len(headers) > most or any(
+        len(values) > most for values in headers.values() if not isinstance(values, str)
+    )
 
 
 def _is_one_a_line(text: bytes, lines: list[bytes], found: int) -> bool:
@@ -175,6 +198,8 @@ def header_block(
         if key[:5].lower() == b"nats-":
             key = headers_of.jetstream_name(key)
         for value in [values] if isinstance(values, str) else values:
+            if len(items) >= settings.message_header_count_max:
+                raise headers_of.too_large(settings)
             items.append((key, _header_value(value, name)))
     if msg_id is not None:
         if not msg_id:

@@ -8,6 +8,7 @@ reading.
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 
 from starlette.responses import Response
 from starlette.types import Message as Event
@@ -15,11 +16,15 @@ from starlette.types import Receive, Scope, Send
 
 from core.client import ClientError
 from core.runtime.tasks import spawn, stop
+from core.runtime.turns import turns
 from gateway import repeated
-from gateway.batch_lines import Lines, Run, Tally
+from gateway.batch_lines import SLICE_LINES, Lines, Run, Tally
 from gateway.call import Call, Disconnected
 from gateway.problems import Problem, respond
 from gateway.responses import NDJSON
+
+_LARGE_BYTES = 64 * 1024
+"""A slice of lines that is not read at once: few of them have as many bytes."""
 
 
 class PublishStream(Response):
@@ -44,6 +49,7 @@ class PublishStream(Response):
         self._room = asyncio.Event()
         self._tail = b""
         self._skipping = False
+        self._has_read = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         writer = spawn(self._write(send), name="publish results")
@@ -55,8 +61,10 @@ class PublishStream(Response):
                 except Problem as problem:
                     self._broken = problem
                     break
-                for run in self._split(chunk, last=not more):
-                    await self._submit(run, writer)
+                for lines in self._split(chunk, last=not more):
+                    run = self._too_long() if lines is None else await self._read(lines)
+                    if run.size:
+                        await self._submit(run, writer)
             self._over = True
             self._event.set()
             await writer
@@ -68,13 +76,22 @@ class PublishStream(Response):
                 if run.replies is not None:
                     run.replies.done.cancel()
 
-    def _split(self, chunk: bytes, *, last: bool) -> list[Run]:
-        """The runs of messages in a piece of the body; an unfinished line is kept."""
+    async def _read(self, lines: list[bytes]) -> Run:
+        """Read a slice of lines: the first of a piece of the body at once, others in turns."""
+        is_first, self._has_read = not self._has_read, True
+        if not is_first or sum(map(len, lines)) > _LARGE_BYTES:
+            await turns().wait()
+        return self._lines.run(lines)
+
+    def _split(self, chunk: bytes, *, last: bool) -> Iterator[list[bytes] | None]:
+        """Cut a piece of the body into slices of lines; None: a line is too long. An unfinished
+        line is kept.
+        """
+        self._has_read = False
         lines = chunk.split(b"\n")
-        runs: list[Run] = []
         if self._skipping:
             if len(lines) == 1 and not last:
-                return runs
+                return
             self._skipping = False
             lines[0] = b""
         elif self._tail:
@@ -83,13 +100,13 @@ class PublishStream(Response):
         long = [i for i, line in enumerate(lines) if len(line) > self._settings.line_max]
         begin = 0
         for i in long:
-            runs += [self._lines.run(lines[begin:i]), self._too_long()]
+            yield from _slices(lines[begin:i])
+            yield None
             begin = i + 1
-        runs.append(self._lines.run(lines[begin:]))
+        yield from _slices(lines[begin:])
         if len(self._tail) > self._settings.line_max:
             self._tail, self._skipping = b"", True
-            runs.append(self._too_long())
-        return [run for run in runs if run.size]
+            yield None
 
     def _too_long(self) -> Run:
         run = Run()
@@ -133,6 +150,8 @@ class PublishStream(Response):
                     body = b"\n".join(lines) + b"\n"
                     async with asyncio.timeout(self._settings.write_timeout):
                         await send(_body(body, more=True))
+                    if len(lines) >= SLICE_LINES:
+                        await turns().wait()
                 elif not self._over:
                     await self._event.wait()
             if self._broken is not None:
@@ -155,7 +174,9 @@ class PublishStream(Response):
     async def _results(self) -> list[bytes]:
         """Results of the next run and of those after it that are complete already."""
         lines: list[bytes] = []
-        while self._runs and (not lines or _is_settled(self._runs[0])):
+        while self._runs and (
+            not lines or (len(lines) < SLICE_LINES and _is_settled(self._runs[0]))
+        ):
             run = self._runs[0]
             if run.replies is not None:
                 timeout = self._settings.publish_timeout
@@ -167,6 +188,11 @@ class PublishStream(Response):
             lines += filter(None, run.results(self._tally))
             self._room.set()
         return lines
+
+
+def _slices(lines: list[bytes]) -> Iterator[list[bytes]]:
+    for begin in range(0, len(lines), SLICE_LINES):
+        yield lines[begin : begin + SLICE_LINES]
 
 
 def _is_settled(run: Run) -> bool:

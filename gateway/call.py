@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope
 from core.client import Client, JetStream
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
+from core.runtime.turns import turns
 from gateway import exchange
 from gateway.console.files import Console
 from gateway.feeds.feeds import Feeds
@@ -29,6 +30,7 @@ from gateway.signin.sessions import Session
 from gateway.tokens import AckTokens
 from gateway.validation import percent_decoded
 
+_LARGE_JSON_BYTES = 32 * 1024
 _LEAST_RATE = 1024
 """Bytes a second of a body: one now and then would hold a request for ever."""
 _CHARSETS = ("utf-8", "utf8", "us-ascii")
@@ -261,7 +263,13 @@ class Call:
         body = await self.body(self.gateway.settings.json_body_max)
         if body and self.media_type() not in _JSON:
             raise Problem(415, "unsupported-media-type", "Content-Type: application/json is needed")
+        await self.turn_for(len(body))
         return body
+
+    async def turn_for(self, size: int) -> None:
+        """Wait for a turn to read a large piece of JSON; others read theirs in other ticks."""
+        if size > _LARGE_JSON_BYTES:
+            await turns().wait()
 
     async def no_body(self) -> None:
         """Read and refuse a body where none has a meaning."""

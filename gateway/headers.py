@@ -145,8 +145,13 @@ def check(items: Items, settings: Settings) -> None:
         if name == _LEVEL:
             require_level(value)
     if len(items) > settings.message_header_count_max or size > settings.message_header_bytes_max:
-        limits = f"{settings.message_header_count_max}, {settings.message_header_bytes_max} bytes"
-        raise Problem(431, "headers-too-large", f"message headers: more than {limits}")
+        raise too_large(settings)
+
+
+def too_large(settings: Settings) -> Problem:
+    """The 431 of a message that has too many headers, or too large ones."""
+    limits = f"{settings.message_header_count_max}, {settings.message_header_bytes_max} bytes"
+    return Problem(431, "headers-too-large", f"message headers: more than {limits}")
 
 
 def refuse_repeated(items: Items) -> None:

@@ -8,8 +8,9 @@ from msgspec import Raw
 from starlette.responses import Response
 
 from core.client import NoResponders
+from core.runtime.turns import turns
 from gateway import atomic, repeated
-from gateway.batch_lines import Lines, Run, Tally, receipt_problem
+from gateway.batch_lines import SLICE_LINES, Lines, Run, Tally, receipt_problem
 from gateway.batching import PublishStream
 from gateway.call import Call
 from gateway.headers import publish_block
@@ -86,7 +87,9 @@ async def publish_atomic(call: Call) -> Response:
     if media_type in _LINES:
         run = await atomic.read_lines(call, await call.body(settings.atomic_body_max))
     elif media_type == JSON:
-        run = _items(call, await call.body(settings.json_body_max))
+        run = Run()
+        for each in await _runs(call, await call.body(settings.json_body_max)):
+            run.append(each)
     else:
         raise _unsupported()
     return await atomic.publish_atomic(call, run)
@@ -99,23 +102,35 @@ def _unsupported() -> Problem:
 
 async def _array(call: Call) -> Response:
     gateway = call.gateway
-    run = _items(call, await call.body(gateway.settings.json_body_max))
-    if len(run.batch):
-        run.replies = gateway.js.start_many(run.batch)
-        timeout = gateway.settings.publish_timeout
-        await repeated.settle(gateway.js, run.batch, run.replies, timeout)
-    results = run.results(Tally(brief=False))
+    runs = await _runs(call, await call.body(gateway.settings.json_body_max))
+    for run in runs:
+        if len(run.batch):
+            run.replies = gateway.js.start_many(run.batch)
+    timeout = gateway.settings.publish_timeout
+    results: list[bytes] = []
+    for run in runs:
+        if run.replies is not None:
+            await repeated.settle(gateway.js, run.batch, run.replies, timeout)
+        results += run.results(Tally(brief=False))
+        if len(runs) > 1:
+            await turns().wait()
     return Response(b"[" + b",".join(results) + b"]", media_type=JSON)
 
 
-def _items(call: Call, body: bytes) -> Run:
-    """The messages of a JSON array."""
+async def _runs(call: Call, body: bytes) -> list[Run]:
+    """The messages of a JSON array, in runs of which each was read in a turn of its own."""
+    await call.turn_for(len(body))
     try:
         items = msgspec.json.decode(body, type=list[Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise bad_request("bad-json", "body: not a JSON array of messages") from None
     lines = Lines(call.gateway.settings, call.gateway.client.info.max_payload)
-    run = Run()
-    for item in items:
-        lines.item(run, item)
-    return run
+    runs: list[Run] = []
+    for begin in range(0, len(items), SLICE_LINES):
+        if begin:
+            await turns().wait()
+        run = Run()
+        for item in items[begin : begin + SLICE_LINES]:
+            lines.item(run, item)
+        runs.append(run)
+    return runs

@@ -184,8 +184,8 @@ def test_what_the_server_would_not_take_ends_nobodys_connection(stream: Stream) 
     other = threading.Thread(target=wait)
     other.start()
     eventually(lambda: stream.web.get(path).json()["num_waiting"] == 1)
-    numbers = b",".join([b"1e15"] * 200_000)  # longer when it is written again
-    body = b'{"metadata":[%s]}' % numbers
+    numbers = b",".join([b"1e15"] * 30_000)  # longer when it is written again
+    body = b'{"description":"%s","metadata":[%s]}' % (b"a" * 700_000, numbers)
     answers = [
         stream.web.send(method, place, body, {"Content-Type": "application/json"})
         for method, place in (("PUT", stream.path), ("PATCH", stream.path), ("PUT", path))

@@ -1,9 +1,12 @@
 """Lines of a batch."""
 
+import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.client import ReplyBatch
+from gateway import batch_lines
 from gateway.batch_lines import Lines, Run, Tally
 from gateway.settings import Settings
 
@@ -24,8 +27,6 @@ def test_any_line_is_a_message_or_an_error(lines: list[bytes]) -> None:
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_headers_never_leave_their_line(name: str, value: str) -> None:
-    import orjson
-
     try:
         raw = orjson.dumps({"subject": "a", "headers": {name: value}, "msg_id": value})
     except orjson.JSONEncodeError:
@@ -35,6 +36,30 @@ def test_headers_never_leave_their_line(name: str, value: str) -> None:
     for block in run.batch.headers:
         assert block.count(b"\r\n") == 4
         assert block.count(b"\r") == block.count(b"\n") == 4
+
+
+@pytest.mark.parametrize(
+    "headers", [{f"A{n}": ["1"] for n in range(20_000)}, {"A": ["1"] * 20_000}]
+)
+def test_of_too_many_headers_no_more_are_read_than_allowed(
+    monkeypatch: pytest.MonkeyPatch, headers: dict[str, list[str]]
+) -> None:
+    made = 0
+
+    def header_value(value: str, _: str) -> bytes:
+        nonlocal made
+        made += 1
+        return value.encode()
+
+    def repeats(_: bytes) -> bool:
+        raise AssertionError("members of a line that is refused anyway were looked at")
+
+    monkeypatch.setattr(batch_lines, "_header_value", header_value)
+    monkeypatch.setattr(batch_lines, "repeats_a_member", repeats)
+    run = read(orjson.dumps({"subject": "a", "headers": headers}))
+
+    assert [(p.status, p.kind) for p in run.refused.values()] == [(431, "headers-too-large")]
+    assert made <= 2 * SETTINGS.message_header_count_max  # a run with a bad line is read twice
 
 
 def test_results_follow_the_lines() -> None:
