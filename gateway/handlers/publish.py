@@ -124,6 +124,9 @@ async def _runs(call: Call, body: bytes) -> list[Run]:
         items = msgspec.json.decode(body, type=list[Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise bad_request("bad-json", "body: not a JSON array of messages") from None
+    most = call.gateway.settings.batch_unacked_max
+    if len(items) > most:
+        raise Problem(413, "body-too-large", f"body: more than {most} messages; send lines of JSON")
     lines = Lines(call.gateway.settings, call.gateway.client.info.max_payload)
     runs: list[Run] = []
     for begin in range(0, len(items), SLICE_LINES):

@@ -108,6 +108,14 @@ def test_lines_are_read_and_answered_in_slices(monkeypatch: pytest.MonkeyPatch, 
     assert max(answered for _, answered in steps) <= SLICE_LINES
 
 
+def test_an_array_of_more_messages_than_may_be_unacknowledged_is_refused() -> None:
+    body = b"[" + b",".join([BAD] * (SETTINGS.batch_unacked_max + 1)) + b"]"
+    with pytest.raises(Problem) as refused:
+        asyncio.run(_array(Caller(body)))
+
+    assert (refused.value.status, refused.value.kind) == (413, "body-too-large")
+
+
 def test_blank_lines_of_a_batch_are_no_slices_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     read = Lines.run
