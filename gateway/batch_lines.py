@@ -24,7 +24,7 @@ from gateway.validation import header_text, json_fault, publish_subject
 
 _SUCCESS = b'{"stream":'
 _SUBJECTS_KEPT = 8192
-SLICE_LINES = 512
+SLICE_LINES = 2048
 """Lines that are read in one turn: those that are bad take some four microseconds each."""
 _NO_STREAM = "no stream captures this subject"
 

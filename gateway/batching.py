@@ -23,8 +23,9 @@ from gateway.call import Call, Disconnected
 from gateway.problems import Problem, respond
 from gateway.responses import NDJSON
 
-_LARGE_BYTES = 64 * 1024
-"""A slice of lines that is not read at once: few of them have as many bytes."""
+_FAILED_LINES = 1024
+"""Results of lines that failed, after which others have their turns: each takes microseconds."""
+_SMALL_BYTES = 256 * 1024
 
 
 class PublishStream(Response):
@@ -77,9 +78,9 @@ class PublishStream(Response):
                     run.replies.done.cancel()
 
     async def _read(self, lines: list[bytes]) -> Run:
-        """Read a slice of lines: the first of a piece of the body at once, others in turns."""
+        """Read a slice of lines, a small one at once if it is the first of a piece of the body."""
         is_first, self._has_read = not self._has_read, True
-        if not is_first or sum(map(len, lines)) > _LARGE_BYTES:
+        if not is_first or sum(map(len, lines)) > _SMALL_BYTES:
             await turns().wait()
         return self._lines.run(lines)
 
@@ -139,6 +140,7 @@ class PublishStream(Response):
     async def _write(self, send: Send) -> None:
         """Send results in order. Ends early when the caller takes none for too long."""
         started = False
+        failed = 0
         try:
             while not (self._over and not self._runs):
                 self._event.clear()
@@ -150,7 +152,8 @@ class PublishStream(Response):
                     body = b"\n".join(lines) + b"\n"
                     async with asyncio.timeout(self._settings.write_timeout):
                         await send(_body(body, more=True))
-                    if len(lines) >= SLICE_LINES:
+                    if self._tally.failed - failed >= _FAILED_LINES:
+                        failed = self._tally.failed
                         await turns().wait()
                 elif not self._over:
                     await self._event.wait()
