@@ -41,7 +41,12 @@ ABNORMAL = CloseCode(
 NO_PONG = CloseCode(1011, "no-pong", Remedy.BACK_OFF, "a ping was not answered within 20 s")
 RESTART = CloseCode(1012, "restart", Remedy.RETRY, "this node stops")
 UNAUTHORIZED = CloseCode(4000, "unauthorized", Remedy.SIGN_IN, "credentials that are not known")
-NO_HELLO = CloseCode(4001, "no-hello", Remedy.SIGN_IN, "no `hello` with credentials within 5 s")
+NO_HELLO = CloseCode(
+    4001,
+    "no-hello",
+    Remedy.SIGN_IN,
+    "no `hello` with credentials within 5 s, or too many frames before it",
+)
 REVOKED = CloseCode(4003, "revoked", Remedy.SIGN_IN, "the credentials are not good any more")
 BAD_FRAME = CloseCode(4100, "bad-frame", Remedy.GIVE_UP, "a frame that cannot be read")
 LATE_HELLO = CloseCode(4101, "late-hello", Remedy.GIVE_UP, "a second `hello`, or one too late")

@@ -201,7 +201,7 @@ _TOO_LARGE = {
     "count": ("/v1/ws", {f"A{number}": "b" for number in range(101)}, 431),
     "lines": ("/v1/ws", {f"A{number}": "b" for number in range(5000)}, 431),
     "bytes": ("/v1/ws", {"A": "b" * 33_000}, 431),
-    "target": ("/v1/ws?a=" + "b" * 9000, {}, 414),
+    "target": ("/v1/ws?a=" + "b" * 17_000, {}, 414),
 }
 
 
