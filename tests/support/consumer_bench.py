@@ -16,8 +16,9 @@ class Bench:
         self.wire = wire
         self.pulls = 0
         # The reference server removes a deleted stream's files behind its answer; a stream of
-        # the same name made at once may find the state of the old consumers.
-        self.name = f"S{next(_numbers)}"
+        # the same name made at once may find the state of the old consumers. No other test has
+        # such names: some tests leave their stream behind.
+        self.name = f"BENCH{next(_numbers)}"
         wire.hello()
         self.clear()
         created = wire.api(f"STREAM.CREATE.{self.name}", {"name": self.name, "subjects": ["s.>"]})
