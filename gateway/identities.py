@@ -211,7 +211,7 @@ class Identities:
             headers = {"Retry-After": "1"}
             return Problem(503, "not-connected", "no connection to the server", headers=headers)
         refused = client.last_error.lower().startswith("permissions violation for subscription")
-        client.on_change = lambda: self._changed(credentials.key, client)
+        client.changed.subscribe(lambda: self._changed(credentials.key, client))
         rights = None if self._rights is None else self._rights(client)
         permissions = None if rights is None else rights.permissions
         return Opened(self._make(client), not refused, rights, permissions)

@@ -12,8 +12,8 @@ from typing import Annotated, TextIO
 
 import typer
 
-from core.database import Database
 from core.errors import OperatorError
+from core.node.database import Database
 from core.runtime.clock import SystemClock
 from core.runtime.standard_streams import say
 from core.runtime.tasks import spawn, stop

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from core.database import Database
 from core.errors import ConfigError, OperatorError
+from core.node.database import Database
 from core.storage.postgres.locks import LEASE_GROUPS
 from core.storage.postgres.status import Node, nodes
 from jetgate.config import DATA_DIRECTORY

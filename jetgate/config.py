@@ -6,8 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from core.auth.users import User, Users
-from core.database import Database
 from core.errors import ConfigError
+from core.node.database import Database
 from core.pubsub.mappings import Mapping
 from core.pubsub.server import AUTHORS_OVER_HTTP, AUTHORS_OVER_NATS, SYSTEM_ACCOUNT
 from core.remote.settings import Remote

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from core.config.secret_files import secret_of
-from core.database import Database
 from core.errors import ConfigError, OperatorError, Unavailable
+from core.node.database import Database
 
 if TYPE_CHECKING:  # what serves imports the driver of PostgreSQL after its ports are open
     from core.storage.postgres.connect import Connector

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from core.database import Database
 from core.errors import ConfigError
+from core.node.database import Database
 from core.storage.postgres.doctor import Finding, examine
 from jetgate.database import Dsn, DsnFile, DsnPasswordFile, required
 from jetgate.run import fail

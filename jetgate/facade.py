@@ -5,11 +5,12 @@ are served already.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 from core.client import Client, Options, attach, connect
-from core.server import Server
+from core.node.server import Server
 from core.transport.loopback import connect_loopback, connect_trusted
 from gateway.app import create_app
 from gateway.door import Door
@@ -26,14 +27,14 @@ log = logging.getLogger("jetgate")
 
 @dataclass(frozen=True, slots=True)
 class NodeClock:
-    """The database's time: as the present term has it, else as it was measured last."""
+    """The database's time: as the present runtime has it, else as it was measured last."""
 
     node: Node
 
     def now(self) -> int:
         """Nanoseconds since the Unix epoch."""
-        term, time = self.node.term, self.node.health.time
-        return time.now() if term is None else term.leadership.clock.now()
+        runtime, time = self.node.runtime, self.node.health.time
+        return time.now() if runtime is None else runtime.leases.clock.now()
 
     def monotonic(self) -> int:
         """Nanoseconds of the machine's monotonic clock."""
@@ -41,7 +42,7 @@ class NodeClock:
 
 
 class Facade:
-    """Life cycle: `serve`, `stop`. Terms come and go beneath it.
+    """Life cycle: `serve`, `stop`. Runtimes come and go beneath it.
 
     Attributes:
         is_answering: whether requests are answered; else they wait until `serve` is called.
@@ -56,6 +57,7 @@ class Facade:
         self._link = attach(partial(connect_loopback, self._hub))
         self._clients: list[Client] = []
         self._door: Door | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._settings = settings
 
     async def serve(self, ack_key: bytes) -> None:
@@ -79,7 +81,7 @@ class Facade:
             clock=NodeClock(self._node),
         )
         self._door = app.state.door
-        self._hub.on_users = app.state.door.users_changed
+        self._unsubscribe = self._hub.users_changed.subscribe(app.state.door.users_changed)
         self._http.use(app)
         self.is_answering = True
 
@@ -97,7 +99,7 @@ class Facade:
     async def stop(self) -> None:
         """Close the port, and end everything."""
         await self._http.stop()
-        self._hub.on_users = None
+        self._unsubscribe()
         if self._door is not None:
             await self._door.close()
         for client in self._clients:

@@ -1,8 +1,8 @@
 """The process of `jetgate dev` and `jetgate serve`: a server, PostgreSQL, and the façade over HTTP.
 
 `dev` brings its PostgreSQL, `serve` is given one, and shares it with other nodes. What the process
-does when, `core.life` says; here is what it does then. What it takes to serve is imported while
-PostgreSQL starts; where that is given, once there is a session with it.
+does, and when, `core.node.lifecycle` says. The modules that serve are imported while PostgreSQL
+starts; with a PostgreSQL that is given, once there is a session with it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,9 +23,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import core
 from core.config.addresses import listen, probe, refusal
-from core.database import Database, ack_secret, link_secret, told
 from core.errors import OperatorError
-from core.life import Candidacy, Life
+from core.node.bootstrap import Bootstrap
+from core.node.database import Database, ack_secret, link_secret, told
+from core.node.lifecycle import Candidacy, Lifecycle
+from core.node.server import Server, ServerOptions
 from core.pubsub.server import SYSTEM_ACCOUNT
 from core.route.settings import ClusterSettings
 from core.runtime.clock import SystemClock
@@ -36,7 +39,6 @@ from core.runtime.stalls import StallWatch
 from core.runtime.standard_streams import tell
 from core.runtime.tasks import spawn, stop
 from core.runtime.threads import imported
-from core.server import Server, ServerOptions
 from core.storage.health import StorageHealth, waits
 from core.storage.leases import NodeRow
 from gateway.http_start import HttpStart
@@ -46,14 +48,12 @@ from jetgate.http_tls import tls_of
 from jetgate.ports_file import PortsFile, url
 
 if TYPE_CHECKING:
-    from core.cluster.following import CatalogueFollower
-    from core.cluster.leadership import Leadership
     from core.monitor.system import SystemServices
+    from core.node.peers import Peers
+    from core.node.runtime import JetStreamRuntime, RuntimeOptions
     from core.route.database_mesh import DatabaseMesh
-    from core.route.neighbours import Neighbours
     from core.storage.postgres.connect import Connector
     from core.storage.postgres.embedded import EmbeddedPostgres
-    from core.term import Term
     from jetgate.facade import Facade
     from jetgate.server_numbers import Node
 
@@ -65,15 +65,15 @@ T = TypeVar("T")
 _CAMPAIGN = (
     "core.storage.postgres.preflight",
     "core.storage.postgres.migrate",
-    "core.campaign",
+    "core.node.campaign",
 )
 # What is imported beside the start of PostgreSQL, or after the first attempt to lead: it takes the
 # processor longer than all before, and would keep it from its session.
-_FACADE, _TERM = "jetgate.facade", "core.term"
+_FACADE, _RUNTIME = "jetgate.facade", "core.node.runtime"
 
 
 class Process:
-    """What `core.life.Life` asks of the two commands."""
+    """What `core.node.lifecycle.Lifecycle` asks of the two commands."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -93,7 +93,7 @@ class Process:
             ),
             self._clock,
         )
-        self._life = Life(self._server, self)
+        self._life = Lifecycle(self._server, self)
         self._row = NodeRow(name, version=core.__version__, tags=config.tags)
         self._health = StorageHealth(self._clock)
         self._stalls = StallWatch(self._clock)
@@ -109,11 +109,12 @@ class Process:
         self._lock = -1
         self._facade: Facade | None = None
         self._node: Node | None = None
-        self._neighbours: Neighbours | None = None
+        self._peers: Peers | None = None
         self._system: SystemServices | None = None
-        self._catalogue: CatalogueFollower | None = None
+        self._bootstrap: Bootstrap | None = None
         self._imports: asyncio.Task[None] | None = None
         self._answering = asyncio.Lock()
+        self._changed: Callable[[], None] | None = None
         self._was_ready = False
 
     async def run(self) -> None:
@@ -186,7 +187,17 @@ class Process:
             self._standby = await told("which database it is", check)
         if self._server.links is not None:
             await self._join(self._server.links)
-        return Candidacy(self._campaign, self._load)
+        self._bootstrap = Bootstrap(
+            self._server,
+            self._life.gate,
+            self._connector,
+            self._health,
+            self._options,
+            row=self._row,
+            peers=self._peers,
+            imports=lambda: asyncio.shield(self._rest()),
+        )
+        return self._bootstrap.candidacy
 
     async def _open_given(self, database: Database) -> bool:
         """Whether the schema had to be migrated."""
@@ -208,7 +219,8 @@ class Process:
 
     async def _join(self, links: DatabaseMesh) -> None:
         """Accept routes of other nodes, and let them know where."""
-        from core.route.neighbours import Neighbours  # a node alone needs none
+        from core.node.peers import Peers  # a node alone needs none
+        from core.storage.postgres.nodes import delete_node
 
         try:
             await self._server.join(await link_secret(self._connector))
@@ -221,8 +233,8 @@ class Process:
         self._row.server_id = self._server.hub.server_id
         self._row.route_host = "" if host in WILDCARDS else host
         self._row.route_port = port
-        self._neighbours = Neighbours(links)
-        cluster = self._neighbours.cluster
+        self._peers = Peers(self._server, partial(delete_node, self._connector))
+        cluster = self._peers.cluster
         if SYSTEM_ACCOUNT in self._server.hub.accounts and cluster is not None:
             from core.monitor.system import SystemServices  # most nodes have no such users
 
@@ -236,7 +248,7 @@ class Process:
         return self._imports
 
     async def _import_rest(self) -> None:
-        """Import the façade, which may have to say that nobody leads, and the term."""
+        """Import the façade, which may have to say that nobody leads, and the runtime."""
         await imported(_FACADE)
         from jetgate.facade import Facade  # imported by now
         from jetgate.server_numbers import Node
@@ -245,51 +257,18 @@ class Process:
         settings = self._config.http
         if not (settings.hosts or settings.trusted_proxies or self._config.is_exposed):
             settings = replace(settings, hosts=("localhost",))  # no name of another leads here
-        server, front = self._server, self._life.front
-        node = Node(server.hub, self._health, self._stalls, self._clock, front, server.links)
+        server = self._server
+        node = Node(server.hub, self._health, self._stalls, self._clock, self._life.gate, server)
         self._node = node
         self._facade = Facade(self._http_start, server, node, settings)
-        await imported(_TERM)
+        await imported(_RUNTIME)
         if self._config.database is not None:
-            self._refuse_alone()
+            assert self._bootstrap is not None, "the database comes first"
+            self._bootstrap.refuse_without_owner(self._standby)
 
-    def _refuse_alone(self) -> None:
-        """Have publishes refused, and single messages read, when no leader is there."""
-        from core.api.leaderless import Leaderless  # imported by now
-        from core.jetstream.direct.stored_get import StoredGet
-        from core.storage.postgres.stored_messages import PostgresMessages
-
-        account, known = self._server.hub.default_account(), self._known_streams()
-        messages = PostgresMessages(self._connector, self._standby, self._clock)
-        stored_get = StoredGet(account, messages, self._clock)
-        self._life.front.refuse_by(Leaderless(account, known.catalogue, stored_get))
-
-    def _known_streams(self) -> CatalogueFollower:
-        """What this process knows of the streams of all nodes; it follows them from then on."""
-        from core.cluster.following import CatalogueFollower  # imported by now
-        from core.storage.postgres.catalogue_source import PostgresCatalogueSource
-
-        if self._catalogue is None:
-            self._catalogue = CatalogueFollower(PostgresCatalogueSource(self._connector))
-            if self._neighbours is not None:
-                self._neighbours.follow(self._catalogue)
-        return self._catalogue
-
-    async def _campaign(self) -> Leadership:
-        """Wait until this process leads; publishes go to who does meanwhile."""
-        from core.campaign import campaign  # imported by now
-
-        return await campaign(
-            self._connector,
-            self._clock,
-            row=self._row,
-            health=self._health,
-            follower=self._neighbours,
-        )
-
-    def _leader_changed(self) -> None:
-        front, row = self._life.front, self._row
-        if front.is_led:
+    def _owners_changed(self) -> None:
+        row = self._row
+        if self._life.gate.is_open:
             log.info("serving as %s: %s; all streams are led", row.node, row.shown)
             self._manager.ready(f"serving: {row.shown}")
             self._say_ready()
@@ -304,16 +283,16 @@ class Process:
             if not self._facade.is_answering:
                 await self._facade.serve(await ack_secret(self._connector))
 
-    async def _load(self, leadership: Leadership) -> Term:
-        """Load the streams."""
-        await asyncio.shield(self._rest())
-        from core.term import TermOptions, load  # imported by now
+    def _options(self) -> RuntimeOptions:
+        """How JetStream is served."""
+        from core.node.runtime import RuntimeOptions  # imported by now
 
-        neighbours = self._neighbours
-        cluster = None if neighbours is None else neighbours.cluster
-        options = TermOptions(remotes=self._config.remotes, cluster=cluster, peers=self._life.front)
-        known = self._known_streams()
-        return await load(self._server, self._connector, leadership, options, known)
+        peers = self._peers
+        return RuntimeOptions(
+            remotes=self._config.remotes,
+            cluster=None if peers is None else peers.cluster,
+            gate=self._life.gate,
+        )
 
     async def leave(self) -> None:
         """Have clients go elsewhere, and close the HTTP port."""
@@ -328,8 +307,8 @@ class Process:
         if self._system is not None:
             await self._system.stop()
         await self._server.close()
-        if self._catalogue is not None:
-            await self._catalogue.close()
+        if self._bootstrap is not None:
+            await self._bootstrap.close()
         if self._postgres is not None:
             await self._postgres.stop()
         self._stalls.stop()
@@ -347,27 +326,28 @@ class Process:
             return refusal(self._config.host, self._server.ws_port or 0, "WS", error)
         return refusal(self._config.host, self._server.port, "NATS", error)
 
-    # -- one term ----------------------------------------------------------------------------
+    # -- one runtime ----------------------------------------------------------------------------
 
-    async def serve(self, term: Term | None) -> None:
+    async def serve(self, runtime: JetStreamRuntime | None) -> None:
         """Serve the façade, and tell that all is there."""
-        assert term is not None
+        assert runtime is not None
         await self._answer()
         assert self._node is not None
-        self._node.term = term
+        self._node.runtime = runtime
         if self._system is not None:
-            self._system.show(term)
-        front = self._life.front
-        front.on_change = self._leader_changed
-        if front.is_led:
-            self._leader_changed()
+            self._system.show(runtime)
+        gate = self._life.gate
+        if self._changed is None:
+            self._changed = gate.changed.subscribe(self._owners_changed)
+        if gate.is_open:
+            self._owners_changed()
         else:
             self._manager.starting("looking for the nodes that lead")
 
     def step_down(self) -> None:
-        """Show nothing of a term that ends."""
+        """Show nothing of a runtime that ends."""
         if self._node is not None:
-            self._node.term = None
+            self._node.runtime = None
         if self._system is not None:
             self._system.show(None)
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from core.database import Database
 from core.errors import ConfigError, OperatorError, Unavailable
+from core.node.database import Database
 from core.storage.postgres.readers import ALL_STREAMS, PostgresReaders, ReadLimits
 from jetgate.config import DATA_DIRECTORY
 from jetgate.database import (

@@ -15,8 +15,8 @@ import typer
 
 from core.client.client import Client
 from core.client.errors import ClientError, NoResponders, RequestTimeout
-from core.database import Database
 from core.errors import ConfigError, OperatorError, Unavailable
+from core.node.database import Database
 from core.remote.keeper import open_line, server_of
 from core.remote.leaf import Leaf
 from core.remote.settings import Remote

@@ -6,16 +6,16 @@ The façade serves them but cannot read them: it is a client, and knows no serve
 from dataclasses import dataclass, replace
 
 import core
-from core.front import Front
 from core.jetstream.lane import COMMIT_BOUNDS, Lane
 from core.jetstream.registry import Registry
+from core.node.publish_gate import PublishGate
+from core.node.runtime import JetStreamRuntime
+from core.node.server import Server
 from core.pubsub.server import Hub
 from core.remote.keeper import Remotes
-from core.route.database_mesh import DatabaseMesh
 from core.runtime.clock import Clock
 from core.runtime.stalls import StallWatch
 from core.storage.health import StorageHealth
-from core.term import Term
 from gateway.metrics import ConsumerNumbers, Histogram, RemoteNumbers, Snapshot, StreamNumbers
 
 _CATALOGUE = 0
@@ -23,45 +23,45 @@ _CATALOGUE = 0
 
 @dataclass(slots=True)
 class Node:
-    """What a process has numbers of; `term` None: it can lead nothing now."""
+    """What a process has numbers of; `runtime` None: it can lead nothing now."""
 
     hub: Hub
     health: StorageHealth
     stalls: StallWatch
     clock: Clock
-    front: Front
-    links: DatabaseMesh | None = None
-    term: Term | None = None
+    gate: PublishGate
+    server: Server
+    runtime: JetStreamRuntime | None = None
 
     def trouble(self) -> str:
         """Why nothing can be stored through this node now; empty: it can."""
         trouble = self.health.trouble
-        if self.front.is_led:
-            return trouble if self.front.leads else ""
+        if self.gate.is_open:
+            return trouble if self.server.reach.leads else ""
         away = f"storage is away: {trouble}" if trouble else ""
         return "; ".join(filter(None, ("no leader is reachable", away)))
 
 
 def snapshot(node: Node) -> Snapshot:
     """Return the server's numbers at this moment."""
-    found, term, health = _of_process(node), node.term, node.health
-    if term is None:
+    found, runtime, health = _of_process(node), node.runtime, node.health
+    if runtime is None:
         return found
     since = health.last_commit
     return replace(
         found,
-        is_leader=_CATALOGUE in term.holdings.groups,
-        groups=len(term.holdings.groups),
+        is_leader=_CATALOGUE in runtime.ownership.owned,
+        groups=len(runtime.ownership.owned),
         commit_age=(node.clock.monotonic() - since) / 1e9 if since else None,
-        refused=dict(term.lane.refused),
-        unstored_copies=dict(term.registry.services.unstored_copies),
-        streams=_streams(term.registry),
-        consumers=_consumers(term.registry),
-        remotes=_remotes(term.remotes),
-        commits=term.lane.commits,
-        commit_failures=term.lane.failures,
-        commit_seconds=_commit_seconds(term.lane),
-        gauges={"jetgate_rows_swept": float(term.janitor.rows)},
+        refused=dict(runtime.lane.refused),
+        unstored_copies=dict(runtime.registry.services.unstored_copies),
+        streams=_streams(runtime.registry),
+        consumers=_consumers(runtime.registry),
+        remotes=_remotes(runtime.remotes),
+        commits=runtime.lane.commits,
+        commit_failures=runtime.lane.failures,
+        commit_seconds=_commit_seconds(runtime.lane),
+        gauges={"jetgate_rows_swept": float(runtime.janitor.rows)},
     )
 
 
@@ -71,8 +71,8 @@ def _of_process(node: Node) -> Snapshot:
     time = health.time
     return Snapshot(
         version=core.__version__,
-        has_leader=node.front.is_led,
-        links=0 if node.links is None else len(node.links.peers),
+        has_leader=node.gate.is_open,
+        links=0 if node.server.links is None else len(node.server.links.peers),
         is_storage_up=health.is_up,
         outages=health.outages,
         outage_seconds=health.outage_seconds(),

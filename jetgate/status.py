@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from core.database import Database
 from core.errors import ConfigError, OperatorError
+from core.node.database import Database
 from core.storage.postgres.status import Node, Status, StreamStatus, look
 from jetgate.config import DATA_DIRECTORY
 from jetgate.database import (

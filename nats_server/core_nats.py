@@ -5,14 +5,14 @@ It stands in the place of `nats_server.jetstream.JetStream`, and imports nothing
 
 from typing import TYPE_CHECKING
 
-from core.server import Server
+from core.node.server import Server
 
 if TYPE_CHECKING:
-    from core.front import Front
-    from core.life import Candidacy
+    from core.node.lifecycle import Candidacy
+    from core.node.publish_gate import PublishGate
+    from core.node.runtime import JetStreamRuntime
     from core.remote.keeper import Remotes
     from core.remote.settings import Remote
-    from core.term import Term
 
 
 class CoreNats:
@@ -29,11 +29,11 @@ class CoreNats:
         """Return that clients wait for nothing else, so that nothing has to be held for them."""
         return False
 
-    async def start(self, front: "Front") -> "Candidacy | None":
+    async def start(self, gate: "PublishGate") -> "Candidacy | None":
         """Return that there is nothing to lead."""
         return None
 
-    def serve(self, term: "Term | None") -> None:
+    def serve(self, runtime: "JetStreamRuntime | None") -> None:
         """Clients are accepted from now on."""
         self._is_serving = True
         self._connect()
@@ -55,7 +55,7 @@ class CoreNats:
         self._remotes.configure(self._configured)
 
     def step_down(self) -> None:
-        """There is no term."""
+        """There is no runtime."""
 
     async def retire(self) -> None:
         """Close the connections to remotes."""

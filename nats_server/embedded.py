@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.server")
 
 # What is imported while PostgreSQL starts.
-_REST = ("core.storage.postgres.migrate", "core.campaign", "core.term")
+_REST = ("core.storage.postgres.migrate", "core.node.campaign", "core.node.runtime")
 # Many such servers share one machine; each has a small share of its memory.
 _SETTINGS = {"shared_buffers": "64MB", "wal_buffers": "16MB", "min_wal_size": "80MB"}
 

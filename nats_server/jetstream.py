@@ -9,25 +9,25 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from core.errors import ConfigError, OperatorError, Unavailable
-from core.life import Candidacy
+from core.node.bootstrap import Bootstrap
+from core.node.lifecycle import Candidacy
+from core.node.server import Server
 from core.remote.settings import Remote
-from core.server import Server
 from nats_server.config.options import JetStreamOptions
 from nats_server.embedded import Embedded
 from nats_server.shared import Shared
 
 if TYPE_CHECKING:
-    from core.cluster.leadership import Leadership
-    from core.front import Front
+    from core.node.publish_gate import PublishGate
+    from core.node.runtime import JetStreamRuntime, RuntimeOptions
     from core.storage.health import StorageHealth
     from core.storage.postgres.connect import Connector
-    from core.term import Term, TermOptions
 
 log = logging.getLogger("jetgate.server")
 
 
 class JetStream:
-    """Life cycle: `open`, `start`, `serve` and `step_down` in each term, `stop`.
+    """Life cycle: `open`, `start`, `serve` and `step_down` for each runtime, `stop`.
 
     `shared`: the database, where it is one that other servers may use too.
     """
@@ -40,8 +40,9 @@ class JetStream:
         self.shared = Shared(server, options) if options.is_given else None
         self._storage = self.shared or Embedded(options.directory())
         self._connector: Connector
-        self._front: Front
-        self._term: Term | None = None
+        self._gate: PublishGate
+        self._runtime: JetStreamRuntime | None = None
+        self._bootstrap: Bootstrap | None = None
         self._health: StorageHealth | None = None
         self._told: dict[str, Any] = {
             "strict": options.strict,
@@ -63,68 +64,62 @@ class JetStream:
             raise OperatorError(f"Can't start JetStream: {error}") from error
         return True
 
-    async def start(self, front: Front) -> Candidacy:
+    async def start(self, gate: PublishGate) -> Candidacy:
         """Make PostgreSQL ready. Raises OperatorError."""
         try:
             self._connector = await self._storage.start()
         except (ConfigError, OperatorError, Unavailable) as error:
             raise OperatorError(f"Can't start JetStream: {error}") from error
-        self._front = front
-        if self.shared is not None:
-            await self.shared.follow(self._connector, front)
-        return Candidacy(self._campaign, self._load)
+        from core.storage.health import StorageHealth, waits  # imported by now
 
-    async def _campaign(self) -> Leadership:
-        from core.campaign import campaign  # imported by `start`
-        from core.storage.health import StorageHealth, waits
-
-        if self._health is None:
-            self._health = StorageHealth(self._clock)
-            waits.addFilter(self._health.may_log)
+        self._gate, self._health = gate, StorageHealth(self._clock)
+        waits.addFilter(self._health.may_log)
         shared = self.shared
-        return await campaign(
+        self._bootstrap = Bootstrap(
+            self._server,
+            gate,
             self._connector,
-            self._clock,
+            self._health,
+            self._options,
             row=None if shared is None else shared.row,
-            health=self._health,
-            follower=None if shared is None else shared.neighbours,
+            peers=None if shared is None else shared.peers,
         )
+        if shared is not None:
+            await shared.follow(self._connector, gate)
+            self._bootstrap.refuse_without_owner()
+        return self._bootstrap.candidacy
 
-    async def _load(self, leadership: Leadership) -> Term:
-        from core.term import load  # imported by `start`
+    def _options(self) -> RuntimeOptions:
+        from core.node.runtime import RuntimeOptions  # imported by `start`
 
-        known = None if self.shared is None else self.shared.known(self._connector)
-        return await load(self._server, self._connector, leadership, self._options(), known)
+        cluster = None if self.shared is None else self.shared.peers.cluster
+        return RuntimeOptions(**self._told, cluster=cluster, gate=self._gate)
 
-    def _options(self) -> TermOptions:
-        from core.term import TermOptions  # imported by `start`
-
-        cluster = None if self.shared is None else self.shared.neighbours.cluster
-        return TermOptions(**self._told, cluster=cluster, peers=self._front)
-
-    def serve(self, term: Term | None) -> None:
+    def serve(self, runtime: JetStreamRuntime | None) -> None:
         """JetStream is served from now on."""
         if not self._has_led:
             taken = (self._clock.monotonic() - self._began) // 1_000_000
             log.info("Took %d ms to start JetStream", taken)
         self._has_led = True
-        self._term = term
+        self._runtime = runtime
 
     def step_down(self) -> None:
-        """The term of `serve` is about to end."""
-        self._term = None
+        """The runtime of `serve` is about to end."""
+        self._runtime = None
 
     def reconfigure(self, limits: dict[str, int], remotes: tuple[Remote, ...]) -> None:
         """Hold configurations to these limits, and use these remotes, from now on."""
         self._told |= {"limits": limits, "remotes": remotes}
-        if self._term is not None:
-            self._term.reconfigure(self._options())
+        if self._runtime is not None:
+            self._runtime.reconfigure(self._options())
 
     async def retire(self) -> None:
         """Nothing here ends before PostgreSQL does."""
 
     async def stop(self) -> None:
         """Stop PostgreSQL."""
+        if self._bootstrap is not None:
+            await self._bootstrap.close()
         if self._health is not None:
             self._health.close()
         await self._storage.stop()

@@ -18,17 +18,17 @@ from core.errors import OperatorError
 from core.monitor.pages import Page, serve
 from core.monitor.query import Query
 from core.monitor.source import About, Cluster, JetStream, Source
+from core.node.server import Server
 from core.runtime.clock import Clock
 from core.runtime.turns import turns
-from core.server import Server
 from nats_server.config.options import JetStreamOptions, Options
 from nats_server.config.websocket import websocket_of
 from nats_server.monitoring_access import Access
 from nats_server.ports_file import join
 
 if TYPE_CHECKING:
-    from core.front import Front
-    from core.term import Term  # a start without JetStream does not wait for it
+    from core.node.publish_gate import PublishGate
+    from core.node.runtime import JetStreamRuntime  # a start without JetStream does not wait for it
 
 log = logging.getLogger("jetgate.server")
 
@@ -96,15 +96,15 @@ class Monitor:
         self._source.watch(server.hub)
         self._source.mesh, self._source.cluster = server.mesh, cluster
 
-    def show(self, term: "Term | None", front: "Front") -> None:
-        """Serve the pages; without a term they show a JetStream that is led elsewhere, if any."""
+    def show(self, runtime: "JetStreamRuntime | None", gate: "PublishGate") -> None:
+        """Serve the pages; without a runtime they show the JetStream of peers, if any."""
         assert self._source is not None, "watch comes first"
-        if term is not None:
-            self._source.jetstream = JetStream(registry=term.registry, api=term.api)
+        if runtime is not None:
+            self._source.jetstream = JetStream(registry=runtime.registry, api=runtime.api)
         elif self._options.jetstream.enabled:
             self._source.stand_by()
         if self._options.jetstream.enabled and self._options.jetstream.is_given:
-            self._source.has_leader = lambda: front.is_led
+            self._source.has_leader = lambda: gate.is_open
         self._shown.set()
 
     def reloaded(self, options: Options) -> None:

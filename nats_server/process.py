@@ -1,6 +1,6 @@
 """The process of `jetgate-nats-server`, from its first log line to its last.
 
-What it does when, `core.life` says; here is what it does then, and on signals: INT and TERM stop;
+`core.node.lifecycle` says what it does, and when. Its signals: INT and TERM stop;
 HUP reads the configuration again; USR1 opens the log file anew; USR2 is lame duck mode: clients
 are told, nobody new is accepted, after a grace period connections are closed one by one, and the
 server ends with the last.
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 import core
 from core.config.grammar import GrammarError
 from core.errors import ConfigError, OperatorError
-from core.life import Candidacy, Life
 from core.model.release import SERVER_VERSION
+from core.node.lifecycle import Candidacy, Lifecycle
+from core.node.server import Server, ServerOptions
 from core.pubsub.server import AUTHORS_OVER_NATS
 from core.runtime.clock import SystemClock
 from core.runtime.garbage import FullCollections
 from core.runtime.tasks import spawn, stop
-from core.server import Server, ServerOptions
 from nats_server import server_log
 from nats_server.config.advertise import advertised, websocket_advertised
 from nats_server.config.authorization import has_plain_passwords, users_of
@@ -41,8 +41,8 @@ from nats_server.reload import changes
 from nats_server.unserved_listeners import UnservedListeners
 
 if TYPE_CHECKING:
+    from core.node.runtime import JetStreamRuntime
     from core.route.settings import ClusterSettings
-    from core.term import Term
     from nats_server.jetstream import JetStream
     from nats_server.shared import Shared
 
@@ -59,7 +59,7 @@ _TRAPPED = {
 
 
 class Process:
-    """What `core.life.Life` asks of this command, and what its signals do.
+    """What `core.node.lifecycle.Lifecycle` asks of this command, and what its signals do.
 
     `load` reads flags and configuration again, for a reload.
     """
@@ -75,7 +75,7 @@ class Process:
         self._monitor: Monitor | None = None
         self._server: Server
         self._jetstream: JetStream | CoreNats
-        self._life: Life | None = None
+        self._life: Lifecycle | None = None
         self._lame_duck: asyncio.Task[None] | None = None
         self._has_listened = False
         self._is_ready = False
@@ -93,7 +93,7 @@ class Process:
         self._refuse()
         self._server = self._new_server()
         self._jetstream = self._new_jetstream()
-        self._life = Life(self._server, self)
+        self._life = Lifecycle(self._server, self)
         await self._life.run()
         log.info("Server Exiting..")
 
@@ -218,8 +218,8 @@ class Process:
         """Make PostgreSQL ready, and join the servers over the same one."""
         assert self._life is not None, "it asks"
         if (shared := self._shared) is not None:
-            shared.on_change = self._leader_changed
-        return await self._jetstream.start(self._life.front)
+            shared.changed.subscribe(self._leader_changed)
+        return await self._jetstream.start(self._life.gate)
 
     @property
     def _shared(self) -> Shared | None:
@@ -227,14 +227,14 @@ class Process:
 
     def _leader_changed(self) -> None:
         assert self._life is not None, "it tells"
-        if self._life.front.is_led:
+        if self._life.gate.is_open:
             self._say_ready()
 
     def listening(self) -> None:
         """Tell where everything is."""
         self._has_listened = True
         if self._monitor is not None:
-            cluster = None if (shared := self._shared) is None else shared.neighbours.cluster
+            cluster = None if (shared := self._shared) is None else shared.peers.cluster
             self._monitor.watch(self._server, cluster)
         options = self._options
         if self._server.ws_port is not None:
@@ -246,12 +246,12 @@ class Process:
         log.info("Listening for client connections on %s", join(options.host, self._server.port))
         self._ports.write(self._addresses())
 
-    async def serve(self, term: Term | None) -> None:
+    async def serve(self, runtime: JetStreamRuntime | None) -> None:
         """Say that all is there, the first time."""
-        self._jetstream.serve(term)
+        self._jetstream.serve(runtime)
         if self._monitor is not None:
             assert self._life is not None, "it leads"
-            self._monitor.show(term, self._life.front)
+            self._monitor.show(runtime, self._life.gate)
         if self._shared is None:
             self._say_ready()
         else:
@@ -355,7 +355,7 @@ class Process:
             if self._has_listened:
                 self._ports.write(self._addresses())
 
-    async def _leave_clients(self, life: Life) -> None:
+    async def _leave_clients(self, life: Lifecycle) -> None:
         options, hub = self._options, self._server.hub
         log.info("Entering lame duck mode, stop accepting new clients")
         if options.jetstream.enabled:
@@ -383,10 +383,10 @@ class Process:
     # -- stopping ----------------------------------------------------------------------------
 
     def step_down(self) -> None:
-        """Show nothing of a term that ends, unless the next one is that of this server too."""
+        """Show nothing of a runtime that ends, unless the next one is that of this server too."""
         shared = self._shared
         if shared is not None and self._monitor is not None and self._life is not None:
-            self._monitor.show(None, self._life.front)
+            self._monitor.show(None, self._life.gate)
         self._jetstream.step_down()
 
     async def leave(self) -> None:

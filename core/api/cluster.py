@@ -7,7 +7,7 @@ message, so a peer that is removed from a stream gives its place to another.
 
 from core.api.call import ApiServer, Call, Nothing
 from core.cluster.groups import Group
-from core.cluster.members import Cluster
+from core.cluster.view import ClusterView
 from core.model.api_errors import api_error
 from core.model.cluster import (
     LeaderStepdownRequest,
@@ -145,14 +145,14 @@ async def evacuate_server(
     return ServerEvacuateResponse(success=True)
 
 
-def _member(cluster: Cluster, call: Call[ServerRemoveRequest]) -> str:
+def _member(cluster: ClusterView, call: Call[ServerRemoveRequest]) -> str:
     node = cluster.member(call.request.peer, call.request.peer_id)
     if not node:
         raise api_error("JSClusterServerNotMember")
     return node
 
 
-def _cluster(server: ApiServer) -> Cluster:
+def _cluster(server: ApiServer) -> ClusterView:
     cluster = server.registry.services.cluster
     assert cluster is not None, "only then these requests are served"
     return cluster

@@ -10,7 +10,7 @@ does it else (`core.api.dispatcher`).
 Only requests are answered, and only those of clients of this node.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from core.api.dispatcher import API_SUBJECTS
 from core.api.held import UNREFUSED, HeldSubjects
@@ -23,6 +23,7 @@ from core.model.api_errors import api_error
 from core.model.response import ErrorBody
 from core.pubsub.account import Account, ServiceSubscription
 from core.pubsub.route import ServiceCall, Session
+from core.runtime.subscribers import Subscribers
 from core.stream.texts import json_text, refusal
 
 
@@ -35,17 +36,17 @@ class Leaderless:
         stored_get: answers Direct Get from storage; None: nobody does.
 
     Attributes:
-        on_learned: called when the streams are known, or others than before.
+        learned: called when the streams are known, or others than before.
     """
 
     def __init__(
         self, account: Account, catalogue: Catalogue, stored_get: StoredGet | None = None
     ) -> None:
-        self.on_learned: Callable[[], None] = lambda: None
+        self.learned: Subscribers[[]] = Subscribers()
         self._account = account
         self._catalogue = catalogue
         self._stored_get = stored_get
-        catalogue.on_change.append(self._learn)
+        catalogue.changed.subscribe(self._learn)
         self._groups: frozenset[int] = frozenset()
         self._answers_requests = False
         self._held: tuple[tuple[frozenset[int], int], HeldSubjects] | None = None
@@ -105,7 +106,7 @@ class Leaderless:
         """Answer for other streams than before, or for the first ones."""
         if self._groups:
             self._subscribe()
-        self.on_learned()
+        self.learned()
 
     def _subscribe(self) -> None:
         gone, self._subscriptions = self._subscriptions, []

@@ -16,7 +16,7 @@ _CATALOGUE = 0
 
 
 class Leaders(Protocol):
-    """Who leads what (`core.front.Front`)."""
+    """Who leads what (`core.node.reach.Reach`)."""
 
     @property
     def leads(self) -> bool:

@@ -34,6 +34,7 @@ from core.errors import ProtocolError
 from core.protocol import encoder
 from core.protocol.client_parser import ClientParser
 from core.runtime.nuid import nuid
+from core.runtime.subscribers import Subscribers
 from core.runtime.tasks import spawn, stop
 
 OnBatch = Callable[[list[Msg]], None]
@@ -153,7 +154,7 @@ class Client:
         self.options = options
         self.last_error = ""
         self.closed = False
-        self.on_change: Callable[[], None] = _ignore
+        self.changed: Subscribers[[]] = Subscribers()
         """Called when the client has connected, lost the connection, or failed to connect."""
         self.connected = False
         """True while there is a connection."""
@@ -459,7 +460,7 @@ class Client:
         subs += [encoder.subscribe(sub.subject, sub.queue, sub.sid) for sub in self._subs.values()]
         self.write(b"".join(subs))
         self._ping_timer = loop.call_later(self.options.ping_interval, self._ping)
-        self.on_change()
+        self.changed()
         for sub in list(self._subs.values()):
             sub.on_restored()
 
@@ -495,7 +496,7 @@ class Client:
             return
         self._link = None
         self._disconnected()
-        self.on_change()
+        self.changed()
         if not self.closed:
             self._reconnecting = spawn(self._reconnect(), name="client reconnect")
 
@@ -521,7 +522,7 @@ class Client:
                 return
             except (OSError, ClientError) as error:
                 self.last_error = reason_of(error)
-                self.on_change()
+                self.changed()
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, self.options.reconnect_wait_max)
 

@@ -8,7 +8,7 @@ has made itself, a reading of storage. The same news taken twice is taken once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from core.model.codec import decode_lenient
 from core.model.gojson import JsonError
 from core.model.stream import StreamConfig
 from core.model.transactions import STAGE
+from core.runtime.subscribers import Subscribers
 
 if TYPE_CHECKING:
     from core.storage.interface import CatalogueNews, CatalogueRow
@@ -81,13 +82,13 @@ class Catalogue:
 
     Attributes:
         version: how many changes there had been.
-        on_change: called with what changed when a version is known that was not before.
+        changed: called with the changes when a version is known that was not before.
         takings: how often news were taken.
     """
 
     def __init__(self) -> None:
         self.version = UNREAD
-        self.on_change: list[Callable[[Sequence[Change]], None]] = []
+        self.changed: Subscribers[[Sequence[Change]]] = Subscribers()
         self.takings = 0
         self._streams: dict[int, KnownStream] = {}
         self._accounts: dict[str, dict[str, KnownStream]] = {}
@@ -177,8 +178,7 @@ class Catalogue:
         self.version = news.version
         self.takings += 1
         changes = list(self._changes(before, numbers))
-        for call in list(self.on_change):
-            call(changes)
+        self.changed(changes)
 
     def _changes(
         self, before: Mapping[int, KnownStream], numbers: Iterable[int]

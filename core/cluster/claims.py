@@ -1,13 +1,9 @@
 """Sets of lease groups as nodes tell them to each other: a hexadecimal number, a bit for each."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 Told = list[tuple[int, str]]
 """Claims, each with the groups that it is for."""
-
-Offered = Callable[[str, frozenset[int], bool], None]
-"""Called with the name of a node, the groups that another has released for it, and whether a client
-wanted these to move."""
 
 
 def mask_of(groups: Iterable[int]) -> str:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from core.cluster.catalogue import Catalogue
 from core.errors import OperatorError, StorageError, Unavailable
@@ -22,24 +21,44 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.cluster")
 
 
-async def _alone(version: int) -> None:
-    """Return at once: there are no other nodes."""
+class Sharing(Protocol):
+    """The other nodes that change the catalogue (`core.node.peers.Peers`)."""
+
+    @property
+    def has_others(self) -> bool:
+        """Whether other nodes could have changed something."""
+        ...
+
+    async def shared(self, version: int) -> None:
+        """Return when the linked nodes have read a version, or 0.25 s on."""
+        ...
+
+
+class Unshared:
+    """Stands for the other nodes where there are none."""
+
+    has_others = False
+
+    async def shared(self, version: int) -> None:
+        """Return at once."""
 
 
 class CatalogueFollower:
     """What one process knows of the catalogue, and how it learns more.
 
+    Args:
+        source: reads the catalogue.
+        sharing: the other nodes; None: there are none.
+
     Attributes:
         catalogue: what is known.
-        has_peers: whether other nodes could have changed something.
+        sharing: the other nodes.
         damage: why what storage has cannot be read; None: it can.
-        shared: returns when the linked nodes have read a version, or that takes too long.
     """
 
-    def __init__(self, source: CatalogueSource) -> None:
+    def __init__(self, source: CatalogueSource, sharing: Sharing | None = None) -> None:
         self.catalogue = Catalogue()
-        self.has_peers: Callable[[], bool] = lambda: False
-        self.shared: Callable[[int], Awaitable[None]] = _alone
+        self.sharing: Sharing = sharing or Unshared()
         self._source = source
         self._turn = asyncio.Lock()
         self._asked = self._read = 0

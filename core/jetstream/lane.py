@@ -93,6 +93,7 @@ class Lane:
         sift: Callable[[Work], Awaitable[Work]],
         deposed: Callable[[str], None],
         health: StorageHealth | None = None,
+        release: Callable[[], None] = lambda: None,
     ) -> None:
         self.health = health or StorageHealth(clock)
         self._writer = writer
@@ -115,7 +116,7 @@ class Lane:
         self.commit_counts = [0] * (len(COMMIT_BOUNDS) + 1)
         self.stopped = False
         self._is_doubted = False
-        self.release: Callable[[], None] = lambda: None
+        self._release = release
         self._untold: list[Callable[[], None]] = []
 
     def tell(self, say: Callable[[], None]) -> None:
@@ -188,7 +189,7 @@ class Lane:
             rows += plan.rows
             if rows >= ROUND_ROWS:
                 break
-        self.release()
+        self._release()
         if work:
             self._taken.clear()
             try:

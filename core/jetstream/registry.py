@@ -85,7 +85,7 @@ class Registry:
         One that is not known is looked for once where other nodes may have created it.
         """
         follower = self.services.catalogue
-        if name in self.streams or not follower.has_peers():
+        if name in self.streams or not follower.sharing.has_others:
             return False
         if follower.catalogue.find(self.account.name, name) is None:
             try:
@@ -239,7 +239,7 @@ class Registry:
     async def _shared(self) -> None:
         """Return when other nodes know what this one has changed, or that takes too long."""
         follower = self.services.catalogue
-        await follower.shared(follower.catalogue.version)
+        await follower.sharing.shared(follower.catalogue.version)
 
     def tell_led(self, runners: Iterable[StreamRunner]) -> None:
         """Tell who listens that this node leads what has several replicas: it took over."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from core.cluster.members import Cluster
+from core.cluster.view import ClusterView
 from core.jetstream.log.tail import TailBudget
 from core.jetstream.trust import Trust
 from core.runtime.clock import Clock
@@ -85,7 +85,7 @@ class Services:
     press: Callable[[], None]
     max_payload: Callable[[], int] = lambda: 1 << 20
     domain: str = ""
-    cluster: Cluster | None = None
+    cluster: ClusterView | None = None
     groups: Callable[[], Container[int]] = lambda: range(256)
     resources: Resources | None = None
     letters: Letters | None = None

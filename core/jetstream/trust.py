@@ -2,7 +2,7 @@
 
 A leader that has not heard from PostgreSQL for some seconds may have a successor, which takes
 acknowledgements that this node knows nothing of. So outside its trust window
-(`core.cluster.lease`) it delivers nothing and answers no API request; it goes on as soon as its
+(`core.node.trust_window`) it delivers nothing and answers no API request; it goes on as soon as its
 leadership is confirmed. Direct Get does not ask: its reader wants what one node has.
 """
 

@@ -55,7 +55,7 @@ class Mesh(Protocol):
 
 
 class Cluster(Protocol):
-    """The nodes that could lead (`core.cluster.members.Cluster`)."""
+    """The nodes that could lead (`core.cluster.view.ClusterView`)."""
 
     @property
     def leads(self) -> bool:
@@ -153,7 +153,7 @@ class Source:
     def watch(self, hub: Hub) -> None:
         """Read from this hub from now on, and keep what connz shows of connections it closes."""
         self.hub = hub
-        hub.on_leave = self._keep_closed
+        hub.left.subscribe(self._keep_closed)
 
     def _keep_closed(self, session: Connection) -> None:
         if isinstance(session, ClientSession):

@@ -36,7 +36,7 @@ _SKIPPED = "filtered response"
 
 
 class Served(Protocol):
-    """The NATS side of this process (`core.server.Server`)."""
+    """The NATS side of this process (`core.node.server.Server`)."""
 
     hub: Hub
     clock: Clock
@@ -47,8 +47,8 @@ class Served(Protocol):
         ...
 
 
-class Term(Protocol):
-    """A leadership (`core.term.Term`)."""
+class Runtime(Protocol):
+    """JetStream in memory (`core.node.runtime.JetStreamRuntime`)."""
 
     registry: Any
 
@@ -59,7 +59,7 @@ class Term(Protocol):
 
 
 class SystemServices:
-    """Answers such requests. Life cycle: `start`, `show` for each term, `stop`.
+    """Answers such requests. Life cycle: `start`, `show` for each runtime, `stop`.
 
     Args:
         server: of which the pages tell; it has a system account.
@@ -80,9 +80,9 @@ class SystemServices:
         for place in ("PING", "PING.*", f"{own}.*"):
             self._account.subscribe(f"{_PREFIX}{place}".encode(), self._asked)
 
-    def show(self, term: Term | None) -> None:
+    def show(self, runtime: Runtime | None) -> None:
         """Tell of what this node leads."""
-        leads = None if term is None else JetStream(registry=term.registry, api=term.api)
+        leads = None if runtime is None else JetStream(registry=runtime.registry, api=runtime.api)
         self._source.jetstream = leads
 
     async def stop(self) -> None:

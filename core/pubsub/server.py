@@ -8,8 +8,8 @@ Back-pressure against producers that are faster than what consumes them: between
 by a flush that leaves a session near `max_pending`; the producer whose read was being served stops
 reading for a moment. `blocked` lists the sessions whose sockets take no more: how many bytes they
 had taken, and when that was found. `congested` are the links that have much unsent: who sends into
-one of them waits until it has less. `on_overload` is called when it has become overloaded, or no
-longer is.
+one of them waits until it has less. `overload_changed` is called when it has become overloaded, or
+is no longer.
 
 Between `hold_publishes` and `take_publishes` clients are served, but a session is read no further
 than its first publish that has to wait (`is_held`). What the sessions have read of these by then
@@ -20,15 +20,14 @@ is kept; once that is `HELD_MAX` bytes together (`is_full`), no session reads an
 those over WebSocket at `ws_connect_urls`: `use_cluster` tells them. `ldm` is lame duck mode:
 clients should go elsewhere. Over connections of the types in `author_doors` the author of a message
 needs permission for what its headers ask for (`core.auth.author`), and batches belong to their
-connections. `on_leave` is called with every connection that was closed; its counters stay in the
-`totals`. `on_users` is called after other users or permissions were applied to the connected
+connections. `left` is called with every connection that was closed; its counters stay in the
+`totals`. `users_changed` is called after other users or permissions were applied to the connected
 clients.
 """
 
 import hashlib
 from base64 import b32encode
 from binascii import crc_hqx
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,6 +47,7 @@ from core.pubsub.user_info import answer_user_info
 from core.runtime.clock import Clock
 from core.runtime.descriptors import DescriptorReserve
 from core.runtime.nuid import nuid
+from core.runtime.subscribers import Subscribers
 from core.runtime.turn import Turn
 
 HELD_MAX = 64 * 2**20
@@ -185,14 +185,14 @@ class Hub:
         self.held_bytes = 0
         self.blocked: dict[Connection, tuple[int, int]] = {}
         self.congested: list[Link] = []
-        self.on_overload: Callable[[], None] | None = None
+        self.overload_changed: Subscribers[[]] = Subscribers()
         self.crowded = False
         self.ldm = False
         self.author_doors = AUTHORS_OVER_HTTP
         self.author_key = nuid().encode()
         self.trace_log: TraceLog | None = None
-        self.on_leave: Callable[[Connection], None] | None = None
-        self.on_users: Callable[[], None] | None = None
+        self.left: Subscribers[[Connection]] = Subscribers()
+        self.users_changed: Subscribers[[]] = Subscribers()
         self.connections_total = 0
         self.writes = 0
         self.stripped_bytes = 0
@@ -309,8 +309,7 @@ class Hub:
         for session in list(self.sessions.values()):
             session.reauthorize()
         self.turn.arm()
-        if self.on_users is not None:
-            self.on_users()
+        self.users_changed()
 
     def choose_publishers(self, account: str) -> None:
         """Let connected clients of an account publish by its mappings, which have changed."""
@@ -357,8 +356,7 @@ class Hub:
         """Take a closed connection out; its counters stay in the totals."""
         if self.sessions.pop(session.client_id, None) is not None:
             self._departed.add(session.count())
-            if self.on_leave is not None:
-                self.on_leave(session)
+            self.left(session)
 
     def totals(self) -> Traffic:
         """Return the traffic of all connections since the start.
@@ -414,14 +412,12 @@ class Hub:
         """Have sessions that bring much data wait, from their next read on, until `release`."""
         if not self.overloaded:
             self.overloaded = True
-            if self.on_overload is not None:
-                self.on_overload()
+            self.overload_changed()
 
     def release(self) -> None:
         """Let all sessions that wait read again."""
         self.overloaded = False
-        if self.on_overload is not None:
-            self.on_overload()
+        self.overload_changed()
         waiting, self._waiting = self._waiting, []
         for session in waiting:
             session.resume()

@@ -79,7 +79,7 @@ class AttachedRemote:
         self._logged = ""
         self._was_connected = False
         self.line = line = open_line(remote)
-        self.line.on_change = self._changed
+        self.line.changed.subscribe(self._changed)
         if isinstance(line, Client):
             self._own_client = None
             self.bridge = Bridge(AccountSide(account), line, remote.name, clock.monotonic)
@@ -88,7 +88,7 @@ class AttachedRemote:
             raise ConfigError(f"remote {remote.name}", "there is no JetStream here to be offered")
         name, as_account = f"jetgate remote {remote.name}", {"account": account.name}
         self._own_client = Client(own, Options(name=name, identify=lambda nonce: as_account))
-        self._own_client.on_change = self._open
+        self._own_client.changed.subscribe(self._open)
         self.bridge = Bridge(line, self._own_client, remote.name, clock.monotonic, verbs=READING)
 
     def start(self) -> None:

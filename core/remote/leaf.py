@@ -28,6 +28,7 @@ from core.errors import ProtocolError
 from core.remote.leaf_parser import LeafParser
 from core.remote.request_side import STALL_S, Call, Row
 from core.runtime.nuid import nuid
+from core.runtime.subscribers import Subscribers
 from core.runtime.tasks import spawn, stop
 from core.subjects.subject import has_wildcard, matches
 
@@ -41,13 +42,13 @@ class Leaf:
     Attributes:
         info: the INFO of the server.
         on_interest: called with the subject of a subscription that was made or ended there.
-        on_change: called when the connection was made, was lost, or could not be made.
+        changed: called when the connection was made, was lost, or could not be made.
     """
 
     def __init__(self, connector: Connector, options: Options) -> None:
         self.info = ServerInfo()
         self.on_interest: list[Callable[[bytes], None]] = []
-        self.on_change: Callable[[], None] = lambda: None
+        self.changed: Subscribers[[]] = Subscribers()
         self.last_error = ""
         self.connected = False
         self.closed = False
@@ -86,7 +87,7 @@ class Leaf:
 
     def _failed(self, why: str) -> None:
         self.last_error = why
-        self.on_change()
+        self.changed()
 
     async def open(self) -> None:
         """Connect once. Raises OSError, ClientError or TimeoutError."""
@@ -113,7 +114,7 @@ class Leaf:
         self.connected = True
         self.last_error = ""
         self._write(b"".join(b"LS+ %b\r\n" % subject for subject in self._serving))
-        self.on_change()
+        self.changed()
 
     async def close(self) -> None:
         """End the connection for good."""
@@ -160,7 +161,7 @@ class Leaf:
             self._pong.set_exception(ConnectionLost())
         if self.connected:
             self.connected = False
-            self.on_change()
+            self.changed()
         self._ended.set()
 
     # -- the side of a bridge ----------------------------------------------------------------

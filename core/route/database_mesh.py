@@ -19,10 +19,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
 from msgspec.structs import replace
 
-from core.cluster.claims import Offered, groups_of, heard, mask_of, told
+from core.cluster.claims import groups_of, heard, mask_of, told
 from core.errors import ProtocolError
 from core.pubsub.route import STRANGERS
 from core.pubsub.server import Hub
@@ -33,6 +34,7 @@ from core.route.mesh import Mesh
 from core.route.proof import Proving, cluster_name
 from core.route.settings import ClusterSettings
 from core.route.versions import Versions
+from core.runtime.subscribers import Subscribers
 
 log = logging.getLogger("jetgate.route")
 
@@ -40,36 +42,54 @@ _NO_GOSSIP = 1
 _CATALOGUE = 0
 
 
+class Owning(Protocol):
+    """The ownership of lease groups (`core.node.ownership.dispatch.Dispatch`)."""
+
+    def claims(self) -> Mapping[int, int]:
+        """Return the claims of the groups that this node serves."""
+        ...
+
+    def stale_peers(self) -> Collection[RouteLink]:
+        """Return the peers that say that they own a group which another node acquired later."""
+        ...
+
+    def peer_told(self, peer: RouteLink, claims: Mapping[int, int]) -> None:
+        """Apply which groups a peer owns, by what it says."""
+        ...
+
+    def peer_released(self, groups: frozenset[int], to: str, *, is_asked: bool) -> None:
+        """Apply that a peer has released groups for a node of some name."""
+        ...
+
+
 class DatabaseMesh(Mesh):
     """The links of one node. Life cycle: `join`, then as any mesh.
 
+    Args:
+        hub: the connections of this node.
+        settings: where routes are accepted.
+        ownership: gets what peers say of lease groups, and has what this node says.
+
     Attributes:
-        on_leader: called when a group may have another leader among the peers, or none.
-        on_offer: called with the name of a node, and the groups that a peer has released for it,
-            and whether a client wanted that.
-        on_overtaken: called with the groups of this node that a peer leads since.
-        on_joined: called when another node is linked.
+        reached: called when another node may be reached, or no more, or says something else of
+            itself than its catalogue's version.
+        linked: called when another node is linked.
         versions: what of the catalogue this node and the others have read.
-        own: the groups that this node has told that it leads, with their claims.
-        leaders: the links to the peers that lead the other groups.
     """
 
     holds_messages = False
 
-    def __init__(self, hub: Hub, settings: ClusterSettings) -> None:
+    def __init__(self, hub: Hub, settings: ClusterSettings, ownership: Owning) -> None:
         super().__init__(hub, settings)
-        self.on_leader: Callable[[], None] = lambda: None
-        self.on_offer: Offered = lambda _name, _groups, _is_asked: None
-        self.on_overtaken: Callable[[frozenset[int]], None] = lambda _groups: None
-        self.on_joined: Callable[[], None] = lambda: None
-        self.own: dict[int, int] = {}
-        self.leaders: dict[int, RouteLink] = {}
+        self.reached: Subscribers[[]] = Subscribers()
+        self.linked: Subscribers[[]] = Subscribers()
+        self._ownership = ownership
         self._offers: tuple[tuple[str, str], ...] = ()
         self._is_asked = False
         self._secret = b""
         self._is_evacuated = False
         self._api, self._strange = LocalInterest(), LocalInterest()
-        self._takes_acks = False
+        self._takes_acks = self._takes_requests = False
         self.takes_others = bool(settings.name)
         self.versions = Versions(self.peers, self.announce)
 
@@ -86,48 +106,38 @@ class DatabaseMesh(Mesh):
 
     # -- leading -----------------------------------------------------------------------------
 
-    def leader_name(self, group: int) -> str:
-        """Return the name of the node that leads a group; empty: none is known."""
-        if group in self.own:
-            return self.hub.server_name
-        link = self.leaders.get(group)
-        return "" if link is None else link.info.server_name
-
     def begin(self) -> None:
-        """Tell peers that what is to come is the interest of more groups."""
+        """Tell peers that the interest of more groups follows."""
         self._begin_interest(self.say_to_all)
 
-    def claim(
-        self,
-        claims: Mapping[int, int],
-        offers: Mapping[str, Collection[int]],
-        *,
-        is_asked: bool = False,
+    def announce_ownership(
+        self, offers: Mapping[str, Collection[int]] | None = None, *, is_asked: bool = False
     ) -> None:
-        """Tell peers which groups this node leads, and serves what they send it.
+        """Tell peers which groups this node serves.
 
-        `offers`: the groups that it has just released, by the name of who is to lead them.
+        `offers`: the groups that it has just released, by the name of the node that is to own them.
         `is_asked`: whether a client wanted that.
         """
-        self._tell_api(was=_CATALOGUE in self.own, leads=_CATALOGUE in claims)
-        self.own = dict(claims)
-        self._offers = tuple((name, mask_of(groups)) for name, groups in offers.items() if name)
+        claims = self._ownership.claims()
+        self._tell_api(is_leading=_CATALOGUE in claims)
+        named = ((name, groups) for name, groups in (offers or {}).items() if name)
+        self._offers = tuple((name, mask_of(groups)) for name, groups in named)
         self._is_asked = is_asked
         self._tell_strangers(is_leading=bool(claims))
         self.announce()
-        self._look()
+        self._close_stale()
 
     def evacuate(self, is_evacuated: bool) -> None:
         """Tell peers whether this node is to lead nothing."""
         self._is_evacuated = is_evacuated
         self.announce()
 
-    def _tell_api(self, *, was: bool, leads: bool) -> None:
+    def _tell_api(self, *, is_leading: bool) -> None:
         """Have servers that are no nodes send requests here, or no more."""
-        if leads and not was:
-            self._say_to_strangers(self._strange.take(self._api))
-        elif was and not leads:
-            self._say_to_strangers(self._strange.drop(self._api))
+        if is_leading != self._takes_requests:
+            self._takes_requests = is_leading
+            tell = self._strange.take if is_leading else self._strange.drop
+            self._say_to_strangers(tell(self._api))
 
     def _tell_strangers(self, *, is_leading: bool) -> None:
         """Have servers that are no nodes send acknowledgements here, or no more."""
@@ -149,28 +159,13 @@ class DatabaseMesh(Mesh):
     def _begin_interest(self, say: Callable[[bytes], None]) -> None:
         say(encode_info(replace(self.own_info(), begins=True)))
 
-    def _look(self) -> None:
-        """See who leads what; who says so under a claim that is over is left."""
-        found: dict[int, tuple[int, RouteLink | None]] = {}
-        late: set[RouteLink] = set()
-        overtaken = set()
-        for group, claim in self.own.items():
-            found[group] = claim, None
-        for link in self.nodes:
-            for group, claim in heard(link.info.claims).items():
-                other = found.get(group)
-                if other is not None and other[0] >= claim:
-                    late.add(link)
-                    continue
-                if other is not None and other[1] is None:
-                    overtaken.add(group)
-                elif other is not None and other[1] is not None:
-                    late.add(other[1])
-                found[group] = claim, link
-        self.leaders = {g: link for g, (_, link) in found.items() if link is not None}
-        if overtaken:
-            self.on_overtaken(frozenset(overtaken))
-        for link in late:
+    def _hear(self, link: RouteLink) -> None:
+        """Apply which groups a peer says that it owns. Raises ValueError."""
+        self._ownership.peer_told(link, heard(link.info.claims) if link.is_proved else {})
+        self._close_stale()
+
+    def _close_stale(self) -> None:
+        for link in self._ownership.stale_peers():
             log.warning("%s - %s led before, and has not said yet", link, link.info.server_name)
             link.close("Leads No More")
 
@@ -186,7 +181,7 @@ class DatabaseMesh(Mesh):
         """Return what this node says of itself."""
         info = replace(
             super().own_info(),
-            claims=tuple(told(self.own)),
+            claims=tuple(told(self._ownership.claims())),
             offers=self._offers,
             asked=self._is_asked,
             catalogue=self.versions.own,
@@ -204,7 +199,7 @@ class DatabaseMesh(Mesh):
         """Count a subscription; what is for servers that are no nodes is told to these alone."""
         if key[2] != STRANGERS:
             return super().count_interest(key, is_new=is_new, is_ours=is_ours)
-        for interest in (self._api, self._strange) if _CATALOGUE in self.own else (self._api,):
+        for interest in (self._api, self._strange) if self._takes_requests else (self._api,):
             line = (interest.add if is_new else interest.remove)(*key)
             if interest is self._strange:
                 self._say_to_strangers(line)
@@ -212,19 +207,18 @@ class DatabaseMesh(Mesh):
 
     def joining(self, link: RouteLink) -> None:
         """Say that the interest of who leads is to come."""
-        if self.own:
+        if self._ownership.claims():
             self._begin_interest(link.say)
 
     def joined(self, link: RouteLink) -> None:
         """Say what this node leads, behind its interest, and what it has read since its INFO."""
         self.versions.hear(link)
         if link.is_proved:
-            self.on_joined()
+            self.linked()
         else:
             link.say(self._strange.all_lines())
-        if self.own or self.versions.own or self._is_evacuated:
+        if self._ownership.claims() or self.versions.own or self._is_evacuated:
             link.say(encode_info(self.own_info()))
-        self._look()
 
     def met(self, info: RouteInfo) -> None:
         """Dial a server that another one knows, unless nodes are found in the database."""
@@ -239,18 +233,18 @@ class DatabaseMesh(Mesh):
         super().changed(link, before)
         try:
             offers = {name: groups_of(mask) for name, mask in link.info.offers}
-            self._look()
+            self._hear(link)
         except ValueError as error:
             raise ProtocolError(reason=f"bad INFO: {error}") from error
         if link.info.offers != before.offers:
             for name, groups in offers.items():
-                self.on_offer(name, groups, link.info.asked)
-        self.on_leader()
+                self._ownership.peer_released(groups, name, is_asked=link.info.asked)
+        self.reached()
 
     def gone(self, link: RouteLink) -> None:
         """Take a closed link out, and with it perhaps a leader."""
         super().gone(link)
         self.versions.look()
-        self._look()
+        self._ownership.peer_told(link, {})
         if link.info.claims or link.info.begins:
-            self.on_leader()
+            self.reached()

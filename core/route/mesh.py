@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from hmac import compare_digest
@@ -43,6 +43,7 @@ from core.route.proof import Proving
 from core.route.settings import ClusterSettings, RouteUrl
 from core.route.view import RouteView
 from core.runtime.listening import WILDCARDS, listening_socket
+from core.runtime.subscribers import Subscribers
 
 log = logging.getLogger("jetgate.route")
 
@@ -65,7 +66,7 @@ class Mesh:
     Attributes:
         name: the cluster's name; another one than configured once a made-up name gave way.
         address: where routes are accepted, once it listens.
-        on_change: called when peers, or the client URLs of peers, have changed.
+        changed_peers: called when peers, or the client URLs of peers, have changed.
         holds_messages: messages of peers wait while the hub holds publishes.
         takes_others: who proves nothing may be a peer, where others do.
     """
@@ -78,7 +79,7 @@ class Mesh:
         self.settings = settings
         self.name, self.is_dynamic = settings.name, settings.is_dynamic
         self.address = (settings.host, settings.port)
-        self.on_change: Callable[[], None] = lambda: None
+        self.changed_peers: Subscribers[[]] = Subscribers()
         self.interest = LocalInterest()
         self.peers: dict[str, RouteLink] = {}
         self.is_leaving = False
@@ -92,7 +93,7 @@ class Mesh:
         self._stood = 0
         for account in hub.accounts.values():
             account.watchers.append(partial(self._on_interest, account))
-        hub.on_overload = self._tell_overload
+        hub.overload_changed.subscribe(self._tell_overload)
         if hub.jetstream and self.holds_messages:
             self.take_acks()
 
@@ -152,7 +153,7 @@ class Mesh:
         for url in settings.routes:
             self._dialer.keep(url, is_configured=True)
         self.announce()
-        self.on_change()
+        self.changed_peers()
 
     def _remove(self, url: RouteUrl) -> None:
         self._dialer.drop(url)
@@ -374,7 +375,7 @@ class Mesh:
         for link in list(self.peers.values()):
             if link.info.server_id != server_id:
                 link.close("Cluster Name Conflict")
-        self.on_change()
+        self.changed_peers()
         return True
 
     def register(self, link: RouteLink, info: RouteInfo) -> None:
@@ -405,7 +406,7 @@ class Mesh:
             self._split()
         self.peers[info.server_id] = link
         self._make_known(link, info)
-        self.on_change()
+        self.changed_peers()
 
     def _split(self) -> None:
         """Look for what is elsewhere: there may be something from the first peer on."""
@@ -457,14 +458,14 @@ class Mesh:
 
     def changed(self, link: RouteLink, before: RouteInfo) -> None:
         """Take note that a peer has told something new of itself."""
-        self.on_change()
+        self.changed_peers()
 
     def gone(self, link: RouteLink) -> None:
         """Take a closed link out."""
         if self.peers.get(link.info.server_id) is link:
             del self.peers[link.info.server_id]
             self._departed.add(link.count())
-            self.on_change()
+            self.changed_peers()
 
 
 def _is_told(service: ServiceSubscription) -> bool:

@@ -12,6 +12,8 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from core.runtime.subscribers import Subscribers
+
 if TYPE_CHECKING:
     from core.route.link import RouteLink
 
@@ -29,12 +31,12 @@ class Versions:
 
     Attributes:
         own: what this node has read; 0: nothing, or nothing has been changed yet.
-        on_heard: called with a version that a peer has read.
+        heard: called with a version that a peer has read.
     """
 
     def __init__(self, peers: Mapping[str, RouteLink], announce: Callable[[], None]) -> None:
         self.own = 0
-        self.on_heard: Callable[[int], None] = lambda _version: None
+        self.heard: Subscribers[[int]] = Subscribers()
         self._peers = peers
         self._announce = announce
         self._is_due = False
@@ -56,7 +58,7 @@ class Versions:
         """Take what a peer has read."""
         self.look()
         if link.info.catalogue > self.own:
-            self.on_heard(link.info.catalogue)
+            self.heard(link.info.catalogue)
 
     def look(self) -> None:
         """Have those who wait look again: a peer has read more, or is gone."""

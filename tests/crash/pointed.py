@@ -170,11 +170,11 @@ def surround(of: Any, name: str, points: Points, begins: Any, ends: tuple[str, .
 
 def instrument(points: Points) -> None:
     """Have every operation tell of its points."""
-    from core.holdings import Holdings
     from core.jetstream.consumer.consumers import Consumers
     from core.jetstream.lane import Lane
     from core.jetstream.registry import Registry
     from core.jetstream.state_writer import StateWriter
+    from core.node.ownership.transfer import Transfers
     from core.route.link import RouteLink
     from core.storage.postgres.leases import PostgresLeases
     from core.transport.session import ClientSession
@@ -186,8 +186,8 @@ def instrument(points: Points) -> None:
     for name in ("create", "delete"):
         operation = f"{name}_consumer"
         drive(Consumers, name, points, (operation,), (operation,))
-    drive(Holdings, "hand_over", points, ("hand_over",), ("hand_over",))
-    _instrument_take_over(points, PostgresLeases, Holdings)
+    drive(Transfers, "transfer", points, ("hand_over",), ("hand_over",))
+    _instrument_take_over(points, PostgresLeases, Transfers)
     surround(
         ClientSession, "data_received", points, lambda _, data: ("pass",) if b"PUB " in data else ()
     )
@@ -196,7 +196,7 @@ def instrument(points: Points) -> None:
     surround(ClientSession, "flush", points, (), ("pass",))
 
 
-def _instrument_take_over(points: Points, store: Any, holdings: Any) -> None:
+def _instrument_take_over(points: Points, store: Any, transfers: Any) -> None:
     """It begins once the lock is had: how often a node asks for it before is no part of it."""
     take = store.take
 
@@ -206,7 +206,7 @@ def _instrument_take_over(points: Points, store: Any, holdings: Any) -> None:
         return found
 
     store.take = taken
-    drive(holdings, "gain", points, (), ("take_over",))
+    drive(transfers, "acquire", points, (), ("take_over",))
 
 
 if __name__ == "__main__":

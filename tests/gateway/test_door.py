@@ -52,7 +52,7 @@ async def _door(
         clock=clock,
     )
     door: Door = app.state.door
-    hub.on_users = door.users_changed
+    hub.users_changed.subscribe(door.users_changed)
     async with asyncio.timeout(60):
         yield hub, door
     await door.close()

@@ -17,7 +17,7 @@ import pytest
 from core.auth.users import Permissions, Rule, User, Users
 from core.client import Client, Options, attach, connect
 from core.model.stream import StreamConfig
-from core.server import ServerOptions
+from core.node.server import ServerOptions
 from core.subjects.subject import matches
 from core.transport.loopback import connect_trusted
 from gateway.app import create_app
@@ -204,7 +204,7 @@ async def _served(dsn: str, use: Callable[[Node, Ask], Awaitable[None]]) -> None
     async with running_node(dsn, server=ServerOptions(port=0, users=_users([]))) as node:
         server = await connect(attach(partial(connect_trusted, node.hub)))
         ask = Ask(node, server)
-        node.hub.on_users = ask.app.state.door.users_changed
+        node.hub.users_changed.subscribe(ask.app.state.door.users_changed)
         try:
             async with asyncio.timeout(120):
                 await use(node, ask)

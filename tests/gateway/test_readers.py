@@ -13,7 +13,7 @@ from core.auth.users import Permissions, Rule, User, Users
 from core.client import Client, Options, attach, connect
 from core.config.addresses import listen
 from core.model.stream import StreamConfig
-from core.server import ServerOptions
+from core.node.server import ServerOptions
 from core.transport.loopback import connect_trusted
 from gateway.app import create_app
 from gateway.http_server import HttpServer
@@ -67,7 +67,7 @@ class Guarded:
                 rights=rights_in(hub),
                 server=server,
             )
-            hub.on_users = app.state.door.users_changed
+            hub.users_changed.subscribe(app.state.door.users_changed)
             start = HttpStart(listen("127.0.0.1", 0, "HTTP"))
             await start.start()
             http = HttpServer(start)

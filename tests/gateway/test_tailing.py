@@ -11,7 +11,7 @@ from core.client import Client, NotPermitted, Options, attach, connect
 from core.errors import ApiError
 from core.model.consumer import DeliverPolicy
 from core.model.stream import StreamConfig, StreamSource
-from core.server import ServerOptions
+from core.node.server import ServerOptions
 from core.transport.loopback import connect_trusted
 from gateway.app import create_app
 from gateway.door import Door

@@ -17,9 +17,9 @@ import nats
 
 from core.auth.users import Permissions, Rule, User, Users
 from core.client import Client, Msg, Options, attach, connect
+from core.node.server import ServerOptions
 from core.protocol import headers as header_blocks
 from core.pubsub.server import AUTHORS_OVER_NATS
-from core.server import ServerOptions
 from core.transport.loopback import connect_trusted
 from gateway.app import create_app
 from jetgate.login import login_to, rights_in

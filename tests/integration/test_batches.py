@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from core.model.stream import StreamConfig
-from core.term import TermOptions
+from core.node.runtime import RuntimeOptions
 from tests.support.faults import FAULT
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -136,7 +136,7 @@ def test_batches_and_other_publishes_at_the_same_time(database: str) -> None:
 
 def test_a_batch_is_one_commit_however_many_messages_it_has(database: str) -> None:
     async def run() -> None:
-        options = TermOptions(limits={"batch_messages": MANY})
+        options = RuntimeOptions(limits={"batch_messages": MANY})
         async with running_node(database, options=options) as node:
             await add(node)
             wire = await Wire.connect(node, "r.>")

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -17,15 +18,16 @@ from nats.js.errors import APIError, ServiceUnavailableError
 from core.cluster.catalogue import Catalogue
 from core.cluster.following import CatalogueFollower
 from core.errors import ApiError, Fenced
-from core.front import Front
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig
+from core.node.peers import Peers
+from core.node.publish_gate import PublishGate
+from core.node.runtime import JetStreamRuntime, RuntimeOptions
+from core.node.server import Server, ServerOptions
 from core.route import versions
-from core.route.neighbours import Neighbours
 from core.route.settings import ClusterSettings
 from core.runtime.clock import SystemClock
 from core.runtime.nuid import random_id
-from core.server import Server, ServerOptions
 from core.storage.interface import NewStream
 from core.storage.leases import PeerRow
 from core.storage.postgres import outcomes
@@ -33,10 +35,11 @@ from core.storage.postgres.catalog import PostgresCatalog
 from core.storage.postgres.catalogue_source import KEPT, PostgresCatalogueSource
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.locks import LEASE_GROUPS
-from core.term import Term, TermOptions
+from core.storage.postgres.nodes import delete_node
 from tests.integration.test_catalogue_faults import lose_answers
 from tests.support.eventually import observed
 from tests.support.node import add_stream, lead, running_node
+from tests.support.ownership import owners
 
 SECRET = b"s" * 32
 WAITING = "select count(*) from pg_locks where not granted"
@@ -252,7 +255,7 @@ def test_a_takeover_waits_for_a_consumer_that_is_being_created(
                 patch.setattr(asyncpg.transaction.Transaction, "__aexit__", late)
                 creation = asyncio.ensure_future(js.add_consumer("S", C))
                 await inserted.wait()
-            takeover = asyncio.ensure_future(node.term.recover([]))
+            takeover = asyncio.ensure_future(node.runtime.recover([]))
             await observed(lambda: looker.fetchval(WAITING))
             assert not takeover.done()
             may_commit.set()
@@ -272,10 +275,10 @@ def test_a_term_ends_when_the_database_has_lost_changes_of_consumers(database: s
             await add_stream(node, StreamConfig(name="S", subjects=("s",)))
             async with client(node.server) as js:
                 await js.add_consumer("S", C)
-            await node.term.recover([])
+            await node.runtime.recover([])
             await admin.execute("update jetgate_store.stream set consumer_changes = 0")
             with pytest.raises(Fenced, match="stream S has lost changes of its consumers"):
-                await node.term.recover([])
+                await node.runtime.recover([])
 
     run(scenario)
 
@@ -288,7 +291,7 @@ class Member:
     """A node that serves clients, whoever leads."""
 
     server: Server
-    neighbours: Neighbours
+    peers: Peers
     known: CatalogueFollower
 
     def streams(self) -> dict[str, tuple[str, ...]]:
@@ -301,48 +304,48 @@ class Member:
 async def member(dsn: str) -> AsyncIterator[Member]:
     settings = ClusterSettings(name="", host="127.0.0.1", port=0)
     server = Server(ServerOptions(port=0, links=settings), SystemClock())
-    known = CatalogueFollower(PostgresCatalogueSource(Connector(dsn)))
+    peers = Peers(server, partial(delete_node, Connector(dsn)))
+    known = CatalogueFollower(PostgresCatalogueSource(Connector(dsn)), peers)
     try:
         await server.listen()
         await server.join(SECRET)
         assert server.links is not None
-        neighbours = Neighbours(server.links)
-        neighbours.follow(known)
-        yield Member(server, neighbours, known)
+        peers.follow(known)
+        yield Member(server, peers, known)
     finally:
         await server.close()
         await known.close()
 
 
 @asynccontextmanager
-async def term_of(each: Member, dsn: str) -> AsyncIterator[Term]:
-    """A term of a node, which leads what is free when it begins."""
-    options = TermOptions(peers=Front(each.server, each.server.links))
+async def term_of(each: Member, dsn: str) -> AsyncIterator[JetStreamRuntime]:
+    """A runtime of a node, which leads what is free when it begins."""
+    options = RuntimeOptions(cluster=None, gate=PublishGate(each.server))
     name = each.server.hub.server_name
-    term = await lead(each.server, Connector(dsn), options, name=name, known=each.known)
+    runtime = await lead(each.server, Connector(dsn), options, name=name, known=each.known)
     try:
-        yield term
+        yield runtime
     finally:
-        await term.retire()
-        await term.stop()
+        await runtime.retire()
+        await runtime.stop()
 
 
 @asynccontextmanager
-async def three(dsn: str) -> AsyncIterator[tuple[list[Member], Term]]:
+async def three(dsn: str) -> AsyncIterator[tuple[list[Member], JetStreamRuntime]]:
     """Three nodes, of which the first leads, each linked with each."""
     async with AsyncExitStack() as stack:
         members = [await stack.enter_async_context(member(dsn)) for _ in range(3)]
-        terms = [await stack.enter_async_context(term_of(each, dsn)) for each in members]
+        runtimes = [await stack.enter_async_context(term_of(each, dsn)) for each in members]
         meshes = [each.server.links for each in members if each.server.links is not None]
         rows = [
             PeerRow(mesh.hub.server_name, mesh.hub.server_id, *mesh.address, 0, -age)
             for age, mesh in enumerate(meshes)
         ]
         for each in members:
-            each.neighbours.met(rows)
+            each.peers.met(rows)
         await observed(lambda: all(len(mesh.peers) == 2 for mesh in meshes))
-        await observed(lambda: all(len(mesh.leaders) == LEASE_GROUPS for mesh in meshes[1:]))
-        yield members, terms[0]
+        await observed(lambda: all(len(owners(mesh)) == LEASE_GROUPS for mesh in meshes[1:]))
+        yield members, runtimes[0]
 
 
 def test_every_node_knows_what_one_has_changed_when_that_is_answered(
@@ -380,11 +383,11 @@ def test_a_stream_that_nobody_has_told_of_is_looked_for_before_it_counts_as_miss
 
     async def scenario() -> None:
         async with (
-            three(database) as (members, term),
+            three(database) as (members, runtime),
             writers(database) as (other, _),
             client(members[2].server) as js,
         ):
-            other.catalog._leases = term._leases
+            other.catalog._leases = runtime._tokens
             await other.add("NEW", "new")
             assert not members[0].streams()
             with pytest.raises(ServiceUnavailableError):  # it is there, and led by another node

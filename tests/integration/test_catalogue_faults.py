@@ -140,7 +140,7 @@ def test_a_consumer_created_while_the_epochs_are_bumped_is_of_the_new_one(
             add = node.catalog.add_consumer
 
             async def late(row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
-                await node.term.recover([])
+                await node.runtime.recover([])
                 return await add(row, epoch)
 
             monkeypatch.setattr(node.catalog, "add_consumer", late)

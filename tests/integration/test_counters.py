@@ -10,7 +10,7 @@ from nats.aio.client import Client
 from nats.js.errors import APIError
 
 from core.model.stream import StreamConfig, StreamSource, SubjectTransformConfig
-from core.term import TermOptions
+from core.node.runtime import RuntimeOptions
 from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -122,7 +122,7 @@ def test_totals_outlive_the_node_here_and_where_they_are_added_up(
             assert await count(client, "5") == ["5"] * 40
             assert await added(client, 40) == {"val": "200"}
             await client.close()
-        async with running_node(database, options=TermOptions(tail_bytes=1)) as node:
+        async with running_node(database, options=RuntimeOptions(tail_bytes=1)) as node:
             client = await nats.connect(f"nats://127.0.0.1:{node.hub.port}")
             assert await count(client, "-1") == ["4"] * 40
             assert await added(client, 80) == {"val": "160"}

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from core.client import Msg, attach, connect
-from core.front import Front
+from core.node.ownership.state import Command, PeerReleased, Step
+from core.node.publish_gate import PublishGate
+from core.node.reach import Reach
+from core.node.server import Server, ServerOptions
 from core.pubsub.authored import with_author
 from core.route import dialing
 from core.route.database_mesh import DatabaseMesh
@@ -20,11 +23,11 @@ from core.route.handshake import RouteInfo
 from core.route.proof import Proving
 from core.route.settings import ClusterSettings
 from core.runtime.clock import SystemClock
-from core.server import Server, ServerOptions
 from core.transport.authoring import author_of
 from core.transport.loopback import connect_loopback
 from core.transport.session import ClientSession
 from tests.support.eventually import observed
+from tests.support.ownership import dispatch_of, own, owners, transfer
 
 SECRET = b"s" * 32
 SECOND = 1_000_000_000
@@ -63,33 +66,38 @@ async def info_of(reader: asyncio.StreamReader) -> dict[str, Any]:
 def test_nodes_of_one_database_are_linked_and_learn_who_leads_behind_its_interest() -> None:
     async def scenario() -> None:
         async with node() as one, node() as two, node() as three:
-            one.claim({0: 7, 3: 7}, {})
+            own(dispatch_of(one), {0: 7, 3: 7})
             one.hub.default_account().subscribe(b"served.*", lambda *_: None)
             joined: list[int] = []
-            one.on_joined = lambda: joined.append(len(one.nodes))
+            one.linked.subscribe(lambda: joined.append(len(one.nodes)))
             for mesh in (two, three):
                 mesh.dial(*one.address)
             three.dial(*two.address)
-            await observed(lambda: two.leaders and three.leaders and len(two.peers) == 2)
-            assert two.leaders == dict.fromkeys((0, 3), two.peers[one.hub.server_id])
+            await observed(lambda: owners(two) and owners(three) and len(two.peers) == 2)
+            assert owners(two) == dict.fromkeys((0, 3), two.peers[one.hub.server_id])
             # Whoever knows the leader knows what it takes.
             assert two.hub.default_account().has_interest(b"served.a")
-            assert not one.leaders
+            assert not owners(one)
             assert joined == [1, 2]
-            assert [each.leader_name(3) for each in (one, two)] == [one.hub.server_name] * 2
+            assert [Reach(dispatch_of(each), each).owner_name(3) for each in (one, two)] == [
+                one.hub.server_name
+            ] * 2
 
             heard: list[tuple[str, frozenset[int], bool]] = []
+
+            def hear(step: Step) -> None:
+                if isinstance(step.event, PeerReleased):
+                    heard.append((step.event.to, step.event.groups, step.event.is_asked))
+
             for mesh in (two, three):
-                mesh.on_offer = lambda *offer: heard.append(offer)
-            one.claim({0: 7}, {})
-            await observed(lambda: 3 not in two.leaders)
-            one.claim({0: 7}, {two.hub.server_name: [3]}, is_asked=True)
+                dispatch_of(mesh).subscribe({Command.PLACE: hear})
+            transfer(dispatch_of(one), {two.hub.server_name: [3]}, is_asked=True)
             await observed(lambda: len(heard) == 2)
-            two.claim({3: 9}, {})
-            await observed(lambda: 3 in one.leaders and 3 in three.leaders)
+            own(dispatch_of(two), {3: 9})
+            await observed(lambda: 3 in owners(one) and 3 in owners(three))
             assert set(heard) == {(two.hub.server_name, frozenset((3,)), True)}
             heard.clear()
-            two.claim({}, {one.hub.server_name: [3]})
+            transfer(dispatch_of(two), {one.hub.server_name: [3]})
             await observed(lambda: heard)
             assert heard[0] == (one.hub.server_name, frozenset((3,)), False)
 
@@ -119,13 +127,14 @@ def test_who_is_linked_already_is_not_dialled_again(
 def test_of_two_who_say_that_they_lead_the_later_one_does_and_the_other_is_left() -> None:
     async def scenario() -> None:
         async with node() as former, node() as later, node() as third:
-            former.claim({0: 1, 3: 1}, {})
+            own(dispatch_of(former), {0: 1, 3: 1})
             third.dial(*former.address)
-            await observed(lambda: third.leaders)
-            later.claim({3: 2}, {})
+            await observed(lambda: owners(third))
+            own(dispatch_of(later), {3: 2})
             third.dial(*later.address)
             later.dial(*former.address)
-            await observed(lambda: third.leader_name(3) == later.hub.server_name)
+            third_reach = Reach(dispatch_of(third), third)
+            await observed(lambda: third_reach.owner_name(3) == later.hub.server_name)
             assert {link.info.server_id for link in third.peers.values()} == {later.hub.server_id}
 
     run(scenario)
@@ -137,15 +146,15 @@ def test_only_who_stood_still_does_not_read_what_clients_have_sent(stood_still: 
 
     async def scenario() -> None:
         server = Server(ServerOptions(port=0, links=ANYWHERE), SystemClock())
-        front = Front(server, server.links)
+        gate = PublishGate(server)
         await server.listen()
         await server.join(SECRET)
         mesh = server.links
         assert mesh is not None
         async with node() as leader:
-            leader.claim({0: 1}, {})
+            own(dispatch_of(leader), {0: 1})
             mesh.dial(*leader.address)
-            await observed(lambda: front.is_led)
+            await observed(lambda: gate.is_open)
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPING\r\n')
             await reader.readuntil(b"PONG\r\n")
@@ -155,17 +164,17 @@ def test_only_who_stood_still_does_not_read_what_clients_have_sent(stood_still: 
             if stood_still == "until just before":
                 mesh._tick()
                 mesh._timer.cancel()
-            leader.claim({}, {})
-            await observed(lambda: not front.is_led)
+            own(dispatch_of(leader), {})
+            await observed(lambda: not gate.is_open)
             writer.write(b"PUB a 1\r\nx\r\n")
             if not stood_still:
-                leader.claim({0: 2}, {})
+                own(dispatch_of(leader), {0: 2})
             said = b""
             with contextlib.suppress(ConnectionResetError):  # closed with something unread
                 said = await (reader.read() if stood_still else reader.readuntil(b"x\r\n"))
             assert (b"MSG a 1 1" in said) != bool(stood_still)
             writer.close()
-        await front.close()
+        await gate.close()
         await server.close()
 
     run(scenario)
@@ -226,7 +235,7 @@ def test_an_imposter_that_listens_learns_nothing_and_is_told_nothing() -> None:
         over = asyncio.Event()
         async with node() as mesh:
             name = mesh.name
-            mesh.claim({0: 3}, {})
+            own(dispatch_of(mesh), {0: 3})
             mesh.hub.default_account().subscribe(b"private", lambda *_: None)
             server = await asyncio.start_server(accept, "127.0.0.1", 0)
             address = server.sockets[0].getsockname()[:2]
@@ -263,9 +272,9 @@ def test_in_a_cluster_with_a_name_others_are_peers_and_not_believed_who_leads() 
 
     async def scenario() -> None:
         async with node(settings=named) as mesh, node(settings=named) as other:
-            other.claim({0: 3}, {})
+            own(dispatch_of(other), {0: 3})
             mesh.dial(*other.address)
-            await observed(lambda: mesh.leaders)
+            await observed(lambda: owners(mesh))
             reader, writer = await asyncio.open_connection(*mesh.address)
             await info_of(reader)
             info: dict[str, Any] = {"server_id": "X", "server_name": "x", "cluster": "east"}
@@ -276,7 +285,7 @@ def test_in_a_cluster_with_a_name_others_are_peers_and_not_believed_who_leads() 
             writer.write(b"INFO %b\r\nRS+ $G after\r\n" % json.dumps(info | claims).encode())
             await observed(lambda: mesh.hub.default_account().has_interest(b"after"))
             assert not mesh.is_beginning
-            assert mesh.leaders == {0: mesh.peers[other.hub.server_id]}
+            assert owners(mesh) == {0: mesh.peers[other.hub.server_id]}
             assert [link.info.server_id for link in mesh.nodes] == [other.hub.server_id]
             assert "X" in mesh.peers
             writer.close()
@@ -354,9 +363,9 @@ async def between(to: tuple[str, int]) -> AsyncIterator[tuple[Listener, tuple[st
 def test_a_recorded_handshake_lets_nobody_in_again() -> None:
     async def scenario() -> None:
         async with node() as one, node() as two, between(one.address) as (recorded, address):
-            one.claim({0: 3}, {})
+            own(dispatch_of(one), {0: 3})
             two.dial(*address)
-            await observed(lambda: two.leaders and one.peers)
+            await observed(lambda: owners(two) and one.peers)
             two.dial_no_more(*address)
             recorded.cut()
             await observed(lambda: not (one.peers or two.peers))
@@ -388,7 +397,7 @@ def test_a_recorded_handshake_lets_nobody_in_again() -> None:
             await over.wait()
             two.dial_no_more(*place)
             assert not two.peers
-            assert not two.leaders
+            assert not owners(two)
             assert not two.hub.default_account().has_interest(b"secret.a")
             server.close()
 
@@ -398,7 +407,7 @@ def test_a_recorded_handshake_lets_nobody_in_again() -> None:
 def test_a_node_that_is_led_back_to_itself_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with node() as one, between(one.address) as (recorded, address):
-            one.claim({0: 3}, {})
+            own(dispatch_of(one), {0: 3})
             one.dial(*address)
             await observed(lambda: "Duplicate Route" in caplog.text)
             one.dial_no_more(*address)

@@ -13,9 +13,10 @@ import asyncpg
 import pytest
 
 import migrations
-from core.cluster.leadership import Leadership
-from core.cluster.lease import LeaseTimes
 from core.errors import OperatorError
+from core.node.lease_session import LeaseSession
+from core.node.ownership.dispatch import Dispatch
+from core.node.trust_window import LeaseTimes
 from core.runtime.clock import SystemClock
 from core.storage.leases import NodeRow
 from core.storage.postgres import preflight as checks
@@ -54,7 +55,7 @@ class Place:
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
-        self._nodes: list[Leadership] = []
+        self._nodes: list[LeaseSession] = []
         self._sessions: list[Any] = []
 
     def dsn_of(self, role: str) -> str:
@@ -65,12 +66,12 @@ class Place:
         self._sessions.append(session)
         return session
 
-    async def node(self, name: str) -> tuple[Leadership, PostgresLeases]:
+    async def node(self, name: str) -> tuple[LeaseSession, PostgresLeases]:
         store = PostgresLeases(Connector(self.dsn))
-        leadership = Leadership(store, SystemClock(), NodeRow(name), times=_STILL)
-        self._nodes.append(leadership)
-        await leadership.open()
-        return leadership, store
+        leases = LeaseSession(store, SystemClock(), NodeRow(name), Dispatch(), times=_STILL)
+        self._nodes.append(leases)
+        await leases.open()
+        return leases, store
 
     async def end(self, store: PostgresLeases) -> None:
         """Let the session of a node end as `kill -9` ends it; return when its locks are free."""

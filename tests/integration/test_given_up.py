@@ -12,10 +12,11 @@ from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NoStreamResponseError, ServiceUnavailableError
 
+from core.node.ownership.state import LeasesLost
+from core.node.runtime import JetStreamRuntime
+from core.node.server import Server, ServerOptions
 from core.runtime.clock import SystemClock
-from core.server import Server, ServerOptions
 from core.storage.postgres.connect import Connector
-from core.term import Term
 from tests.support.eventually import observed
 from tests.support.node import lead
 from tests.support.sql import on
@@ -26,10 +27,10 @@ _NOT_LED = (*_NOBODY, NatsTimeout)
 
 
 class Place:
-    """A term with streams A and B, a client, and publishers of both."""
+    """A runtime with streams A and B, a client, and publishers of both."""
 
-    def __init__(self, database: str, term: Term, client: Client) -> None:
-        self.database, self.term, self.client = database, term, client
+    def __init__(self, database: str, runtime: JetStreamRuntime, client: Client) -> None:
+        self.database, self.runtime, self.client = database, runtime, client
         self.js: JetStreamContext = client.jetstream()
         self.acked: dict[str, list[int]] = {"A": [], "B": []}
         self.is_over = False
@@ -47,7 +48,7 @@ class Place:
             self.acked[stream].append(ack.seq)
 
     def runner(self, stream: str) -> int:
-        return self.term.registry.streams[stream].stream
+        return self.runtime.registry.streams[stream].stream
 
     async def sql(self, statement: str, *arguments: object) -> list[tuple[int, ...]]:
         return await asyncio.to_thread(on, self.database, statement, arguments=arguments)
@@ -56,12 +57,12 @@ class Place:
 def scenario(run: Callable[[Place], Awaitable[None]], database: str) -> None:
     async def go() -> None:
         server = Server(ServerOptions(port=0), SystemClock())
-        term = await lead(server, Connector(database), name="n")
+        runtime = await lead(server, Connector(database), name="n")
         try:
             await server.listen()
             client = await nats.connect(server.nats_address)
             try:
-                place = Place(database, term, client)
+                place = Place(database, runtime, client)
                 for name in ("A", "B"):
                     await place.js.add_stream(StreamConfig(name=name, subjects=[name.lower()]))
                 await run(place)
@@ -69,9 +70,9 @@ def scenario(run: Callable[[Place], Awaitable[None]], database: str) -> None:
                 await client.close()
         finally:
             server.close_ports()
-            await term.retire()
+            await runtime.retire()
             await server.disconnect()
-            await term.stop()
+            await runtime.stop()
 
     async def limited() -> None:
         async with asyncio.timeout(60):
@@ -100,7 +101,7 @@ def test_a_stream_that_another_node_leads_is_given_up_and_the_others_go_on(datab
         await observed(lambda: len(acked["B"]) > before + 20)
         place.is_over = True
         await asyncio.gather(*load)
-        assert not place.term.deposed.is_set()
+        assert not place.runtime.deposed.is_set()
 
         # What was acknowledged is there, and no sequence was given twice.
         [(last,)] = await place.sql(
@@ -132,15 +133,15 @@ def test_with_the_catalogue_only_what_another_node_leads_is_given_up(database: s
             await place.js.publish("a", b"x", timeout=0.2)
 
         assert (await place.js.publish("b", b"x")).seq == 1
-        assert not place.term.deposed.is_set()
+        assert not place.runtime.deposed.is_set()
 
     scenario(run, database)
 
 
 def test_the_streams_of_a_lost_group_are_closed_without_a_commit(database: str) -> None:
     async def run(place: Place) -> None:
-        leadership = place.term.leadership
-        group = place.term.registry.streams["A"].lease_group
+        dispatch = place.runtime._dispatch
+        group = place.runtime.registry.streams["A"].lease_group
         explicit = ConsumerConfig(durable_name="C", ack_policy=AckPolicy.EXPLICIT)
         await place.js.pull_subscribe("a", durable="C", stream="A", config=explicit)
         waits = await place.client.subscribe("answers")
@@ -149,7 +150,7 @@ def test_the_streams_of_a_lost_group_are_closed_without_a_commit(database: str) 
         )
         await place.client.flush()
 
-        leadership.lose({group})
+        dispatch.post(LeasesLost(frozenset({group}), "another node leads them"))
 
         ended = await waits.next_msg(timeout=10)
         assert (ended.headers or {})["Status"] == "409"

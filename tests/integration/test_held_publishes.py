@@ -9,12 +9,13 @@ import pytest
 from core.api import held
 from core.api.leaderless import Leaderless
 from core.cluster.catalogue import Catalogue
-from core.front import Front
 from core.model import codec
 from core.model.stream import StreamConfig
+from core.node.publish_gate import PublishGate
+from core.node.reach import Reach
+from core.node.server import Server, ServerOptions
 from core.pubsub.route import Session as Publisher
 from core.route.database_mesh import DatabaseMesh
-from core.server import Server, ServerOptions
 from core.storage.interface import CatalogueNews, CatalogueRow
 from core.transport.session import ClientSession
 from tests.support.eventually import observed
@@ -72,13 +73,16 @@ class Node:
 
     def __init__(self) -> None:
         self.server = Server(ServerOptions(port=0), ManualClock())  # nobody's patience ends
-        self.mesh = Mesh()
+        self.mesh = Mesh(self.server.ownership)
+        self.server.links = cast(DatabaseMesh, self.mesh)
+        self.server.reach = Reach(self.server.ownership, self.server.links)
         self.stored: dict[int, list[int]] = {number: [] for number in range(CLIENTS)}
-        self.front = Front(self.server, cast(DatabaseMesh, self.mesh))
+        self.gate = PublishGate(self.server)
+        self.server.links = None  # the gate has it
         catalogue = Catalogue()
         catalogue.take(stream())
-        self.front.hold()
-        self.front.refuse_by(Leaderless(self.server.hub.default_account(), catalogue))
+        self.gate.hold()
+        self.gate.refuse_by(Leaderless(self.server.hub.default_account(), catalogue))
 
     def lead(self) -> None:
         """Another node leads, and stores what is published from now on."""
@@ -122,7 +126,7 @@ def test_what_is_more_than_is_held_for_a_stream_is_refused_at_once(
 
         # A leader begins to say what it leads: nothing is refused that it may get as well.
         node.mesh.is_beginning = True
-        node.mesh.on_leader()
+        node.mesh.reached()
         told[0].publish(EACH, EACH + 1)
         await observed(lambda: node.holds() == CLIENTS - len(told) + 1)
         node.mesh.is_beginning = False
@@ -138,7 +142,7 @@ def test_what_is_more_than_is_held_for_a_stream_is_refused_at_once(
         assert all(found == list(range(EACH)) for found in node.stored.values())
         for client in clients:
             await client.close()
-        await node.front.close()
+        await node.gate.close()
         await node.server.close()
 
     asyncio.run(play())

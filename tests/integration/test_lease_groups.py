@@ -10,9 +10,10 @@ import asyncpg
 import pytest
 
 from core.cluster.catalogue import Catalogue
-from core.cluster.leadership import Leadership
-from core.cluster.lease import LeaseTimes
 from core.errors import Unavailable
+from core.node.lease_session import LeaseSession
+from core.node.ownership.dispatch import Dispatch
+from core.node.trust_window import LeaseTimes
 from core.runtime.clock import SystemClock
 from core.storage.interface import NewStream
 from core.storage.leases import NodeRow
@@ -22,6 +23,7 @@ from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.leases import PostgresLeases
 from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.eventually import observed
+from tests.support.ownership import claims_of, lost
 from tests.support.sql import on
 
 _SECOND = 1_000_000_000
@@ -57,14 +59,14 @@ class Place:
         await store.open()
         return store
 
-    async def leader(self, name: str, groups: set[int]) -> tuple[Leadership, PostgresLeases]:
+    async def leader(self, name: str, groups: set[int]) -> tuple[LeaseSession, PostgresLeases]:
         """Return a node that has taken some groups, and its session."""
         store = PostgresLeases(Connector(self.dsn))
         self.stores.append(store)
-        leadership = Leadership(store, SystemClock(), NodeRow(name), times=_STILL)
-        await leadership.open()
-        assert await leadership.take(groups) == groups
-        return leadership, store
+        leases = LeaseSession(store, SystemClock(), NodeRow(name), Dispatch(), times=_STILL)
+        await leases.open()
+        assert await leases.take(groups) == groups
+        return leases, store
 
     async def value(self, statement: str) -> Any:
         return await self._looks.fetchval(statement)
@@ -239,12 +241,12 @@ def test_a_bump_waits_for_a_change_of_the_catalogue_and_sees_its_stream(database
     at(database, run)
 
 
-async def _lead_again(leadership: Leadership) -> None:
+async def _lead_again(leases: LeaseSession) -> None:
     """As after an outage; PostgreSQL may take a moment to notice the end of the last session."""
 
     async def leads() -> bool:
         with contextlib.suppress(Unavailable):
-            await leadership.renew()
+            await leases.renew()
             return True
         return False
 
@@ -263,8 +265,8 @@ def test_a_node_takes_free_groups_alone_with_new_epochs_for_their_streams(databa
         assert await place.value(_EPOCHS) == [1, 11, 21, 31, 40]
         led = [(0, "b"), (1, "a"), (2, "a"), (3, "b")]
         assert [(group, node) for group, _, node in await place.rows(_LED)] == led
-        for leadership in (first, second):
-            await leadership.release()
+        for leases in (first, second):
+            await leases.release()
 
     at(database, run)
 
@@ -273,8 +275,8 @@ def test_a_node_that_lost_some_groups_leads_the_others_on(database: str) -> None
     async def run(place: Place) -> None:
         first, store = await place.leader("a", {0, 1, 2, 3})
         gone: list[frozenset[int]] = []
-        first.gave_up = gone.append
-        claims = dict(first.claims)
+        lost(first, gone.append)
+        claims = dict(claims_of(first))
         store.close()
         other = await place.store()
         await observed(lambda: _takes(other, 2))  # its lock is held by another node
@@ -289,7 +291,7 @@ def test_a_node_that_lost_some_groups_leads_the_others_on(database: str) -> None
         assert first.groups == {0, 1}
         assert first.trusted()
         assert theirs.claim > claims[2]
-        assert all(first.claims[group] > claims[group] for group in (0, 1))
+        assert all(claims_of(first)[group] > claims[group] for group in (0, 1))
         assert await place.value(_EPOCHS) == [2, 12, 22, 32, 40]
         assert set(await other.holders(range(8))) == {0, 1, 2}
         await first.release()
@@ -304,7 +306,7 @@ def test_without_the_catalogue_or_any_group_a_node_goes_on(database: str, taken:
     async def run(place: Place) -> None:
         first, store = await place.leader("a", {0, 1, 2})
         gone: list[frozenset[int]] = []
-        first.gave_up = gone.append
+        lost(first, gone.append)
         store.close()
         other = await place.store()
         for group in taken:

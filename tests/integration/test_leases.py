@@ -1,4 +1,4 @@
-"""Leadership over a real PostgreSQL: one leader at a time, and nobody who was deposed writes."""
+"""LeaseSession over a real PostgreSQL: one leader at a time, and nobody who was deposed writes."""
 
 import asyncio
 import contextlib
@@ -9,15 +9,19 @@ from typing import Any
 import asyncpg
 import pytest
 
-from core.cluster.leadership import Follower, Leadership
-from core.cluster.lease import LeaseTimes, TrustWindow
 from core.errors import Unavailable
+from core.node.lease_session import LeaseSession, PeerFollower
+from core.node.ownership.dispatch import Dispatch
+from core.node.ownership.state import Command
+from core.node.trust_window import LeaseTimes, TrustWindow
 from core.runtime.clock import SystemClock
+from core.runtime.subscribers import Subscribers
 from core.storage.leases import NodeRow, PeerRow
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.leases import PostgresLeases
 from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.eventually import observed
+from tests.support.ownership import claims_of, give, lost
 
 MS = 1_000_000
 # A machine that stands still for a while must depose nobody.
@@ -42,10 +46,12 @@ LOCKS = """
 class Noted:
     """A follower that notes what it is told."""
 
-    on_joined: Callable[[], None]
-
     def __init__(self) -> None:
         self.rows: Sequence[PeerRow] = ()
+        self.joined: Subscribers[[]] = Subscribers()
+
+    def on_joined(self, call: Callable[[], None]) -> Callable[[], None]:
+        return self.joined.subscribe(call)
 
     def links(self) -> tuple[str, ...]:
         return ()
@@ -69,30 +75,31 @@ class Cluster:
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
-        self._nodes: list[Leadership] = []
+        self._nodes: list[LeaseSession] = []
         self.stores: dict[str, PostgresLeases] = {}
 
     def node(
         self,
         name: str,
         times: LeaseTimes = STEADY,
-        follower: Follower | None = None,
+        follower: PeerFollower | None = None,
         clock: SystemClock | None = None,
-    ) -> Leadership:
+    ) -> LeaseSession:
         store = self.stores[name] = PostgresLeases(Connector(self._dsn))
-        leadership = Leadership(
+        leases = LeaseSession(
             store,
             clock or SystemClock(),
             NodeRow(name, route_port=1),
+            Dispatch(),
             times=times,
             follower=follower,
         )
-        self._nodes.append(leadership)
-        return leadership
+        self._nodes.append(leases)
+        return leases
 
     async def leader(
         self, name: str, times: LeaseTimes = STEADY, groups: Collection[int] = ALL
-    ) -> Leadership:
+    ) -> LeaseSession:
         """Return a node that has taken some groups."""
         node = self.node(name, times)
         await node.open()
@@ -132,7 +139,7 @@ def scenario(run: Callable[[Cluster], Awaitable[None]], dsn: str) -> None:
     asyncio.run(go())
 
 
-async def gets(node: Leadership, groups: Collection[int] = ALL) -> None:
+async def gets(node: LeaseSession, groups: Collection[int] = ALL) -> None:
     """Take groups as soon as they are free."""
     left = set(groups)
 
@@ -144,7 +151,7 @@ async def gets(node: Leadership, groups: Collection[int] = ALL) -> None:
     await observed(all_are_taken)
 
 
-async def leads_again(node: Leadership) -> None:
+async def leads_again(node: LeaseSession) -> None:
     """As after an outage; refused until PostgreSQL has noticed the end of the session before."""
 
     async def leads() -> bool:
@@ -210,9 +217,9 @@ def test_what_a_node_gives_another_one_can_take(database: str) -> None:
         second = cluster.node("b")
         await second.open()
         gone: list[frozenset[int]] = []
-        first.gave_up = gone.append
+        lost(first, gone.append)
 
-        await first.give({1, 2})
+        await give(first, {1, 2})
 
         assert first.groups == {0}
         assert await second.take({0, 1, 2}) == {1, 2}
@@ -232,13 +239,13 @@ def test_a_claim_is_higher_than_any_before(database: str) -> None:
         claims = []
         for node in (first, second, first):
             await node.take({1})
-            claims.append(node.claims[1])
-            await node.give({1})
+            claims.append(claims_of(node)[1])
+            await give(node, {1})
         await second.take({1, 2})
-        claims.append(second.claims[1])
-        assert second.claims[2] == second.claims[1]
+        claims.append(claims_of(second)[1])
+        assert claims_of(second)[2] == claims_of(second)[1]
         await second.renew()
-        claims.append(second.claims[1])
+        claims.append(claims_of(second)[1])
 
         assert claims == sorted(set(claims))
 
@@ -249,10 +256,10 @@ def test_what_another_node_is_known_to_lead_is_given_up_at_once(database: str) -
     async def run(cluster: Cluster) -> None:
         first = await cluster.leader("a", groups={1, 2, 3})
         gone: list[frozenset[int]] = []
-        first.gave_up = gone.append
+        lost(first, gone.append)
 
-        first.lose({2, 9})
-        first.lose({2})
+        first._ownership.peer_told("peer", {2: claims_of(first)[2] + 1, 9: 1})
+        first._ownership.peer_told("late", {1: claims_of(first)[1] - 1})
 
         assert first.groups == {1, 3}
         assert gone == [{2}]
@@ -291,7 +298,7 @@ def test_who_has_joined_is_met_before_the_next_heartbeat(database: str) -> None:
             node.row.server_id = name.upper()
             await node.open()
         assert [row.node for row in noted.rows] == ["a"]
-        noted.on_joined()
+        noted.joined()
         await observed(lambda: {row.node for row in noted.rows} == {"a", "b"}, within=10)
 
     scenario(run, database)
@@ -304,7 +311,7 @@ def test_the_row_of_a_node_tells_its_tags_and_what_it_leads(database: str) -> No
         noted = Noted()
         node = cluster.node("a", follower=noted)
         node.row.server_id, node.row.tags = "A", ("ssd", "eu")
-        node.streams = lambda: 3
+        node.beating.subscribe(lambda row: setattr(row, "streams", 3))
         await node.open()
         assert [list(row.tags) for row in noted.rows] == [["ssd", "eu"]]
         assert await cluster.value(load) == "(0,3)"
@@ -390,7 +397,7 @@ def test_the_session_of_a_stalled_leader_is_ended(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         first, second = await cluster.leader("a"), cluster.node("b", HASTY)
         gone: list[frozenset[int]] = []
-        first.gave_up = gone.append
+        lost(first, gone.append)
         await second.open()
         assert first._heartbeats is not None
         first._heartbeats.cancel()  # as if the process were stopped; its session lives
@@ -416,15 +423,16 @@ def test_a_leader_whose_session_ended_leads_on_if_nobody_else_did(database: str)
     async def run(cluster: Cluster) -> None:
         first = await cluster.leader("a")
         again, gone = asyncio.Event(), list[frozenset[int]]()
-        first.reopened, first.gave_up = again.set, gone.append
-        claims, session = dict(first.claims), first.session
+        first._ownership.subscribe({Command.VERIFY: lambda _step: again.set()})
+        lost(first, gone.append)
+        claims, session = dict(claims_of(first)), first.session
 
         await cluster.end_session("a")
         await again.wait()
 
         assert first.trusted()
         assert first.session != session
-        assert first.claims == claims
+        assert claims_of(first) == claims
         assert gone == []
         assert await cluster.value(LOCKS) == LEASE_GROUPS
         assert await cluster.value(EPOCH) == 1
@@ -439,7 +447,7 @@ def test_a_leader_notices_that_another_node_led_meanwhile(
         first, second = await cluster.leader("a"), cluster.node("b")
         await second.open()
         noticed: asyncio.Future[frozenset[int]] = asyncio.get_running_loop().create_future()
-        first.gave_up = noticed.set_result
+        lost(first, noticed.set_result)
         store = cluster.stores["a"]
         open_again = store.open
 
@@ -465,13 +473,13 @@ def test_what_another_node_has_led_since_is_given_up_though_its_lock_is_free(
         first, second = await cluster.leader("a"), cluster.node("b")
         await second.open()
         noticed: asyncio.Future[frozenset[int]] = asyncio.get_running_loop().create_future()
-        first.gave_up = noticed.set_result
+        lost(first, noticed.set_result)
         store = cluster.stores["a"]
         open_again = store.open
 
         async def open_behind_the_other() -> None:
             await gets(second, {5})
-            await second.give({5})
+            await give(second, {5})
             await open_again()
 
         monkeypatch.setattr(store, "open", open_behind_the_other)
@@ -505,7 +513,7 @@ def test_a_bump_that_was_cut_off_does_not_depose_its_own_node(
         first = cluster.node("a")
         await first.open()
         gone: list[frozenset[int]] = []
-        first.gave_up = gone.append
+        lost(first, gone.append)
         if not is_first:
             await first.take(ALL)
         store = cluster.stores["a"]

@@ -10,7 +10,7 @@ import pytest
 from nats.js.errors import NotFoundError
 
 from core.auth.users import Permissions, Responses, Rule, User, Users
-from core.server import ServerOptions
+from core.node.server import ServerOptions
 from tests.support.node import running_node
 from tests.support.transactions import App
 

@@ -15,7 +15,7 @@ from core.errors import Unavailable
 from core.jetstream import lane
 from core.jetstream.transactions import staging
 from core.model.stream import Discard, RePublish, StreamConfig
-from core.term import TermOptions
+from core.node.runtime import RuntimeOptions
 from tests.support.eventually import observed
 from tests.support.faults import FAULT, NO_FAULT
 from tests.support.node import add_stream, running_node
@@ -363,7 +363,7 @@ def test_a_commit_is_told_nothing_false_by_a_node_that_ends(
         waiting = asyncio.create_task(app.commit(1))
         await at.client.flush()
 
-        await at.node.term.transactions.stop()
+        await at.node.runtime.transactions.stop()
 
         await at.client.flush()
         assert not waiting.done()
@@ -519,7 +519,7 @@ def test_what_storage_refuses_goes_on_when_it_is_asked_again(database: str) -> N
 
 def test_the_limit_of_the_node_stops_the_batch(database: str) -> None:
     async def run() -> None:
-        async with running_node(database, options=TermOptions(max_file=20_000)) as node:
+        async with running_node(database, options=RuntimeOptions(max_file=20_000)) as node:
             client = await nats.connect(f"nats://{node.hub.host}:{node.hub.port}")
             at = Place(node, client)
             await add_stream(node, StreamConfig(name="S", subjects=("s.>",)))

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from core.server import ServerOptions
+from core.node.server import ServerOptions
 from tests.support.cluster import (
     Client,
     Member,

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from core.jetstream.consumer.pump import TURN_BYTES
+from core.node.server import ServerOptions
 from core.protocol.gather import Batch
 from core.protocol.routed import Queues
 from core.pubsub.limits import Limits
 from core.route.route_parser import RouteParser
 from core.route.settings import ClusterSettings
-from core.server import ServerOptions
 from tests.support.cluster import Client, JetgateMember, Member, jetgate, meshed, nats_server
 from tests.support.eventually import eventually
 from tests.support.node import Node, running_node

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from core.auth.users import Permissions, Rule, User, Users
+from core.node.server import ServerOptions
 from core.pubsub.mappings import Destination, Mapping
-from core.server import ServerOptions
 from tests.support.cluster import (
     Client,
     JetgateMember,

@@ -8,8 +8,8 @@ import pytest
 from nats.js.client import JetStreamContext
 from nats.js.errors import NotFoundError
 
+from core.node.server import ServerOptions
 from core.route.settings import ClusterSettings
-from core.server import ServerOptions
 from tests.support.cluster import Member, jetgate, nats_server
 from tests.support.eventually import observed
 from tests.support.node import running_node

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from core.server import ServerOptions
-from core.term import TermOptions
+from core.node.runtime import RuntimeOptions
+from core.node.server import ServerOptions
 from tests.support.natsserver import NatsServer
 from tests.support.node import running_node
 from tests.support.pg import PostgresServer
@@ -26,7 +26,7 @@ def _both(scenario: Scenario, dsn: str, **limits: Any) -> tuple[list[Any], list[
 
     async def on_node() -> list[Any]:
         server = ServerOptions(port=0, domain=limits.get("domain", ""))
-        options = TermOptions(
+        options = RuntimeOptions(
             max_memory=limits.get("max_memory_store", 0),
             max_file=limits.get("max_file_store", 0),
         )

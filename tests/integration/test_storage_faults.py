@@ -232,7 +232,7 @@ def test_a_database_that_becomes_read_only(database: str) -> None:
 def test_a_node_ends_although_postgresql_does_not_answer(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.term._DRAIN_S", 0.05)
+    monkeypatch.setattr("core.node.runtime._DRAIN_S", 0.05)
 
     async def step(node: Node, wire: Wire, admin: Any) -> None:
         consumers = node.registry.streams["S"].consumers
@@ -271,8 +271,8 @@ def test_what_leaves_the_head_as_it_is_does_not_count_as_written(database: str) 
         next_due.firings = [Pending(b"S.a", 1, 1)]
         position.positions = [Position("origin", 1, "")]
 
-        assert (await node.term.recover([(runner, next_due)]))[0] == []
-        assert (await node.term.recover([(runner, position)]))[0] == []
+        assert (await node.runtime.recover([(runner, next_due)]))[0] == []
+        assert (await node.runtime.recover([(runner, position)]))[0] == []
 
     scenario(database, step)
 

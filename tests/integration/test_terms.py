@@ -7,12 +7,12 @@ import pytest
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig, StreamSource
 from nats.js.errors import ServiceUnavailableError
 
+from core.node.runtime import RuntimeOptions
+from core.node.server import Server, ServerOptions
 from core.pubsub.account import Account
 from core.remote.settings import Remote
 from core.runtime.clock import SystemClock
-from core.server import Server, ServerOptions
 from core.storage.postgres.connect import Connector
-from core.term import TermOptions
 from tests.support.node import lead
 
 
@@ -30,14 +30,14 @@ def test_a_term_takes_everything_of_jetstream_out_of_its_account(database: str, 
         account = server.hub.accounts.get(name) or server.hub.add_account(name)
         before = left_of_jetstream(account)
         nowhere = Remote("away", "nats://127.0.0.1:9")
-        term = await lead(
-            server, Connector(database), TermOptions(account=name, remotes=(nowhere,)), name="n"
+        runtime = await lead(
+            server, Connector(database), RuntimeOptions(account=name, remotes=(nowhere,)), name="n"
         )
-        term.remotes.start()
+        runtime.remotes.start()
         assert left_of_jetstream(account) != before
 
-        await term.retire()
-        await term.stop()
+        await runtime.retire()
+        await runtime.stop()
 
         assert left_of_jetstream(account) == before
 
@@ -50,7 +50,7 @@ def test_connections_stay_from_one_term_to_the_next(database: str) -> None:
         account = server.hub.default_account()
         before = left_of_jetstream(account)
         connector = Connector(database)
-        term = await lead(server, connector, name="first")
+        runtime = await lead(server, connector, name="first")
         await server.listen()
         nc = await nats.connect(server.nats_address)
         js = nc.jetstream(timeout=30)
@@ -62,21 +62,21 @@ def test_connections_stay_from_one_term_to_the_next(database: str) -> None:
         await js.add_consumer("S", ConsumerConfig(durable_name="push", deliver_subject="to"))
         await js.publish("s.1", b"one")
 
-        await term.retire()
-        await term.stop()
+        await runtime.retire()
+        await runtime.stop()
         assert left_of_jetstream(account) == before
         with pytest.raises(ServiceUnavailableError):
             await js.account_info()
 
-        term = await lead(server, connector, name="second")
+        runtime = await lead(server, connector, name="second")
         ack = await js.publish("s.2", b"two")
         assert (ack.stream, ack.seq) == ("S", 2)
         assert nc.is_connected
         assert nc.stats["reconnects"] == 0
         await nc.close()
         server.close_ports()
-        await term.retire()
+        await runtime.retire()
         await server.disconnect()
-        await term.stop()
+        await runtime.stop()
 
     asyncio.run(scenario())

@@ -164,7 +164,7 @@ def test_a_batch_that_is_committed_many_times_at_once_is_stored_once(
         staged = [await app.stage(f"try{n}", rows(1, 200)) for n in range(5)]
 
         # All of them wait for something else of the ledger first.
-        book = at.node.term.transactions._book(at.node.registry.streams["S"])
+        book = at.node.runtime.transactions._book(at.node.registry.streams["S"])
         async with book.lock:
             asked = [asyncio.create_task(app.commit(1, each)) for each in staged * 2]
             await asyncio.sleep(0)
@@ -250,15 +250,15 @@ def test_blocks_that_wait_too_long_are_swept_but_for_those_of_a_batch(database: 
         await app.commit(1, stuck)
         await app.stage("late", rows(4, 5))
 
-        await at.node.term.transactions.sweep()
+        await at.node.runtime.transactions.sweep()
 
         assert (stage.log.first_seq, stage.machine.msgs) == (stuck.seqs[0][0], 2)
         await app.ask("DELETE", {"app": "app"})
         await app.open()
-        await at.node.term.transactions.sweep()
+        await at.node.runtime.transactions.sweep()
         assert stage.machine.msgs == 2  # An hour is the default.
         await app.open(keep=1)
-        await at.node.term.transactions.sweep()
+        await at.node.runtime.transactions.sweep()
         assert stage.machine.msgs == 0
 
     scenario(database, step)

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from core.cluster.leadership import Leadership
 from core.errors import Fenced, OutcomeUnknown, Unavailable
 from core.jetstream.lane import Lane
 from core.jetstream.state_writer import StateWriter
 from core.jetstream.trust import Trust
+from core.node.lease_session import LeaseSession
+from core.node.runtime import JetStreamRuntime
 from core.route.database_mesh import DatabaseMesh
 from core.route.handshake import RouteInfo
 from core.route.link import RouteLink
@@ -23,7 +24,6 @@ from core.storage.postgres import catalog, connect, consumer_changes
 from core.storage.postgres.stream_log import PostgresLog
 from core.stream import checks
 from core.stream.dedup import DedupWindow
-from core.term import Term
 from tests.ledger.faults import Fault
 from tests.ledger.run import Plan
 from tests.support.faulty_node import acknowledge_early
@@ -92,9 +92,9 @@ def without_epochs() -> None:
             return
 
     _replace(PostgresLog, "commit", believe)
-    _replace(Leadership, "trusted", lambda _self: True)
-    _replace(Leadership, "_lead_on", lambda _self, _groups, _why: None)
-    for of in (Lane, Term):
+    _replace(LeaseSession, "trusted", lambda _self: True)
+    _replace(LeaseSession, "_lead_on", lambda _self, _groups, _why: None)
+    for of in (Lane, JetStreamRuntime):
         _replace(of, "_depose", lambda _self, _why: None)
 
 

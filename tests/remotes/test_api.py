@@ -12,11 +12,11 @@ from nats.errors import NoRespondersError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 
+from core.node.runtime import RuntimeOptions
 from core.remote.settings import Remote
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.remotes import PostgresRemotes
 from core.storage.remotes import RemoteRow, RemoteState
-from core.term import TermOptions
 from tests.support.eventually import observed
 from tests.support.natsserver import NatsServer
 from tests.support.node import Node, running_node
@@ -46,7 +46,7 @@ def state_of(node: Node) -> RemoteState:
 @asynccontextmanager
 async def attached(database: str, *remotes: Remote) -> AsyncIterator[tuple[Node, NatsClient]]:
     """A node with remotes that are connected, and an official client of the node."""
-    async with running_node(database, options=TermOptions(remotes=remotes)) as node:
+    async with running_node(database, options=RuntimeOptions(remotes=remotes)) as node:
 
         async def connected() -> bool:
             states = node.remotes.states()

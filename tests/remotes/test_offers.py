@@ -17,9 +17,9 @@ from nats.js.api import StreamInfo
 from nats.js.errors import ServiceUnavailableError
 
 from core.auth.users import User, Users
+from core.node.runtime import RuntimeOptions
+from core.node.server import ServerOptions
 from core.remote.settings import Remote
-from core.server import ServerOptions
-from core.term import TermOptions
 from tests.remotes.copying import Pair
 from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
@@ -47,7 +47,7 @@ def hub() -> Iterator[NatsServer]:
 def test_its_clients_read_our_streams_and_change_nothing(database: str, hub: NatsServer) -> None:
     async def work() -> None:
         users = Users(users=(User("ann", "secret"),))
-        options = TermOptions(remotes=(Remote("gate", leaf_url(hub)),))
+        options = RuntimeOptions(remotes=(Remote("gate", leaf_url(hub)),))
         server = ServerOptions(port=0, users=users)
         async with running_node(database, options=options, server=server) as node:
             ours = await nats.connect(node.nats_address, user="ann", password="secret")

@@ -24,9 +24,9 @@ from typing import Self, TypeVar
 
 import uvloop
 
+from core.node.server import Server, ServerOptions
 from core.route.settings import ClusterSettings, RouteUrl
 from core.runtime.clock import SystemClock
-from core.server import Server, ServerOptions
 from tests.support.eventually import eventually
 from tests.support.natsserver import binary
 from tests.support.ports import free_port

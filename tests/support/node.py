@@ -6,61 +6,62 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from core.campaign import campaign
 from core.cluster.following import CatalogueFollower
 from core.model.stream import StreamConfig
+from core.node.campaign import campaign
+from core.node.runtime import JetStreamRuntime, RuntimeOptions, load
+from core.node.server import Server, ServerOptions
 from core.runtime.clock import SystemClock
-from core.server import Server, ServerOptions
 from core.storage.leases import NodeRow
 from core.storage.postgres.connect import Connector
 from core.stream.config import check_create
-from core.term import Term, TermOptions, load
 
 
 class Node:
-    """A server that accepts clients, and the term in which it leads."""
+    """A server that accepts clients, and its JetStream runtime."""
 
-    def __init__(self, server: Server, term: Term) -> None:
+    def __init__(self, server: Server, runtime: JetStreamRuntime) -> None:
         self.server = server
-        self.term = term
+        self.runtime = runtime
         self.hub = server.hub
         self.nats_address = server.nats_address
-        self.registry = term.registry
-        self.catalog = term.catalog
-        self.writer = term.writer
-        self.lane = term.lane
-        self.states = term.states
-        self.janitor = term.janitor
-        self.remotes = term.remotes
-        self.deposed = term.deposed
+        self.registry = runtime.registry
+        self.catalog = runtime.catalog
+        self.writer = runtime.writer
+        self.lane = runtime.lane
+        self.states = runtime.states
+        self.janitor = runtime.janitor
+        self.remotes = runtime.remotes
+        self.deposed = runtime.deposed
 
     async def stop(self) -> None:
-        """Retire, say goodbye, let go of the leadership, as `core.life` does."""
+        """Retire, say goodbye, release the leases, as `core.node.lifecycle` does."""
         self.server.close_ports()
-        await self.term.retire()
+        await self.runtime.retire()
         await self.server.close()
-        await self.term.stop()
+        await self.runtime.stop()
 
 
 async def lead(
     server: Server,
     connector: Connector,
-    options: TermOptions | None = None,
+    options: RuntimeOptions | None = None,
     *,
     name: str = "node",
     clock: SystemClock | None = None,
     known: CatalogueFollower | None = None,
-) -> Term:
+) -> JetStreamRuntime:
     """Wait until a server leads, load everything that it leads and serve it.
 
     `clock` takes the place of the database's; `known` is what it knows of other nodes' streams.
     """
-    leadership = await campaign(connector, server.clock, row=NodeRow(name))
-    leadership.clock = clock or leadership.clock
+    leases = await campaign(
+        connector, server.clock, server.ownership, row=NodeRow(name), database_clock=clock
+    )
     try:
-        return await load(server, connector, leadership, options or TermOptions(), known)
+        return await load(server, connector, leases, options or RuntimeOptions(), known)
     except BaseException:
-        await leadership.release()
+        await leases.release()
         raise
 
 
@@ -68,17 +69,17 @@ async def lead(
 async def running_node(
     dsn: str,
     name: str = "node",
-    options: TermOptions | None = None,
+    options: RuntimeOptions | None = None,
     *,
     server: ServerOptions | None = None,
     clock: SystemClock | None = None,
 ) -> AsyncIterator[Node]:
     """Run a node over a migrated database, on a free port; `clock` stands for the database's."""
     made = Server(server or ServerOptions(port=0), SystemClock())
-    term = await lead(made, Connector(dsn), options, name=name, clock=clock)
+    runtime = await lead(made, Connector(dsn), options, name=name, clock=clock)
     await made.listen()
-    term.remotes.start()
-    node = Node(made, term)
+    runtime.remotes.start()
+    node = Node(made, runtime)
     try:
         yield node
     finally:

@@ -27,7 +27,7 @@ _LED = f"""
      where {IS_HELD} group by k.pid
 """
 _UNEVEN = 16
-"""The number of lease groups by which two nodes may differ (`core.cluster.assignment`)."""
+"""The number of lease groups by which two nodes may differ (`core.node.ownership.assignment`)."""
 
 
 class Nodes:

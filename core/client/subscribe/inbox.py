@@ -39,14 +39,19 @@ class Inbox(Generic[M]):
     Args:
         limits: what may wait.
         answer: publishes the answer to a request of flow control.
+        on_taken: called when messages were taken.
     """
 
-    def __init__(self, limits: Limits, answer: Callable[[bytes], None] | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        answer: Callable[[bytes], None] | None = None,
+        on_taken: Callable[[], None] | None = None,
+    ) -> None:
         self.messages = 0
         self.nbytes = 0
         self.ended = False
-        self.on_taken: Callable[[], None] = _nothing
-        """Called when messages were taken."""
+        self._on_taken = on_taken or _nothing
         self._limits = limits
         self._answer = answer or _ignore
         self._items: deque[M | _FlowControl | ClientError] = deque()
@@ -158,7 +163,7 @@ class Inbox(Generic[M]):
         if taken:
             self.messages -= len(taken)
             self.nbytes -= size
-            self.on_taken()
+            self._on_taken()
         elif self.ended and not items and self._error is not None:
             raise self._error
         return taken

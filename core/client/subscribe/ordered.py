@@ -130,8 +130,7 @@ class OrderedSubscription(Batched):
         self._client = js.client
         self._target = target
         self._reading = reading
-        self.inbox: Inbox[JsMsg] = Inbox(reading.limits)
-        self.inbox.on_taken = self._ask
+        self.inbox: Inbox[JsMsg] = Inbox(reading.limits, on_taken=self._ask)
         self._position: int | None = reading.after.seq if reading.after else None
         self._is_moved = reading.after is not None
         self._expected = 1

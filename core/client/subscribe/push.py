@@ -89,7 +89,7 @@ class PushSubscription(Acking, Batched):
         self._js = js
         self._reading = reading
         self._handler = reading.handler
-        self._inbox: Inbox[JsMsg] = Inbox(reading.limits, self._answer)
+        self._inbox: Inbox[JsMsg] = Inbox(reading.limits, self._answer, self._on_taken)
         self._sub: Subscription | None = None
         self._watch: HeartbeatWatch | None = None
         self._expected: int | None = None
@@ -98,7 +98,6 @@ class PushSubscription(Acking, Batched):
         self._was_full = False
         self._drained: asyncio.Event | None = None
         self._held: list[Msg] | None = []
-        self._inbox.on_taken = self._on_taken
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -1,9 +1,7 @@
 """Rows of nodes that are gone."""
 
-from typing import Any
-
 from core.errors import Unavailable
-from core.storage.postgres.connect import DATABASE_ERRORS, trouble
+from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 
 _DELETE = """
     delete from jetgate_store.node
@@ -11,9 +9,14 @@ _DELETE = """
 """
 
 
-async def delete_node(pool: Any, node: str) -> None:
+async def delete_node(connector: Connector, node: str) -> None:
     """Delete the row of a node, unless it was seen lately. Raises Unavailable."""
     try:
-        await pool.execute(_DELETE, node)
+        connection = await connector.open(Purpose.WRITE)
+        try:
+            await connection.execute(_DELETE, node)
+            await connection.close()
+        finally:
+            connection.terminate()
     except DATABASE_ERRORS as error:
         raise Unavailable(trouble(error)) from error

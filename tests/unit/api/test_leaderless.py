@@ -83,7 +83,7 @@ def test_what_comes_from_peers_is_left_to_who_leads() -> None:
 def test_what_the_catalogue_has_is_refused_from_when_it_is_known() -> None:
     bench = Bench()
     learned: list[bool] = []
-    bench.leaderless.on_learned = lambda: learned.append(True)
+    bench.leaderless.learned.subscribe(lambda: learned.append(True))
     bench.leaderless.answer({0}, requests=True)
     assert not bench.leaderless.is_known
 

@@ -7,16 +7,16 @@ from typing import Any
 import typer.main
 
 from core.auth.users import AUTH_TIMEOUT
-from core.cluster.lease import LeaseTimes
-from core.front import PATIENCE_S, START_S
 from core.jetstream.direct.stored_get import _PATIENCE_NS
 from core.jetstream.lane import PATIENCE, STALLED
+from core.node.publish_gate import PATIENCE_S, START_S
+from core.node.runtime import _DRAIN_S
+from core.node.trust_window import LeaseTimes
 from core.pubsub.limits import Limits
 from core.storage.postgres.connect import _SETTINGS, CONNECT_TIMEOUT_S, Purpose
 from core.storage.postgres.dsn import KeepAlive
 from core.storage.postgres.hosts import _NEXT_AFTER_S
 from core.storage.postgres.stored_messages import _STANDBY_S
-from core.term import _DRAIN_S
 from core.transport.session import HOLD_SECONDS
 from gateway.http_protocol import _LINGER_S
 from gateway.http_start import _HEAD_S, _PATIENCE_S

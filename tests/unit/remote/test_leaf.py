@@ -88,7 +88,7 @@ def test_what_is_served_is_served_on_the_next_connection() -> None:
         server = ScriptedServer()
         leaf = Leaf(server.connector, Options())
         changes = asyncio.Queue[bool]()
-        leaf.on_change = lambda: changes.put_nowait(leaf.connected)
+        leaf.changed.subscribe(lambda: changes.put_nowait(leaf.connected))
         leaf.start()
         async with asyncio.timeout(30):
             assert await changes.get()

@@ -280,7 +280,7 @@ def test_what_a_peer_listened_to_goes_with_its_link_whatever_fails_then() -> Non
 
     with standing_loop():
         place = Place()
-        place.mesh.on_change = fail
+        place.mesh.changed_peers.subscribe(fail)
         assert place.hub.default_account().has_interest(b"flood")
         with pytest.raises(RuntimeError, match="another part"):
             place.link.connection_lost(None)
@@ -302,7 +302,7 @@ def test_what_follows_in_the_read_in_which_a_link_is_closed_is_not_taken() -> No
     told = encode_info(RouteInfo(server_id="P", cluster="test", ldm=True))
     with standing_loop():
         place = Place()
-        place.mesh.on_change = lambda: place.link.close("Leads No More")
+        place.mesh.changed_peers.subscribe(lambda: place.link.close("Leads No More"))
         place.link.data_received(told + interest(b"$G", b"more", b"", 1) + told)
         assert place.link.closed
         assert not place.hub.default_account().has_interest(b"more")

@@ -1,16 +1,19 @@
-"""What the front of a node does with publishes while its own leadership ends."""
+"""The publish gate of a node while its groups are transferred."""
 
 import asyncio
-from collections.abc import Callable, Collection
-from typing import cast
+from collections.abc import Collection
+from typing import Any, cast
 
-from core.front import Front
+from core.node.ownership.dispatch import Dispatch
+from core.node.ownership.state import Drained, Released, TransferAsked
+from core.node.publish_gate import PublishGate
+from core.node.reach import Reach
+from core.node.server import Server
 from core.protocol.holding import Held
 from core.pubsub.server import Hub
-from core.route.database_mesh import DatabaseMesh
+from core.runtime.subscribers import Subscribers
 from core.runtime.turn import Turn
-from core.server import Server
-from tests.support.mesh import Mesh
+from tests.support.ownership import own
 from tests.support.sessions import ManualClock, Only
 
 
@@ -19,6 +22,9 @@ class _Server:
 
     def __init__(self) -> None:
         self.hub = Hub(Turn(), ManualClock())
+        self.ownership: Dispatch[Any] = Dispatch()
+        self.links = None
+        self.reach = Reach(self.ownership, None)
 
     def close_clients(self, reason: str) -> None:
         raise AssertionError(reason)
@@ -30,7 +36,9 @@ class _Refusals:
     is_known = True
     is_refusing = False
     refusable: set[int]
-    on_learned: Callable[[], None]
+
+    def __init__(self) -> None:
+        self.learned: Subscribers[[]] = Subscribers()
 
     def groups(self) -> Collection[int]:
         return (0, 7)
@@ -50,40 +58,24 @@ def test_nothing_is_refused_while_a_term_that_ends_still_stores_it() -> None:
     """Else a publish on its way to the leader would be both: refused, and there."""
 
     async def play() -> None:
-        server, refusals = _Server(), _Refusals()
-        front = Front(cast(Server, server))
-        front.hold()
-        front.refuse_by(refusals)
+        server, refusals, asked = _Server(), _Refusals(), TransferAsked({"": (7,)})
+        gate = PublishGate(cast(Server, server))
+        gate.hold()
+        gate.refuse_by(refusals)
         assert (refusals.is_refusing, server.hub.is_holding) == (True, True)
 
-        front.claim({0: 5, 7: 5})
+        own(server.ownership, {0: 5, 7: 5})
         assert (refusals.is_refusing, server.hub.is_holding) == (False, False)
 
-        front.claim({0: 5}, ending=(7,))
+        server.ownership.post(asked)
         assert (refusals.is_refusing, server.hub.is_holding) == (False, True)
         assert refusals.refusable == set()
 
-        front.claim({0: 5})
+        server.ownership.post(Drained(asked))
+        server.ownership.post(Released(asked))
         assert refusals.refusable == {7}
         assert (refusals.is_refusing, server.hub.is_holding) == (True, True)
         assert (server.hub.is_held(b"7"), server.hub.is_held(b"6")) == (True, False)
-        await front.close()
+        await gate.close()
 
     asyncio.run(play())
-
-
-def test_groups_that_a_peer_leads_from_now_on_are_told_once() -> None:
-    async def play() -> list[set[int]]:
-        told: list[set[int]] = []
-        mesh = Mesh()
-        front = Front(cast(Server, _Server()), cast(DatabaseMesh, mesh))
-        front.on_led = lambda groups: told.append(set(groups))
-        mesh.led(one=[0, 7])
-        mesh.led(one=[0, 7])
-        mesh.led(one=[0], two=[7, 8])
-        mesh.led(one=[0])
-        mesh.led(one=[0, 8])
-        await front.close()
-        return told
-
-    assert asyncio.run(play()) == [{0, 7}, {7, 8}, {8}]

@@ -8,9 +8,9 @@ from typing import TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.cluster.assignment import assign
 from core.cluster.tags import Tags
 from core.model.tags import clean_tags
+from core.node.ownership.assignment import assign
 
 T = TypeVar("T")
 

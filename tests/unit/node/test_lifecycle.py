@@ -5,35 +5,48 @@ from typing import Any, cast
 
 import pytest
 
-from core import life
-from core.cluster.leadership import Leadership
 from core.errors import Fenced, OperatorError, Unavailable
-from core.life import Candidacy, Life
+from core.node import lifecycle
+from core.node.lease_session import LeaseSession
+from core.node.lifecycle import Candidacy, Lifecycle
+from core.node.ownership.dispatch import Dispatch
+from core.node.ownership.state import Command, Step, TransferAsked
+from core.node.reach import Reach
+from core.node.runtime import JetStreamRuntime
+from core.node.server import Server
 from core.route.handshake import RouteInfo
-from core.server import Server
-from core.term import Term
+from core.runtime.subscribers import Subscribers
+from tests.support.ownership import own, transfer
 
 LISTEN = ["listen", "say where"]
 BEGIN = ["open", "hold publishes", *LISTEN, "prepare"]
-TERM = ["campaign", "load", "take publishes", "connect remotes", "serve"]
+RUNTIME = ["campaign", "load", "take publishes", "connect remotes", "serve"]
 LOST = ["step down", "hold publishes", "retire", "stop"]
 GONE = ["leave", "close ports"]
 END = [*GONE, *LOST, "disconnect", "close"]
 
 
 class Happenings:
-    """A server, its terms and a command that only note what they are told to do."""
+    """A server, its runtimes and a command that only note what they are told to do."""
 
-    def __init__(self, *, leads: bool = True, faults: dict[str, Exception] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        leads: bool = True,
+        faults: dict[str, Exception] | None = None,
+        links: Any = None,
+    ) -> None:
         self.log: list[str] = []
         self.faults = dict(faults or {})
         self.leads = leads
-        self.terms: list[Any] = []
+        self.runtimes: list[Any] = []
         self.served = asyncio.Event()
         self.hub = self.clock = self
-        self.links = None
+        self.links = links
+        self.ownership: Dispatch[Any] = Dispatch()
+        self.reach = Reach(self.ownership, links)
         self.is_holding = False
-        self.life = Life(cast(Server, self), self)
+        self.life = Lifecycle(cast(Server, self), self)
 
     def note(self, what: str) -> None:
         self.log.append(what)
@@ -77,8 +90,8 @@ class Happenings:
         self.note("prepare")
         return Candidacy(self.campaign, self.load) if self.leads else None
 
-    async def serve(self, term: Term | None) -> None:
-        assert (term is not None) == self.leads
+    async def serve(self, runtime: JetStreamRuntime | None) -> None:
+        assert (runtime is not None) == self.leads
         self.note("serve")
         self.served.set()
 
@@ -94,17 +107,17 @@ class Happenings:
     def cannot_listen(self, error: OSError) -> Exception:
         return OperatorError("no port")
 
-    # terms
+    # runtimes
 
-    async def campaign(self) -> Leadership:
+    async def campaign(self) -> LeaseSession:
         self.note("campaign")
-        self.terms.append(FakeTerm(self))
-        return cast(Leadership, self.terms[-1])
+        self.runtimes.append(FakeRuntime(self))
+        return cast(LeaseSession, self.runtimes[-1])
 
-    async def load(self, leadership: Leadership) -> Term:
+    async def load(self, leases: LeaseSession) -> JetStreamRuntime:
         self.note("load")
-        self.life.front.claim({0: 1, 1: 1})
-        return cast(Term, leadership)
+        own(self.ownership, {0: 1, 1: 1})
+        return cast(JetStreamRuntime, leases)
 
     async def serving(self) -> None:
         """Return when all is served, once more."""
@@ -112,28 +125,33 @@ class Happenings:
         self.served.clear()
 
 
-class FakeTerm:
-    """A leadership and its term."""
+class FakeRuntime:
+    """A lease session and its runtime."""
 
     failure: OperatorError | None = None
-    groups = frozenset(range(2))
 
     def __init__(self, happenings: Happenings) -> None:
         self._happenings = happenings
         self.deposed = asyncio.Event()
-        self.leadership = self.remotes = self.holdings = self
+        self.remotes = self
 
     def start(self) -> None:
         self._happenings.note("connect remotes")
 
     async def leave(self) -> None:
         self._happenings.note("hand over")
-        self._happenings.life.front.claim({})
+        transfer(self._happenings.ownership, {"": [0, 1]})
+
+    async def withdraw(self) -> None:
+        dispatch = self._happenings.ownership
+        dispatch.post(TransferAsked({"": dispatch.ownership.owned}))
+        await self._happenings.reach.drained()
 
     async def retire(self) -> None:
         self._happenings.note("retire")
 
     async def stop(self) -> None:
+        own(self._happenings.ownership, {})
         self._happenings.note("stop")
 
     async def release(self) -> None:
@@ -142,7 +160,7 @@ class FakeTerm:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(life, "_RETRY_S", 0)
+    monkeypatch.setattr(lifecycle, "_RETRY_S", 0)
 
 
 async def stopped(happenings: Happenings) -> list[str]:
@@ -158,7 +176,7 @@ def test_clients_are_accepted_first_and_held_until_this_process_leads() -> None:
     async def scenario() -> None:
         log = await stopped(Happenings())
 
-        assert log == [*BEGIN, *TERM, *END]
+        assert log == [*BEGIN, *RUNTIME, *END]
 
     asyncio.run(scenario())
 
@@ -183,15 +201,15 @@ def test_a_storage_that_cannot_be_prepared_ends_the_connections_that_were_accept
     asyncio.run(scenario())
 
 
-def test_memory_in_doubt_closes_no_connection_and_another_term_begins() -> None:
+def test_memory_in_doubt_closes_no_connection_and_another_runtime_begins() -> None:
     async def scenario() -> None:
         happenings = Happenings()
         run = asyncio.create_task(happenings.life.run())
         await happenings.serving()
-        happenings.terms[0].deposed.set()
+        happenings.runtimes[0].deposed.set()
         await happenings.serving()
 
-        assert happenings.log == [*BEGIN, *TERM, *LOST, *TERM]
+        assert happenings.log == [*BEGIN, *RUNTIME, *LOST, *RUNTIME]
         happenings.life.stop()
         await run
 
@@ -203,7 +221,7 @@ def test_storage_that_is_away_is_waited_for(error: Exception) -> None:
     async def scenario() -> None:
         log = await stopped(Happenings(faults={"campaign": error}))
 
-        assert log == [*BEGIN, "campaign", *TERM, *END]
+        assert log == [*BEGIN, "campaign", *RUNTIME, *END]
 
     asyncio.run(scenario())
 
@@ -215,18 +233,18 @@ def test_who_cannot_load_what_it_leads_lets_go_of_it_and_keeps_its_clients(
     async def scenario() -> None:
         log = await stopped(Happenings(faults={"load": error}))
 
-        assert log == [*BEGIN, "campaign", "load", "release", *TERM, *END]
+        assert log == [*BEGIN, "campaign", "load", "release", *RUNTIME, *END]
 
     asyncio.run(scenario())
 
 
-def test_a_failure_that_no_other_term_can_mend_ends_the_process() -> None:
+def test_a_failure_that_no_other_runtime_can_mend_ends_the_process() -> None:
     async def scenario() -> None:
         happenings = Happenings()
         run = asyncio.create_task(happenings.life.run())
         await happenings.serving()
-        happenings.terms[0].failure = OperatorError("damaged")
-        happenings.terms[0].deposed.set()
+        happenings.runtimes[0].failure = OperatorError("damaged")
+        happenings.runtimes[0].deposed.set()
         with pytest.raises(OperatorError, match="damaged"):
             await run
 
@@ -241,7 +259,7 @@ def test_what_is_loaded_no_longer_matters_once_the_process_is_stopped() -> None:
     async def scenario() -> None:
         happenings, loading = Happenings(), asyncio.Event()
 
-        async def load_for_ever(leadership: Leadership) -> Term:
+        async def load_for_ever(leases: LeaseSession) -> JetStreamRuntime:
             loading.set()
             try:
                 await asyncio.Event().wait()
@@ -278,10 +296,10 @@ def test_who_retires_keeps_its_connections_until_the_end_whoever_leads() -> None
         run = asyncio.create_task(happenings.life.run())
         await happenings.serving()
         await happenings.life.retire()
-        happenings.terms[0].deposed.set()
+        happenings.runtimes[0].deposed.set()
         for _ in range(50):  # whatever follows from it would have happened by then
             await asyncio.sleep(0)
-        retired = [*BEGIN, *TERM, "close ports", "retire"]
+        retired = [*BEGIN, *RUNTIME, "close ports", "retire"]
         assert happenings.log == retired
 
         happenings.life.stop()
@@ -291,12 +309,12 @@ def test_who_retires_keeps_its_connections_until_the_end_whoever_leads() -> None
     asyncio.run(scenario())
 
 
-def test_who_is_stopped_while_another_leads_ends_no_term() -> None:
+def test_who_is_stopped_while_another_leads_ends_no_runtime() -> None:
     async def scenario() -> None:
         happenings = Happenings()
         campaign = asyncio.Event()
 
-        async def stand_by() -> Leadership:
+        async def stand_by() -> LeaseSession:
             campaign.set()
             await asyncio.Event().wait()
             raise AssertionError
@@ -312,19 +330,20 @@ def test_who_is_stopped_while_another_leads_ends_no_term() -> None:
     asyncio.run(scenario())
 
 
-class Peers:
-    """The links of a process to others, which lead when they are told."""
+class Links:
+    """The links of a process to a peer."""
 
-    def __init__(self, happenings: Happenings) -> None:
-        self.happenings = happenings
-        self.on_leader = self.nobody
-        self.peers = {"another": self}
+    def __init__(self) -> None:
+        self.happenings: Happenings
+        self.reached: Subscribers[[]] = Subscribers()
         self.nodes = (self,)
-        self.leaders: dict[int, Any] = {}
         self.has_let_go = asyncio.Event()
 
-    def nobody(self) -> None:
-        """Stands for whoever is to be told."""
+    def announced(self, _step: Step) -> None:
+        owned = self.happenings.ownership.ownership.owned
+        self.happenings.note(f"tell of {len(owned)} groups")
+        if not owned:
+            self.has_let_go.set()
 
     is_beginning = False
     stood_still = 0
@@ -333,27 +352,20 @@ class Peers:
     def leave(self) -> None:
         self.happenings.note("tell of the stop")
 
-    def claim(self, claims: dict[int, int], offers: object, *, is_asked: bool) -> None:
-        self.happenings.note(f"tell of {len(claims)} groups")
-        if not claims:
-            self.has_let_go.set()
-
     async def read(self, within: float) -> None:
         self.happenings.note("wait for peers")
 
 
 def test_who_is_stopped_hands_over_before_clients_have_to_leave() -> None:
     async def scenario() -> None:
-        happenings = Happenings()
-        links: Any = Peers(happenings)
-        happenings.links = links
-        happenings.life = Life(cast(Server, happenings), happenings)
+        links = Links()
+        links.happenings = happenings = Happenings(links=links)
+        happenings.ownership.subscribe({Command.ANNOUNCE: links.announced})
         run = asyncio.create_task(happenings.life.run())
         await happenings.serving()
         happenings.life.stop()
         await links.has_let_go.wait()
-        links.leaders = {0: links, 1: links}
-        links.on_leader()
+        happenings.ownership.peer_told(links, {0: 2, 1: 2})
         await run
 
         won = ["campaign", "load", "tell of 2 groups", "take publishes"]
@@ -362,10 +374,10 @@ def test_who_is_stopped_hands_over_before_clients_have_to_leave() -> None:
             "hand over",
             "tell of 0 groups",
             "hold publishes",
+            "tell of 0 groups",
             "take publishes",
         ]
-        end = [*GONE, "step down", "tell of 0 groups", "wait for peers", "retire"]
-        end += ["tell of 0 groups", "stop", "disconnect", "close"]
+        end = [*GONE, "step down", "wait for peers", "retire", "stop", "disconnect", "close"]
         assert happenings.log == [*BEGIN, *won, "connect remotes", "serve", *lost, *end]
 
     asyncio.run(scenario())

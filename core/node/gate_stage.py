@@ -18,7 +18,7 @@ class Stage(Enum):
     REFUSING = auto()
 
 
-class Gate:
+class Stages:
     """The publishes of one node; they are held at first.
 
     Attributes:

@@ -1,12 +1,12 @@
 """The one life of a process that serves NATS, whatever command started it.
 
-    open -> listen -> prepare -> session -> load -> serve -> end of a term -> ... -> leave -> close
+    open -> listen -> prepare -> session -> load -> serve -> end of runtime -> ... -> leave -> close
                                     ^------- memory is in doubt ----|
 
-Clients are accepted at once and stay as long as the process: terms come and go beneath them
-(`core.front`). What they publish is held until there is somebody who can take it: this process, or
-another one over the same database. A process without JetStream has nothing to lead. A command says
-what differs (`Command`).
+Clients are accepted at once and stay as long as the process; runtimes come and go beneath them.
+Their publishes are held until an owner can take them (`core.node.publish_gate`): this process, or
+another one over the same database. A process without JetStream owns nothing. A command says what
+differs (`Command`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from core.errors import Fenced, Unavailable
-from core.front import Front
+from core.node.publish_gate import PublishGate
 from core.runtime.tasks import outcome, spawn, stop
 
 if TYPE_CHECKING:  # a start without JetStream does not wait for what it takes to lead
-    from core.cluster.leadership import Leadership
-    from core.server import Server
-    from core.term import Term
+    from core.node.lease_session import LeaseSession
+    from core.node.runtime import JetStreamRuntime
+    from core.node.server import Server
 
 log = logging.getLogger("jetgate.life")
 
@@ -36,12 +36,12 @@ class Candidacy:
     """How a process comes to lead.
 
     Attributes:
-        campaign: waits for a session (`core.campaign`).
-        load: loads what it finds free (`core.term.load`); what fails leaves the leadership.
+        campaign: waits for a session (`core.node.campaign`).
+        load: loads the free groups (`core.node.runtime.load`); a failure leaves the leases.
     """
 
-    campaign: Callable[[], Coroutine[Any, Any, Leadership]]
-    load: Callable[[Leadership], Coroutine[Any, Any, Term]]
+    campaign: Callable[[], Coroutine[Any, Any, LeaseSession]]
+    load: Callable[[LeaseSession], Coroutine[Any, Any, JetStreamRuntime]]
 
 
 class Command(Protocol):
@@ -65,12 +65,12 @@ class Command(Protocol):
         """
         ...
 
-    async def serve(self, term: Term | None) -> None:
+    async def serve(self, runtime: JetStreamRuntime | None) -> None:
         """This process serves all it has from now on. Raises Unavailable to try again."""
         ...
 
     def step_down(self) -> None:
-        """The term that `serve` was given is about to end."""
+        """The runtime that `serve` was given is about to end."""
         ...
 
     async def leave(self) -> None:
@@ -86,22 +86,22 @@ class Command(Protocol):
         ...
 
 
-class Life:
+class Lifecycle:
     """Runs a server for a command.
 
     Attributes:
-        front: what clients see of who leads.
-        term: what this process has in memory; None: it cannot lead now.
+        gate: holds, refuses or passes publishes.
+        runtime: JetStream in memory; None: this process cannot serve it now.
     """
 
     def __init__(self, server: Server, command: Command) -> None:
-        self.front = Front(server, server.links)
-        self.term: Term | None = None
+        self.gate = PublishGate(server)
+        self.runtime: JetStreamRuntime | None = None
         self._server = server
         self._command = command
         self._candidacy: Candidacy | None = None
         self._told = ""  # why it could not serve, when that was tried last
-        self._ending = asyncio.Event()  # this term is the last
+        self._ending = asyncio.Event()  # this runtime is the last
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:
@@ -136,16 +136,16 @@ class Life:
         """
         self._ending.set()
         self._server.close_ports()
-        if self.front.has_peers:
+        if self._server.reach.has_peers:
             await self._hand_over()
-        elif self.term is not None:
-            await self.term.retire()
+        elif self.runtime is not None:
+            await self.runtime.retire()
 
     # -- serving -----------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
         if await self._command.open():
-            self.front.hold()
+            self.gate.hold()
         try:
             await self._server.listen()
         except OSError as error:
@@ -166,18 +166,18 @@ class Life:
             is_over = False
         finally:
             if not self._stopped.is_set():
-                await self._end_term()
+                await self._end_runtime()
         if not is_over:
             await _unless(self._ending, asyncio.sleep(_RETRY_S))
 
     async def _start(self) -> None:
         if self._candidacy is not None:
-            term = await self._lead(self._candidacy)
-            term.remotes.start()
-        await self._command.serve(self.term)
+            runtime = await self._lead(self._candidacy)
+            runtime.remotes.start()
+        await self._command.serve(self.runtime)
         self._told = ""
 
-    async def _lead(self, candidacy: Candidacy) -> Term:
+    async def _lead(self, candidacy: Candidacy) -> JetStreamRuntime:
         """Have a session, and load what is free.
 
         Raises:
@@ -185,62 +185,60 @@ class Life:
             Unavailable: storage is away.
         """
         try:
-            leadership = await candidacy.campaign()
+            leases = await candidacy.campaign()
             try:
-                self.term = await candidacy.load(leadership)
+                self.runtime = await candidacy.load(leases)
             except BaseException:
-                await leadership.release()
+                await leases.release()
                 raise
         except OSError as error:
             raise Unavailable(str(error)) from error
-        return self.term
+        return self.runtime
 
     async def _until_over(self) -> None:
         """Return when this process is to stop, or its memory is in doubt. Raises OperatorError."""
-        ends, term = [self._stopped], self.term
-        if term is not None:
-            ends.append(term.deposed)
-        waits = [spawn(event.wait(), name="end of a term") for event in ends]
+        ends, runtime = [self._stopped], self.runtime
+        if runtime is not None:
+            ends.append(runtime.deposed)
+        waits = [spawn(event.wait(), name="end of a runtime") for event in ends]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         await stop(*waits)
-        if term is not None and term.failure is not None:
-            raise term.failure
+        if runtime is not None and runtime.failure is not None:
+            raise runtime.failure
         if self._ending.is_set():  # connections stay until then, whoever leads
             await self._stopped.wait()
 
     # -- ending ------------------------------------------------------------------------------
 
-    async def _end_term(self) -> None:
-        """End the term, if there is one; clients stay, and their publishes wait."""
-        term, self.term = self.term, None
-        if term is None:
+    async def _end_runtime(self) -> None:
+        """End the runtime, if there is one; clients stay, and their publishes are held."""
+        runtime, self.runtime = self.runtime, None
+        if runtime is None:
             return
         self._command.step_down()
-        self.front.claim({}, ending=term.holdings.groups)
-        await self.front.settled()
-        await term.retire()
-        self.front.claim({})
-        await term.stop()
+        await runtime.withdraw()
+        await runtime.retire()
+        await runtime.stop()
 
     async def _hand_over(self) -> None:
         """Have other nodes lead what this one does; requests of clients are sent on to them."""
-        self.front.leave()
-        if self.term is not None:
+        self._server.reach.leave()
+        if self.runtime is not None:
             try:
-                await self.term.leave()
+                await self.runtime.leave()
             except Unavailable as error:
                 log.warning("nothing is handed over: %s", error)
-            await self.front.succeeded()
-            await self.front.answered()
+            await self.gate.succeeded()
+            await self.gate.answered()
 
     async def _leave(self) -> None:
         """End everything that clients see; another node leads before that, if there is one."""
-        if self.front.has_peers:
+        if self._server.reach.has_peers:
             await self._hand_over()
         await self._command.leave()
         self._server.close_ports()
-        await self._end_term()
-        await self.front.close()
+        await self._end_runtime()
+        await self.gate.close()
         await self._server.disconnect()
 
 

@@ -1,11 +1,11 @@
-"""Which lease groups a node takes, and which it hands over: the spread of leaders.
+"""The placement of lease groups: which of them a node acquires, and which it transfers.
 
-Each node looks at the same: the nodes that live, the streams of each group, the tags of both, and
-who holds which lock. One pure function says from this who is to lead what
-(`core.cluster.assignment`). A group that nobody leads is taken by the node for which it is meant;
-when that does not, by any. What a node leads it hands over when another has much less, or has the
-tags for it that this one lacks. So nobody decides for all, and the locks make sure that two nodes
-which see different things lead nothing both.
+Each node sees the same: the nodes that live, the streams of each group, the tags of both, and who
+holds which lock. One pure function computes the owners (`core.node.ownership.assignment`). A free
+group is acquired by the node that the function names; after a second by any. A node transfers
+groups to a peer that has far fewer, or that has the tags which this node lacks. So no node decides
+for all, and the locks make sure that two nodes which see different things do not own the same
+group.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Set
 from typing import Protocol
 
-from core.cluster.assignment import assign
-from core.cluster.lease import LeaseTimes
 from core.cluster.tags import Tags
 from core.errors import Unavailable
+from core.node.ownership.assignment import assign
+from core.node.ownership.state import PeerReleased, Step, StepDownAsked
+from core.node.trust_window import LeaseTimes
 from core.runtime.clock import Clock
-from core.storage.health import SESSION, StorageHealth
+from core.storage.health import SESSION, StorageHealth, waits
 from core.storage.leases import Holder
 
 log = logging.getLogger("jetgate.cluster")
@@ -40,7 +42,7 @@ _CALM = 2 * _SECOND
 
 
 class Nodes(Protocol):
-    """The nodes as this one sees them (`core.cluster.members.Cluster`)."""
+    """The nodes as this one sees them (`core.cluster.view.Cluster`)."""
 
     own: str
 
@@ -49,8 +51,8 @@ class Nodes(Protocol):
         """Whether this node is to lead nothing."""
         ...
 
-    def living(self) -> Collection[str]:
-        """Return the names of all nodes that live, this one included."""
+    def responsive(self) -> Collection[str]:
+        """Return the names of the nodes with a heartbeat in the last 4 s, this one included."""
         ...
 
     def able(self) -> Collection[str]:
@@ -66,33 +68,33 @@ class Nodes(Protocol):
         ...
 
 
-class Leader(Protocol):
-    """The locks (`core.cluster.leadership.Leadership`)."""
+class Locks(Protocol):
+    """The locks of lease groups (`core.node.lease_session.LeaseSession`)."""
 
     async def survey(self, groups: Collection[int]) -> Mapping[int, Holder]: ...
     def may_take(self) -> bool: ...
     def trusted(self) -> bool: ...
 
 
-class Groups(Protocol):
-    """What is led (`core.holdings.Holdings`)."""
+class Owned(Protocol):
+    """The groups of this node (`core.node.ownership.transfer.Transfers`)."""
 
     @property
-    def groups(self) -> Collection[int]: ...
-    async def gain(self, groups: Collection[int]) -> frozenset[int]: ...
-    async def hand_over(
+    def owned(self) -> Collection[int]: ...
+    async def acquire(self, groups: Collection[int]) -> frozenset[int]: ...
+    async def transfer(
         self, to: Mapping[str, Collection[int]], *, is_asked: bool = False
     ) -> None: ...
 
 
-class Spreading:
+class GroupPlacement:
     """Decides for one node. Life cycle: `settle` once, `run` until cancelled.
 
     Args:
         nodes: the nodes of the database.
         all_groups: every lease group.
-        leadership: tells who holds locks.
-        holdings: takes groups and hands them over.
+        locks: tells which nodes hold locks.
+        owned: acquires and transfers groups.
         streams: returns how many streams each group has.
         clock: the machine's.
         health: told when storage does not answer.
@@ -107,8 +109,8 @@ class Spreading:
         self,
         nodes: Nodes,
         all_groups: Collection[int],
-        leadership: Leader,
-        holdings: Groups,
+        locks: Locks,
+        owned: Owned,
         streams: Callable[[], Mapping[int, int]],
         clock: Clock,
         health: StorageHealth,
@@ -117,8 +119,8 @@ class Spreading:
     ) -> None:
         self._nodes = nodes
         self._all = frozenset(all_groups)
-        self._leadership = leadership
-        self._holdings = holdings
+        self._locks = locks
+        self._owned = owned
         self._streams = streams
         self._clock = clock
         self._health = health
@@ -135,28 +137,48 @@ class Spreading:
         self._seen: dict[int, int] = {}
         self._changed = self._grown = clock.monotonic()
         self._told = ""
+        self._requests: deque[tuple[Callable[[], Awaitable[None]], asyncio.Future[None]]] = deque()
+
+    def apply(self, step: Step) -> None:
+        """Apply an event after which groups may have to be acquired or transferred."""
+        event = step.event
+        if isinstance(event, PeerReleased):
+            self._offered_by_peer(event)
+        elif isinstance(event, StepDownAsked):
+            log.info("stepping down for %s", event.successor or "another node")
+            asked = self._request(lambda: self.step_down(event.groups, event.successor))
+            asked.add_done_callback(_log_failure)
+        else:
+            self.hint()
+
+    def _request(self, work: Callable[[], Awaitable[None]]) -> asyncio.Future[None]:
+        """Have `run` do some work next; return its outcome."""
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._requests.append((work, outcome))
+        self.hint()
+        return outcome
 
     def hint(self) -> None:
         """Look at once: a leader is gone, or has let go."""
         self._hurry.set()
 
-    def offered(self, name: str, groups: Collection[int], is_asked: bool) -> None:
-        """Take groups that another node has released for this one, and leave it others.
+    def _offered_by_peer(self, event: PeerReleased) -> None:
+        """Acquire groups that a peer has released for this node; leave others to their owners.
 
-        `is_asked`: because a client wanted it, so levelling does not take them away at once.
+        What a client wanted is not rebalanced at once.
         """
-        if name == self._nodes.own:
-            self._offered |= set(groups)
-            for group in groups:  # it may have been left to another a moment ago
+        if event.to == self._nodes.own:
+            self._offered |= event.groups
+            for group in event.groups:  # it may have been left to another a moment ago
                 self._left.pop(group, None)
-            if is_asked:
-                self._asked |= set(groups)
+            if event.is_asked:
+                self._asked |= event.groups
             else:
-                self._asked -= set(groups)
-            self._hurry.set()
+                self._asked -= event.groups
+            self.hint()
         else:
             until = self._clock.monotonic() + _GRACE
-            self._left |= dict.fromkeys(groups, until)
+            self._left |= dict.fromkeys(event.groups, until)
 
     async def run(self) -> None:
         """Look again and again."""
@@ -166,6 +188,8 @@ class Spreading:
                     await self._hurry.wait()
             self._hurry.clear()
             try:
+                while self._requests:
+                    await _resolve(*self._requests.popleft())
                 await self.settle()
             except Unavailable as error:
                 self._health.failed(SESSION, str(error))
@@ -176,14 +200,14 @@ class Spreading:
         """Take what nobody leads and is meant for this node; level. Raises Unavailable."""
         if self.is_leaving:
             return
-        living = frozenset(self._nodes.living())
+        living = frozenset(self._nodes.responsive())
         if living != self._members:
             self._members, self._changed = living, self._clock.monotonic()
             self._pinned.clear()
         if (streams := dict(self._streams())) != self._seen:
             self._seen, self._grown = streams, self._clock.monotonic()
         if self._nodes.is_evacuated:
-            await self.step_down(self._holdings.groups)
+            await self.step_down(self._owned.owned)
             return
         open_groups = self._unled()
         if open_groups:
@@ -194,23 +218,23 @@ class Spreading:
 
     def _unled(self) -> frozenset[int]:
         """The groups that no node is known to lead which lives."""
-        living = self._nodes.living()
+        living = self._nodes.responsive()
         return frozenset(
             group
-            for group in self._all - frozenset(self._holdings.groups)
+            for group in self._all - frozenset(self._owned.owned)
             if self._nodes.leader(group) not in living
         )
 
     async def _take(self, groups: frozenset[int]) -> None:
-        holders = await self._leadership.survey(groups)
+        holders = await self._locks.survey(groups)
         now = self._clock.monotonic()
         free = groups - holders.keys()
         self._free_since = {group: self._free_since.get(group, now) for group in free}
         self._tell(holders)
-        if not free or not self._leadership.may_take():
+        if not free or not self._locks.may_take():
             return
         led = {group: self._nodes.leader(group) for group in self._all - groups}
-        led |= dict.fromkeys(self._holdings.groups, self._nodes.own)
+        led |= dict.fromkeys(self._owned.owned, self._nodes.own)
         led |= {group: holder.node for group, holder in holders.items()}
         able = {self._nodes.own, *self._nodes.able()}
         meant = assign(able, self._all, self._streams(), led, tags=self._tags(), level=False)
@@ -225,7 +249,7 @@ class Spreading:
         if not mine:
             return
         offered, asked = frozenset(self._offered), frozenset(self._asked)
-        taken = await self._holdings.gain(mine)
+        taken = await self._owned.acquire(mine)
         self._pinned |= dict.fromkeys(taken & asked, self._clock.monotonic() + _PINNED)
         self._offered -= offered  # more may have come meanwhile
         self._asked -= asked
@@ -234,7 +258,7 @@ class Spreading:
     def _tell(self, holders: Mapping[int, Holder]) -> None:
         """Say once whom this node waits for."""
         shown = ", ".join(sorted({each.shown for each in holders.values() if each.node}))
-        if shown != self._told and not self._holdings.groups:
+        if shown != self._told and not self._owned.owned:
             self._told = shown
             if shown:
                 log.info("standing by: %s leads", shown)
@@ -247,14 +271,14 @@ class Spreading:
         New streams are no reason to wait with what this node lacks the tags for.
         """
         now = self._clock.monotonic()
-        is_calm = now - self._changed >= _CALM and self._leadership.trusted()
-        if not is_calm or not self._holdings.groups:
+        is_calm = now - self._changed >= _CALM and self._locks.trusted()
+        if not is_calm or not self._owned.owned:
             return
         meant, tags = self._meant(leaving=()), self._tags()
         to: dict[str, list[int]] = {}
         able = self._nodes.able()
         is_grown = now - self._grown >= _CALM
-        for group in self._holdings.groups:
+        for group in self._owned.owned:
             if self._pinned.get(group, 0) >= now or (node := meant[group]) not in able:
                 continue
             if is_grown or (tags.suits(node, group) and not tags.suits(self._nodes.own, group)):
@@ -266,7 +290,7 @@ class Spreading:
     def _meant(self, leaving: Collection[str]) -> dict[int, str]:
         able = {self._nodes.own, *self._nodes.able()} - set(leaving)
         led = {group: self._nodes.leader(group) for group in self._all}
-        led |= dict.fromkeys(self._holdings.groups, self._nodes.own)
+        led |= dict.fromkeys(self._owned.owned, self._nodes.own)
         return assign(able, self._all, self._streams(), led, tags=self._tags())
 
     def _tags(self) -> Tags:
@@ -279,7 +303,7 @@ class Spreading:
         a client has asked for it, and then levelling does not undo it at once.
         """
         is_asked = not (self.is_leaving or self._nodes.is_evacuated)
-        own = frozenset(groups) & frozenset(self._holdings.groups)
+        own = frozenset(groups) & frozenset(self._owned.owned)
         able = self._nodes.able() if own else ()
         if successor in able:
             await self._move({successor: own}, is_asked=is_asked)
@@ -296,8 +320,11 @@ class Spreading:
         What was to go to a node that leaves meanwhile goes to another; without any it stays.
         """
         self.is_leaving = True
-        while self._holdings.groups and self._nodes.able():
-            await self.step_down(self._holdings.groups)
+        await self._request(self._transfer_all)
+
+    async def _transfer_all(self) -> None:
+        while self._owned.owned and self._nodes.able():
+            await self.step_down(self._owned.owned)
 
     async def _move(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
         """Hand groups over, some at a time: publishes wait until those are led again.
@@ -313,7 +340,7 @@ class Spreading:
                     break
                 self._left |= dict.fromkeys(some, _FOR_LONG)
                 try:
-                    await self._holdings.hand_over({node: some}, is_asked=is_asked)
+                    await self._owned.transfer({node: some}, is_asked=is_asked)
                 finally:
                     until = self._clock.monotonic() + _GRACE
                     self._left |= dict.fromkeys(some, until)
@@ -345,3 +372,23 @@ class Spreading:
                 async with asyncio.timeout(_LOOK_S):
                     await self._hurry.wait()
             self._hurry.clear()
+
+
+async def _resolve(work: Callable[[], Awaitable[None]], outcome: asyncio.Future[None]) -> None:
+    """Do some work, and hand its outcome to the one who waits for it."""
+    try:
+        await work()
+    except Unavailable as error:
+        if not outcome.done():
+            outcome.set_exception(error)
+    except BaseException:
+        outcome.cancel()
+        raise
+    else:
+        if not outcome.done():
+            outcome.set_result(None)
+
+
+def _log_failure(asked: asyncio.Future[None]) -> None:
+    if not asked.cancelled() and (error := asked.exception()) is not None:
+        waits.warning("stepping down waits: %s", error)

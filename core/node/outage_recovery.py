@@ -13,8 +13,8 @@ the next one finds out what was lost (`find_losses`).
 
 import logging
 from collections.abc import Collection, Container, Mapping
+from typing import Protocol
 
-from core.cluster.leadership import Leadership
 from core.errors import Fenced
 from core.jetstream.lane import Work
 from core.jetstream.registry import Registry
@@ -25,12 +25,18 @@ from core.stream.plan import StreamPlan
 
 log = logging.getLogger("jetgate.storage")
 
-CATALOGUE = 0
+_CATALOGUE = 0
 """The stream number of the catalogue's own head row."""
 
 
+class Leases(Protocol):
+    """The locks of lease groups (`core.node.lease_session.LeaseSession`)."""
+
+    async def renew(self) -> None: ...
+
+
 async def lead_again(
-    leadership: Leadership,
+    leases: Leases,
     writer: LogWriter,
     registry: Registry,
     work: Work,
@@ -46,9 +52,9 @@ async def lead_again(
         Fenced: storage is not where this node left it.
         Unavailable: storage is still away.
     """
-    await leadership.renew()
+    await leases.renew()
     runners = {runner.stream: runner for runner in registry.streams.values()}
-    heads = await writer.heads([CATALOGUE, *runners])
+    heads = await writer.heads([_CATALOGUE, *runners])
     plans = dict(work)
     committed: Work = []
     rest: Work = []
@@ -63,7 +69,7 @@ async def lead_again(
         elif plan is not None:
             rest.append((runner, plan))
         runner.epoch = heads[stream].epoch
-    if heads[CATALOGUE].last_seq < changes:
+    if heads[_CATALOGUE].last_seq < changes:
         raise Fenced("the catalogue has lost changes")
     return committed, rest
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from core.cluster.spreading import Spreading
+from core.node.ownership.placement import GroupPlacement
+from core.node.ownership.state import Command, PeerReleased, Step
 from core.storage.health import StorageHealth
 from core.storage.leases import Holder
 from tests.support.eventually import observed
@@ -33,7 +34,7 @@ class World:
         self.takes_at_once = True
         self.moves: list[tuple[str, frozenset[int]]] = []
         self.asked: list[bool] = []
-        self.spreading = Spreading(
+        self.placement = GroupPlacement(
             self,
             GROUPS,
             self,
@@ -46,7 +47,7 @@ class World:
 
     # the nodes
 
-    def living(self) -> Collection[str]:
+    def responsive(self) -> Collection[str]:
         return {"a", *self.nodes}
 
     def able(self) -> Collection[str]:
@@ -72,15 +73,15 @@ class World:
     # what is led
 
     @property
-    def groups(self) -> Collection[int]:
+    def owned(self) -> Collection[int]:
         return frozenset(group for group, node in self.locks.items() if node == "a")
 
-    async def gain(self, groups: Collection[int]) -> frozenset[int]:
+    async def acquire(self, groups: Collection[int]) -> frozenset[int]:
         taken = frozenset(groups) - self.locks.keys()
         self.led_by("a", taken)
         return taken
 
-    async def hand_over(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
+    async def transfer(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
         self.asked.append(is_asked)
         for node, groups in to.items():
             self.moves.append((node, frozenset(groups)))
@@ -104,9 +105,20 @@ class World:
             del self.locks[group]
             del self.told[group]
 
+    def offer(self, to: str, groups: Collection[int], *, is_asked: bool) -> None:
+        event = PeerReleased(frozenset(groups), to, is_asked)
+        self.placement.apply(Step(Command.PLACE, event.groups, event))
+
+    async def leave(self) -> None:
+        run = asyncio.create_task(self.placement.run())
+        try:
+            await self.placement.leave()
+        finally:
+            run.cancel()
+
     async def later(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        await self.spreading.settle()
+        await self.placement.settle()
 
 
 def played(play: Callable[[World], Coroutine[Any, Any, None]]) -> World:
@@ -117,12 +129,12 @@ def played(play: Callable[[World], Coroutine[Any, Any, None]]) -> World:
 
 def test_a_node_takes_its_share_of_what_nobody_leads_and_the_rest_when_nobody_else_does() -> None:
     async def play(world: World) -> None:
-        await world.spreading.settle()
-        assert 16 <= len(world.groups) <= 32
+        await world.placement.settle()
+        assert 16 <= len(world.owned) <= 32
         await world.later(0.5)
-        assert len(world.groups) <= 32
+        assert len(world.owned) <= 32
         await world.later(1)
-        assert len(world.groups) == len(GROUPS)
+        assert len(world.owned) == len(GROUPS)
 
     played(play)
 
@@ -133,7 +145,7 @@ def test_what_another_node_holds_or_leads_is_not_taken() -> None:
         world.led_by("c", range(10, 20))
         await world.later(0)
         await world.later(2)
-        assert world.groups == frozenset(GROUPS) - frozenset(range(20))
+        assert world.owned == frozenset(GROUPS) - frozenset(range(20))
 
     played(play)
 
@@ -143,10 +155,10 @@ def test_after_an_outage_nothing_is_taken_before_its_time() -> None:
         world.is_settled = False
         await world.later(0)
         await world.later(9)
-        assert not world.groups
+        assert not world.owned
         world.is_settled = True
         await world.later(1)
-        assert world.groups
+        assert world.owned
 
     played(play)
 
@@ -158,8 +170,8 @@ def test_what_a_node_left_is_shared_by_those_that_are_there() -> None:
         world.led_by("c", range(40, 64))
         world.streams = dict.fromkeys(range(40, 64), 1)
         world.ended("c")
-        await world.spreading.settle()
-        assert len(world.groups) == 20 + 12
+        await world.placement.settle()
+        assert len(world.owned) == 20 + 12
 
     played(play)
 
@@ -169,13 +181,13 @@ def test_groups_that_are_offered_are_taken_and_those_for_others_left_to_them() -
         world.led_by("b", GROUPS)
         for group in (1, 2):
             del world.locks[group], world.told[group]
-        world.spreading.offered("a", {1}, False)
-        world.spreading.offered("c", {2}, False)
-        await world.spreading.settle()
-        assert world.groups == {1}
+        world.offer("a", {1}, is_asked=False)
+        world.offer("c", {2}, is_asked=False)
+        await world.placement.settle()
+        assert world.owned == {1}
         await world.later(1.5)
         await world.later(1.5)
-        assert world.groups == {1, 2}
+        assert world.owned == {1, 2}
 
     played(play)
 
@@ -184,13 +196,13 @@ def test_what_was_left_to_another_node_a_moment_ago_is_taken_as_soon_as_it_is_of
     async def play(world: World) -> None:
         world.led_by("b", GROUPS)
         world.let_go([1])
-        world.spreading.offered("c", {1}, False)
+        world.offer("c", {1}, is_asked=False)
         world.led_by("c", [1])
         await world.later(0)
         world.let_go([1])
-        world.spreading.offered("a", {1}, True)
+        world.offer("a", {1}, is_asked=True)
         await world.later(0.1)
-        assert world.groups == {1}
+        assert world.owned == {1}
 
     played(play)
 
@@ -205,7 +217,7 @@ def test_streams_are_levelled_once_nothing_has_changed_for_a_while() -> None:
         await world.later(2)
         shares = [sum(world.streams.get(g, 0) for g in groups) for _, groups in world.moves]
         assert sum(shares) == 8
-        assert sum(world.streams.get(g, 0) for g in world.groups) == 4
+        assert sum(world.streams.get(g, 0) for g in world.owned) == 4
         assert not any(world.asked)
         before = list(world.moves)
         await world.later(10)
@@ -218,11 +230,11 @@ def test_many_streams_move_some_at_a_time() -> None:
     async def play(world: World) -> None:
         world.led_by("a", GROUPS)
         world.streams = dict.fromkeys(GROUPS, 10)
-        await world.spreading.step_down(GROUPS, "b")
+        await world.placement.step_down(GROUPS, "b")
         assert {node for node, _ in world.moves} == {"b"}
         assert all(world.asked)
         assert max(len(groups) for _, groups in world.moves) <= 6
-        assert not world.groups
+        assert not world.owned
 
     played(play)
 
@@ -230,16 +242,16 @@ def test_many_streams_move_some_at_a_time() -> None:
 def test_who_steps_down_leaves_groups_to_those_who_have_least_and_keeps_them_alone() -> None:
     async def play(world: World) -> None:
         world.led_by("a", GROUPS)
-        await world.spreading.step_down(GROUPS)
+        await world.placement.step_down(GROUPS)
         assert {node for node, _ in world.moves} == {"b", "c"}
         assert all(world.asked)
-        assert not world.groups
+        assert not world.owned
 
         alone = World()
         alone.nodes = set()
         alone.led_by("a", GROUPS)
-        await alone.spreading.step_down(GROUPS)
-        assert (alone.groups, alone.moves) == (frozenset(GROUPS), [])
+        await alone.placement.step_down(GROUPS)
+        assert (alone.owned, alone.moves) == (frozenset(GROUPS), [])
 
     played(play)
 
@@ -250,12 +262,12 @@ def test_what_a_node_hands_over_it_does_not_take_back_before_the_other_could() -
         world.led_by("b", GROUPS[2:32])
         world.led_by("c", GROUPS[32:])
         world.takes_at_once = False
-        moves = asyncio.create_task(world.spreading.step_down({1}, "b"))
+        moves = asyncio.create_task(world.placement.step_down({1}, "b"))
         await observed(lambda: world.moves)
-        await world.spreading.settle()
-        assert 1 not in world.groups
+        await world.placement.settle()
+        assert 1 not in world.owned
         await world.later(2)
-        assert 1 in world.groups  # nobody else has taken it
+        assert 1 in world.owned  # nobody else has taken it
         await moves
 
     played(play)
@@ -266,11 +278,11 @@ def test_two_nodes_that_hand_over_to_each_other_need_not_wait() -> None:
         world.led_by("a", [1])
         world.led_by("b", [each for each in GROUPS if each != 1])
         world.takes_at_once = False
-        moves = asyncio.create_task(world.spreading.step_down({1}, "b"))
+        moves = asyncio.create_task(world.placement.step_down({1}, "b"))
         await observed(lambda: world.moves)
         world.let_go([2])
-        world.spreading.offered("a", {2}, False)
-        await observed(lambda: world.groups == {2})
+        world.offer("a", {2}, is_asked=False)
+        await observed(lambda: world.owned == {2})
         world.led_by("b", [1])
         await moves
 
@@ -284,9 +296,9 @@ def test_what_a_client_wanted_here_stays_for_a_while_and_nothing_else_does(is_as
         world.led_by("a", [group for group in GROUPS[:32] if group != 1])
         world.led_by("b", GROUPS[32:])
         world.streams = {1: 2, 10: 1, 11: 1}
-        world.spreading.offered("a", [1], is_asked)
+        world.offer("a", [1], is_asked=is_asked)
         await world.later(0)
-        assert 1 in world.groups
+        assert 1 in world.owned
         moved = [("b", frozenset((1,)))]
         await world.later(3)
         assert world.moves == ([] if is_asked else moved)
@@ -299,12 +311,12 @@ def test_what_a_client_wanted_here_stays_for_a_while_and_nothing_else_does(is_as
 def test_who_leaves_takes_nothing_and_hands_over_what_may_move_again() -> None:
     async def play(world: World) -> None:
         world.led_by("a", GROUPS[:10])
-        await world.spreading.leave()
+        await world.leave()
         assert len(world.moves) == 2
         assert not any(world.asked)
         await world.later(0)
         await world.later(5)
-        assert not world.groups
+        assert not world.owned
 
     played(play)
 
@@ -316,7 +328,7 @@ def test_who_leaves_waits_for_no_node_that_leaves_too() -> None:
         world.led_by("a", GROUPS)
         world.streams = dict.fromkeys(GROUPS, 8)  # so they move eight at a time
         world.takes_at_once = False
-        leaving = asyncio.create_task(world.spreading.leave())
+        leaving = asyncio.create_task(world.leave())
         await observed(lambda: world.moves)
         [(first, gone)] = world.moves
         world.takes_at_once = True
@@ -335,11 +347,11 @@ def test_what_nobody_is_left_for_stays_with_who_leaves() -> None:
         world.led_by("a", GROUPS)
         world.streams = dict.fromkeys(GROUPS, 8)
         world.takes_at_once = False
-        leaving = asyncio.create_task(world.spreading.leave())
+        leaving = asyncio.create_task(world.leave())
         await observed(lambda: world.moves)
         world.nodes.clear()
         await leaving
-        assert len(world.groups) == len(GROUPS) - 8
+        assert len(world.owned) == len(GROUPS) - 8
 
     played(play)
 
@@ -349,19 +361,19 @@ def test_a_node_that_is_evacuated_hands_everything_over_and_takes_nothing() -> N
     world.led_by("a", GROUPS[:32])
     world.led_by("b", GROUPS[32:])
     world.is_evacuated = True
-    asyncio.run(world.spreading.settle())
-    assert not world.groups
+    asyncio.run(world.placement.settle())
+    assert not world.owned
     assert not any(world.asked)
     del world.locks[40]
     world.told.pop(40, None)
-    world.spreading.offered("a", [40], False)
+    world.offer("a", [40], is_asked=False)
     for _ in range(3):
-        asyncio.run(world.spreading.settle())
+        asyncio.run(world.placement.settle())
         world.clock.advance(2)
-    assert not world.groups
+    assert not world.owned
     world.is_evacuated = False
-    asyncio.run(world.spreading.settle())
-    assert world.groups == {40}
+    asyncio.run(world.placement.settle())
+    assert world.owned == {40}
 
 
 def even(world: World) -> None:
@@ -408,10 +420,10 @@ def test_what_a_client_wanted_where_its_tags_are_missing_stays_for_a_while() -> 
         even(world)
         world.let_go([30])
         world.tagged, world.streams, world.wanted = {"b": {"x"}}, {30: 1}, {30: {"x"}}
-        world.spreading.offered("a", [30], True)
+        world.offer("a", [30], is_asked=True)
         await world.later(0)
         await world.later(5)
-        assert 30 in world.groups
+        assert 30 in world.owned
         await world.later(6)
         assert world.moves == [("b", frozenset({30}))]
 
@@ -422,11 +434,11 @@ def test_what_asks_for_tags_is_left_to_who_has_them_and_not_left_without_a_leade
     async def play(world: World) -> None:
         world.tagged, world.wanted = {"b": {"x"}}, dict.fromkeys(GROUPS, frozenset("x"))
         await world.later(0)
-        assert not world.groups
+        assert not world.owned
         await world.later(1)
-        assert world.groups == frozenset(GROUPS)
+        assert world.owned == frozenset(GROUPS)
         await world.later(3)
         assert {node for node, _ in world.moves} == {"b"}
-        assert not world.groups
+        assert not world.owned
 
     played(play)

@@ -1,21 +1,20 @@
-"""What one node leads: it takes lease groups, keeps them with heartbeats, notices their loss.
+"""The session with PostgreSQL that holds the locks of lease groups, and its heartbeats.
 
-    open --- locks taken, epochs bumped ---> leads --- another node bumped some ---> those given up
-     ^                                         | session gone: not trusted, take them again
-     +------- all given back, or lost <--------+
+    open --- locks acquired, epochs raised ---> leases --- another node raised some ---> those lost
+     ^                                            | session gone: not trusted, acquire them again
+     +---------- all released, or lost <----------+
 
-*Rules.* Streams are led by groups, each with a lock: one session holds those of all groups that a
-node leads, and one heartbeat confirms them. Which groups a node is to have is said elsewhere
-(`core.cluster.spreading`). The locks are a hint, the epochs are the truth. They are bumped in one
-transaction before anything is read, so that no write of an earlier leader can be committed later.
-Each bump stores a token of this node in the rows of its groups: while it is there, no other node
-has led the group since. Its number, the claim, is higher than that of any bump before: of two nodes
-that say that they lead a group, the one with the higher claim does. Time is the database's,
-measured with each heartbeat (`core.storage.database_time`).
+*Rules.* Each lease group has an advisory lock. One session holds the locks of all groups of a node,
+and one heartbeat confirms them. The locks are a hint, the epochs are the truth: they are raised in
+one transaction before anything is read, so that no write of an earlier owner can be committed
+later. Each raise stores the fencing token of this session in the rows of its groups: while it is
+there, no other node has owned the group since. The number of the raise is the claim
+(`core.node.ownership.state`). Time is the database's, measured with each heartbeat
+(`core.storage.database_time`).
 
-*Failure.* While PostgreSQL is unreachable nobody leads: `trusted` becomes False within seconds and
-`renew` raises Unavailable. When it is back the locks are taken again; the tokens show which groups
-this node still leads, and the others are given up.
+*Failure.* While PostgreSQL is unreachable no node owns anything: `trusted` becomes False within
+seconds and `renew` raises Unavailable. When it is back the session acquires the locks again; the
+tokens show which leases it still has, and the others are lost.
 """
 
 import asyncio
@@ -23,11 +22,21 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from core.cluster.lease import LeaseTimes, TrustWindow
 from core.errors import Unavailable
+from core.node.ownership.dispatch import Dispatch
+from core.node.ownership.state import (
+    CATALOGUE,
+    LeasesLost,
+    LeasesRenewed,
+    LeasesTaken,
+    StorageAway,
+    StorageBack,
+)
+from core.node.trust_window import LeaseTimes, TrustWindow
 from core.runtime.clock import Clock
+from core.runtime.subscribers import Subscribers
 from core.runtime.tasks import spawn, stop
 from core.storage.database_time import DatabaseClock
 from core.storage.health import SESSION, SPACE, StorageHealth
@@ -38,14 +47,12 @@ log = logging.getLogger("jetgate.cluster")
 _SECOND = 1_000_000_000
 
 
-class Follower(Protocol):
-    """What a node does about the others of its database.
+class PeerFollower(Protocol):
+    """What a node does about the others of its database."""
 
-    Attributes:
-        on_joined: called when a node is reached that `met` may not have told of yet.
-    """
-
-    on_joined: Callable[[], None]
+    def on_joined(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Call when a node is linked that `met` may not have told of yet; return what ends that."""
+        ...
 
     def links(self) -> tuple[str, ...]:
         """Return the names of the nodes that are reached now."""
@@ -56,27 +63,25 @@ class Follower(Protocol):
         ...
 
 
-class Leadership:
-    """The leadership of one node.
+class LeaseSession:
+    """The session of one node. Life cycle: `open`, then `release`.
 
     Args:
-        store: the session that holds the locks.
-        clock: the machine's.
-        row: what other nodes see of this node.
+        store: the session with PostgreSQL.
+        clock: that of the machine.
+        row: the row of this node, which other nodes read.
+        ownership: gets the events of leases, and has the claims of this node.
         times: the intervals of leases.
         health: told whether storage answers.
-        follower: told of the other nodes; None: nobody is.
+        follower: follows the rows of the other nodes; None: nobody does.
+        database_clock: takes the place of the clock that follows the database; None: none does.
 
     Attributes:
-        row: what other nodes see of this node; its addresses may be filled in later.
-        health: what it was told.
-        claims: the groups that it leads, as far as it knows, each with its claim.
-        token: what says in their rows that it is this node since this start.
-        clock: the time of the database, by which everything is stored; from `open` on.
-        gave_up: called when another node has taken over some groups, with these.
-        reopened: called when this node leads on in another session than before.
-        confirmed: called each time it turns out that this node still leads.
-        streams: returns how many streams it leads.
+        row: the row of this node, which other nodes read.
+        health: whether storage answers.
+        token: the fencing token: the number in the rows of leases that this session has acquired.
+        confirmed: called each time the session is confirmed.
+        beating: called with the row before each heartbeat.
     """
 
     def __init__(
@@ -84,20 +89,20 @@ class Leadership:
         store: LeaseStore,
         clock: Clock,
         row: NodeRow,
+        ownership: Dispatch[Any],
         *,
         times: LeaseTimes | None = None,
         health: StorageHealth | None = None,
-        follower: Follower | None = None,
+        follower: PeerFollower | None = None,
+        database_clock: Clock | None = None,
     ) -> None:
         self.row = row
         self.health = health or StorageHealth(clock)
-        self.claims: dict[int, int] = {}
         self.token = secrets.randbits(62) + 1
-        self.clock: Clock
-        self.gave_up: Callable[[frozenset[int]], None] = lambda _groups: None
-        self.reopened: Callable[[], None] = lambda: None
-        self.confirmed: Callable[[], None] = lambda: None
-        self.streams: Callable[[], int] = lambda: 0
+        self.confirmed: Subscribers[[]] = Subscribers()
+        self.beating: Subscribers[[NodeRow]] = Subscribers()
+        self._ownership = ownership
+        self._database_clock = database_clock
         self._store = store
         self._clock = clock
         self._time: DatabaseClock | None = None
@@ -107,15 +112,21 @@ class Leadership:
         self._session_lock = asyncio.Lock()  # one operation at a time on the session of the store
         self._heartbeats: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
-        if follower is not None:
-            follower.on_joined = self._hurry.set
+        self._unfollow = None if follower is None else follower.on_joined(self._hurry.set)
         self._others_until = 0  # who led when storage went away comes first
         self._foreign: frozenset[tuple[str, int]] = frozenset()  # those that the log has named
 
     @property
     def groups(self) -> frozenset[int]:
-        """The groups that it leads, as far as it knows."""
-        return frozenset(self.claims)
+        """The groups whose leases this node has, as far as it knows."""
+        return frozenset(self._ownership.ownership.leases)
+
+    @property
+    def clock(self) -> Clock:
+        """The time of the database, by which everything is stored. Known from `open` on."""
+        found = self._database_clock or self._time
+        assert found is not None, "the session was never opened"
+        return found
 
     @property
     def session(self) -> int:
@@ -135,7 +146,7 @@ class Leadership:
         async with self._session_lock:
             await self._checked(self._confirm())
         self.health.works(SESSION)
-        self.clock = self._time = DatabaseClock(self._clock, self.health.time)
+        self._time = DatabaseClock(self._clock, self.health.time)
         self._heartbeats = spawn(self._keep(), name="leadership")
 
     async def take(self, groups: Collection[int]) -> frozenset[int]:
@@ -155,7 +166,7 @@ class Leadership:
                 nonlocal taken
                 bumped = await self._store.bump(taken, self.token, None, self.row.node)
                 taken = bumped.groups
-                self.claims.update(dict.fromkeys(taken, bumped.claim))
+                self._ownership.post(LeasesTaken(dict.fromkeys(taken, bumped.claim)))
 
             await self._checked(self._in_time(lock()))
             if taken:
@@ -163,16 +174,10 @@ class Leadership:
         return taken
 
     async def give(self, groups: Collection[int]) -> None:
-        """Lead some groups no more, so that another node can. Raises Unavailable."""
-        for group in groups:
-            self.claims.pop(group, None)
+        """Release the locks of groups that this node has drained. Raises Unavailable."""
         async with self._session_lock:
             if self._store.is_open:
                 await self._checked(self._in_time(self._store.give(groups)))
-
-    def lose(self, groups: Collection[int]) -> None:
-        """Lead some groups no more: another node has led them since."""
-        self._lead_on(self.groups - frozenset(groups), "another node leads them")
 
     async def survey(self, groups: Collection[int]) -> Mapping[int, Holder]:
         """Return which nodes hold the locks of groups; the sessions of those that stall are ended.
@@ -217,8 +222,11 @@ class Leadership:
         """Release the locks, so that another node need not wait. Safe to call twice."""
         await stop(self._heartbeats)
         self._heartbeats = None
+        if self._unfollow is not None:
+            self._unfollow()
+            self._unfollow = None
         self._window.withdraw()
-        self.claims.clear()
+        self._ownership.post(LeasesLost(self.groups))
         try:
             async with asyncio.timeout(0.5):
                 await self._leave()
@@ -269,13 +277,14 @@ class Leadership:
         self._window.confirm(started)
         self.confirmed()
         if not was_open:
-            self.reopened()
+            self._ownership.post(StorageBack(self.groups | {CATALOGUE}))
 
     async def _beat(self) -> None:
         time = self.health.time
         self.row.outages = self.health.history
         self.row.clock_ahead = time.ahead if time.is_known else None
-        self.row.lease_groups, self.row.streams = len(self.claims), self.streams()
+        self.row.lease_groups = len(self.groups)
+        self.beating(self.row)
         if self._follower is not None:
             self.row.links = self._follower.links()
         sent = self._clock.monotonic()
@@ -290,7 +299,8 @@ class Leadership:
         await self._in_time(self._ensure_locks())
         bumped = await self._store.bump(self.groups, self.token, self.token, self.row.node)
         self._lead_on(bumped.groups, "another node has led since")
-        self.claims.update(dict.fromkeys(bumped.groups, bumped.claim))
+        kept = bumped.groups & self.groups  # some may have been lost to a peer meanwhile
+        self._ownership.post(LeasesRenewed(dict.fromkeys(kept, bumped.claim)))
         self._window.confirm(started)
         self.confirmed()
 
@@ -331,12 +341,8 @@ class Leadership:
             raise Unavailable("there is no session with PostgreSQL")
 
     def _lead_on(self, groups: frozenset[int], why: str) -> None:
-        """Lead only these of the groups from now on."""
-        if gone := self.groups - groups:
-            log.warning("%d of %d lease groups are lost: %s", len(gone), len(self.claims), why)
-            for group in gone:
-                del self.claims[group]
-            self.gave_up(gone)
+        """Keep the leases of these groups alone."""
+        self._ownership.post(LeasesLost(self.groups - groups, why))
 
     async def _in_time(self, work: Awaitable[None]) -> None:
         async with asyncio.timeout(self._times.answer / _SECOND):
@@ -356,3 +362,4 @@ class Leadership:
     def _close_session(self) -> None:
         self._window.withdraw()
         self._store.close()
+        self._ownership.post(StorageAway(self.groups | {CATALOGUE}))

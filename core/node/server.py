@@ -1,8 +1,8 @@
 """The NATS side of one process: its accounts, its clients and the ports where they connect.
 
 A `Server` lives as long as the process. Alone it is publish, subscribe and request: it needs no
-storage, and importing it imports none. A `Term` (`core.term`) adds JetStream to one of its accounts
-for as long as this process leads.
+storage, and importing it imports none. A runtime (`core.node.runtime`) adds JetStream to one of its
+accounts.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from core.auth.users import Users
+from core.node.ownership.dispatch import Dispatch
+from core.node.ownership.state import Command, Released, Step
+from core.node.reach import Reach
 from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
 from core.pubsub.server import AUTHORS_OVER_HTTP, Hub
@@ -21,6 +24,7 @@ from core.transport.listener import Listener
 if TYPE_CHECKING:
     from core.pubsub.mappings import Mapping  # a start without does not wait for it
     from core.route.database_mesh import DatabaseMesh
+    from core.route.link import RouteLink
     from core.route.mesh import Mesh
     from core.route.settings import ClusterSettings
 
@@ -77,6 +81,8 @@ class Server:
         hub: what all connections share.
         port: where clients connect; 0 until a free port was found.
         ws_port: the same for WebSocket; None: not served.
+        ownership: which lease groups this node owns, and its peers.
+        reach: where streams are served from.
         mesh: the routes to other servers of its cluster; None: it is alone.
         links: the mesh, where it is that of the nodes of one database.
     """
@@ -99,20 +105,23 @@ class Server:
         self._options = options
         self._websocket_users = options.websocket_users
         self._listener: Listener | None = None
+        self.ownership: Dispatch[RouteLink] = Dispatch()
         self.mesh: Mesh | None = None
         self.links: DatabaseMesh | None = None
         if options.links is not None:
             from core.route.database_mesh import DatabaseMesh
 
-            self.mesh = self.links = DatabaseMesh(self.hub, options.links)
-            self.mesh.on_change = self._tell_of_cluster
+            self.mesh = self.links = DatabaseMesh(self.hub, options.links, self.ownership)
+            self.ownership.subscribe({Command.ANNOUNCE: self._announce_ownership})
+            self.mesh.changed_peers.subscribe(self._tell_of_cluster)
             self.hub.cluster = options.links.name
         elif options.cluster is not None:
             from core.route.mesh import Mesh  # a start without a cluster does not wait for it
 
             self.mesh = Mesh(self.hub, options.cluster)
-            self.mesh.on_change = self._tell_of_cluster
+            self.mesh.changed_peers.subscribe(self._tell_of_cluster)
             self.hub.cluster = self.mesh.name
+        self.reach = Reach(self.ownership, self.links)
         self.hub.default_account().use_mappings(options.mappings)
 
     @property
@@ -157,6 +166,16 @@ class Server:
         if self.mesh is not None:
             self.mesh.announce()
             self._tell_of_cluster()
+
+    def _announce_ownership(self, step: Step) -> None:
+        """Tell peers which groups this node serves, and offer them those it has released."""
+        assert self.links is not None, "subscribed for them"
+        event = step.event
+        if isinstance(event, Released):
+            transfer = event.transfer
+            self.links.announce_ownership(transfer.to, is_asked=transfer.is_asked)
+        else:
+            self.links.announce_ownership()
 
     def _tell_of_cluster(self) -> None:
         """Let clients know where else they may connect, from the first time there is a place."""

@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from core.recovery import lead_again
+from core.node.outage_recovery import lead_again
 from core.storage.interface import Head
 
 

@@ -1,12 +1,13 @@
 """Who could lead a stream, as the rows and links of nodes tell."""
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
 
 from core.cluster.groups import Group, consumer_group, stream_group
-from core.cluster.members import Cluster, peer_id
 from core.cluster.membership import SILENT
+from core.cluster.view import ClusterView, peer_id
 from core.errors import ApiError
 from core.model.cluster import Placement
 from core.model.consumer import ConsumerConfig
@@ -23,16 +24,53 @@ def row(name: str, silence: int = 0, *tags: str) -> PeerRow:
     return PeerRow(name, name.upper(), "h", 1, silence, SECOND, tags=tags)
 
 
-def cluster_of(*rows: PeerRow, own: str = "a", linked: str = "BCD") -> Cluster:
+class Nodes:
+    """The links of a node, and the groups that nodes own."""
+
+    cluster_name = "C"
+
+    def __init__(
+        self, own: str, owner: str, linked: str, since: Mapping[int, int] | None = None
+    ) -> None:
+        self.own, self._owner, self._linked = own, owner, linked
+        self._since = since or {}
+        self.asked: list[tuple[list[int], str]] = []
+
+    def owner_name(self, _group: int) -> str:
+        return self._owner
+
+    def owned_since(self) -> Mapping[int, int]:
+        return self._since
+
+    def linked(self) -> Collection[str]:
+        return set(self._linked)
+
+    def evacuated(self) -> Collection[str]:
+        return ()
+
+    def tell_evacuated(self, is_evacuated: bool) -> None:
+        raise AssertionError(is_evacuated)
+
+    def step_down(self, groups: Collection[int], successor: str) -> None:
+        self.asked.append((sorted(groups), successor))
+
+    async def delete(self, node: str) -> None:
+        raise AssertionError(node)
+
+
+def cluster_of(*rows: PeerRow, own: str = "a", linked: str = "BCD") -> ClusterView:
     """A cluster as its leader sees it."""
-    cluster = Cluster(
-        own, ManualClock(), name=lambda: "C", leader=lambda _: own, linked=lambda: set(linked)
-    )
+    return led_by(Nodes(own, own, linked), *rows)
+
+
+def led_by(nodes: Nodes, *rows: PeerRow) -> ClusterView:
+    """A cluster of some nodes."""
+    cluster = ClusterView(nodes, ManualClock())
     cluster.met(rows)
     return cluster
 
 
-def replicas(cluster: Cluster, group: Group = THREE) -> list[str]:
+def replicas(cluster: ClusterView, group: Group = THREE) -> list[str]:
     return [peer.name for peer in cluster.info(group).replicas]
 
 
@@ -88,22 +126,20 @@ def test_who_is_gone_is_no_replica_but_counts_until_it_is_removed() -> None:
     ],
 )
 def test_nobody_can_lead_whom_this_node_does_not_reach(placement: Placement, text: str) -> None:
-    cluster = cluster_of(row("a"), row("b"), linked="")
+    nodes = Nodes("a", "a", linked="")
+    cluster = led_by(nodes, row("a"), row("b"))
     with pytest.raises(ApiError, match=text):
         cluster.successor(placement)
-    asked: list[tuple[list[int], str]] = []
-    cluster.step_down = lambda groups, to: asked.append((sorted(groups), to))
     cluster.hand_over((0, 3), cluster.successor(None))
-    assert asked == []
+    assert nodes.asked == []
 
 
 def test_whom_it_reaches_is_asked_to_lead_these_groups_alone() -> None:
-    cluster = cluster_of(row("a"), row("b"), row("c"), linked="B")
-    asked: list[tuple[list[int], str]] = []
-    cluster.step_down = lambda groups, to: asked.append((sorted(groups), to))
+    nodes = Nodes("a", "a", linked="B")
+    cluster = led_by(nodes, row("a"), row("b"), row("c"))
     cluster.hand_over((0, 3), cluster.successor(Placement(preferred="b")))
     cluster.hand_over((2,), cluster.successor(None))
-    assert asked == [([0, 3], "b"), ([2], "")]
+    assert nodes.asked == [([0, 3], "b"), ([2], "")]
     assert cluster.able() == {"b"}
     with pytest.raises(ApiError, match='preferred server "c" not known'):
         cluster.successor(Placement(preferred="c"))
@@ -214,11 +250,11 @@ def test_replicas_are_nodes_with_the_tags_of_the_stream_as_long_as_there_are_any
 
 def test_who_is_silent_leads_no_more_long_before_it_is_no_replica() -> None:
     clock = ManualClock()
-    cluster = Cluster("a", clock, name=lambda: "C", leader=lambda _: "b", linked=lambda: {"B"})
+    cluster = ClusterView(Nodes("a", "b", linked="B"), clock)
     cluster.met([row("a"), row("b", 4 * SECOND - 1)])
-    assert cluster.living() == {"a", "b"}
+    assert cluster.responsive() == {"a", "b"}
     clock.advance(1)
-    assert cluster.living() == {"a"}
+    assert cluster.responsive() == {"a"}
     assert cluster.able() == {"b"}
     clock.advance(SILENT / SECOND)
     assert cluster.able() == set()
@@ -226,22 +262,21 @@ def test_who_is_silent_leads_no_more_long_before_it_is_no_replica() -> None:
 
 
 def test_what_is_shown_of_a_group_is_since_when_that_one_is_led() -> None:
-    cluster = cluster_of(*map(row, NAMES))
-    cluster.leader_since = {3: 33, 4: 44}
+    nodes = Nodes("a", "a", "BCD", since={3: 33, 4: 44})
+    cluster = led_by(nodes, *map(row, NAMES))
     assert cluster.info(Group(7, 3, lease_group=4)).leader_since == 44
     assert cluster.info(Group(7, 3, lease_group=5)).leader_since == 0
 
 
 def test_a_peer_that_is_removed_gives_its_place_to_another() -> None:
-    cluster = cluster_of(*map(row, NAMES))
+    nodes = Nodes("a", "a", "BCD")
+    cluster = led_by(nodes, *map(row, NAMES))
     first, second = replicas(cluster)
     cluster.leave(THREE, peer_id(first))
     assert first not in replicas(cluster)
     assert second in replicas(cluster)
-    asked: list[tuple[list[int], str]] = []
-    cluster.step_down = lambda groups, to: asked.append((sorted(groups), to))
     cluster.leave(Group(7, 3, lease_group=5), "a")
-    assert asked == [([5], "")]
+    assert nodes.asked == [([5], "")]
     with pytest.raises(ApiError, match="peer remap failed"):
         cluster.leave(Group(7, 4), "b")
     with pytest.raises(ApiError, match="peer not a member"):

@@ -1,6 +1,6 @@
 """Who leads a stream, since when, and who else could: the nodes of one database as infos show them.
 
-Streams are led by lease groups, spread over the nodes, and each node could lead any. `Cluster` is
+Lease groups of streams are spread over the nodes, and each node could own any. `ClusterView` is
 asked about one stream, or one consumer, at a time (`Group`). Which of the nodes are shown as its
 replicas is decided by rendezvous hashing: every leader shows the same, and few change when a node
 comes or goes. PostgreSQL replicates; a replica is a node that could lead.
@@ -8,8 +8,9 @@ comes or goes. PostgreSQL replicates; a replica is a node that could lead.
 A node is known by its row, with the last heartbeat as this node read it, and by its link.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
+from typing import Protocol
 
 from core.cluster.groups import Group
 from core.cluster.membership import SILENT
@@ -28,10 +29,6 @@ _CATALOGUE = 0
 """The lease group whose leader counts as that of the cluster."""
 
 
-async def _keep(node: str) -> None:
-    """Delete no row."""
-
-
 def peer_id(node: str) -> str:
     """Return the eight characters by which nats-server names a peer."""
     return short_hash(node).decode()
@@ -43,7 +40,7 @@ class Alone:
     own = "-"
     is_evacuated = False
 
-    def living(self) -> set[str]:
+    def responsive(self) -> set[str]:
         """Return this node."""
         return {self.own}
 
@@ -60,42 +57,64 @@ class Alone:
         return {}
 
 
-class Cluster:
+class Nodes(Protocol):
+    """The links and the lease groups of this node (`core.node.peers.Peers`)."""
+
+    @property
+    def own(self) -> str:
+        """The name of this node."""
+        ...
+
+    @property
+    def cluster_name(self) -> str:
+        """The name of the cluster."""
+        ...
+
+    def owner_name(self, group: int) -> str:
+        """Return the name of the node that owns a lease group; empty: none is known."""
+        ...
+
+    def owned_since(self) -> Mapping[int, int]:
+        """Return when each group of this node was loaded, nanoseconds since the Unix epoch."""
+        ...
+
+    def linked(self) -> Collection[str]:
+        """Return the ids of the servers to which there is a link, and which stay."""
+        ...
+
+    def evacuated(self) -> Collection[str]:
+        """Return the ids of the linked servers that are to own nothing."""
+        ...
+
+    def tell_evacuated(self, is_evacuated: bool) -> None:
+        """Tell peers whether this node is to own nothing."""
+        ...
+
+    def step_down(self, groups: Collection[int], successor: str) -> None:
+        """Transfer groups of this node to the node of a name; empty: to any."""
+        ...
+
+    async def delete(self, node: str) -> None:
+        """Delete the row of a node that is gone. Raises Unavailable."""
+        ...
+
+
+class ClusterView:
     """The nodes of a database, as one of them sees them.
 
     Args:
-        own: the name of this node.
+        nodes: the links and the lease groups of this node.
         clock: that of its machine.
-        name: returns the name of the cluster.
-        leader: returns the name of the node that leads a lease group; empty: none is known.
-        linked: returns the ids of the servers to which there is a link, and which stay.
-        evacuated: returns the ids of those of them that are to lead nothing.
 
     Attributes:
-        leader_since: when this node began to lead lease groups, nanoseconds since the Unix epoch.
-        step_down: has this node give lease groups up, for a node of that name or (empty) any.
-        delete: deletes the row of a node that is gone. Raises Unavailable.
-        tell_evacuated: tells the others whether this node is to lead nothing.
+        own: the name of this node.
     """
 
-    def __init__(
-        self,
-        own: str,
-        clock: Clock,
-        *,
-        name: Callable[[], str],
-        leader: Callable[[int], str],
-        linked: Callable[[], Collection[str]],
-        evacuated: Callable[[], Collection[str]] = tuple,
-    ) -> None:
-        self.own = own
-        self.leader_since: dict[int, int] = {}
-        self.step_down: Callable[[Collection[int], str], None] = lambda groups, successor: None
-        self.delete: Callable[[str], Awaitable[None]] = _keep
-        self.tell_evacuated: Callable[[bool], None] = lambda is_evacuated: None
-        self._evacuated, self._members_then = evacuated, frozenset[str]()
+    def __init__(self, nodes: Nodes, clock: Clock) -> None:
+        self.own = nodes.own
+        self._nodes = nodes
+        self._members_then = frozenset[str]()
         self._clock = clock
-        self._name, self.leader, self._linked = name, leader, linked
         self._rows: dict[str, PeerRow] = {}
         self._tags: dict[str, frozenset[str]] = {}
         self._read = 0
@@ -104,12 +123,16 @@ class Cluster:
     @property
     def name(self) -> str:
         """The name of the cluster."""
-        return self._name()
+        return self._nodes.cluster_name
 
     @property
     def leads(self) -> bool:
         """Whether this node leads the catalogue."""
         return self.leader(_CATALOGUE) == self.own
+
+    def leader(self, group: int) -> str:
+        """Return the name of the node that owns a lease group; empty: none is known."""
+        return self._nodes.owner_name(group)
 
     def met(self, rows: Sequence[PeerRow]) -> None:
         """Take the rows of all nodes, this one included."""
@@ -127,7 +150,7 @@ class Cluster:
             name=self.name,
             raft_group=group.name,
             leader=self.own,
-            leader_since=self.leader_since.get(group.lease_group, 0),
+            leader_since=self._nodes.owned_since().get(group.lease_group, 0),
             system_account=True,
             traffic_account=_SYSTEM_ACCOUNT,
             replicas=tuple(self._shown(name) for name in self._others(group)),
@@ -139,7 +162,7 @@ class Cluster:
 
     def members(self) -> tuple[PeerInfo, ...]:
         """Return all nodes that live."""
-        return tuple(self._shown(name) for name in sorted(self._living()))
+        return tuple(self._shown(name) for name in sorted(self.present()))
 
     def leave(self, group: Group, peer: str) -> None:
         """Have another node in the place of one; of the one that leads, hand over.
@@ -181,7 +204,7 @@ class Cluster:
 
     def _suited(self, group: Group) -> set[str]:
         """Return the nodes that could lead a stream: those with its tags, if there are any."""
-        living = self._living()
+        living = self.present()
         suited = {name for name in living if unsuited(self._of(name), group.tags) is None}
         return suited or living
 
@@ -199,7 +222,7 @@ class Cluster:
 
         So does nats-server. Raises ApiError JSClusterNoPeers.
         """
-        living = self.living()
+        living = self.responsive()
         if placement is None or len(living) == 1:
             return
         err = "no suitable peers for placement"
@@ -250,7 +273,7 @@ class Cluster:
     def _among(self, within: Group | None) -> set[str]:
         """Return who may be asked to lead next: replicas, where there are to be any."""
         if within is None or within.replicas <= 1:
-            return self._living()
+            return self.present()
         return set(self._others(within))
 
     def member(self, name: str, peer: str) -> str:
@@ -262,17 +285,17 @@ class Cluster:
 
     def lives(self, node: str) -> bool:
         """Say whether a node was heard of lately."""
-        return node in self._living()
+        return node in self.present()
 
     async def remove(self, node: str) -> None:
         """Take out a node that is gone. Raises Unavailable."""
-        await self.delete(node)
+        await self._nodes.delete(node)
         self._rows.pop(node, None)
 
     def hand_over(self, groups: Collection[int], successor: str) -> None:
         """Have another node lead groups, that of this name or (empty) any; if there is one."""
         if self.able():
-            self.step_down(groups, successor)
+            self._nodes.step_down(groups, successor)
 
     def meta(self) -> MetaCluster:
         """Return what /jsz shows; nodes that are gone count until they are removed."""
@@ -287,33 +310,40 @@ class Cluster:
             quorum_needed=1,
         )
 
-    def living(self) -> set[str]:
-        """Return the names of the nodes that were heard of in the last seconds."""
+    def responsive(self) -> set[str]:
+        """Return the names of the nodes with a heartbeat in the last 4 s.
+
+        The placement goes by these: after 4 s without one a node's leases may be acquired.
+        """
         now = self._clock.monotonic()
         there = {name for name, row in self._rows.items() if self._active(row, now) < _OFFLINE}
         return {self.own, *there}
 
     def able(self) -> set[str]:
         """Return the names of the other nodes that could lead, and serve clients of this one."""
-        able = set(self._linked()) - set(self._evacuated())
-        return {n for n in self._living() - {self.own} if self._rows[n].server_id in able}
+        able = set(self._nodes.linked()) - set(self._nodes.evacuated())
+        return {n for n in self.present() - {self.own} if self._rows[n].server_id in able}
 
     def evacuate(self) -> None:
         """Have this node lead nothing until nodes come or go; without any other it leads on."""
         if self.able():
-            self._members_then = frozenset(self.living())
-            self.tell_evacuated(True)
-            self.hand_over(tuple(self.leader_since), "")
+            self._members_then = frozenset(self.responsive())
+            self._nodes.tell_evacuated(True)
+            self.hand_over(tuple(self._nodes.owned_since()), "")
 
     @property
     def is_evacuated(self) -> bool:
         """Whether this node is to lead nothing."""
-        if self._members_then and self._members_then != self.living():
+        if self._members_then and self._members_then != self.responsive():
             self._members_then = frozenset()
-            self.tell_evacuated(False)
+            self._nodes.tell_evacuated(False)
         return bool(self._members_then)
 
-    def _living(self) -> set[str]:
+    def present(self) -> set[str]:
+        """Return the names of the nodes with a heartbeat in the last 10 s.
+
+        Infos and replicas go by these: a node that restarts stays a replica.
+        """
         now = self._clock.monotonic()
         there = {name for name, row in self._rows.items() if self._active(row, now) < SILENT}
         return {self.own, *there}
@@ -327,7 +357,7 @@ class Cluster:
             return PeerInfo(name=name, current=True, peer=peer_id(name))
         active = self._active(row, self._clock.monotonic())
         is_offline = active >= _OFFLINE
-        is_current = not is_offline and row.server_id in self._linked()
+        is_current = not is_offline and row.server_id in self._nodes.linked()
         return PeerInfo(
             name=name,
             current=is_current,

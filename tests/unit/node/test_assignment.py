@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.cluster.assignment import assign
+from core.node.ownership.assignment import assign
 
 NAMES = ("a", "b", "c", "d", "e")
 GROUPS = tuple(range(64))

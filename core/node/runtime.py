@@ -1,16 +1,15 @@
-"""One session of this process with storage: everything that it holds in memory while it may lead.
+"""The JetStream runtime: everything that a node has in memory between two loads from storage.
 
-    start: catalogue -> lane, states, janitor -> lease groups (`core.holdings`) -> API
+    start: catalogue -> lane, states, janitor -> API -> lease groups (`core.node.ownership`)
 
-A `Term` adds JetStream to one account of a `Server` and takes all of it out again when it ends.
-What it leads changes meanwhile (`core.cluster.spreading`): nothing, or everything. A process whose
-memory may no longer be what storage has drops the term and says so (`deposed`); the next term is
-loaded from storage.
+A runtime adds JetStream to one account of a `Server` and takes all of it out again when it ends.
+Its lease groups change meanwhile: none, or all. When memory may no longer be the same as storage,
+the runtime ends (`deposed`), and the next one is loaded from storage.
 """
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,12 +19,9 @@ from msgspec.structs import replace
 from core.api.serving import Serving
 from core.client.loopback import attach
 from core.cluster.following import CatalogueFollower
-from core.cluster.leadership import Leadership
-from core.cluster.members import REPLICAS_MAX, Alone, Cluster, peer_id
 from core.cluster.scopes import StreamScopes
-from core.cluster.spreading import Spreading
+from core.cluster.view import REPLICAS_MAX, Alone, ClusterView, peer_id
 from core.errors import OperatorError, Unavailable
-from core.holdings import Holdings, Nobody, Peers
 from core.jetstream.advisories import Advisories
 from core.jetstream.janitor import Janitor
 from core.jetstream.lane import Lane, Work
@@ -39,35 +35,41 @@ from core.jetstream.timers import Timers
 from core.jetstream.transactions.transactions import Transactions
 from core.jetstream.trust import Trust
 from core.model.account import ServerLimits
+from core.node.lease_session import LeaseSession
+from core.node.outage_recovery import check_consumers, find_fenced, lead_again
+from core.node.ownership.dispatch import Handlers
+from core.node.ownership.placement import GroupPlacement
+from core.node.ownership.state import CATALOGUE, Command, LeasesLost, TransferAsked
+from core.node.ownership.transfer import LoadHooks, Transfers
+from core.node.publish_gate import PublishGate
+from core.node.server import Server
 from core.pubsub.server import SYSTEM_ACCOUNT
-from core.recovery import CATALOGUE, check_consumers, find_fenced, lead_again
 from core.remote.keeper import Remotes
 from core.remote.settings import Remote
-from core.runtime.tasks import spawn, stop
-from core.server import Server
-from core.storage.health import COMMITS, SPACE, waits
+from core.runtime.tasks import outcome, spawn, stop
+from core.storage.health import COMMITS, SPACE
+from core.storage.leases import NodeRow
 from core.storage.postgres.catalog import PostgresCatalog
 from core.storage.postgres.catalogue_source import PostgresCatalogueSource
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.locks import LEASE_GROUPS
 from core.storage.postgres.migrate import check_revision
-from core.storage.postgres.nodes import delete_node
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.remotes import PostgresRemotes
 from core.storage.postgres.stream_log import PostgresLog
 from core.stream.batching import Quota, batch_limits
 from core.transport.loopback import connect_trusted
 
-log = logging.getLogger("jetgate.term")
+log = logging.getLogger("jetgate.runtime")
 
 _READERS = 3
 _WRITERS = 3
-# How long, in seconds, the end of a term waits for what was gathered.
+# How long, in seconds, the end of a runtime waits for publishes that were gathered.
 _DRAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TermOptions:
+class RuntimeOptions:
     """How JetStream is served. Sizes in bytes; 0: no limit.
 
     Attributes:
@@ -79,7 +81,7 @@ class TermOptions:
         limits: members of `ServerLimits`, to which configurations and batches are held.
         remotes: other systems, besides those of the list in the database.
         cluster: the nodes of the database; None: it is this node's own.
-        peers: told what this node leads; None: nobody is.
+        gate: the publish gate of the node; None: there is none, and publishes pass.
     """
 
     account: str = "$G"
@@ -89,13 +91,13 @@ class TermOptions:
     max_file: int = 0
     limits: dict[str, int] = field(default_factory=dict)
     remotes: tuple[Remote, ...] = ()
-    cluster: Cluster | None = None
-    peers: Peers | None = None
+    cluster: ClusterView | None = None
+    gate: PublishGate | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """The sessions with PostgreSQL that a term reads and changes the catalogue with."""
+    """The sessions with PostgreSQL that read streams, and that change the catalogue."""
 
     readers: Any
     writers: Any
@@ -119,148 +121,167 @@ class Pools:
 async def load(
     server: Server,
     connector: Connector,
-    leadership: Leadership,
-    options: TermOptions,
+    leases: LeaseSession,
+    options: RuntimeOptions,
     catalogue: CatalogueFollower | None = None,
-) -> "Term":
-    """Load what a leadership finds free, and serve it.
+) -> "JetStreamRuntime":
+    """Load the lease groups that are free, and serve them.
 
     `catalogue` is what the process knows of the streams of all nodes; None: there are no others.
-    When this fails, or is cancelled, nothing is left; the leadership is released by the caller.
+    When this fails, or is cancelled, nothing is left; the caller releases the lease session.
 
     Raises:
         OperatorError: the schema is that of a newer release, or a row is damaged.
         Unavailable: PostgreSQL is away.
     """
     pools = await Pools.open(connector)
-    known = catalogue or CatalogueFollower(PostgresCatalogueSource(connector))
-    term = Term(server, connector, leadership, pools, options, known)
-    term.has_own_catalogue = catalogue is None
+    runtime = JetStreamRuntime(server, connector, leases, pools, options, catalogue)
     try:
-        await term.start()
+        await runtime.start()
     except BaseException:
-        await term.retire()
-        term.peers.claim({})
-        await term.stop()
+        await runtime.retire()
+        await runtime.stop()
         raise
-    return term
+    return runtime
 
 
-class Term:
-    """The streams of one account, from being loaded to the end of a leadership.
+class JetStreamRuntime:
+    """The streams of one account, from being loaded to the end of a lease session.
+
+    Args:
+        server: the accounts, connections and peers of the node.
+        connector: opens sessions with PostgreSQL.
+        leases: holds the locks of lease groups.
+        pools: the sessions that read, and change the catalogue.
+        options: how JetStream is served.
+        catalogue: the streams of all nodes; None: there are no others.
 
     Attributes:
-        leadership: how this process leads.
+        leases: holds the locks of lease groups.
         deposed: set when memory may no longer be what storage has.
-        failure: why no other term of this process can be better; None: one can.
-        holdings: what it leads.
-        peers: told what it leads.
-        spreading: what it is to lead.
+        failure: why no other runtime of this process can be better; None: one can.
+        ownership: the lease groups of this node; for reading.
+        transfers: acquires and transfers lease groups.
         registry: the streams.
         serving: what answers requests.
         api: the counters of API requests.
-        has_own_catalogue: whether what it knows of the catalogue ends with it.
     """
 
     def __init__(
         self,
         server: Server,
         connector: Connector,
-        leadership: Leadership,
+        leases: LeaseSession,
         pools: Pools,
-        options: TermOptions,
-        catalogue: CatalogueFollower,
+        options: RuntimeOptions,
+        catalogue: CatalogueFollower | None,
     ) -> None:
-        self.leadership = leadership
+        self.leases = leases
         self.deposed = asyncio.Event()
         self.failure: OperatorError | None = None
-        self._hub, self._clock, self._turn = server.hub, leadership.clock, server.turn
+        self._hub, self._clock, self._turn = server.hub, leases.clock, server.turn
         self._account = server.hub.accounts[options.account]
         self._options = options
-        self._cluster = options.cluster
-        self.peers: Peers = options.peers or Nobody()
+        self._dispatch, self._reach, self._gate = server.ownership, server.reach, options.gate
+        self.ownership = self._dispatch.ownership
         self._pools = pools
+        self._mesh = server.links
         self._tasks: list[asyncio.Task[Any]] = []
+        self._placing: asyncio.Task[None] | None = None
+        self._subscriptions: list[Callable[[], None]] = []
         self._is_loaded = False
-        self.has_own_catalogue = False
-        self._moves: set[asyncio.Task[Any]] = set()
-        self._compared = 0  # the session of the leadership when storage was as memory has it
+        self._compared = 0  # the session of the leases when storage was as memory has it
         self._in_doubt: Work = []  # plans of which nobody knows yet whether they were committed
-        self.writer = PostgresLog(partial(connector.open, Purpose.LANE))
+        self._own_catalogue: CatalogueFollower | None = None
+        if catalogue is None:
+            catalogue = CatalogueFollower(PostgresCatalogueSource(connector))
+            self._own_catalogue = catalogue
         self.catalogue = catalogue
+        self._make_log(connector)
+        self._make_streams()
+        self._make_api(server)
+
+    def _make_log(self, connector: Connector) -> None:
+        """Make what writes."""
+        leases = self.leases
+        self.writer = PostgresLog(partial(connector.open, Purpose.LANE))
         self.catalog = PostgresCatalog(
-            pools.writers, self._depose, catalogue.catalogue, self._leases
+            self._pools.writers, self._depose, self.catalogue.catalogue, self._tokens
         )
-        sweeper = PostgresReader(pools.writers, self._is_compared)
-        self.janitor = Janitor(self._clock, sweeper, self.catalog)
+        self._sweeper = PostgresReader(self._pools.writers, self._is_compared)
+        self.janitor = Janitor(self._clock, self._sweeper, self.catalog)
         self.states = StateWriter(self.catalog, self._turn, self._clock, self._depose)
         self.lane = Lane(
             self.writer,
             self._turn,
             self._clock,
-            leadership.trusted,
+            leases.trusted,
             self.recover,
             self._sift,
             self._depose,
-            leadership.health,
+            leases.health,
+            self._release,
         )
-        self.lane.release = self._release
-        leadership.reopened = self.lane.verify
-        leadership.gave_up = self._lost
-        trust = Trust(leadership.trusted)
-        leadership.confirmed = trust.confirm
-        self.registry = Registry(self._account, self._services(sweeper, trust))
-        leadership.streams = lambda: len(self.registry.streams)
+
+    def _make_streams(self) -> None:
+        """Make what owns lease groups."""
+        leases, catalogue = self.leases, self.catalogue.catalogue
+        self._trust = Trust(leases.trusted)
+        self.registry = Registry(self._account, self._services())
         self.transactions = Transactions(self.registry.streams, self.registry.exists)
-        self.holdings = Holdings(
-            leadership,
+        self.transfers = Transfers(
+            self._dispatch,
+            self._reach,
+            leases,
+            leases.health.acknowledged,
             self.registry,
             self.transactions,
             self.catalog,
-            catalogue,
-            self.peers,
-            partial(check_revision, pools.readers),
+            self.catalogue,
+            LoadHooks(
+                partial(check_revision, self._pools.readers), self._expire_overdue, self._served
+            ),
         )
-        self.holdings.on_loaded = self._expire_overdue
-        self.holdings.on_gained = self._gained
-        self.holdings.on_changed = lambda: self.remotes.look()
-        self.spreading = Spreading(
-            self._cluster or Alone(),
+        self.placement = GroupPlacement(
+            self._options.cluster or Alone(),
             range(LEASE_GROUPS),
-            leadership,
-            self.holdings,
-            catalogue.catalogue.groups,
-            server.clock,
-            leadership.health,
-            wanted=catalogue.catalogue.tags,
+            leases,
+            self.transfers,
+            catalogue.groups,
+            self._hub.clock,
+            leases.health,
+            wanted=catalogue.tags,
         )
+
+    def _make_api(self, server: Server) -> None:
+        """Make what answers requests."""
         self.serving = Serving(
             self.registry,
             self.transactions,
-            self.peers,
-            server.hub.accounts.get(SYSTEM_ACCOUNT),
+            self._reach,
+            self._hub.accounts.get(SYSTEM_ACCOUNT),
             limits=self._limits,
-            strict=options.strict,
+            strict=self._options.strict,
         )
         self.api = self.serving.counters
         self.remotes = Remotes(
             self._account,
             self._clock,
-            options.remotes,
-            PostgresRemotes(pools.writers),
+            self._options.remotes,
+            PostgresRemotes(self._pools.writers),
             self.serving.reconnected,
             attach(partial(connect_trusted, server.hub)),
-            lambda: CATALOGUE in self.holdings.groups,
+            lambda: CATALOGUE in self.ownership.owned,
         )
 
-    def _services(self, sweeper: PostgresReader, trust: Trust) -> Services:
+    def _services(self) -> Services:
         hub, pools, options = self._hub, self._pools, self._options
         memory, file = options.max_memory, options.max_file
         return Services(
             clock=self._clock,
             turn=self._turn,
             reader=PostgresReader(pools.readers),
-            sweeper=sweeper,
+            sweeper=self._sweeper,
             catalog=self.catalog,
             catalogue=self.catalogue,
             lane=self.lane,
@@ -272,18 +293,18 @@ class Term:
             tails=TailBudget(options.tail_bytes),
             max_payload=lambda: hub.limits.max_payload,
             domain=hub.domain,
-            cluster=self._cluster,
-            groups=lambda: self.holdings.groups,
+            cluster=options.cluster,
+            groups=lambda: self.ownership.owned,
             # Without limits there is nothing that would have to be asked.
-            acknowledged=self.leadership.health.acknowledged,
-            trust=trust,
+            acknowledged=self.leases.health.acknowledged,
+            trust=self._trust,
             resources=Resources(self._turn, memory, file) if memory or file else None,
             batches=Quota(lambda: batch_limits(self._limits())),
         )
 
-    def _leases(self) -> dict[int, int]:
-        """Return the tokens of the lease groups that this node leads."""
-        return dict.fromkeys(self.holdings.groups, self.leadership.token)
+    def _tokens(self) -> dict[int, int]:
+        """Return the fencing tokens of the lease groups that this node serves."""
+        return dict.fromkeys(self.ownership.owned, self.leases.token)
 
     def _limits(self) -> ServerLimits:
         options = self._options
@@ -291,11 +312,11 @@ class Term:
         limits = ServerLimits(
             max_memory=memory,
             max_storage=file,
-            replicas=1 if self._cluster is None else REPLICAS_MAX,
+            replicas=1 if options.cluster is None else REPLICAS_MAX,
         )
         return replace(limits, **options.limits)
 
-    def reconfigure(self, options: TermOptions) -> None:
+    def reconfigure(self, options: RuntimeOptions) -> None:
         """Take other limits of configurations, and other remotes, from now on."""
         before, self._options = self._options, options
         if options.remotes != before.remotes:
@@ -304,8 +325,11 @@ class Term:
     # -- starting ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take what is free, and answer requests. Raises OperatorError, Unavailable."""
-        self._compared = self.leadership.session
+        """Own the lease groups that are free, and answer requests.
+
+        Raises OperatorError, Unavailable.
+        """
+        self._compared = self.leases.session
         await check_revision(self._pools.readers)
         try:
             await self.catalogue.look()
@@ -315,30 +339,45 @@ class Term:
             raise
         await self.writer.heads([CATALOGUE])  # its session is there before the first commit
         self._is_loaded = True
-        self._tasks += [
-            spawn(self.lane.run(), name="lane"),
-            spawn(self.states.run(), name="states"),
-            spawn(self.janitor.run(), name="janitor"),
-        ]
-        for task in self._tasks:
-            task.add_done_callback(self._ended)
-        if self._cluster is not None:
-            self._cluster.step_down = self._step_down
-            self._cluster.leader_since = self.holdings.since
-            self._cluster.delete = partial(delete_node, self._pools.writers)
-        self.catalogue.catalogue.on_change.append(self.registry.heard)
+        for work, name in (
+            (self.lane.run, "lane"),
+            (self.states.run, "states"),
+            (self.janitor.run, "janitor"),
+        ):
+            self._begin(work(), name)
+        self._subscribe()
         self._account.scopes = StreamScopes(self.catalogue.catalogue, self._account.name).of
         self.transactions.start()
         self.serving.start()
-        self.peers.serves(True)
-        self.peers.on_offer = self.spreading.offered
-        self.peers.on_overtaken = self.leadership.lose
-        self.peers.on_unled = self._peers_changed
-        self.peers.on_led = self.registry.led_anew
-        await self.spreading.settle()
-        spreads = spawn(self.spreading.run(), name="spreading")
-        spreads.add_done_callback(self._ended)
-        self._tasks.append(spreads)
+        if self._gate is not None:
+            self._gate.serve(has_runtime=True)
+        await self.placement.settle()
+        self._placing = self._begin(self.placement.run(), "placement")
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Begin a task that ends with the runtime; the runtime ends if it fails."""
+        task = spawn(work, name=name)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+        return task
+
+    def _subscribe(self) -> None:
+        handlers: Handlers = {
+            Command.PLACE: self.placement.apply,
+            Command.VERIFY: lambda _step: self.lane.verify(),
+            Command.ANNOUNCE: lambda _step: self.remotes.look(),
+        }
+        self._subscriptions += [
+            self._dispatch.subscribe(handlers),
+            self.leases.confirmed.subscribe(self._trust.confirm),
+            self.leases.beating.subscribe(self._count),
+            self.catalogue.catalogue.changed.subscribe(self.registry.heard),
+        ]
+        if self._mesh is not None:
+            self._subscriptions.append(self._mesh.reached.subscribe(self.placement.hint))
+
+    def _count(self, row: NodeRow) -> None:
+        row.streams = len(self.registry.streams)
 
     async def _expire_overdue(self, runners: list[StreamRunner]) -> None:
         """Let leave, before anybody can ask for it, what expired while no node was there."""
@@ -350,21 +389,19 @@ class Term:
         await asyncio.wait({work, deposed}, return_when=asyncio.FIRST_COMPLETED)
         await stop(work, deposed)
 
-    def _gained(self, _runners: list[StreamRunner]) -> None:
-        """Tell of what is led now."""
-        log.info("leading %d streams in %d lease groups", *self._numbers())
-        cluster, system = self._cluster, self._hub.accounts.get(SYSTEM_ACCOUNT)
-        if cluster is not None and system is not None and CATALOGUE in self.holdings.groups:
+    def _served(self, _runners: list[StreamRunner]) -> None:
+        """Log what is served now, and publish who owns the catalogue."""
+        streams, groups = len(self.registry.streams), len(self.ownership.owned)
+        log.info("leading %d streams in %d lease groups", streams, groups)
+        cluster, system = self._options.cluster, self._hub.accounts.get(SYSTEM_ACCOUNT)
+        if cluster is not None and system is not None and CATALOGUE in self.ownership.owned:
             advisories = Advisories(system, self._clock, domain=self._hub.domain)
             advisories.domain_led(peer_id(cluster.own), cluster.name, cluster.members)
 
-    def _numbers(self) -> tuple[int, int]:
-        return len(self.registry.streams), len(self.holdings.groups)
-
-    # -- leadership --------------------------------------------------------------------------
+    # -- ownership ---------------------------------------------------------------------------
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        """A part that fails takes the term with it: what it holds in memory is not trusted."""
+        """End the runtime when a part of it fails: its memory is not trusted."""
         if not task.cancelled() and (error := task.exception()) is not None:
             if isinstance(error, OperatorError):
                 self.failure = error
@@ -380,17 +417,8 @@ class Term:
             self.lane.stopped = True
             self.deposed.set()
 
-    def _peers_changed(self) -> None:
-        self.holdings.look()
-        self.spreading.hint()
-
-    def _lost(self, groups: frozenset[int]) -> None:
-        """Give up the streams in groups that another node leads."""
-        self.holdings.lost(groups)
-        self.spreading.hint()
-
     async def _sift(self, work: Work) -> Work:
-        """Give up the streams of a fenced commit that another node leads; return the others."""
+        """Give up the streams of a fenced commit that another node owns; return the others."""
         fenced = await find_fenced(self.writer, work)
         for runner in list(self.registry.streams.values()):
             if runner.stream in fenced:
@@ -398,51 +426,51 @@ class Term:
         return [(runner, plan) for runner, plan in work if runner.stream not in fenced]
 
     async def recover(self, work: Work) -> tuple[Work, Work]:
-        """Lead again after storage was away; return which plans turn out committed, which not."""
+        """Go on after storage was away; return the plans that were committed, and the others."""
         self._in_doubt = work
         committed, rest = await lead_again(
-            self.leadership, self.writer, self.registry, work, self.catalogue.catalogue.version
+            self.leases, self.writer, self.registry, work, self.catalogue.catalogue.version
         )
         await check_consumers(self.writer, self.registry)
-        self.holdings.tell()
         self._in_doubt = []
-        self._compared = self.leadership.session
+        self._compared = self.leases.session
         return committed, rest
 
-    def _step_down(self, groups: Collection[int], successor: str) -> None:
-        log.info("stepping down for %s", successor or "another node")
-        task = spawn(self._moved(groups, successor), name="stepping down")
-        self._moves.add(task)
-        task.add_done_callback(self._moves.discard)
-
-    async def _moved(self, groups: Collection[int], successor: str) -> None:
-        try:
-            await self.spreading.step_down(groups, successor)
-        except Unavailable as error:
-            waits.warning("stepping down waits: %s", error)
-
     async def leave(self) -> None:
-        """Hand everything over to other nodes, if there are any. Raises Unavailable."""
-        await self.spreading.leave()
+        """Transfer all groups to other nodes, if there are any. Raises Unavailable."""
+        if (placing := self._placing) is None:
+            return
+        left = spawn(outcome(self.placement.leave()), name="leaving")
+        await asyncio.wait({left, placing}, return_when=asyncio.FIRST_COMPLETED)
+        await stop(left)
+        if not left.cancelled() and (error := left.result()) is not None:
+            raise error
 
     def _is_compared(self) -> bool:
         """Whether storage cannot have gone back since it was looked at: the session is the same."""
-        return self.leadership.session == self._compared != 0
+        return self.leases.session == self._compared != 0
 
     def _remember(self) -> None:
-        """Keep what clients have seen for the next leadership of this process."""
+        """Keep what clients have seen for the next runtime of this process."""
         doubtful = {runner.stream: plan.last_seq for runner, plan in self._in_doubt}
-        self.leadership.health.acknowledged.remember(
-            self.holdings.epoch, self.catalogue.catalogue.version, self.registry.known(doubtful)
+        self.leases.health.acknowledged.remember(
+            self.transfers.epoch, self.catalogue.catalogue.version, self.registry.known(doubtful)
         )
 
     # -- stopping ----------------------------------------------------------------------------
+
+    async def withdraw(self) -> None:
+        """Own nothing any more: hold publishes, and read what peers had sent before."""
+        await stop(self._placing)
+        self._dispatch.post(TransferAsked({"": self.ownership.owned}))
+        await self._reach.drained()
 
     async def retire(self) -> None:
         """Finish what is under way and take JetStream out of the account; connections stay.
 
         Safe to call twice.
         """
+        await stop(self._placing)
         try:
             async with asyncio.timeout(_DRAIN_S):
                 await self._finish_work()
@@ -450,17 +478,15 @@ class Term:
             log.warning(
                 "stopped before everything gathered was written; nothing of it was acknowledged"
             )
-        self.peers.on_offer = lambda _name, _groups, _is_asked: None
-        self.peers.on_overtaken = lambda _groups: None
-        self.peers.on_unled = lambda: None
-        self.peers.on_led = lambda _groups: None
-        if (heard := self.registry.heard) in (calls := self.catalogue.catalogue.on_change):
-            calls.remove(heard)
+        self.transfers.close()
+        while self._subscriptions:
+            self._subscriptions.pop()()
         # Whoever still waits for PostgreSQL waits no longer: it may never answer.
         self._pools.terminate()
         # At once, so that each request is answered by one of them.
         self.serving.unlisten()
-        self.peers.serves(False)
+        if self._gate is not None:
+            self._gate.serve(has_runtime=False)
         await self.transactions.stop()
         await self.serving.stop()
         await self.serving.asking.stop()
@@ -477,14 +503,15 @@ class Term:
             await self.states.drain()
 
     async def stop(self) -> None:
-        """End what `retire` left, and let go of the leadership."""
-        await stop(*self._tasks, *self._moves)
-        if self._is_loaded:  # else what the last term has left stays
+        """End what `retire` left, and release the leases."""
+        self._dispatch.post(LeasesLost(frozenset(self.ownership.leases)))
+        await stop(*self._tasks)
+        if self._is_loaded:  # else what the last runtime has left stays
             self._remember()
         await self.writer.close()
-        if self.has_own_catalogue:
-            await self.catalogue.close()
-        for what in (COMMITS, SPACE):  # the next leadership finds out anew
-            self.leadership.health.works(what)
+        if self._own_catalogue is not None:
+            await self._own_catalogue.close()
+        for what in (COMMITS, SPACE):  # the next lease session finds out anew
+            self.leases.health.works(what)
         self._release()
-        await self.leadership.release()
+        await self.leases.release()

@@ -1,10 +1,10 @@
 """Publishes while nobody leads: held, then refused."""
 
-from core.cluster.gate import Gate, Stage
+from core.node.gate_stage import Stage, Stages
 
 
 def test_publishes_wait_from_the_start_until_somebody_leads() -> None:
-    gate = Gate()
+    gate = Stages()
 
     assert gate.stage(1000, can_refuse=True) is Stage.HELD
     assert gate.found()
@@ -13,7 +13,7 @@ def test_publishes_wait_from_the_start_until_somebody_leads() -> None:
 
 
 def test_a_first_leader_is_waited_for_until_some_time() -> None:
-    gate = Gate()
+    gate = Stages()
     gate.expect(10)
     gate.expect(20)
 
@@ -25,7 +25,7 @@ def test_a_first_leader_is_waited_for_until_some_time() -> None:
 
 
 def test_after_a_loss_they_are_held_so_long_and_then_refused() -> None:
-    gate = Gate()
+    gate = Stages()
     gate.found()
 
     assert gate.lost(12)
@@ -36,7 +36,7 @@ def test_after_a_loss_they_are_held_so_long_and_then_refused() -> None:
 
 
 def test_what_is_no_news_does_not_begin_the_time_anew() -> None:
-    gate = Gate()
+    gate = Stages()
     gate.found()
     gate.lost(12)
 
@@ -47,7 +47,7 @@ def test_what_is_no_news_does_not_begin_the_time_anew() -> None:
 
 
 def test_who_does_not_know_what_to_refuse_holds_on() -> None:
-    gate = Gate()
+    gate = Stages()
     gate.found()
     gate.lost(12)
 
@@ -56,7 +56,7 @@ def test_who_does_not_know_what_to_refuse_holds_on() -> None:
 
 
 def test_who_is_alone_holds_until_it_leads() -> None:
-    gate = Gate()
+    gate = Stages()
     gate.found()
     gate.lost(None)
 
@@ -66,7 +66,7 @@ def test_who_is_alone_holds_until_it_leads() -> None:
 
 
 def test_when_one_more_leader_is_gone_they_are_held_longer_never_shorter() -> None:
-    gate = Gate()
+    gate = Stages()
     gate.found()
     gate.lost(12)
 
@@ -78,7 +78,7 @@ def test_when_one_more_leader_is_gone_they_are_held_longer_never_shorter() -> No
 
 
 def test_who_waits_without_end_is_not_made_to_refuse() -> None:
-    gate = Gate()
+    gate = Stages()
     gate.found()
     gate.lost(None)
     gate.wait(20)

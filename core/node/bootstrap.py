@@ -1,0 +1,116 @@
+"""How a process comes to own lease groups of a PostgreSQL, whatever command started it.
+
+Modules that take long to import are imported when they are used: a process tries for its lease
+session first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from core.node.lifecycle import Candidacy
+
+if TYPE_CHECKING:
+    from core.cluster.following import CatalogueFollower
+    from core.node.lease_session import LeaseSession
+    from core.node.peers import Peers
+    from core.node.publish_gate import PublishGate
+    from core.node.runtime import JetStreamRuntime, RuntimeOptions
+    from core.node.server import Server
+    from core.storage.health import StorageHealth
+    from core.storage.leases import NodeRow
+    from core.storage.postgres.connect import Connector
+
+
+async def _nothing() -> None:
+    """Everything is imported."""
+
+
+class Bootstrap:
+    """What lives as long as a process that has JetStream. Life cycle: `close` at its end.
+
+    Args:
+        server: the accounts, connections and peers of the process.
+        gate: its publish gate.
+        connector: opens sessions with PostgreSQL.
+        health: whether storage answers.
+        options: returns how JetStream is served, at each start of a runtime.
+        row: what other nodes see of this one; None: nothing.
+        peers: the other nodes; None: the database is of this process alone.
+        imports: imports what a runtime needs.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        gate: PublishGate,
+        connector: Connector,
+        health: StorageHealth,
+        options: Callable[[], RuntimeOptions],
+        *,
+        row: NodeRow | None = None,
+        peers: Peers | None = None,
+        imports: Callable[[], Awaitable[None]] = _nothing,
+    ) -> None:
+        self._server, self._gate, self._connector = server, gate, connector
+        self._health, self._options = health, options
+        self._row, self._peers = row, peers
+        self._imports = imports
+        self._known: CatalogueFollower | None = None
+
+    @property
+    def candidacy(self) -> Candidacy:
+        """How the life of the process asks for leases, and loads streams."""
+        return Candidacy(self._campaign, self._load)
+
+    def known(self) -> CatalogueFollower:
+        """Return the streams of all nodes; from the first call on they are followed."""
+        from core.cluster.following import CatalogueFollower
+        from core.storage.postgres.catalogue_source import PostgresCatalogueSource
+
+        if self._known is None:
+            source = PostgresCatalogueSource(self._connector)
+            self._known = CatalogueFollower(source, self._peers)
+            if self._peers is not None:
+                self._peers.follow(self._known)
+        return self._known
+
+    def refuse_without_owner(self, standby: Connector | None = None) -> None:
+        """Have publishes refused, and single messages read, while streams have no owner.
+
+        `standby`: reads from there; None: from the database itself.
+        """
+        from core.api.leaderless import Leaderless
+        from core.jetstream.direct.stored_get import StoredGet
+        from core.storage.postgres.stored_messages import PostgresMessages
+
+        account, clock = self._server.hub.default_account(), self._server.clock
+        messages = PostgresMessages(self._connector, standby, clock)
+        stored_get = StoredGet(account, messages, clock)
+        self._gate.refuse_by(Leaderless(account, self.known().catalogue, stored_get))
+
+    async def close(self) -> None:
+        """Follow the other nodes no more."""
+        if self._known is not None:
+            await self._known.close()
+
+    async def _campaign(self) -> LeaseSession:
+        """Return a lease session, as soon as PostgreSQL answers."""
+        from core.node.campaign import campaign
+
+        return await campaign(
+            self._connector,
+            self._server.clock,
+            self._server.ownership,
+            row=self._row,
+            health=self._health,
+            follower=self._peers,
+        )
+
+    async def _load(self, leases: LeaseSession) -> JetStreamRuntime:
+        """Load the free lease groups. Raises OperatorError, Unavailable."""
+        await self._imports()
+        from core.node.runtime import load
+
+        return await load(self._server, self._connector, leases, self._options(), self.known())

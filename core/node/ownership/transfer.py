@@ -1,0 +1,299 @@
+"""The commands of ownership that wait for storage, executed one at a time.
+
+    acquire:   locks, epochs -> rows -> streams in memory -> announced to peers
+    transfer:  announced to peers -> what they had sent is stored -> streams out of memory -> locks
+
+The order is what loses nothing. Peers hold publishes from the moment when they know of no owner of
+a group, so between two owners nothing is sent; and a new owner reads what all before it have
+stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from core.cluster.following import CatalogueFollower
+from core.errors import ApiError, Unavailable
+from core.jetstream.registry import Registry
+from core.jetstream.stream.runner import StreamRunner
+from core.jetstream.transactions.transactions import Transactions
+from core.node.outage_recovery import find_losses
+from core.node.ownership.dispatch import Dispatch
+from core.node.ownership.state import (
+    Command,
+    Drained,
+    LeasesLost,
+    Loaded,
+    LoadFailed,
+    PeerClaimed,
+    Released,
+    State,
+    Step,
+    TransferAsked,
+    Wanted,
+)
+from core.runtime.tasks import outcome, spawn, stop
+from core.storage.interface import Catalog, ConsumerRow, StreamRow
+
+if TYPE_CHECKING:
+    from core.storage.acknowledged import Acknowledged
+
+log = logging.getLogger("jetgate.cluster")
+
+_READERS = 3
+_DRAIN_S = 1.0
+"""How long a stream that is transferred has to store what it was given, in seconds."""
+
+
+class Leases(Protocol):
+    """The locks of lease groups (`core.node.lease_session.LeaseSession`)."""
+
+    async def take(self, groups: Collection[int]) -> frozenset[int]: ...
+    async def give(self, groups: Collection[int]) -> None: ...
+
+
+class Peers(Protocol):
+    """The other nodes (`core.node.reach.Reach`)."""
+
+    def begin(self) -> None: ...
+    async def drained(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoadHooks:
+    """What a runtime does about groups that are loaded.
+
+    Attributes:
+        check: raises OperatorError where this release cannot serve what is stored.
+        loaded: called with the streams of groups that are about to be served.
+        served: called with the streams of groups that are served from now on.
+    """
+
+    check: Callable[[], Awaitable[None]]
+    loaded: Callable[[list[StreamRunner]], Awaitable[None]]
+    served: Callable[[list[StreamRunner]], None]
+
+
+class Transfers:
+    """Brings the streams of lease groups into memory, and takes them out again.
+
+    Args:
+        dispatch: the ownership of this node.
+        peers: the other nodes.
+        leases: acquires and releases locks.
+        acknowledged: what earlier runtimes of this process have acknowledged.
+        registry: has the streams.
+        transactions: go on with their streams.
+        catalog: storage.
+        known: what this process knows of the streams of all nodes.
+        hooks: what the runtime does about groups that are loaded.
+
+    Attributes:
+        epoch: the catalogue's, as it was seen last.
+    """
+
+    def __init__(
+        self,
+        dispatch: Dispatch[Any],
+        peers: Peers,
+        leases: Leases,
+        acknowledged: Acknowledged,
+        registry: Registry,
+        transactions: Transactions,
+        catalog: Catalog,
+        known: CatalogueFollower,
+        hooks: LoadHooks,
+    ) -> None:
+        self.epoch = 0
+        self._dispatch, self._ownership = dispatch, dispatch.ownership
+        self._peers = peers
+        self._leases = leases
+        self._acknowledged = acknowledged
+        self._registry = registry
+        self._transactions = transactions
+        self._catalog = catalog
+        self._known = known
+        self._hooks = hooks
+        self._steps: deque[Step] = deque()
+        waiting = (Command.ACQUIRE, Command.LOAD, Command.DRAIN, Command.RELEASE)
+        self._unsubscribe = dispatch.subscribe(
+            dict.fromkeys(waiting, self._steps.append)
+            | {Command.DEPOSE: self._depose, Command.PASS: self._passed}
+        )
+
+    @property
+    def owned(self) -> frozenset[int]:
+        """The groups that are served."""
+        return self._ownership.owned
+
+    def close(self) -> None:
+        """Execute nothing any more."""
+        self._unsubscribe()
+        self._steps.clear()
+
+    # -- what the placement asks for ---------------------------------------------------------
+
+    async def acquire(self, groups: Collection[int]) -> frozenset[int]:
+        """Take what is free of some groups, and serve it; return these.
+
+        Raises:
+            Unavailable: storage is away; groups that were taken are not served.
+            OperatorError: the row of a stream is damaged.
+        """
+        wanted = frozenset(groups) - self._ownership.leases.keys()
+        self._dispatch.post(Wanted(wanted))
+        await self._execute()
+        return wanted & self._ownership.owned
+
+    async def transfer(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
+        """Release groups of this node; `to`: these by the name of the next owner, "" for any.
+
+        Clients wait meanwhile; what they had sent before is stored first. `is_asked`: whether a
+        client wanted it.
+
+        Raises Unavailable: the groups are released, and their locks end with the session.
+        """
+        owned = {name: frozenset(some) & self._ownership.owned for name, some in to.items()}
+        some = {name: groups for name, groups in owned.items() if groups}
+        self._dispatch.post(TransferAsked(some, is_asked))
+        await self._execute()
+
+    async def _execute(self) -> None:
+        while self._steps:
+            step = self._steps.popleft()
+            if step.command is Command.ACQUIRE:
+                await self._leases.take(step.groups)
+            elif step.command is Command.LOAD:
+                await self._load_and_serve(step.groups)
+            elif step.command is Command.DRAIN and isinstance(step.event, TransferAsked):
+                await self._drain(step.groups, step.event)
+            elif step.command is Command.RELEASE:
+                await self._release(step)
+
+    # -- load --------------------------------------------------------------------------------
+
+    async def _load_and_serve(self, groups: frozenset[int]) -> None:
+        try:
+            runners = await self._load(groups)
+            await self._hooks.loaded(runners)
+        except BaseException:
+            self._dispatch.post(LoadFailed(groups))
+            with contextlib.suppress(Unavailable):  # else the locks end with the session
+                await self._execute()
+            raise
+        self._serve(groups, runners)
+
+    def _serve(self, groups: frozenset[int], runners: list[StreamRunner]) -> None:
+        """Serve what is loaded. Peers hear of the interest of the streams, then of the owner."""
+        still = groups & self._ownership.within(State.LOADING)
+        for runner in runners:
+            if runner.lease_group not in still:
+                self._registry.give_up(runner)  # lost meanwhile
+        led = [runner for runner in runners if runner.lease_group in still]
+        self._peers.begin()
+        for runner in led:
+            runner.start()
+        self._transactions.go_on(led)
+        self._dispatch.post(Loaded(still, self._registry.services.clock.now()))
+        self._registry.tell_led(led)
+        self._hooks.served(led)
+
+    async def _load(self, groups: frozenset[int]) -> list[StreamRunner]:
+        """Bring the streams of groups into memory."""
+        await self._hooks.check()
+        await self._known.look()
+        head = await self._catalog.head()
+        self.epoch = max(self.epoch, head.epoch)
+        names = {(each.account, each.name) for each in self._known.catalogue.all()}
+        streams, consumers, purges = await find_losses(
+            self._acknowledged, self._catalog, head, groups, names
+        )
+        by_stream: dict[int, list[ConsumerRow]] = {}
+        for consumer in consumers:
+            by_stream.setdefault(consumer.stream, []).append(consumer)
+        shelves = {row.stream: row.shelf for row in streams}
+        sweeper = self._registry.services.sweeper
+        for stream in {purge.stream for purge in purges}:
+            await sweeper.delete_purged(stream, shelves[stream], 0)  # which ids count shows later
+        self._transactions.restore(await self._catalog.ledgers(groups))
+        rows = [row for row in streams if row.account == self._registry.account.name]
+        runners = await self._open(iter(rows), by_stream)
+        for stream, shelf in await self._catalog.dropped_streams(groups):
+            self._registry.services.janitor.drop(stream, shelf)
+        return runners
+
+    async def _open(
+        self, rows: Iterator[StreamRow], consumers: Mapping[int, list[ConsumerRow]]
+    ) -> list[StreamRunner]:
+        """Bring streams back, as many at a time as there are sessions to read with."""
+        found = []
+
+        async def open_some() -> None:
+            for row in rows:
+                found.append(await self._registry.open(row, consumers.get(row.stream, [])))
+
+        work = [spawn(outcome(open_some()), name="loading streams") for _ in range(_READERS)]
+        try:
+            for error in filter(None, await asyncio.gather(*work)):
+                raise error
+        finally:
+            await stop(*work)
+        return found
+
+    # -- drain and release -------------------------------------------------------------------
+
+    async def _drain(self, groups: frozenset[int], transfer: TransferAsked) -> None:
+        """Store what had reached groups, and take their streams out of memory."""
+        for runner in self._led_with(groups):
+            runner.untell()
+        await self._peers.drained()
+        with contextlib.suppress(TimeoutError):  # what is created then is refused
+            async with asyncio.timeout(_DRAIN_S):
+                await self._registry.settled()
+        runners = self._led_with(groups)
+        await self._transactions.leave(runners)
+        await asyncio.gather(*map(self._let_go, runners))
+        self._dispatch.post(Drained(transfer))
+
+    async def _release(self, step: Step) -> None:
+        """Free the locks of groups, and offer the groups to their next owners."""
+        await self._leases.give(step.groups)
+        if isinstance(step.event, Drained):
+            self._dispatch.post(Released(step.event.transfer))
+
+    def _led_with(self, groups: Collection[int]) -> list[StreamRunner]:
+        return [r for r in self._registry.streams.values() if r.lease_group in groups]
+
+    async def _let_go(self, runner: StreamRunner) -> None:
+        """Take a stream out of memory, once it has stored what it was given."""
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                await runner.drained()
+                await self._registry.services.states.written(runner.consumers.values())
+        except (ApiError, TimeoutError) as error:
+            log.warning("stream %s leaves with publishes unanswered: %s", runner.name, error)
+        self._registry.let_go(runner)
+
+    # -- what happens ------------------------------------------------------------------------
+
+    def _depose(self, step: Step) -> None:
+        """Take the streams of lost groups out of memory at once."""
+        event, groups = step.event, step.groups
+        if isinstance(event, PeerClaimed) or (isinstance(event, LeasesLost) and event.why):
+            why = "another node leads them" if isinstance(event, PeerClaimed) else event.why
+            had = len(groups | self._ownership.leases.keys())
+            log.warning("%d of %d lease groups are lost: %s", len(groups), had, why)
+        is_failed = isinstance(event, LoadFailed)
+        leave = self._registry.let_go if is_failed else self._registry.give_up
+        for runner in self._led_with(groups):
+            leave(runner)
+
+    def _passed(self, step: Step) -> None:
+        """Have streams that copy ask the new owners of their origins."""
+        self._registry.led_anew(step.groups)

@@ -1,0 +1,126 @@
+"""The other nodes of the database, as this node follows them: their rows, links and changes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from core.cluster.membership import SILENT, Membership
+from core.cluster.view import ClusterView
+from core.node.ownership.state import StepDownAsked
+
+if TYPE_CHECKING:
+    from core.cluster.following import CatalogueFollower
+    from core.node.server import Server
+    from core.storage.leases import PeerRow
+
+
+class Peers:
+    """The `core.node.lease_session.PeerFollower` of a node: it keeps links to all other nodes.
+
+    Args:
+        server: has the links; without any it only stands by.
+        delete: deletes the row of a node that is gone. Raises Unavailable.
+
+    Attributes:
+        own: the name of this node.
+        cluster: the nodes as infos show them; None: there are no links.
+    """
+
+    def __init__(self, server: Server, delete: Callable[[str], Awaitable[None]]) -> None:
+        self.own = server.hub.server_name
+        self._dispatch, self._reach, self._mesh = server.ownership, server.reach, server.links
+        self._delete = delete
+        self._membership = Membership(server.hub.server_id)
+        self._known: CatalogueFollower | None = None
+        self._has_others = False
+        self.cluster = None if self._mesh is None else ClusterView(self, server.hub.clock)
+
+    # -- the cluster view --------------------------------------------------------------------
+
+    @property
+    def cluster_name(self) -> str:
+        """The name of the cluster."""
+        return "" if self._mesh is None else self._mesh.name
+
+    def owner_name(self, group: int) -> str:
+        """Return the name of the node that owns a lease group; empty: none is known."""
+        return self._reach.owner_name(group)
+
+    def owned_since(self) -> Mapping[int, int]:
+        """Return when each group of this node was loaded, nanoseconds since the Unix epoch."""
+        return self._dispatch.ownership.owned_since
+
+    def linked(self) -> Collection[str]:
+        """Return the ids of the servers to which there is a link, and which stay."""
+        nodes = () if self._mesh is None else self._mesh.nodes
+        return {link.info.server_id for link in nodes if not link.info.ldm}
+
+    def evacuated(self) -> Collection[str]:
+        """Return the ids of the linked servers that are to own nothing."""
+        nodes = () if self._mesh is None else self._mesh.nodes
+        return {link.info.server_id for link in nodes if link.info.evacuated}
+
+    def tell_evacuated(self, is_evacuated: bool) -> None:
+        """Tell peers whether this node is to own nothing."""
+        if self._mesh is not None:
+            self._mesh.evacuate(is_evacuated)
+
+    def step_down(self, groups: Collection[int], successor: str) -> None:
+        """Transfer groups of this node to the node of a name; empty: to any."""
+        owned = frozenset(groups) & self._dispatch.ownership.owned
+        self._dispatch.post(StepDownAsked(owned, successor))
+
+    async def delete(self, node: str) -> None:
+        """Delete the row of a node that is gone. Raises Unavailable."""
+        await self._delete(node)
+
+    # -- following ---------------------------------------------------------------------------
+
+    def follow(self, known: CatalogueFollower) -> None:
+        """Keep the catalogue of this node up to date with the changes of peers, and tell them."""
+        self._known = known
+        mesh = self._mesh
+        if mesh is None:
+            return  # without links a node reads changes when it acquires a group
+        catalogue, versions = known.catalogue, mesh.versions
+        catalogue.changed.subscribe(lambda _changes: versions.read(catalogue.version))
+        versions.heard.subscribe(known.heard)
+        known.heard(0)
+
+    @property
+    def has_others(self) -> bool:
+        """Whether other nodes could have changed the catalogue."""
+        return self._has_others or (self._mesh is not None and bool(self._mesh.nodes))
+
+    async def shared(self, version: int) -> None:
+        """Return when the linked nodes have read a version of the catalogue, or 0.25 s on."""
+        if self._mesh is not None:
+            await self._mesh.versions.read_by_all(version)
+
+    def on_joined(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Call when a node is linked that `met` may not have told of yet; return what ends that."""
+        return (lambda: None) if self._mesh is None else self._mesh.linked.subscribe(call)
+
+    def links(self) -> tuple[str, ...]:
+        """Return the names of the nodes to which there are links."""
+        return tuple(sorted(self._reach.nodes()))
+
+    def met(self, rows: Sequence[PeerRow]) -> None:
+        """Apply the rows of all nodes: dial the new ones."""
+        if self.cluster is not None:
+            self.cluster.met(rows)
+        mesh = self._mesh
+        if mesh is None:
+            return
+        own = mesh.hub.server_id
+        self._has_others = any(row.server_id != own and row.silence < SILENT for row in rows)
+        if rows and self._known is not None:
+            self._known.heard(rows[0].catalogue)
+        if mesh.is_leaving or mesh.takes_others:
+            return  # members of a cluster are found by their routes
+        changes = self._membership.follow(rows, mesh.peers, mesh.hub.clock.monotonic())
+        for address in changes.drop:
+            mesh.dial_no_more(*address)
+        for address in changes.dial:
+            mesh.dial(*address)

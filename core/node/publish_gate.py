@@ -1,0 +1,244 @@
+"""The publish gate of a node: it passes, holds or refuses publishes to streams.
+
+The gate lives as long as the process, runtimes come and go beneath it. It passes publishes to the
+streams of a lease group that this node owns, or a peer to which there is a link. It holds the
+others (`core.api.held`): a session that sends one is not read on, so that a node keeps no more of
+them than one read and the buffers of the socket. It refuses them 2 s after the owner was lost
+(`core.api.leaderless`), and at once those to a stream for which 16 MiB are held already. A publish
+that was once given to an owner is never given to another. After a start the gate waits 10 s: this
+node may be the one that has to load the streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Protocol
+
+from core.node.gate_stage import Stage, Stages
+from core.node.ownership.state import CATALOGUE, Command, PatienceOver, State, Step
+from core.runtime.subscribers import Subscribers
+from core.runtime.tasks import spawn, stop
+
+if TYPE_CHECKING:
+    from core.node.server import Server
+    from core.protocol.holding import Held
+
+log = logging.getLogger("jetgate.gate")
+
+PATIENCE_S = 2.0
+"""How long publishes are held at most after a leader was lost."""
+START_S = 10.0
+"""How long they are held at most after a start, for what has to be loaded first."""
+_SUCCESSION_S = 5.0
+_ANSWERS_S = 0.5
+_LOOK_S = 0.05
+_SECOND = 1_000_000_000
+
+
+class Refusals(Protocol):
+    """What answers in the place of leaders (`core.api.leaderless`)."""
+
+    @property
+    def learned(self) -> Subscribers[[]]:
+        """Called when more is known of what to refuse."""
+        ...
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known what to refuse."""
+        ...
+
+    def groups(self) -> Collection[int]:
+        """Return the lease groups that have streams, as far as that is known."""
+        ...
+
+    def answer(self, groups: Collection[int], *, requests: bool) -> None:
+        """Answer for the streams of these groups from now on, and for no others.
+
+        `requests`: whether those of the API are answered too.
+        """
+        ...
+
+    def held(self, groups: Collection[int], refusable: Collection[int]) -> Held:
+        """Return which publishes have to wait for the streams of these groups.
+
+        `refusable`: those of them that are refused once too much is kept of what waits.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+class PublishGate:
+    """Whether publishes pass, are held, or are refused, for each stream.
+
+    Args:
+        server: the server of the sessions that are held. Without links to other nodes this node is
+            the only one, and publishes are held until it owns their streams.
+
+    Attributes:
+        changed: called when all lease groups with streams have an owner, or no longer have.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.changed: Subscribers[[]] = Subscribers()
+        self._server, self._hub = server, server.hub
+        self._dispatch, self._reach, self._mesh = server.ownership, server.reach, server.links
+        self._stages = Stages()
+        self._stage = Stage.HELD
+        self._refusals: Refusals | None = None
+        self._missing: frozenset[int] = frozenset()
+        self._may_refuse = False
+        self._has_runtime = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._open = asyncio.Event()
+        self._unsubscribe = [
+            self._dispatch.subscribe(
+                {
+                    Command.HOLD: self._refresh_for,
+                    Command.PASS: self._refresh_for,
+                    Command.REFUSE: self._refuse,
+                }
+            )
+        ]
+        if self._mesh is not None:
+            self._unsubscribe.append(self._mesh.reached.subscribe(self.refresh))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every lease group with streams has an owner that this node can reach."""
+        return self._stages.is_open
+
+    def hold(self) -> None:
+        """Hold publishes until every group has an owner."""
+        self._hub.hold_publishes()
+
+    def refuse_by(self, refusals: Refusals) -> None:
+        """Have these answer while there is no owner."""
+        self._refusals = refusals
+        self._unsubscribe.append(refusals.learned.subscribe(self.refresh))
+        self._stages.expect(self._hub.clock.monotonic() + int(START_S * _SECOND))
+        self.refresh()
+
+    def serve(self, *, has_runtime: bool) -> None:
+        """Apply whether this node has a runtime, which answers the requests of the API."""
+        self._has_runtime = has_runtime
+        self._apply()
+
+    async def succeeded(self) -> None:
+        """Return when peers own all groups, or no peer is left, or after 5 s."""
+        opened = spawn(self._open.wait(), name="succession")
+        try:
+            async with asyncio.timeout(_SUCCESSION_S):
+                while self._reach.has_peers and not opened.done():
+                    await asyncio.wait((opened,), timeout=_LOOK_S)
+        except TimeoutError:
+            log.warning("no other node leads: clients have to wait for one")
+        finally:
+            await stop(opened)
+
+    async def answered(self) -> None:
+        """Give clients whose publishes were held 0.5 s to publish through the new owners."""
+        if self.is_open:
+            await asyncio.sleep(_ANSWERS_S)
+
+    async def close(self) -> None:
+        """Hold and refuse nothing any more."""
+        self._stop_timer()
+        while self._unsubscribe:
+            self._unsubscribe.pop()()
+        if self._refusals is not None:
+            await self._refusals.close()
+            self._refusals = None
+
+    # -- the stages --------------------------------------------------------------------------
+
+    def _refresh_for(self, _step: Step) -> None:
+        self.refresh()
+
+    def _refuse(self, step: Step) -> None:
+        """Refuse from now on, unless an owner came meanwhile."""
+        self._may_refuse = bool(step.groups & self._missing)
+        self._apply()
+
+    def unreachable(self) -> frozenset[int]:
+        """Return the groups with streams that have no owner which this node can reach.
+
+        That of the catalogue counts: without its owner there is no JetStream.
+        """
+        used = () if self._refusals is None else self._refusals.groups()
+        return self._dispatch.ownership.unreachable((CATALOGUE, *used))
+
+    def refresh(self) -> None:
+        """Find out which groups with streams have an owner, and apply it."""
+        missing = self.unreachable()
+        is_complete, is_more = not missing, bool(missing - self._missing)
+        self._missing = missing
+        is_alone = self._mesh is None and self._refusals is None
+        patience = None if is_alone else int(PATIENCE_S * _SECOND)
+        until = None if patience is None else self._hub.clock.monotonic() + patience
+        if is_more and not self._stages.is_open:
+            self._stages.wait(until)
+        if not (self._stages.found() if is_complete else self._stages.lost(until)):
+            self._apply()
+            return
+        self._may_refuse = False
+        if is_complete:
+            self._open.set()
+        else:
+            self._open.clear()
+            self._leave_old_publishes()
+        self._apply()
+        self.changed()
+
+    def _apply(self) -> None:
+        self._stop_timer()
+        now, refusals = self._hub.clock.monotonic(), self._refusals
+        can_refuse = refusals is not None and refusals.is_known and not self._reach.is_beginning
+        stage = self._stages.stage(now, can_refuse=can_refuse)
+        missing = frozenset() if stage is Stage.OPEN else self.unreachable()
+        if stage is Stage.HELD:
+            self._may_refuse = False
+        elif stage is Stage.REFUSING and not self._may_refuse:
+            self._dispatch.post(PatienceOver(missing))
+            if self._may_refuse:
+                return  # the command has called this again
+            stage = Stage.HELD
+        self._enter(stage, missing, can_refuse=can_refuse)
+        until = self._stages.until
+        if stage is Stage.HELD and can_refuse and until is not None and now < until:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later((until - now) / _SECOND, self._apply)
+
+    def _enter(self, stage: Stage, missing: frozenset[int], *, can_refuse: bool) -> None:
+        refusals = self._refusals
+        # What reached a group before it is transferred may still be stored.
+        refused = missing - self._dispatch.ownership.within(State.TRANSFERRING)
+        if refusals is not None:
+            refusals.answer(refused, requests=not self._has_runtime)
+        if stage is Stage.REFUSING and self._stage is not stage:
+            log.warning("no leader is reachable: publishes are refused until there is one")
+        self._stage = stage
+        if stage is not Stage.HELD:
+            self._hub.take_publishes()
+        elif refusals is None or not refusals.is_known:
+            self._hub.hold_publishes()
+        else:
+            self._hub.hold_publishes(refusals.held(missing, refused if can_refuse else ()))
+
+    def _leave_old_publishes(self) -> None:
+        """Do not read what clients have sent while this process stood still.
+
+        They have given up by now, and may have published the same elsewhere since.
+        """
+        stood = 0 if self._mesh is None else self._mesh.stood_still
+        if stood > PATIENCE_S * _SECOND:
+            log.warning("stood still for %.1f s: clients have to connect anew", stood / _SECOND)
+            self._server.close_clients("Stale Connection")
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,27 @@
+"""Who is called about an event, in the order in which they subscribed."""
+
+from collections.abc import Callable
+from typing import Generic, ParamSpec
+
+P = ParamSpec("P")
+
+
+class Subscribers(Generic[P]):
+    """The subscribers of one event. Calling it calls each of them, with the same arguments."""
+
+    def __init__(self) -> None:
+        self._calls: list[Callable[P, None]] = []
+
+    def subscribe(self, call: Callable[P, None]) -> Callable[[], None]:
+        """Call this from now on; return what ends the subscription, also if it ended before."""
+        self._calls.append(call)
+
+        def unsubscribe() -> None:
+            if call in self._calls:
+                self._calls.remove(call)
+
+        return unsubscribe
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        for call in tuple(self._calls):
+            call(*args, **kwargs)

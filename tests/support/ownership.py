@@ -1,0 +1,72 @@
+"""Sets what a node owns, and transfers it, without storage."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, cast
+
+from core.node.lease_session import LeaseSession
+from core.node.ownership.dispatch import Dispatch
+from core.node.ownership.state import (
+    Command,
+    Drained,
+    LeasesLost,
+    LeasesTaken,
+    Loaded,
+    LoadFailed,
+    Released,
+    Step,
+    TransferAsked,
+)
+from core.route.database_mesh import DatabaseMesh
+from core.route.link import RouteLink
+
+
+def dispatch_of(mesh: DatabaseMesh) -> Dispatch[RouteLink]:
+    """The ownership that a mesh announces."""
+    return cast(Dispatch[RouteLink], mesh._ownership)
+
+
+def owners(mesh: DatabaseMesh) -> Mapping[int, RouteLink]:
+    """The links to the peers that own groups."""
+    return dispatch_of(mesh).ownership.owners
+
+
+def own(dispatch: Dispatch[Any], claims: Mapping[int, int]) -> None:
+    """Make a node the owner of these groups, and of no others."""
+    ownership = dispatch.ownership
+    if gone := ownership.leases.keys() - claims.keys():
+        dispatch.post(LeasesLost(frozenset(gone)))
+    new = {group: claim for group, claim in claims.items() if group not in ownership.owned}
+    dispatch.post(LeasesTaken(new))
+    dispatch.post(Loaded(frozenset(new) & ownership.leases.keys(), 1))
+
+
+def transfer(
+    dispatch: Dispatch[Any], to: Mapping[str, Collection[int]], *, is_asked: bool = False
+) -> None:
+    """Release groups of a node for others, by the names of these."""
+    asked = TransferAsked(to, is_asked)
+    dispatch.post(asked)
+    dispatch.post(Drained(asked))
+    dispatch.post(Released(asked))
+
+
+def lost(leases: LeaseSession, call: Callable[[frozenset[int]], None]) -> None:
+    """Call with the groups that another node has acquired, when a lease session finds out."""
+
+    def depose(step: Step) -> None:
+        is_at_end = isinstance(step.event, LeasesLost) and not step.event.why
+        if not is_at_end and not isinstance(step.event, LoadFailed):
+            call(step.groups)
+
+    leases._ownership.subscribe({Command.DEPOSE: depose})
+
+
+def claims_of(leases: LeaseSession) -> Mapping[int, int]:
+    """The claims of the groups whose leases a session has."""
+    return leases._ownership.ownership.leases
+
+
+async def give(leases: LeaseSession, groups: Collection[int]) -> None:
+    """Release groups that were acquired and never loaded."""
+    leases._ownership.post(LoadFailed(frozenset(groups)))
+    await leases.give(groups)
