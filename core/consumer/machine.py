@@ -193,7 +193,7 @@ class ConsumerMachine:
                 waiting = [seq for seq in done if seq in self.pending.first]
                 if self.acks_all and waiting and not purged:
                     # Counts as its acknowledgement, and so of all before it.
-                    self.ack_upto(max(waiting), self.pending.first[max(waiting)])
+                    self.ack_all(max(waiting), self.pending.first[max(waiting)])
             self.pending.ack(done)
             self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
         return bool(done)
@@ -402,7 +402,7 @@ class ConsumerMachine:
 
     # acknowledgements
 
-    def ack(self, sseqs: Iterable[int]) -> None:
+    def ack_each(self, sseqs: Iterable[int]) -> None:
         """Acknowledge messages one by one (policy explicit)."""
         if self.settled is not None:
             sseqs = list(sseqs)
@@ -410,7 +410,7 @@ class ConsumerMachine:
         self.pending.ack(sseqs)
         self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
 
-    def ack_upto(self, sseq: int, cseq: int) -> None:
+    def ack_all(self, sseq: int, cseq: int) -> None:
         """Acknowledge everything up to a message (policy all)."""
         pending = self.pending
         opened = None
@@ -461,24 +461,24 @@ class ConsumerMachine:
             pending.delay(sseq, now + max(delay, 1))
         return True
 
-    def progress(self, sseq: int, now: int) -> None:
+    def in_progress(self, sseq: int, now: int) -> None:
         """Restart the ack wait of a pending message."""
         if sseq in self.pending.first and not self.pending.is_queued(sseq):
             self.pending.delay(sseq, now + self._wait(self.pending.deliveries(sseq)))
 
-    def term(self, sseq: int, cseq: int) -> None:
-        """Acknowledge a message so that it is never redelivered."""
+    def ack(self, sseq: int, cseq: int) -> None:
+        """Acknowledge a message: alone, or with all before it (policy all)."""
         if self.acks_all:
-            self.ack_upto(sseq, cseq)
+            self.ack_all(sseq, cseq)
         else:
-            self.ack((sseq,))
+            self.ack_each((sseq,))
 
     def terminate(self, sseq: int, cseq: int, reason: bytes) -> None:
         """Terminate a message, for a reason that its dead letter tells."""
         if self.dead_letters and self.is_open(sseq):
             count, text = self.pending.deliveries(sseq), reason[: dead_letter.REASON_MAX]
             self.endings.add(Ending(sseq, count, Why.TERMINATED, text), self._new_pin)
-        self.term(sseq, cseq)
+        self.ack(sseq, cseq)
 
     def _given_up(self, sseq: int) -> None:
         """A message was delivered `max_deliver` times."""

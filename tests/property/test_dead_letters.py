@@ -65,7 +65,7 @@ class Letters(RuleBasedStateMachine):
             return
         sseq, cseq = pending[place]
         if what == "ack":
-            self.machine.ack([sseq])
+            self.machine.ack_each([sseq])
             self.acked.add(sseq)
         elif what == "term":
             self.machine.terminate(sseq, cseq, b"why")

@@ -109,7 +109,7 @@ class RetentionRules(RuleBasedStateMachine):
     @rule(data=st.data())
     def ack(self, data: st.DataObject) -> None:
         name, seqs = self._some_pending(data)
-        self.readers[name].machine.ack(seqs)
+        self.readers[name].machine.ack_each(seqs)
         self.wishes[name].done.update(seqs)
         self._settle(set(seqs))
 
@@ -130,7 +130,7 @@ class RetentionRules(RuleBasedStateMachine):
     def crash_before_the_removal(self, data: st.DataObject) -> None:
         """A state row tells of acknowledgements whose messages are still there."""
         name, seqs = self._some_pending(data)
-        self.readers[name].machine.ack(seqs)
+        self.readers[name].machine.ack_each(seqs)
         self.wishes[name].done.update(seqs)
         self._settle(set(seqs))
         self._reopen({name: reader.stored() for name, reader in self.readers.items()})
@@ -141,7 +141,7 @@ class RetentionRules(RuleBasedStateMachine):
         """Messages are gone of which a state row says that they wait; what is not waits again."""
         states = {name: reader.stored() for name, reader in self.readers.items()}
         name, seqs = self._some_pending(data)
-        self.readers[name].machine.ack(seqs)
+        self.readers[name].machine.ack_each(seqs)
         self._settle_all()
         self.wishes[name].done.update(seqs)
         self._settle(set(seqs))

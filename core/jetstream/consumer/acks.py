@@ -130,7 +130,7 @@ class AckIntake:
             if machine.nak(sseq, cseq, argument, now):
                 self._advisories.naked(*self._names, cseq, sseq, _deliveries(parts))
         elif kind is AckKind.PROGRESS:
-            machine.progress(sseq, now)
+            machine.in_progress(sseq, now)
         if reply and (known or kind not in (AckKind.ACK, AckKind.TERM)):
             self.answers.append(reply)
         self._states.mark(self._consumer)
@@ -147,7 +147,7 @@ class AckIntake:
             waited = sampler.waited(sseq, self._clock.monotonic())
             self._advisories.acked(*self._names, cseq, sseq, waited, count)
         if kind is not AckKind.TERM:
-            machine.term(sseq, cseq)
+            machine.ack(sseq, cseq)
         else:
             machine.terminate(sseq, cseq, reason)
             text = text_of(reason)
@@ -158,7 +158,7 @@ class AckIntake:
         noted, self.noted = self.noted, []
         if not noted:
             return
-        self._machine.ack(_numbers(noted))
+        self._machine.ack_each(_numbers(noted))
         self._consumer.used = self._clock.monotonic()
         self._consumer.last_acked = self._clock.now()
         self._states.mark(self._consumer)

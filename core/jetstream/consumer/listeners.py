@@ -132,7 +132,7 @@ class Listeners:
         machine = self._machine
         cseq, sseq = (parse_uint(told.get(name, b"")) for name in (_LAST_CONSUMER, _LAST_STREAM))
         if cseq is not None and sseq is not None:
-            machine.ack_upto(min(sseq, machine.delivered_sseq), cseq)
+            machine.ack_all(min(sseq, machine.delivered_sseq), cseq)
             self._consumer.last_acked = self._clock.now()
             self._states.mark(self._consumer)
 

@@ -76,7 +76,7 @@ def test_a_message_is_settled_once_its_letter_is_stored() -> None:
     consumer.deliver([1, 2], 0)
 
     consumer.terminate(1, 1, b"why")
-    consumer.ack([1, 2])  # an acknowledgement that comes too late changes nothing
+    consumer.ack_each([1, 2])  # an acknowledgement that comes too late changes nothing
     assert (consumer.settled, sseqs(consumer.endings)) == ([2], [1])
     assert consumer.needs(1, b"a")
 

@@ -186,9 +186,9 @@ class ConsumerHistory(RuleBasedStateMachine):
             return
         if self.policy == AckPolicy.ALL or term:
             cseq = model.pending[seq].cseq if seq in model.pending else 0
-            self.real.term(seq, cseq)
+            self.real.ack(seq, cseq)
         else:
-            self.real.ack([seq])
+            self.real.ack_each([seq])
         if self.policy == AckPolicy.EXPLICIT or seq in model.pending:
             self.settle(seq)
 
@@ -208,7 +208,7 @@ class ConsumerHistory(RuleBasedStateMachine):
     @rule(data=st.data())
     def progress(self, data: st.DataObject) -> None:
         seq = data.draw(st.sampled_from(sorted(self.model.pending)))
-        self.real.progress(seq, self.now)
+        self.real.in_progress(seq, self.now)
         pending = self.model.pending[seq]
         if not pending.queued:
             pending.deadline = self.now + self.wait(pending.count)

@@ -57,10 +57,10 @@ def test_the_last_who_settles_lets_it_go(interest: StreamBench) -> None:
     _publish(interest, b"s.a", b"s.b")
     a.take(1, 2)
     b.take(2)
-    a.machine.ack([1, 2])
+    a.machine.ack_each([1, 2])
     assert _left(interest) == [2]
     assert not a.machine.leaving
-    b.machine.ack([2])
+    b.machine.ack_each([2])
     assert _left(interest) == []
     assert interest.machine.first_seq == 3
 
@@ -72,13 +72,13 @@ def test_settled_by_another_while_the_removal_is_planned(interest: StreamBench) 
     b.take(1)
 
     async def both() -> None:
-        a.machine.ack([1])
+        a.machine.ack_each([1])
         a.settle_now()
         await asyncio.sleep(0)
         plan = await interest.runner.next_plan(10, 0)
         assert plan is not None
         assert plan.removed == []
-        b.machine.ack([1])
+        b.machine.ack_each([1])
         b.settle_now()
         interest.runner.emit(plan)
 
@@ -90,7 +90,7 @@ def test_newest_of_a_subject_goes_first(queue: StreamBench) -> None:
     worker = Reader(queue, "w")
     _publish(queue, b"s.a", b"s.b", b"s.a", b"s.a", b"s.b")
     worker.take(1, 2, 3, 4, 5)
-    worker.machine.ack([3, 4, 5])
+    worker.machine.ack_each([3, 4, 5])
     assert _left(queue) == [1, 2]
     index = queue.machine.index
     assert {subject: (n, last) for subject, n, last in index.items()} == {
@@ -105,7 +105,7 @@ def test_what_left_memory_goes_too() -> None:
     for _ in range(5):
         _publish(bench, *[b"s.a"] * 300)
     worker.take(*range(1, 1501))
-    worker.machine.ack(range(1, 1500))
+    worker.machine.ack_each(range(1, 1500))
     assert _left(bench) == [1500]
     assert (bench.machine.first_seq, bench.machine.bytes) == (1500, bench.store.head.bytes)
     bench.close()
@@ -116,9 +116,9 @@ def test_given_up_messages_stay(queue: StreamBench) -> None:
     _publish(queue, b"s.a", b"s.a")
     worker.take(1, 2)
     worker.machine.pending.stop_redelivering(1)
-    worker.machine.ack([2])
+    worker.machine.ack_each([2])
     assert _left(queue) == [1]
-    worker.machine.ack([1])
+    worker.machine.ack_each([1])
     assert _left(queue) == []
 
 
@@ -128,7 +128,7 @@ def test_a_removal_that_a_crash_prevented_is_made_up_for(retention: Retention) -
     worker = Reader(bench, "w")
     _publish(bench, b"s.a", b"s.a", b"s.a")
     worker.take(1, 2, 3)
-    worker.machine.ack([2])
+    worker.machine.ack_each([2])
     stored = worker.stored()
     bench.reload()
     again = Reader(bench, "w")
@@ -142,7 +142,7 @@ def test_removed_messages_are_not_pending_after_a_crash(queue: StreamBench) -> N
     _publish(queue, b"s.a", b"s.a")
     worker.take(1, 2)
     stored = worker.stored()
-    worker.machine.ack([1])
+    worker.machine.ack_each([1])
     assert _left(queue) == [2]
     queue.reload()
     again = Reader(queue, "w")
@@ -161,7 +161,7 @@ def test_a_queue_keeps_what_a_changed_filter_passed_over(queue: StreamBench) -> 
     worker = Reader(queue, "w", "s.a")
     _publish(queue, b"s.b", b"s.a")
     worker.take(2)
-    worker.machine.ack([2])
+    worker.machine.ack_each([2])
     assert _left(queue) == [1]
     other = Reader(queue, "w", "s.b")
     other.machine.next_seq = 3
@@ -189,7 +189,7 @@ def test_who_asks_is_answered_while_consumers_go_on(interest: StreamBench, wants
     Reader(interest, "b", "s.b")
     _publish(interest, b"s.b", *[b"s.a"] * 50)
     reader.take(*range(2, 52))
-    reader.machine.ack([2])
+    reader.machine.ack_each([2])
 
     async def asked() -> tuple[int, list[int]]:
         runner = interest.runner
@@ -200,7 +200,7 @@ def test_who_asks_is_answered_while_consumers_go_on(interest: StreamBench, wants
         )
         for seq in range(3, 52):
             await asyncio.sleep(0)
-            reader.machine.ack([seq])
+            reader.machine.ack_each([seq])
             reader.settle_now()
             while runner.has_work():
                 await interest.step()

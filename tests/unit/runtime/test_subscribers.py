@@ -1,12 +1,18 @@
 """Subscribers of an event are called in their order, until they end their subscription."""
 
+from collections.abc import Callable
+
 from core.runtime.subscribers import Subscribers
 
 
 def test_subscribers_are_called_in_their_order_until_they_end() -> None:
     calls: list[str] = []
     event: Subscribers[[str]] = Subscribers()
-    ends = [event.subscribe(lambda text, name=name: calls.append(name + text)) for name in "ab"]
+
+    def noting(name: str) -> Callable[[str], None]:
+        return lambda text: calls.append(name + text)
+
+    ends = [event.subscribe(noting(name)) for name in "ab"]
     event("1")
     ends[0]()
     ends[0]()
