@@ -129,7 +129,7 @@ async def held(server: EmbeddedPostgres, admin: Any, reading: Reading) -> None:
         for _ in range(_SWEEP // 1000):
             plan = plan_of(1000, last)
             plan.replaced = [seq for seq in range(last - 999, last + 1) if seq > 0]
-            await log.commit([StreamCommit(9, 1, 1, plan)])
+            await log.commit([StreamCommit(9, 1, 1, plan.build())])
             last += 1000
         gone = range(last - 1000 - _SWEEP + 1, last - 1000 + 1)
         await sweeper.delete_rows(9, 1, [seq for seq in gone if seq > 0], 2 * last, None)

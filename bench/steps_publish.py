@@ -23,7 +23,7 @@ from core.storage.postgres.embedded import EmbeddedPostgres
 from core.storage.postgres.migrate import migrate
 from core.storage.postgres.stream_log import PostgresLog, rows_of
 from core.storage.postgres.subjects import columns_of
-from core.stream.plan import Columns, StreamPlan
+from core.stream.plan import Columns, PlanBuilder
 from core.stream.segment import Segment
 from tests.support.sessions import ListSession, idle_hub
 
@@ -121,7 +121,7 @@ def take() -> float:
 def rows() -> float:
     """Measure making the rows for COPY, with checksums."""
     plan = plan_of(MESSAGES, 0)
-    commit = StreamCommit(1, 0, 1, plan)
+    commit = StreamCommit(1, 0, 1, plan.build())
     assert plan.segment is not None
     subjects = plan.segment.subjects
     return per_message(lambda: sum(1 for _ in rows_of(commit, columns_of(subjects))))
@@ -142,13 +142,13 @@ def acks() -> float:
     return per_message(step)
 
 
-def plan_of(count: int, before: int) -> StreamPlan:
+def plan_of(count: int, before: int) -> PlanBuilder:
     """Return the plan of `count` messages after sequence `before`."""
     subjects = [SUBJECTS[i % MESSAGES] for i in range(count)]
     payloads = [PAYLOAD] * count
     seqs = range(before + 1, before + count + 1)
     segment = Segment(seqs, seqs, subjects, None, payloads, 170 * count)
-    return StreamPlan(
+    return PlanBuilder(
         before=before,
         first_seq=1,
         last_seq=before + count,
@@ -195,8 +195,9 @@ async def _commits(server: EmbeddedPostgres) -> AsyncIterator[Commit]:
                 plan = plan_of(count, last)
                 if stream == 2:
                     plan.replaced = [max(seq - 10_000, 1) for seq in range(last, last + count)]
+                commit = StreamCommit(stream, stream - 1, 1, plan.build())  # a table each
                 began, cpu = time.perf_counter(), _cpu(backend)
-                await log.commit([StreamCommit(stream, stream - 1, 1, plan)])  # a table each
+                await log.commit([commit])
                 cpus[stream].append((_cpu(backend) - cpu) / 1e3)
                 if stream == 1:
                     walls.append((time.perf_counter() - began) * 1e6)

@@ -100,7 +100,7 @@ def steps(settings: StreamConfig, made: Batches) -> tuple[float, float]:
         started = time.thread_time_ns()
         plan = decide(machine, columns, now + i * 1_000_000)
         decided = time.thread_time_ns()
-        machine.apply(plan)
+        machine.apply(plan.build())
         ended = time.thread_time_ns()
         if i >= BATCHES // 10:
             deciding += decided - started

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from core.errors import ApiError, Unresolved
-from core.stream.plan import StreamPlan
+from core.stream.plan import PlanBuilder, StreamPlan
 
-Change = Callable[[int], Awaitable[StreamPlan]]
+Change = Callable[[int], Awaitable[PlanBuilder]]
 """Plans a change when its turn comes, given the wall-clock time in nanoseconds.
 
 Raises ApiError to refuse it, Unavailable to be asked again when storage is back.
@@ -58,7 +58,7 @@ class Changes:
             done.set_exception(self._closed)
         return done
 
-    async def plan_next(self, now: int) -> StreamPlan | None:
+    async def plan_next(self, now: int) -> PlanBuilder | None:
         """Return the plan of the oldest change; None when it is refused or nobody waits for it.
 
         Raises Unavailable; the change keeps its place then.

@@ -28,7 +28,7 @@ from core.runtime.nuid import random_id
 from core.storage.acknowledged import Key, Known
 from core.storage.interface import ConsumerRow, NewStream, StreamRow
 from core.stream.config import NO_LIMITS, check_overlap, check_room, is_same
-from core.stream.plan import StreamPlan
+from core.stream.plan import PlanBuilder
 
 log = logging.getLogger("jetgate.streams")
 
@@ -300,7 +300,7 @@ class Registry:
         async with self._changes:
             runner = self.stream(name)
 
-            async def drop(_now: int) -> StreamPlan:
+            async def drop(_now: int) -> PlanBuilder:
                 drop = self.services.catalog.drop_stream(runner.stream, lambda: runner.epoch)
                 await or_not_available(drop)
                 if self.streams.get(name) is runner:  # else it was given up meanwhile

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from core.stream.draft import Message
     from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
-    from core.stream.plan import Columns, StreamPlan
+    from core.stream.plan import Columns, PlanBuilder
 
 
 def decide_batch(
     machine: StreamMachine, name: bytes, batch: Columns, reply: bytes, now: int, facts: Facts
-) -> StreamPlan:
+) -> PlanBuilder:
     """Return the plan that stores a complete batch, or the one that refuses it.
 
     Args:

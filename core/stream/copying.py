@@ -22,7 +22,7 @@ from core.errors import ApiError
 from core.model.api_errors import err_code
 from core.stream import headers as h
 from core.stream.checks import COPIED, is_record_too_large
-from core.stream.plan import Columns, Position, StreamPlan
+from core.stream.plan import Columns, PlanBuilder, Position
 from core.stream.planner import Planner
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Copied:
         left_out: Why messages are not stored, by the place of their run and their sequence.
     """
 
-    plan: StreamPlan
+    plan: PlanBuilder
     runs: list[Run]
     stalled: dict[int, ApiError] = field(default_factory=dict)
     left_out: dict[tuple[int, int], ApiError] = field(default_factory=dict)
@@ -164,7 +164,7 @@ def plan_copies(
     return copied
 
 
-def _with_gap(machine: StreamMachine, plan: StreamPlan, through: int) -> StreamPlan:
+def _with_gap(machine: StreamMachine, plan: PlanBuilder, through: int) -> PlanBuilder:
     """Return the plan of a mirror that leaves messages out, the last of them at a sequence."""
     if not machine.msgs and plan.segment is None:
         return plan_skip(machine, through)
@@ -174,7 +174,7 @@ def _with_gap(machine: StreamMachine, plan: StreamPlan, through: int) -> StreamP
     return plan
 
 
-def plan_skip(machine: StreamMachine, through: int) -> StreamPlan:
+def plan_skip(machine: StreamMachine, through: int) -> PlanBuilder:
     """Return the plan of a mirror whose origin has nothing (more) up to a sequence."""
     plan = machine.unchanged()
     if machine.msgs:

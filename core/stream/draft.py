@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from core.stream.counting import Counting
     from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
-    from core.stream.plan import StreamPlan
+    from core.stream.plan import PlanBuilder
 
 
 class Message:
@@ -192,7 +192,7 @@ class Draft:
 
     # -- the plan ----------------------------------------------------------------------------
 
-    def remove_replaced(self, plan: StreamPlan, subjects: list[bytes]) -> set[int] | None:
+    def remove_replaced(self, plan: PlanBuilder, subjects: list[bytes]) -> set[int] | None:
         """Remove with a plan what the batch's roll-ups replace.
 
         Returns the places among the accepted messages, whose subjects are given, of those that
@@ -213,7 +213,7 @@ class Draft:
         place_of = rolled.get
         return {i for i, s in enumerate(subjects) if i < wiped or i < place_of(s, 0)}
 
-    def _remove_subject(self, plan: StreamPlan, subject: bytes) -> None:
+    def _remove_subject(self, plan: PlanBuilder, subject: bytes) -> None:
         machine = self.machine
         # With one message per subject the next leader derives from the rows what a newer one of
         # the same subject replaced.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from core.stream.expiry import Due, Row
 from core.stream.index import LogIndex
 from core.stream.machine import StreamMachine
-from core.stream.plan import Columns, StreamPlan
+from core.stream.plan import Columns, PlanBuilder
 from core.stream.ttl import MAX_AGE, is_marker, marker_block
 
 
@@ -75,7 +75,7 @@ def find_expired(machine: StreamMachine, now: int, limit: int) -> Expired | None
 
 def plan_expired(
     machine: StreamMachine,
-    plan: StreamPlan,
+    plan: PlanBuilder,
     expired: Expired,
     last_seqs: Mapping[bytes, int],
     now: int,
@@ -103,7 +103,7 @@ def plan_expired(
 
 def add_markers(
     machine: StreamMachine,
-    plan: StreamPlan,
+    plan: PlanBuilder,
     subjects: list[bytes],
     reason: bytes,
     now: int,

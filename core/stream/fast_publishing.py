@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from core.stream.facts import Facts
     from core.stream.fast import FastBatches, FastDraft, FastMessage
     from core.stream.machine import StreamMachine
-    from core.stream.plan import Columns, StreamPlan
+    from core.stream.plan import Columns, PlanBuilder
 
 _WRONG_LAST_ID = err_code("JSStreamWrongLastMsgID")
 _NOTHING_TOLD: list[bytes] = []
@@ -30,7 +30,7 @@ def decide_fast(
     fast: FastBatches,
     times: tuple[int, int],
     facts: Facts,
-) -> StreamPlan:
+) -> PlanBuilder:
     """Return the plan for publishes of which some are those of fast batches.
 
     Args:

@@ -18,7 +18,7 @@ from core.stream.schedules import NEVER, Pending
 if TYPE_CHECKING:
     from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
-    from core.stream.plan import StreamPlan
+    from core.stream.plan import PlanBuilder
     from core.stream.schedule import Schedule
 
 RETRY = 60 * 1_000_000_000
@@ -97,7 +97,7 @@ def outputs(firings: list[Firing], now: int) -> Columns:
 
 def plan_firings(
     machine: StreamMachine, firings: list[Firing], columns: Columns, now: int, facts: Facts
-) -> tuple[StreamPlan, list[bytes]]:
+) -> tuple[PlanBuilder, list[bytes]]:
     """Return the plan that sends what is due, and why outputs are left out.
 
     Args:

@@ -15,7 +15,7 @@ from core.stream.expiry import Expiry
 from core.stream.facts import NO_FACTS, Facts
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 from core.stream.oldest import OLDEST_MAX, OldestMessages
-from core.stream.plan import Columns, StreamPlan
+from core.stream.plan import Columns, PlanBuilder, StreamPlan
 from core.stream.record_size import LARGEST_OVERHEAD, record_size
 from core.stream.schedules import Schedules
 from core.stream.segment import Segment
@@ -51,7 +51,7 @@ class StreamMachine:
         self.configure(config)
 
     def configure(self, config: StreamConfig) -> None:
-        """Take a new configuration; another form of index comes in a plan (`StreamPlan.index`)."""
+        """Take a new configuration; another form of index comes in a plan (`PlanBuilder.index`)."""
         self.version += 1
         self.config = config
         self.limit = max(config.max_msgs_per_subject, 0)
@@ -115,12 +115,12 @@ class StreamMachine:
 
     # -- plans -------------------------------------------------------------------------------
 
-    def unchanged(self, first_seq: int = 0) -> StreamPlan:
+    def unchanged(self, first_seq: int = 0) -> PlanBuilder:
         """Return a plan that changes nothing yet.
 
         `first_seq` is where the log is known to begin, if that is behind the machine's bound.
         """
-        return StreamPlan(
+        return PlanBuilder(
             before=self.last_seq,
             first_seq=max(first_seq, self.first_seq),
             last_seq=self.last_seq,
@@ -149,7 +149,7 @@ class StreamMachine:
 
     def store(
         self,
-        plan: StreamPlan,
+        plan: PlanBuilder,
         subjects: list[bytes],
         headers: list[bytes | None] | None,
         payloads: list[bytes],
@@ -192,7 +192,7 @@ class StreamMachine:
         plan.msgs += len(segment)
         plan.nbytes += segment.nbytes
 
-    def _supersede_last(self, plan: StreamPlan, segment: Segment) -> None:
+    def _supersede_last(self, plan: PlanBuilder, segment: Segment) -> None:
         newest = dict(zip(segment.subjects, range(len(segment)), strict=True))
         if len(newest) < len(segment):
             segment.keep(sorted(newest.values()))
@@ -208,7 +208,7 @@ class StreamMachine:
         plan.msgs -= len(found)
         plan.nbytes -= sum([row[2] for row in found])
 
-    def _supersede_history(self, plan: StreamPlan, segment: Segment) -> None:
+    def _supersede_history(self, plan: PlanBuilder, segment: Segment) -> None:
         limit, index = self.limit, self.index
         gone = {seq for seq, _, _ in plan.removed}
         drop: dict[bytes, int] = {}
@@ -236,14 +236,14 @@ class StreamMachine:
             segment.keep(places)
         self._size(plan, segment)
 
-    def _size(self, plan: StreamPlan, segment: Segment) -> None:
+    def _size(self, plan: PlanBuilder, segment: Segment) -> None:
         plan.sizes = self._sizes_of(segment)
         segment.nbytes = sum(plan.sizes)
 
     def _sizes_of(self, segment: Segment) -> list[int]:
         return self.record_size.of_columns(segment.subjects, segment.headers, segment.payloads)
 
-    def remove(self, plan: StreamPlan, seq: int, subject: bytes, size: int) -> None:
+    def remove(self, plan: PlanBuilder, seq: int, subject: bytes, size: int) -> None:
         """Take a committed message out of the stream."""
         plan.removed.append((seq, subject, size))
         plan.msgs -= 1
@@ -251,7 +251,7 @@ class StreamMachine:
 
     # -- limits ------------------------------------------------------------------------------
 
-    def evict(self, plan: StreamPlan, now: int) -> None:
+    def evict(self, plan: PlanBuilder, now: int) -> None:
         """Drop the oldest messages that count, bytes or age no longer allow."""
         oldest = now - self.max_age if self.max_age else 0
         over_msgs = plan.msgs - self.max_msgs if self.evicts and self.max_msgs else 0
@@ -277,7 +277,7 @@ class StreamMachine:
         if (over_msgs > 0 or over_bytes > 0) and known:
             self._evict_new(plan, over_msgs, over_bytes)
 
-    def _evict_new(self, plan: StreamPlan, over_msgs: int, over_bytes: int) -> None:
+    def _evict_new(self, plan: PlanBuilder, over_msgs: int, over_bytes: int) -> None:
         """The batch itself exceeds the limits: its oldest messages are never written."""
         segment = plan.segment
         if segment is None:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from core.model.stream import StreamConfig
 from core.stream.expiry import Due, Expiry
 from core.stream.fast_state import FastChanges
@@ -81,8 +83,7 @@ class Position:
     identity: str
 
 
-@dataclass(slots=True)
-class StreamPlan:
+class StreamPlan(Struct, frozen=True):
     """Rows to add, rows to drop, the head that results, and what to say after COMMIT.
 
     `segment` holds the rows to write (None: none). `removed` are (sequence, subject, size) of
@@ -97,54 +98,50 @@ class StreamPlan:
     last_ts: int
     msgs: int
     nbytes: int
-    segment: Segment | None = None
+    segment: Segment | None
     # All that was accepted, also what the batch itself supersedes; kept for who republishes it.
-    accepted: Segment | None = None
-    sizes: Sequence[int] = ()
-    removed: list[tuple[int, bytes, int]] = field(default_factory=list)
-    erased: list[int] = field(default_factory=list)
+    accepted: Segment | None
+    sizes: Sequence[int]
+    removed: list[tuple[int, bytes, int]]
+    erased: list[int]
     # Sequences of `removed` that newer messages of their subjects replace: written with the plan,
     # for readers of storage, until their rows are deleted.
-    replaced: list[int] = field(default_factory=list)
+    replaced: list[int]
     # Whether no row waits for its deletion any more that an earlier plan named as replaced.
-    ends_replaced: bool = False
+    ends_replaced: bool
     # Of `removed`, the first so many leave because their time has come, as `due` shows.
-    expired: int = 0
-    due: Due | None = None
+    expired: int
+    due: Due | None
     # New queues of a stream that begins to let messages expire.
-    expiry: Expiry | None = None
-    purged_below: int = 0
+    expiry: Expiry | None
+    purged_below: int
     # What the subjects will be: after a purge that leaves some, or under another limit.
-    index: LogIndex | LastIndex | HistoryIndex | None = None
+    index: LogIndex | LastIndex | HistoryIndex | None
     # A configuration that takes effect with this plan.
-    config: StreamConfig | None = None
+    config: StreamConfig | None
     # The new last sequence of subjects that lose theirs and have others.
-    last_seqs: list[tuple[bytes, int]] = field(default_factory=list)
+    last_seqs: list[tuple[bytes, int]]
     # What was purged or rolled up: a subject or filter (empty: all), and the first sequence that
     # still has it (0: none).
-    purges: list[tuple[bytes, int]] = field(default_factory=list)
-    purge_filters: tuple[bytes, ...] = ()
-    purge_up_to: int = 0
+    purges: list[tuple[bytes, int]]
+    purge_filters: tuple[bytes, ...]
+    purge_up_to: int
     # Where the sources of the stream stand with this plan.
-    positions: list[Position] = field(default_factory=list)
+    positions: list[Position]
     # What the ledger of transactions says of the plan's rows, or begins to say.
-    ledger: list[LedgerWrite] = field(default_factory=list)
+    ledger: list[LedgerWrite]
     # Schedules whose outputs are in the plan, and when they come due next.
-    firings: list[Pending] = field(default_factory=list)
+    firings: list[Pending]
     # What becomes of fast-ingest batches, if any message is of one.
-    fast: FastChanges | None = None
-    ids: list[tuple[bytes, int]] = field(default_factory=list)
-    last_msg_id: bytes | None = None
+    fast: FastChanges | None
+    ids: list[tuple[bytes, int]]
+    last_msg_id: bytes | None
     # One of the two: replies of accepted messages with contiguous sequences, or ready answers.
-    acks: list[bytes] = field(default_factory=list)
-    ack_first: int = 0
-    answers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    acks: list[bytes]
+    ack_first: int
+    answers: list[tuple[bytes, bytes]]
     # How many messages were refused, by the number of the error.
-    refused: dict[int, int] = field(default_factory=dict)
-
-    def count_refused(self, code: int) -> None:
-        """Count a message that is answered with an error."""
-        self.refused[code] = self.refused.get(code, 0) + 1
+    refused: dict[int, int]
 
     def unwritten_ids(self) -> list[tuple[bytes, int]]:
         """Return (id, sequence) of messages that are accepted and not written: limits, interest."""
@@ -178,4 +175,85 @@ class StreamPlan:
             or bool(self.positions)
             or bool(self.ledger)
             or bool(self.firings)
+        )
+
+
+@dataclass(slots=True)
+class PlanBuilder:
+    """A plan while it is decided. `build` makes the plan of it; nothing changes it from then on."""
+
+    before: int
+    first_seq: int
+    last_seq: int
+    last_ts: int
+    msgs: int
+    nbytes: int
+    segment: Segment | None = None
+    accepted: Segment | None = None
+    sizes: Sequence[int] = ()
+    removed: list[tuple[int, bytes, int]] = field(default_factory=list)
+    erased: list[int] = field(default_factory=list)
+    replaced: list[int] = field(default_factory=list)
+    ends_replaced: bool = False
+    expired: int = 0
+    due: Due | None = None
+    expiry: Expiry | None = None
+    purged_below: int = 0
+    index: LogIndex | LastIndex | HistoryIndex | None = None
+    config: StreamConfig | None = None
+    last_seqs: list[tuple[bytes, int]] = field(default_factory=list)
+    purges: list[tuple[bytes, int]] = field(default_factory=list)
+    purge_filters: tuple[bytes, ...] = ()
+    purge_up_to: int = 0
+    positions: list[Position] = field(default_factory=list)
+    ledger: list[LedgerWrite] = field(default_factory=list)
+    firings: list[Pending] = field(default_factory=list)
+    fast: FastChanges | None = None
+    ids: list[tuple[bytes, int]] = field(default_factory=list)
+    last_msg_id: bytes | None = None
+    acks: list[bytes] = field(default_factory=list)
+    ack_first: int = 0
+    answers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    refused: dict[int, int] = field(default_factory=dict)
+
+    def count_refused(self, code: int) -> None:
+        """Count a message that is answered with an error."""
+        self.refused[code] = self.refused.get(code, 0) + 1
+
+    def build(self) -> StreamPlan:
+        """Return the plan."""
+        return StreamPlan(
+            self.before,
+            self.first_seq,
+            self.last_seq,
+            self.last_ts,
+            self.msgs,
+            self.nbytes,
+            self.segment,
+            self.accepted,
+            self.sizes,
+            self.removed,
+            self.erased,
+            self.replaced,
+            self.ends_replaced,
+            self.expired,
+            self.due,
+            self.expiry,
+            self.purged_below,
+            self.index,
+            self.config,
+            self.last_seqs,
+            self.purges,
+            self.purge_filters,
+            self.purge_up_to,
+            self.positions,
+            self.ledger,
+            self.firings,
+            self.fast,
+            self.ids,
+            self.last_msg_id,
+            self.acks,
+            self.ack_first,
+            self.answers,
+            self.refused,
         )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from core.stream.machine import StreamMachine
-    from core.stream.plan import Columns, StreamPlan
+    from core.stream.plan import Columns, PlanBuilder
 
 # What a record has beside its header block and payload, at most.
 _LONGEST_FRAME = 34 + MAX_SUBJECT
@@ -35,7 +35,7 @@ _NOTHING: dict[bytes, bytes] = {}
 
 def decide(
     machine: StreamMachine, columns: Columns, now: int, facts: Facts = NO_FACTS
-) -> StreamPlan:
+) -> PlanBuilder:
     """Return the plan for a batch of publishes, with an answer for every one.
 
     Args:
@@ -74,7 +74,7 @@ class Planner:
         # What is told, accepted or not, to those who do not get an ack for each message, by place.
         self.told: dict[int, list[bytes]] = {}
 
-    def decide(self) -> StreamPlan:
+    def decide(self) -> PlanBuilder:
         """Return the plan: what is accepted is stored, then limits evict."""
         if len(self.columns):
             self.limit()

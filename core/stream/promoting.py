@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from core.stream.draft import Draft, Message
     from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
-    from core.stream.plan import Columns, StreamPlan
+    from core.stream.plan import Columns, PlanBuilder
 
 
 # What is said of the last message of a stream or subject is true of a moment: the rows of a batch
@@ -56,7 +56,7 @@ PROMOTED = Checks(
 class Promoted:
     """A plan, how many rows it takes, how many of them are known, and why it takes no more."""
 
-    plan: StreamPlan
+    plan: PlanBuilder
     rows: int
     duplicates: int
     error: ApiError | None = None

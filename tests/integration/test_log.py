@@ -13,7 +13,7 @@ from core.storage.interface import Head, StreamCommit
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.stream_log import PostgresLog
-from core.stream.plan import StreamPlan
+from core.stream.plan import PlanBuilder
 from core.stream.segment import Segment
 from tests.support.pg import PostgresServer
 from tests.support.streams import MemoryStore
@@ -21,13 +21,13 @@ from tests.support.streams import MemoryStore
 STREAM = 7777
 
 
-def plan_of(count: int, before: int) -> StreamPlan:
+def plan_of(count: int, before: int) -> PlanBuilder:
     """A plan of `count` messages after a sequence, every third one with headers."""
     seqs = range(before + 1, before + count + 1)
     subjects = [b"log.%d" % (seq % 3) for seq in seqs]
     headers = [None if seq % 3 else b"NATS/1.0\r\nA: %d\r\n\r\n" % seq for seq in seqs]
     payloads = [b"%d" % seq for seq in seqs]
-    return StreamPlan(
+    return PlanBuilder(
         before=before,
         first_seq=1,
         last_seq=before + count,
@@ -67,7 +67,7 @@ def test_commits_of_every_size_are_read_as_they_were_written(
         last = 0
         for count in SIZES:
             plan = plan_of(count, last)
-            await log.commit([StreamCommit(STREAM, 0, 5, plan)])
+            await log.commit([StreamCommit(STREAM, 0, 5, plan.build())])
             assert plan.segment is not None
             found = await reader.range(STREAM, 0, last + 1, count + 1)
             assert found is not None
@@ -108,8 +108,8 @@ def test_long_subjects_and_those_that_are_no_text_are_read_as_they_were_written(
             plan.segment.subjects = [odd[seq % len(odd)] for seq in plan.segment.seqs]
             if size == 3:
                 plan.purge_filters, plan.purge_up_to = (odd[5], odd[8], b"other.\0.>"), count
-            await log.commit([StreamCommit(STREAM, 0, 5, plan)])
-            model.commit(plan)
+            await log.commit([StreamCommit(STREAM, 0, 5, plan.build())])
+            model.commit(plan.build())
         first, last = 1, model.head.last_seq
         assert await _all_that_is_read(reader, odd, last) == await _all_that_is_read(
             model, odd, last
@@ -162,11 +162,11 @@ def test_a_head_that_somebody_moved_lets_nothing_through(
 ) -> None:
     async def run(log: PostgresLog, reader: PostgresReader) -> None:
         with pytest.raises(Fenced):
-            await log.commit([StreamCommit(STREAM, 0, epoch, plan_of(count, before))])
+            await log.commit([StreamCommit(STREAM, 0, epoch, plan_of(count, before).build())])
         assert await reader.range(STREAM, 0, 1, 1) is None
         assert (await log.heads([STREAM]))[STREAM].last_seq == 0
         # The session is of use afterwards.
-        await log.commit([StreamCommit(STREAM, 0, 5, plan_of(count, 0))])
+        await log.commit([StreamCommit(STREAM, 0, 5, plan_of(count, 0).build())])
         assert (await log.heads([STREAM]))[STREAM].last_seq == count
 
     scenario(database, run)
@@ -187,7 +187,7 @@ def test_a_session_that_cannot_be_prepared_is_ended(
         connector = Connector(database)
         log = PostgresLog(lambda: connector.open(Purpose.LANE, connection_class=Canceled))
         with pytest.raises(Unavailable):
-            await log.commit([StreamCommit(STREAM, 0, 5, plan_of(1, 0))])
+            await log.commit([StreamCommit(STREAM, 0, 5, plan_of(1, 0).build())])
         assert [connection.is_closed() for connection in opened] == [True]
 
     asyncio.run(run())

@@ -271,8 +271,8 @@ def test_what_leaves_the_head_as_it_is_does_not_count_as_written(database: str) 
         next_due.firings = [Pending(b"S.a", 1, 1)]
         position.positions = [Position("origin", 1, "")]
 
-        assert (await node.runtime.recover([(runner, next_due)]))[0] == []
-        assert (await node.runtime.recover([(runner, position)]))[0] == []
+        assert (await node.runtime.recover([(runner, next_due.build())]))[0] == []
+        assert (await node.runtime.recover([(runner, position.build())]))[0] == []
 
     scenario(database, step)
 

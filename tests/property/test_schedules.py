@@ -92,7 +92,7 @@ class ScheduleRules(RuleBasedStateMachine):
         plan = machine.unchanged()
         sizes = dict(machine.index.of_subject(row[1].encode()) or ())
         machine.remove(plan, row[0], row[1].encode(), sizes[row[0]])
-        machine.apply(plan)
+        machine.apply(plan.build())
         self._drop(row)
 
     @rule(passed=st.integers(1, 30_000), at_once=st.integers(1, 3))
@@ -106,7 +106,7 @@ class ScheduleRules(RuleBasedStateMachine):
                 self.stream.machine, firings, outputs(firings, now), now, NO_FACTS
             )
             assert refused == []
-            self.stream.machine.apply(plan)
+            self.stream.machine.apply(plan.build())
             last = self.stream.machine.last_seq
             for place, firing in enumerate(firings):
                 self._sent(firing, last - len(firings) + place + 1)

@@ -364,7 +364,7 @@ def test_columns_and_messages_one_by_one_give_the_same_plan(
         now += 40 * MS
         plans = []
         for machine, kind in zip(machines, (Planner, OneByOne), strict=True):
-            plan = kind(machine, _columns(batch), now, NO_FACTS).decide()
+            plan = kind(machine, _columns(batch), now, NO_FACTS).decide().build()
             machine.apply(plan)
             plans.append(plan)
 

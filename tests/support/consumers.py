@@ -24,7 +24,7 @@ from core.pubsub.server import Hub
 from core.runtime.turn import Turn
 from core.storage.interface import Head
 from core.stream.machine import StreamMachine
-from core.stream.plan import Columns, StreamPlan
+from core.stream.plan import Columns, PlanBuilder, StreamPlan
 from core.stream.planner import decide
 from core.stream.segment import Segment
 from tests.support.streams import MemoryStore, Row, services
@@ -164,7 +164,7 @@ class FakeStream:
             columns.payloads.append(payload)
             columns.nbytes += len(payload)
         columns.headered = header is not None
-        plan = decide(self.machine, columns, self.clock.now())
+        plan = decide(self.machine, columns, self.clock.now()).build()
         segment = plan.segment
         assert segment is not None, "nothing is refused here"
         self._commit(plan)
@@ -177,7 +177,7 @@ class FakeStream:
         self.store.commit(plan)
         self.machine.apply(plan)
 
-    def _without(self, seqs: Iterable[int]) -> StreamPlan:
+    def _without(self, seqs: Iterable[int]) -> PlanBuilder:
         """Plan the removal of messages; their rows go at once."""
         plan = self.machine.unchanged()
         for seq in seqs:
@@ -194,7 +194,7 @@ class FakeStream:
 
         `told` False: consumers hear nothing of it, as after a crash.
         """
-        plan = self._without(seqs)
+        plan = self._without(seqs).build()
         self._commit(plan)
         self.log.removed.hide(seqs, plan.record)
         pairs = [(seq, subject) for seq, subject, _ in plan.removed]
@@ -206,7 +206,7 @@ class FakeStream:
         first = below or self.machine.last_seq + 1
         plan = self._without([seq for seq in self.rows if seq < first])
         plan.first_seq = first
-        self._commit(plan)
+        self._commit(plan.build())
         for consumer in self.consumers.values():
             consumer.on_purged(first)
 

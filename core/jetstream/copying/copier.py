@@ -22,7 +22,7 @@ from core.pubsub.onward import Forward
 from core.runtime.tasks import spawn
 from core.storage.health import waits
 from core.stream.copying import Copied, Run, gathered, plan_copies, plan_skip
-from core.stream.plan import Position, StreamPlan
+from core.stream.plan import PlanBuilder, Position, StreamPlan
 
 if TYPE_CHECKING:
     from core.jetstream.changes import MapSubjects, Submit
@@ -228,7 +228,7 @@ class Copier:
                 batch.append((follower, *found))
         return batch
 
-    async def _plan(self, now: int) -> StreamPlan:
+    async def _plan(self, now: int) -> PlanBuilder:
         """Plan to store what waits; called again with the same if storage is away meanwhile."""
         machine, current = self._log.machine, self._followers
         batch = [entry for entry in self._batch if current.get(entry[1].key) is entry[0]]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from core.jetstream.stream.runner import StreamRunner
     from core.stream.copying import Copied, Run
-    from core.stream.plan import Position, StreamPlan
+    from core.stream.plan import PlanBuilder, Position
 
 
 class Boxes:
@@ -98,7 +98,7 @@ class _Box:
         await runner.log.loaded()
         copied: deque[Copied] = deque(maxlen=1)
 
-        async def plan(now: int) -> StreamPlan:
+        async def plan(now: int) -> PlanBuilder:
             copied.append(await runner.plan_letters(await self._fresh(run), now))
             return copied[0].plan
 

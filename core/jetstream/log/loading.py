@@ -61,7 +61,7 @@ async def load(log: StreamLog, head: Head, now: int) -> None:
     index, superseded = await build_index(log, machine.limit, expiry=expiry)
     machine.index = index
     replaced = [seq for seq, _, _ in superseded]
-    log.removed.hide(replaced, machine.unchanged().record)
+    log.removed.hide(replaced, machine.unchanged().build().record)
     count = sum(n for _, n, _ in index.items())
     # What expired may still be stored: it counts until it is found to be due again.
     machine.msgs = count if expiry is not None else _agreed(log, count, head)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from core.stream.facts import Facts
     from core.stream.fast_state import FastChanges
     from core.stream.machine import StreamMachine
-    from core.stream.plan import StreamPlan
+    from core.stream.plan import PlanBuilder
 
 
 class Batches:
@@ -109,7 +109,7 @@ class Batches:
                     return max(place, 1)
         return len(columns)
 
-    async def decide(self, columns: Columns, now: int) -> StreamPlan:
+    async def decide(self, columns: Columns, now: int) -> PlanBuilder:
         """Return the plan for messages up to an end of an atomic batch, or for that end alone.
 
         When this raises, nothing has changed.

@@ -10,7 +10,7 @@ from core.jetstream.stream.expiry import plan_due
 from core.jetstream.stream.markers import mark_deleted, plan_marked_purge
 from core.model.api_errors import api_error
 from core.stream.index import LogIndex
-from core.stream.plan import Columns, StreamPlan
+from core.stream.plan import Columns, PlanBuilder
 from core.stream.planner import decide
 from core.stream.ttl import PURGE
 from core.subjects.subject import compile_reading
@@ -33,7 +33,7 @@ async def plan_purge(
     keep: int,
     now: int,
     without_interest: WithoutInterest,
-) -> StreamPlan:
+) -> PlanBuilder:
     """Plan a purge: of everything, below `seq`, all but the newest `keep`, by subject filter.
 
     Raises Unavailable.
@@ -59,7 +59,7 @@ async def plan_purge(
     return plan
 
 
-async def _plan_purge_below(log: StreamLog, seq: int, keep: int) -> StreamPlan:
+async def _plan_purge_below(log: StreamLog, seq: int, keep: int) -> PlanBuilder:
     """Plan a purge that ignores subjects: the head row says it all, rows go in the background."""
     machine = log.machine
     plan = machine.unchanged(log.first_seq)
@@ -85,7 +85,7 @@ async def _plan_purge_below(log: StreamLog, seq: int, keep: int) -> StreamPlan:
     return plan
 
 
-async def plan_purge_subjects(log: StreamLog, subjects: frozenset[bytes]) -> StreamPlan:
+async def plan_purge_subjects(log: StreamLog, subjects: frozenset[bytes]) -> PlanBuilder:
     """Plan a purge of all messages of some subjects; their rows go later. Raises Unavailable."""
     machine = log.machine
     plan = machine.unchanged(log.first_seq)
@@ -140,7 +140,7 @@ def _indexed_rows(
 
 async def plan_delete(
     log: StreamLog, seq: int, now: int, without_interest: WithoutInterest
-) -> StreamPlan:
+) -> PlanBuilder:
     """Plan the removal of one message; its row goes in the same transaction.
 
     Raises ApiError as the reference server does: JSSequenceNotFound for a sequence between others
@@ -180,7 +180,7 @@ async def _last_before(log: StreamLog, subject: bytes, seq: int) -> int:
 
 async def plan_expiry(
     log: StreamLog, foreseen: Foresight, now: int, without_interest: WithoutInterest
-) -> StreamPlan:
+) -> PlanBuilder:
     """Plan the removal of what time or a tighter limit asks for, a slice of it.
 
     Args:
@@ -199,7 +199,7 @@ async def plan_expiry(
     return plan
 
 
-def erase_superseded(log: StreamLog, plan: StreamPlan) -> None:
+def erase_superseded(log: StreamLog, plan: PlanBuilder) -> None:
     """Let superseded rows that still wait for removal go with an explicit removal.
 
     With the newest message of a subject gone, a reload would take an older one, which the

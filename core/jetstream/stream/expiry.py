@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from core.jetstream.changes import WithoutInterest
     from core.jetstream.log.stream_log import StreamLog
     from core.model.stream import StreamConfig
-    from core.stream.plan import StreamPlan
+    from core.stream.plan import PlanBuilder
 
 # Messages that leave with one plan: some milliseconds of the event loop, three times.
 _AT_ONCE = 16_384
@@ -61,7 +61,7 @@ async def foresee(log: StreamLog, now: int) -> Foresight:
 
 async def plan_due(
     log: StreamLog,
-    plan: StreamPlan,
+    plan: PlanBuilder,
     foreseen: Foresight,
     now: int,
     without_interest: WithoutInterest,
@@ -101,7 +101,7 @@ async def make_way(log: StreamLog, subjects: list[bytes], reason: bytes, now: in
         await log.load_oldest()
 
 
-def advance(log: StreamLog, plan: StreamPlan, gone: set[int]) -> None:
+def advance(log: StreamLog, plan: PlanBuilder, gone: set[int]) -> None:
     """Move the first sequence of a plan past what it removes."""
     if gone and len(gone) == log.machine.msgs:
         plan.first_seq = log.machine.last_seq + 1

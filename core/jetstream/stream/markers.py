@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from core.jetstream.changes import WithoutInterest
     from core.jetstream.log.stream_log import StreamLog
     from core.stream.expiry import Row
-    from core.stream.plan import StreamPlan
+    from core.stream.plan import PlanBuilder
 
 _PAGE = 100_000
 # A removal of more rows than this is recorded and finished after the reply.
@@ -26,7 +26,7 @@ _AT_ONCE = 10_000
 
 async def mark_deleted(
     log: StreamLog,
-    plan: StreamPlan,
+    plan: PlanBuilder,
     subject: bytes,
     block: bytes,
     now: int,
@@ -43,13 +43,13 @@ async def mark_deleted(
 
 async def plan_marked_purge(
     log: StreamLog,
-    plan: StreamPlan,
+    plan: PlanBuilder,
     pattern: bytes | None,
     below: int,
     keep: int,
     now: int,
     without_interest: WithoutInterest,
-) -> StreamPlan:
+) -> PlanBuilder:
     """Purge as `commands.plan_purge` does, and mark the subjects that have nothing left.
 
     Args:

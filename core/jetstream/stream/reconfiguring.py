@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from core.jetstream.changes import Submit
     from core.jetstream.log.stream_log import StreamLog
     from core.model.stream import StreamConfig
-    from core.stream.plan import StreamPlan
+    from core.stream.plan import PlanBuilder
 
 Save = Callable[[], Awaitable[None]]
 """Records a configuration in the catalogue."""
@@ -35,7 +35,7 @@ async def record(
 
 async def _plan_new_limit(
     log: StreamLog, old: StreamConfig, new: StreamConfig, save: Save
-) -> StreamPlan:
+) -> PlanBuilder:
     """Read the rows anew for another per-subject limit, or to know when they expire.
 
     Rows that the old limit removed leave storage before the new one is recorded, which could
@@ -54,7 +54,7 @@ async def _plan_new_limit(
     return plan
 
 
-async def _plan_longer_lives(log: StreamLog, new: StreamConfig, save: Save) -> StreamPlan:
+async def _plan_longer_lives(log: StreamLog, new: StreamConfig, save: Save) -> PlanBuilder:
     """Let what has expired leave storage before a configuration that would have kept it."""
     await log.deleted()
     await save()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog
     from core.model.message import MsgGetRequest
     from core.runtime.clock import Clock
-    from core.stream.plan import StreamPlan
+    from core.stream.plan import PlanBuilder
 
 
 class Requests:
@@ -58,7 +58,7 @@ class Requests:
         log, wanted = self._log, pattern.encode() if pattern and pattern != ">" else None
         before = 0
 
-        async def plan_it(now: int) -> StreamPlan:
+        async def plan_it(now: int) -> PlanBuilder:
             nonlocal before
             before = log.machine.msgs
             purge = commands.plan_purge(
@@ -97,7 +97,7 @@ class Requests:
             plan = await self._submit(partial(self.plan_expiry, foreseen))
             removed = bool(plan.removed)
 
-    async def plan_expiry(self, foreseen: expiry.Foresight, now: int) -> StreamPlan:
+    async def plan_expiry(self, foreseen: expiry.Foresight, now: int) -> PlanBuilder:
         """Plan to let go what has come of age. Raises Unavailable."""
         return await commands.plan_expiry(self._log, foreseen, now, self._without_interest)
 

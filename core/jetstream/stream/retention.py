@@ -24,7 +24,7 @@ from core.model.stream import Retention
 from core.runtime.tasks import spawn
 from core.storage.health import waits
 from core.stream.index import LogIndex
-from core.stream.plan import StreamPlan
+from core.stream.plan import PlanBuilder
 
 if TYPE_CHECKING:
     from core.jetstream.changes import Submit
@@ -213,14 +213,14 @@ class RetentionKeeper:
 
     # -- plans -------------------------------------------------------------------------------
 
-    async def _plan_settled(self, batch: Sequence[int]) -> StreamPlan:
+    async def _plan_settled(self, batch: Sequence[int]) -> PlanBuilder:
         """Remove what of a batch is still there and needed by nobody else."""
         rows = await self._rows(batch)
         if self._by_interest:
             rows = [row for row in rows if not self._is_needed(row[0], row[1])]
         return await self._plan(rows)
 
-    async def _plan_sweep(self, start: int, gone: set[int]) -> StreamPlan:
+    async def _plan_sweep(self, start: int, gone: set[int]) -> PlanBuilder:
         """Remove what of a range of sequences nobody needs; report pending ones without row."""
         log, machine = self._log, self._log.machine
         below = min(start + _AT_ONCE, machine.last_seq + 1)
@@ -273,7 +273,7 @@ class RetentionKeeper:
             rows += [(seq, s, machine.record_size.of(s, h, len(p))) for seq, s, h, p in columns]
         return sorted(rows)
 
-    async def _plan(self, rows: list[Row]) -> StreamPlan:
+    async def _plan(self, rows: list[Row]) -> PlanBuilder:
         """Plan a removal; the rows go in the same transaction."""
         machine = self._log.machine
         plan = machine.unchanged(self._log.first_seq)

@@ -44,7 +44,7 @@ from core.runtime.tasks import spawn
 from core.storage.interface import Head, StreamRow
 from core.stream.copying import Copied, Run, plan_copies
 from core.stream.machine import StreamMachine
-from core.stream.plan import Columns, StreamPlan
+from core.stream.plan import Columns, PlanBuilder, StreamPlan
 from core.stream.planner import decide
 from core.stream.promoting import Promoted, plan_rows
 from core.stream.segment import Segment
@@ -193,7 +193,7 @@ class StreamRunner:
             if not self._columns.subjects:
                 return
 
-    async def _nothing(self, _now: int) -> StreamPlan:
+    async def _nothing(self, _now: int) -> PlanBuilder:
         return self.machine.unchanged(self.log.first_seq)
 
     def close(self, *, shutdown: bool = False) -> None:
@@ -374,14 +374,15 @@ class StreamRunner:
             return None
         if self._changes and not (self._changed and self._columns.subjects):
             self._changed = True
-            plan = await self._changes.plan_next(now)
-            if plan is not None and self.log.closed:
-                # That deleted the stream: no head is left by which to see what was committed.
-                self._changes.committed(plan)
+            change = await self._changes.plan_next(now)
+            if change is None:
                 return None
-            if plan is not None:
-                commands.erase_superseded(self.log, plan)
-            return plan
+            if self.log.closed:
+                # That deleted the stream: no head is left by which to see what was committed.
+                self._changes.committed(change.build())
+                return None
+            commands.erase_superseded(self.log, change)
+            return change.build()
         self._changed = False
         columns = self._columns
         if len(columns) > limit:
@@ -406,9 +407,9 @@ class StreamRunner:
             self._give_back(columns)
             raise
         commands.erase_superseded(self.log, plan)
-        return plan
+        return plan.build()
 
-    async def foresee(self, columns: Columns, now: int) -> StreamPlan:
+    async def foresee(self, columns: Columns, now: int) -> PlanBuilder:
         """Return the plan that publishes would get now, not to be committed. Raises Unavailable."""
         return decide(self.machine, columns, now, await self._facts.read(columns, now))
 

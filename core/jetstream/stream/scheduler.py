@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from core.model.stream import StreamConfig
     from core.runtime.clock import Clock
     from core.storage.interface import Sweeper
-    from core.stream.plan import StreamPlan
+    from core.stream.plan import PlanBuilder
     from core.stream.schedules import Schedules
 
 logger = logging.getLogger("jetgate.schedules")
@@ -210,7 +210,7 @@ class Scheduler:
             else:
                 firing.copy(0, firing.block, firing.body)
 
-    async def _plan(self, firings: list[Firing], now: int) -> StreamPlan:
+    async def _plan(self, firings: list[Firing], now: int) -> PlanBuilder:
         """Plan the outputs of what is still due."""
         log, schedules = self._log, self._schedules()
         there: list[Firing] = []

@@ -20,7 +20,7 @@ from core.pubsub.route import Trace
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn
 from core.stream import headers as h
-from core.stream.plan import Columns, StreamPlan
+from core.stream.plan import Columns, PlanBuilder, StreamPlan
 from core.stream.texts import refusal
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Stream(Protocol):
     def lacks_interest(self, subject: bytes) -> bool: ...
     def answer_to(self, reply: bytes) -> None: ...
     def submit(self, change: Change) -> asyncio.Future[StreamPlan]: ...
-    async def foresee(self, columns: Columns, now: int) -> StreamPlan: ...
+    async def foresee(self, columns: Columns, now: int) -> PlanBuilder: ...
     def ingest(
         self,
         session: Session | None,
@@ -119,9 +119,9 @@ class TracedPublishes:
     ) -> None:
         """Decide on a message when its turn comes, and store nothing."""
         runner = self._runner
-        tried: list[StreamPlan] = []
+        tried: list[PlanBuilder] = []
 
-        async def decide(now: int) -> StreamPlan:
+        async def decide(now: int) -> PlanBuilder:
             columns = Columns()
             columns.subjects, columns.replies = runner.map_subjects([message[0]]), [_ANY]
             columns.headers, columns.payloads = [message[1]], [message[2]]

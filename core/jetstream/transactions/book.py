@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from core.jetstream.stream.runner import StreamRunner
-    from core.stream.plan import StreamPlan
+    from core.stream.plan import PlanBuilder
 
 APPS_MAX = 1000
 PATIENCE_S = 2.0
@@ -97,7 +97,7 @@ class Book:
         self.entries[entry.app] = entry
 
     async def _submit(self, *writes: LedgerWrite) -> None:
-        async def plan_it(_now: int) -> StreamPlan:
+        async def plan_it(_now: int) -> PlanBuilder:
             plan = self._runner.machine.unchanged(self._runner.log.first_seq)
             plan.ledger += writes
             return plan

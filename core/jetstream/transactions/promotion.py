@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from core.jetstream.stream.runner import StreamRunner
     from core.jetstream.transactions.book import Book
     from core.jetstream.transactions.staging import Chunk, Staged
-    from core.stream.plan import StreamPlan
+    from core.stream.plan import PlanBuilder
 
 logger = logging.getLogger("jetgate.transactions")
 
@@ -210,7 +210,7 @@ class Promotion:
         except StorageError:
             return None  # It is read when it is its turn.
 
-    async def _plan(self, chunk: Chunk, planned: list[Entry], now: int) -> StreamPlan:
+    async def _plan(self, chunk: Chunk, planned: list[Entry], now: int) -> PlanBuilder:
         """Plan the rows of a chunk and what the ledger says then; called in the chunk's turn."""
         cut, error = self._cut(chunk.columns.subjects)
         columns = chunk.columns.part(0, cut)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.stream.runner import StreamRunner
-    from core.stream.plan import StreamPlan
+    from core.stream.plan import PlanBuilder
 
 logger = logging.getLogger("jetgate.transactions")
 
@@ -257,7 +257,7 @@ class Transactions:
         staged = Staged(target, self._find)
         subjects = frozenset(staged.subject(a).encode() for a in promotion.attempts)
 
-        async def plan_it(_now: int) -> StreamPlan:
+        async def plan_it(_now: int) -> PlanBuilder:
             return await or_not_available(plan_purge_subjects(runner.log, subjects))
 
         await runner.submit(plan_it)

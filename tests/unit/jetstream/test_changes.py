@@ -8,7 +8,7 @@ from core.errors import ApiError, Unavailable, Unresolved
 from core.jetstream.changes import Changes
 from core.model.api_errors import api_error
 from core.stream.machine import StreamMachine
-from core.stream.plan import StreamPlan
+from core.stream.plan import PlanBuilder
 from tests.unit.stream.support import config
 
 GONE = api_error("JSClusterNotAvail")
@@ -20,11 +20,11 @@ class Planned:
 
     def __init__(self) -> None:
         self.changes = Changes()
-        self.found: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
+        self.found: asyncio.Future[PlanBuilder] = asyncio.get_running_loop().create_future()
         self.done = self.changes.add(self.plan)
         self.planning = asyncio.ensure_future(self.changes.plan_next(0))
 
-    async def plan(self, _now: int) -> StreamPlan:
+    async def plan(self, _now: int) -> PlanBuilder:
         """Return what the test has found."""
         return await self.found
 

@@ -12,7 +12,7 @@ from core.runtime.tasks import stop
 from core.runtime.turn import Turn
 from core.storage.interface import Head, StreamCommit
 from core.stream.machine import StreamMachine
-from core.stream.plan import StreamPlan
+from core.stream.plan import PlanBuilder, StreamPlan
 from tests.support.eventually import observed
 from tests.support.sessions import ManualClock
 
@@ -129,7 +129,8 @@ class Bench:
 
 
 def _plan(seq: int) -> StreamPlan:
-    return StreamPlan(before=seq - 1, first_seq=1, last_seq=seq, last_ts=seq, msgs=seq, nbytes=0)
+    plan = PlanBuilder(before=seq - 1, first_seq=1, last_seq=seq, last_ts=seq, msgs=seq, nbytes=0)
+    return plan.build()
 
 
 def run(scenario: Callable[[Bench], Awaitable[None]]) -> Bench:

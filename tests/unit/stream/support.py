@@ -57,7 +57,7 @@ class Stream:
 
     def publish(self, *messages: tuple[bytes, bytes, bytes]) -> Said:
         """Publish one batch; return the sequence of each message, or what was said instead."""
-        self.plan = decide(self.machine, columns(*messages), self.now)
+        self.plan = decide(self.machine, columns(*messages), self.now).build()
         self.machine.apply(self.plan)
         if self.plan.segment is not None:
             self.written += self.plan.segment.seqs

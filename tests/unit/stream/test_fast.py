@@ -180,7 +180,7 @@ def played(sent: list[tuple[bytes, bytes]], sizes: Iterator[int]) -> tuple[list[
         rows.replies = [reply for reply, _ in some]
         plan = decide_fast(machine, rows, {}, fast, (NOW, NOW), NO_FACTS)
         told += [answer for answer in plan.answers if answer[0] != PLAIN]
-        machine.apply(plan)
+        machine.apply(plan.build())
         assert plan.fast is not None
         fast.apply(plan.fast)
     return told, machine.msgs

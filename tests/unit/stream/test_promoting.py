@@ -20,7 +20,7 @@ def promote(machine: StreamMachine, *messages: Message) -> Promoted:
     promoted = plan_rows(machine, rows, NOW, NO_FACTS)
     assert not promoted.plan.acks
     assert not promoted.plan.answers
-    machine.apply(promoted.plan)
+    machine.apply(promoted.plan.build())
     return promoted
 
 
@@ -70,7 +70,7 @@ def test_a_first_row_that_is_refused_changes_nothing() -> None:
 
     promoted = promote(machine, message("a", b"1"))
 
-    assert (promoted.rows, promoted.plan.changes_head) == (0, False)
+    assert (promoted.rows, promoted.plan.build().changes_head) == (0, False)
     assert promoted.error is not None
     assert promoted.error.description == "invalid operation on sealed stream"
 

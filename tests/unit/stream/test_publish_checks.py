@@ -203,7 +203,7 @@ def test_a_duplicate_is_answered_with_the_first_sequence() -> None:
     plan = decide(stream.machine, columns(message("b", Nats_Msg_Id="i")), stream.now)
 
     assert plan.answers == [(b"reply.0", b'{"stream":"S","seq":2,"duplicate": true}')]
-    assert not plan.changes_head
+    assert not plan.build().changes_head
 
 
 def test_a_duplicate_within_a_batch_is_found() -> None:

@@ -58,7 +58,7 @@ def test_a_schedule_that_is_over_may_still_be_cancelled() -> None:
     made.publish(scheduled("a"), message("a"))
     plan = made.machine.unchanged()
     made.machine.remove(plan, 2, b"a", dict(made.machine.index.of_subject(b"a") or ())[2])
-    made.machine.apply(plan)
+    made.machine.apply(plan.build())
 
     assert made.publish(ends("a")) == [3]
     assert made.removed == [1]
@@ -111,7 +111,8 @@ def fire(made: Stream, *subjects: bytes, payload: bytes = b"x") -> list[bytes]:
             firing.copy(0, headers, payload)
             firings.append(firing)
     columns = outputs(firings, made.now)
-    made.plan, refused = plan_firings(made.machine, firings, columns, made.now, NO_FACTS)
+    plan, refused = plan_firings(made.machine, firings, columns, made.now, NO_FACTS)
+    made.plan = plan.build()
     made.machine.apply(made.plan)
     return refused
 

@@ -255,7 +255,7 @@ def test_a_roll_up_of_a_log_takes_what_storage_knows() -> None:
     facts = Facts(replaced={b"a": [(1, 31), (2, 31)]})
 
     plan = decide(stream.machine, columns(message("a", Nats_Rollup="sub")), NOW, facts)
-    stream.machine.apply(plan)
+    stream.machine.apply(plan.build())
 
     assert plan.erased == [1, 2]
     assert stream.machine.msgs == 1
@@ -304,7 +304,7 @@ def test_a_roll_up_on_wildcards_makes_room() -> None:
     batch = columns(message("k.*", Nats_Rollup="sub"), message("k.a"), message("k.b"), message("k"))
 
     plan = decide(stream.machine, batch, NOW, facts)
-    stream.machine.apply(plan)
+    stream.machine.apply(plan.build())
 
     assert [b"error" in body for _, body in plan.answers] == [False, False, False, True]
     assert stream.machine.msgs == 4
@@ -349,10 +349,10 @@ def test_a_configuration_takes_effect_with_its_plan() -> None:
     machine = stream.machine
     plan = decide(machine, columns(), NOW)
     plan.config, plan.index = config(max_msgs_per_subject=3), HistoryIndex()
-    assert plan.changes_head
+    assert plan.build().changes_head
     assert machine.limit == 0
 
-    machine.apply(plan)
+    machine.apply(plan.build())
 
     assert machine.limit == 3
     assert machine.index is plan.index
@@ -362,4 +362,7 @@ def test_an_empty_batch_changes_nothing() -> None:
     stream = Stream(max_msgs=5)
     stream.one("a")
 
-    assert not decide(stream.machine, columns(), NOW).changes_head
+    plan = decide(stream.machine, columns(), NOW).build()
+    assert not plan.changes_head
+    with pytest.raises(AttributeError):
+        plan.last_seq = 7  # type: ignore[misc]
