@@ -265,6 +265,27 @@ class ConsumerMachine:
         self.num_pending, self.is_counted = 0, False
         self.chosen, self.live_from = [], 0
 
+    def count(self, num_pending: int, *, is_exact: bool) -> None:
+        """Replace `num_pending`. What is not exact is rather too many, and counted again later."""
+        self.num_pending, self.is_counted = num_pending, is_exact
+
+    def begin_count(self, is_live: Callable[[int], bool]) -> None:
+        """Doubt `num_pending` until it is counted; keep those chosen messages that are live."""
+        self.is_counted = False
+        if self.chosen:
+            self.chosen = list(filter(is_live, self.chosen))
+
+    def watch_settled(self, *, is_watched: bool) -> None:
+        """Note which messages the stream need not keep for this consumer, or no longer."""
+        self.settled = (self.settled or []) if is_watched else None
+
+    def take_settled(self) -> list[int]:
+        """Return the messages that were noted since the last call."""
+        if self.settled is None:
+            return []
+        settled, self.settled = self.settled, []
+        return settled
+
     def bound(self, last: int, msgs: int) -> None:
         """Limit `num_pending` by the stream's last sequence and number of messages.
 

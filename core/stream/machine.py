@@ -95,6 +95,29 @@ class StreamMachine:
         rolls = config.allow_rollup_hdrs and not config.deny_purge
         self.ends_schedules = rolls and (copies or config.allow_msg_schedules)
 
+    # -- restore -----------------------------------------------------------------------------
+
+    def restore_head(
+        self, *, first_seq: int, last_seq: int, last_ts: int, msgs: int, nbytes: int
+    ) -> None:
+        """Restore bounds and counts, as the head row has them."""
+        self.first_seq, self.last_seq, self.last_ts = first_seq, last_seq, last_ts
+        self.msgs, self.bytes = msgs, nbytes
+        self.oldest.upto = max(first_seq - 1, 0)
+
+    def restore_index(self, index: LogIndex | LastIndex | HistoryIndex, msgs: int) -> None:
+        """Restore the subjects, and the number of messages that they have."""
+        self.index, self.msgs = index, msgs
+
+    def recount(self, *, msgs: int | None = None, nbytes: int | None = None) -> None:
+        """Replace counts of the head row by those of the rows themselves."""
+        self.msgs = self.msgs if msgs is None else msgs
+        self.bytes = self.bytes if nbytes is None else nbytes
+
+    def restore_last_msg_id(self, msg_id: bytes) -> None:
+        """Restore the message id of the last message; empty: it has none."""
+        self.last_msg_id = msg_id
+
     # -- facts -------------------------------------------------------------------------------
 
     def lacks_oldest(self, columns: Columns, now: int, facts: Facts = NO_FACTS) -> bool:

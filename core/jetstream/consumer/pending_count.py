@@ -87,12 +87,12 @@ class PendingCount:
             count = count_at_once(log, machine.match, machine.filters)
         if count is None:
             # Until it is known, rather too many than too few.
-            machine.num_pending = log.machine.msgs
+            machine.count(log.machine.msgs, is_exact=machine.is_counted)
             self._running += 1
             spawn(self._count_in_background(), name=f"count for consumer {self._name}")
         else:
             self._is_stale = False
-            machine.num_pending, machine.is_counted = count, True
+            machine.count(count, is_exact=True)
 
     async def _count_in_background(self) -> None:
         try:
@@ -121,16 +121,14 @@ class PendingCount:
     async def _count(self) -> None:
         self._is_stale = False
         log, machine = self._log, self._machine
-        machine.is_counted = False
-        if machine.chosen:
-            machine.chosen = [seq for seq in machine.chosen if log.is_live(seq)]
+        machine.begin_count(log.is_live)
         for _ in range(_TRIES):
             counted = start, *_ = self._basis()
             count = await count_from(log, start, machine.match, machine.filters)
-            machine.num_pending = count + len(machine.chosen)
+            machine.count(count + len(machine.chosen), is_exact=False)
             if self._basis() == counted:
                 break
-        machine.is_counted = not self._is_stale
+        machine.count(machine.num_pending, is_exact=not self._is_stale)
         self._may_deliver_once = self._is_stale
 
     def _basis(self) -> tuple[int, int, int, Match | None]:

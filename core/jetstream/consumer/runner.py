@@ -243,8 +243,7 @@ class ConsumerRunner:
         self.wake()
 
     def _report_settled(self) -> None:
-        settled, self.machine.settled = self.machine.settled, []
-        if settled:
+        if settled := self.machine.take_settled():
             self.machine.leaving.update(settled)
             self.stream.settle(settled)
 
@@ -392,7 +391,7 @@ class ConsumerRunner:
     def watch_retention(self) -> None:
         """Tell the stream what is settled, if its retention asks for that."""
         watched = self.stream.config.retention is not Retention.LIMITS
-        self.machine.settled = (self.machine.settled or []) if watched else None
+        self.machine.watch_settled(is_watched=watched)
 
     def needs(self, seq: int, subject: bytes) -> bool:
         """Whether a message is still to be delivered here or waits for its acknowledgement."""

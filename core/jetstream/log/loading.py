@@ -40,9 +40,13 @@ def take_head(log: StreamLog, head: Head) -> bool:
     A long log without limits that evict may be served at once: see `load_behind`.
     """
     machine = log.machine
-    machine.first_seq, machine.last_seq = head.first_seq, head.last_seq
-    machine.last_ts, machine.msgs, machine.bytes = head.last_ts, head.msgs, head.bytes
-    machine.oldest.upto = max(head.first_seq - 1, 0)
+    machine.restore_head(
+        first_seq=head.first_seq,
+        last_seq=head.last_seq,
+        last_ts=head.last_ts,
+        msgs=head.msgs,
+        nbytes=head.bytes,
+    )
     log.tail.clear(head.last_seq + 1)
     removes = machine.limit or machine.evicts or machine.max_age or machine.expiry is not None
     return head.msgs > _LONG and not removes and machine.schedules is None
@@ -59,18 +63,18 @@ async def load(log: StreamLog, head: Head, now: int) -> None:
     machine = log.machine
     expiry = machine.expiry
     index, superseded = await build_index(log, machine.limit, expiry=expiry)
-    machine.index = index
     replaced = [seq for seq, _, _ in superseded]
     log.removed.hide(replaced, machine.unchanged().build().record)
     count = sum(n for _, n, _ in index.items())
     # What expired may still be stored: it counts until it is found to be due again.
-    machine.msgs = count if expiry is not None else _agreed(log, count, head)
+    msgs = count if expiry is not None else _agreed(log, count, head)
+    machine.restore_index(index, msgs)
     if replaced and not set(replaced).issubset(await log.rows.recorded()):
         # The node went down between saving a smaller limit and enforcing it: readers of storage
         # would see these rows.
         await log.deleted()
     if machine.msgs != head.msgs:
-        machine.bytes = await _counted_bytes(log)
+        machine.recount(nbytes=await _counted_bytes(log))
     await _restore_ids(log, head, now)
 
 
@@ -94,7 +98,7 @@ async def load_behind(log: StreamLog, head: Head, now: Callable[[], int]) -> Non
         index.load(page)
         count += sum(n for _, n, _ in page)
         await asyncio.sleep(0)
-    machine.msgs += _agreed(log, count, head) - head.msgs
+    machine.recount(msgs=machine.msgs + _agreed(log, count, head) - head.msgs)
 
 
 async def _counted_bytes(log: StreamLog) -> int:
@@ -189,7 +193,7 @@ async def _restore_ids(log: StreamLog, head: Head, now: int) -> None:
     machine = log.machine
     newest = await log.rows.range(head.last_seq, 1) if head.msgs else None
     if newest is not None and newest.headers is not None:
-        machine.last_msg_id = find(newest.headers[0] or b"", MSG_ID) or b""
+        machine.restore_last_msg_id(find(newest.headers[0] or b"", MSG_ID) or b"")
     window = machine.config.duplicate_window
     if window <= 0:
         return
