@@ -8,6 +8,8 @@ import asyncio
 import os
 from typing import Any
 
+from msgspec.structs import replace
+
 from core.jetstream import lane
 from jetgate.commands import main
 
@@ -23,10 +25,9 @@ def acknowledge_early() -> None:
         for runner, plan in work:
             if plan.acks:
                 runner.acks.emit(plan.acks, plan.ack_first)
-                plan.acks = type(plan.acks)()
         self._turn.run()
         await asyncio.sleep(LATER)
-        await write(self, work)
+        await write(self, [(runner, replace(plan, acks=[])) for runner, plan in work])
 
     lane.Lane._write = promise_then_write  # type: ignore[method-assign]  # the fault
 
