@@ -59,19 +59,31 @@ def wire(payload: bytes, *, is_text: bool) -> bytes:
     return Frame(opcode, payload).serialize(mask=False)
 
 
+class Early:
+    """What came and was not taken yet, and what of it may be taken at once.
+
+    One object for all: one attribute more of a connection, and its dict would be twice as large.
+    """
+
+    __slots__ = ("data", "frames", "is_due", "piece_bytes")
+
+    def __init__(self, data: bytearray) -> None:
+        self.data = data
+        self.frames = 0
+        self.is_due = False
+        self.piece_bytes = _EARLY_PIECE_BYTES
+
+
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """Closes a connection that takes nothing for `write_seconds`, and reads on after a frame that
     cannot be, so that the client gets to see the close code."""
 
     write_seconds = 30.0
     _writes: WriteWatch | None = None
-    _early: bytearray
+    _early: "Early"
     _discards = False
     _unanswered: asyncio.TimerHandle | None = None
     _pong = b""
-    _piece_bytes = _EARLY_PIECE_BYTES
-    _early_frames = 0
-    _is_due = False
 
     def begin(
         self, transport: asyncio.Transport, head: Head, rest: bytes, *, within: float
@@ -80,7 +92,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
         `rest` is what came behind it; a client should have waited (RFC 6455, 4.1).
         """
-        self._early = bytearray(rest)
+        self._early = Early(bytearray(rest))
         self.connection_made(transport)
         self._unanswered = self.loop.call_later(within, self._refuse)
         change_protocol(transport, SmallReads(self, _EARLY_PIECE_BYTES))
@@ -111,7 +123,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self._writes is not None:
             self._writes.stop()
         self._stop_waiting()
-        self._early.clear()
+        self._early.data.clear()
         super().connection_lost(exc)
         tell(self._on_gone)
         self.conn.parser.close()  # it refers to itself: else only the garbage collector ends it
@@ -121,37 +133,37 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         for a turn."""
         if self._discards:
             return
-        if self.handshake_complete and not self._early and len(data) < self._piece_bytes:
+        if self.handshake_complete and not self._early.data and len(data) < self._early.piece_bytes:
             self._take(data)
             return
-        self._early += data
+        self._early.data += data
         if self.handshake_complete:
             self._go_on()
-        elif len(self._early) > READ_BYTES:
+        elif len(self._early.data) > READ_BYTES:
             self.transport.pause_reading()
 
     def _go_on(self) -> None:
         """Read nothing more until what waits was taken, a piece in each turn."""
-        if self._early and not self._is_due:
-            self._is_due = True
+        if self._early.data and not self._early.is_due:
+            self._early.is_due = True
             turns().add(self._take_early)
-        if self._early and not self.transport.is_closing():
+        if self._early.data and not self.transport.is_closing():
             self.transport.pause_reading()
 
     def _take_early(self) -> None:
         """Take a piece of what waits, unless a message before it has not been received."""
-        self._is_due = False
+        self._early.is_due = False
         if self.transport.is_closing():
             return
         if self.read_paused and not self._discards:
             return
-        piece = bytes(self._early[: self._piece_bytes])
-        del self._early[: self._piece_bytes]
+        piece = bytes(self._early.data[: self._early.piece_bytes])
+        del self._early.data[: self._early.piece_bytes]
         if not self._discards:
             self._take(piece)
         if self._discards:
-            self._early.clear()
-        if self._early:
+            self._early.data.clear()
+        if self._early.data:
             self._go_on()
         elif not self.read_paused and not self.transport.is_closing():
             self.transport.resume_reading()
@@ -169,10 +181,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def handle_events(self) -> None:
         """Handle frames, few of them before the peer is known."""
-        if self._piece_bytes == _EARLY_PIECE_BYTES:
+        if self._early.piece_bytes == _EARLY_PIECE_BYTES:
             events = self.conn.events_received()
-            self._early_frames += sum(not _is_message(event) for event in events)
-            if self._early_frames > EARLY_FRAMES_MAX and self.conn.state is State.OPEN:
+            self._early.frames += sum(not _is_message(event) for event in events)
+            if self._early.frames > EARLY_FRAMES_MAX and self.conn.state is State.OPEN:
                 self._refuse_frames()
                 return
             self.conn.events.extend(events)
@@ -288,7 +300,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def _admit(self) -> None:
         """Take messages and reads of any size."""
         self.conn.max_message_size = FRAME_BYTES_MAX
-        self._piece_bytes = _PIECE_BYTES
+        self._early.piece_bytes = _PIECE_BYTES
         if not self.disconnected and not self.transport.is_closing():
             change_protocol(self.transport, self)
 
