@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +32,7 @@ from jetgate.database import (
     required,
     standby,
 )
+from jetgate.flag_groups import grouped
 from jetgate.logs import Format, Level
 from jetgate.process import Process
 from jetgate.run import LogFormat, LogLevel, run
@@ -133,29 +135,144 @@ RateLimit = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Listeners:
+    """Where clients connect."""
+
+    host: Host = "127.0.0.1"
+    nats_port: NatsPort = NATS_PORT
+    http_port: HttpPort = HTTP_PORT
+    ws_port: WsPort = None
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Who may connect."""
+
+    auth: Auth = ""
+    auth_file: AuthFile = ""
+    user: UserName = ""
+    password: Password = ""
+    password_file: PasswordFile = ""
+
+    def users(self, system_user: str = "", system_password: str = "") -> Users | None:
+        """Return who may connect; None: everybody. Raises ConfigError."""
+        return users_of(
+            secret_of("--auth", self.auth, self.auth_file),
+            self.user,
+            secret_of("--pass", self.password, self.password_file),
+            system_user,
+            system_password,
+        )
+
+
+@dataclass(frozen=True)
+class SystemCredentials:
+    """Who may ask about the cluster itself."""
+
+    system_user: SystemUser = ""
+    system_password: SystemPass = ""
+    system_password_file: SystemPassFile = ""
+
+    def secret(self) -> str:
+        """Return the password. Raises ConfigError."""
+        return secret_of("--system-pass", self.system_password, self.system_password_file)
+
+
+@dataclass(frozen=True)
+class HttpFlags:
+    """How HTTP is served, and the file that says more than flags can."""
+
+    config: ConfigFile = ""
+    http_tls_cert: TlsCert = ""
+    http_tls_key: TlsKey = ""
+    http_host: HttpHosts = None
+    http_trusted_proxy: TrustedProxies = None
+    http_cors_origin: CorsOrigins = None
+    http_rate_limit: RateLimit = ""
+
+    def members(self) -> dict[str, Any]:
+        """Return these as members of a Config. Raises ConfigError."""
+        return {
+            "http_tls_cert": self.http_tls_cert,
+            "http_tls_key": self.http_tls_key,
+            **members_of(
+                self.config,
+                self.http_host,
+                self.http_trusted_proxy,
+                self.http_cors_origin,
+                self.http_rate_limit,
+            ),
+        }
+
+
+@dataclass(frozen=True)
+class DatabaseFlags:
+    """The PostgreSQL that is given."""
+
+    dsn: Dsn = None
+    dsn_file: DsnFile = ""
+    dsn_password_file: DsnPasswordFile = ""
+    read_dsn: ReadDsn = None
+    read_dsn_file: ReadDsnFile = ""
+    wait_for_db: WaitForDb = 0
+
+    def members(self) -> dict[str, Any]:
+        """Return these as members of a Config. Raises ConfigError."""
+        return {
+            "database": required(self.dsn, self.dsn_file, self.dsn_password_file, self.wait_for_db),
+            "standby": standby(self.read_dsn, self.read_dsn_file, self.dsn_password_file),
+        }
+
+
+@dataclass(frozen=True)
+class LinkFlags:
+    """Where other nodes connect."""
+
+    cluster_listen: ClusterListen = ""
+    cluster_advertise: ClusterAdvertise = ""
+
+    def members(self) -> dict[str, Any]:
+        """Return these as members of a Config. Raises ConfigError."""
+        return {
+            "cluster_listen": place_of("--cluster-listen", self.cluster_listen),
+            "cluster_advertise": place_of("--cluster-advertise", self.cluster_advertise),
+        }
+
+
+@dataclass(frozen=True)
+class NodeFlags:
+    """What else a node is told of itself."""
+
+    author_permissions: Authors = AuthorPermissions.HTTP
+    tag: NodeTags = None
+
+    def members(self) -> dict[str, Any]:
+        """Return these as members of a Config. Raises ConfigError."""
+        return {
+            "author_permissions": self.author_permissions,
+            "tags": clean_tags(self.tag or ()),
+        }
+
+
+@dataclass(frozen=True)
+class Logging:
+    """What the log has."""
+
+    log_level: LogLevel = Level.INFO
+    log_format: LogFormat = Format.TEXT
+
+
+@grouped
 def dev(
     context: typer.Context,
-    host: Host = "127.0.0.1",
-    nats_port: NatsPort = NATS_PORT,
-    http_port: HttpPort = HTTP_PORT,
-    ws_port: WsPort = None,
+    *,
+    listeners: Listeners,
     data: Annotated[str, typer.Option(help="Directory for the data.")] = str(DATA_DIRECTORY),
-    auth: Auth = "",
-    auth_file: AuthFile = "",
-    user: UserName = "",
-    password: Password = "",
-    password_file: PasswordFile = "",
-    config: ConfigFile = "",
-    http_tls_cert: TlsCert = "",
-    http_tls_key: TlsKey = "",
-    http_host: HttpHosts = None,
-    http_trusted_proxy: TrustedProxies = None,
-    http_cors_origin: CorsOrigins = None,
-    http_rate_limit: RateLimit = "",
-    author_permissions: Authors = AuthorPermissions.HTTP,
-    tag: NodeTags = None,
-    log_level: LogLevel = Level.INFO,
-    log_format: LogFormat = Format.TEXT,
+    credentials: Credentials,
+    http: HttpFlags,
+    node: NodeFlags,
+    logs: Logging,
 ) -> None:
     """Start everything on this machine: PostgreSQL, NATS on 4222, HTTP on 8080.
 
@@ -172,60 +289,32 @@ def dev(
     """
     _serve(
         context,
-        log_level,
-        log_format,
+        logs,
         lambda: Config(
-            host=host,
-            nats_port=nats_port,
-            http_port=http_port,
-            ws_port=ws_port,
+            **asdict(listeners),
             data=directory_of(data),
-            users=_users(auth, auth_file, user, password, password_file),
-            http_tls_cert=http_tls_cert,
-            http_tls_key=http_tls_key,
-            author_permissions=author_permissions,
-            tags=clean_tags(tag or ()),
-            **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
+            users=credentials.users(),
+            **http.members(),
+            **node.members(),
         ),
     )
 
 
+@grouped
 def serve(
     context: typer.Context,
-    dsn: Dsn = None,
-    dsn_file: DsnFile = "",
-    dsn_password_file: DsnPasswordFile = "",
-    read_dsn: ReadDsn = None,
-    read_dsn_file: ReadDsnFile = "",
-    wait_for_db: WaitForDb = 0,
-    host: Host = "127.0.0.1",
-    nats_port: NatsPort = NATS_PORT,
-    http_port: HttpPort = HTTP_PORT,
-    ws_port: WsPort = None,
+    *,
+    database: DatabaseFlags,
+    listeners: Listeners,
     data: Annotated[
         str | None, typer.Option(help="Directory for ports.json; none is written without.")
     ] = None,
-    auth: Auth = "",
-    auth_file: AuthFile = "",
-    user: UserName = "",
-    password: Password = "",
-    password_file: PasswordFile = "",
-    system_user: SystemUser = "",
-    system_password: SystemPass = "",
-    system_password_file: SystemPassFile = "",
-    config: ConfigFile = "",
-    http_tls_cert: TlsCert = "",
-    http_tls_key: TlsKey = "",
-    http_host: HttpHosts = None,
-    http_trusted_proxy: TrustedProxies = None,
-    http_cors_origin: CorsOrigins = None,
-    http_rate_limit: RateLimit = "",
-    cluster_listen: ClusterListen = "",
-    cluster_advertise: ClusterAdvertise = "",
-    author_permissions: Authors = AuthorPermissions.HTTP,
-    tag: NodeTags = None,
-    log_level: LogLevel = Level.INFO,
-    log_format: LogFormat = Format.TEXT,
+    credentials: Credentials,
+    system: SystemCredentials,
+    http: HttpFlags,
+    links: LinkFlags,
+    node: NodeFlags,
+    logs: Logging,
 ) -> None:
     """Serve from a PostgreSQL of yours.
 
@@ -243,51 +332,16 @@ def serve(
     """
     _serve(
         context,
-        log_level,
-        log_format,
+        logs,
         lambda: Config(
-            host=host,
-            nats_port=nats_port,
-            http_port=http_port,
-            ws_port=ws_port,
+            **asdict(listeners),
             data=None if data is None else directory_of(data),
-            database=required(dsn, dsn_file, dsn_password_file, wait_for_db),
-            standby=standby(read_dsn, read_dsn_file, dsn_password_file),
-            users=_users(
-                auth,
-                auth_file,
-                user,
-                password,
-                password_file,
-                system_user,
-                secret_of("--system-pass", system_password, system_password_file),
-            ),
-            http_tls_cert=http_tls_cert,
-            http_tls_key=http_tls_key,
-            cluster_listen=place_of("--cluster-listen", cluster_listen),
-            cluster_advertise=place_of("--cluster-advertise", cluster_advertise),
-            author_permissions=author_permissions,
-            tags=clean_tags(tag or ()),
-            **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
+            **database.members(),
+            users=credentials.users(system.system_user, system.secret()),
+            **http.members(),
+            **links.members(),
+            **node.members(),
         ),
-    )
-
-
-def _users(
-    token: str,
-    token_file: str,
-    user: str,
-    password: str,
-    file: str,
-    system_user: str = "",
-    system_password: str = "",
-) -> Users | None:
-    return users_of(
-        secret_of("--auth", token, token_file),
-        user,
-        secret_of("--pass", password, file),
-        system_user,
-        system_password,
     )
 
 
@@ -332,11 +386,11 @@ def exposed_secrets(context: typer.Context) -> list[str]:
     ]
 
 
-def _serve(context: typer.Context, level: Level, form: Format, make: Callable[[], Config]) -> None:
+def _serve(context: typer.Context, logs: Logging, make: Callable[[], Config]) -> None:
     async def work() -> None:
         process = Process(make())
         for flag in exposed_secrets(context):
             log.warning("the list of processes shows what %s says: use %s-file", flag, flag)
         await process.run()
 
-    run(work, level, form)
+    run(work, logs.log_level, logs.log_format)
