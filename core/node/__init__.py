@@ -49,6 +49,10 @@ at which the last confirmed heartbeat was sent. Beyond that it defers deliveries
 - A client publishes while a stream has no owner: the publish is held for 2 s (10 s after a start),
   then refused with 10008; at once where 16 MiB are held for the stream.
 
+*Pauses.* A start asks PostgreSQL every 0.5 s (`database`), a node without a lease session every
+0.25 s (`campaign`); a load that failed is repeated after 0.5 s (`lifecycle`). Heartbeats are sent
+every second, and the placement is looked at every 0.25 s (`trust_window.LeaseTimes`).
+
 *Modules.* `lifecycle` runs a process; `server` has its ports and links; `campaign` opens a
 `lease_session`; `runtime` has JetStream in memory; `ownership` decides, acquires and transfers;
 `publish_gate` passes, holds and refuses publishes; `peers` follows the other nodes; `reach` finds
