@@ -132,7 +132,7 @@ def test_every_server_of_ones_own_can_be_configured_so(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Config] = []
-    monkeypatch.setattr(serve, "_serve", lambda _context, _level, _form, make: made.append(make()))
+    monkeypatch.setattr(serve, "_serve", lambda _context, _logs, make: made.append(make()))
 
     done = CliRunner().invoke(command_line(), _words(command)[1:])
 
