@@ -36,7 +36,7 @@ from core.consumer.pull import (
 )
 from core.consumer.push import Push
 from core.consumer.sampling import Sampler, make_sampler
-from core.consumer.state import TIME_UNIT, ConsumerState
+from core.consumer.state import TIME_UNIT, ConsumerState, time_units
 from core.model.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
 from core.subjects.subject import compile_filters, compile_reading
 
@@ -272,8 +272,7 @@ class ConsumerMachine:
     def begin_count(self, is_live: Callable[[int], bool]) -> None:
         """Doubt `num_pending` until it is counted; keep those chosen messages that are live."""
         self.is_counted = False
-        if self.chosen:
-            self.chosen = list(filter(is_live, self.chosen))
+        self.chosen = list(filter(is_live, self.chosen))
 
     def watch_settled(self, *, is_watched: bool) -> None:
         """Note which messages the stream need not keep for this consumer, or no longer."""
@@ -281,9 +280,8 @@ class ConsumerMachine:
 
     def take_settled(self) -> list[int]:
         """Return the messages that were noted since the last call."""
-        if self.settled is None:
-            return []
-        settled, self.settled = self.settled, []
+        if settled := self.settled or []:
+            self.settled = []
         return settled
 
     def bound(self, last: int, msgs: int) -> None:
@@ -548,8 +546,8 @@ class ConsumerMachine:
             floor_cseq=floor_cseq,
             floor_sseq=floor_sseq,
             pending=self.pending.first,
-            delivery_times=[(c, _time_units(t, shift)) for c, t in self.pending.delivery_times],
-            deadlines={s: t and _time_units(t, shift) for s, t in self.pending.deadlines().items()},
+            delivery_times=[(c, time_units(t, shift)) for c, t in self.pending.delivery_times],
+            deadlines={s: t and time_units(t, shift) for s, t in self.pending.deadlines().items()},
             counts=self.pending.counts,
             chosen=[*self.chosen, self.live_from] if self._has_start() else (),
             leaving=sorted(self.leaving.union(self.settled)) if self.settled is not None else (),
@@ -599,7 +597,3 @@ class ConsumerMachine:
             at = bisect_left(starts, cseq + 1) - 1
             groups[max(at, 0)][1].append(sseq)
         return [group for group in groups if group[1]]
-
-
-def _time_units(time: int, shift: int) -> int:
-    return max((time + shift) // TIME_UNIT, 1)

@@ -24,6 +24,11 @@ _POSITIONS = Struct("<QQQQ")
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
+def time_units(time: int, shift: int) -> int:
+    """Return a monotonic time as states store it, `shift` nanoseconds from the Unix epoch."""
+    return max((time + shift) // TIME_UNIT, 1)
+
+
 class StateError(ValueError):
     """A stored state that cannot be read."""
 
