@@ -1,4 +1,4 @@
-"""Where a request is served: by who leads the stream that it names.
+"""Where a request is served: by the owner of the stream that it names.
 
 What names none is served by the node that has it. One for a stream that nobody knows goes to a node
 that can create it. A request goes one hop: who gets it from another node serves it.
@@ -16,15 +16,15 @@ _CATALOGUE = 0
 
 
 class Leaders(Protocol):
-    """Who leads what (`core.node.reach.Reach`)."""
+    """The owners of lease groups (`core.node.reach.Reach`)."""
 
     @property
     def leads(self) -> bool:
-        """Whether this node leads anything."""
+        """Return whether this node owns any group."""
         ...
 
     def link(self, group: int) -> Link | None:
-        """Return the link to the peer that leads a group; None: this node does, or nobody."""
+        """Return the link to the peer that owns a group; None: no peer owns it."""
         ...
 
     def nodes(self) -> dict[str, Link]:

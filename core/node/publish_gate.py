@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.gate")
 
 PATIENCE_S = 2.0
-"""How long publishes are held at most after a leader was lost."""
+"""Publishes are held for at most this long after an owner was lost."""
 START_S = 10.0
-"""How long they are held at most after a start, for what has to be loaded first."""
+"""Publishes are held for at most this long after a start: streams have to be loaded first."""
 _SUCCESSION_S = 5.0
 _ANSWERS_S = 0.5
 _LOOK_S = 0.05
@@ -38,16 +38,16 @@ _SECOND = 1_000_000_000
 
 
 class Refusals(Protocol):
-    """What answers in the place of leaders (`core.api.leaderless`)."""
+    """Answers in the place of owners (`core.api.leaderless`)."""
 
     @property
     def learned(self) -> Subscribers[[]]:
-        """Called when more is known of what to refuse."""
+        """Called when the streams are known, or have changed."""
         ...
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known what to refuse."""
+        """Whether the streams are known."""
         ...
 
     def groups(self) -> Collection[int]:

@@ -30,25 +30,25 @@ log = logging.getLogger("jetgate.cluster")
 
 _SECOND = 1_000_000_000
 _GRACE = _SECOND
-"""How long a group that nobody leads is left to the node for which it is meant."""
+"""A free group is left to the node that the placement names for this long, in nanoseconds."""
 _FOR_LONG = 1 << 62
 _AT_ONCE = 64
-"""How many streams move at once, at most."""
+"""The most streams of one transfer."""
 _LOOK_S = 0.05
 _PINNED = 10 * _SECOND
-"""How long a group stays at least where a client wanted it."""
+"""A group stays with the owner that a client wanted for this long, in nanoseconds."""
 _CALM = 2 * _SECOND
-"""How long nothing has to have changed before groups move so that all have about the same."""
+"""Groups are rebalanced after this long without a change, in nanoseconds."""
 
 
 class Nodes(Protocol):
-    """The nodes as this one sees them (`core.cluster.view.Cluster`)."""
+    """The nodes as this one sees them (`core.cluster.view.ClusterView`)."""
 
     own: str
 
     @property
     def is_evacuated(self) -> bool:
-        """Whether this node is to lead nothing."""
+        """Whether a client has asked this node to own nothing."""
         ...
 
     def responsive(self) -> Collection[str]:
@@ -56,11 +56,11 @@ class Nodes(Protocol):
         ...
 
     def able(self) -> Collection[str]:
-        """Return the names of the other nodes that could lead, and serve clients of this one."""
+        """Return the names of the linked nodes that could own groups."""
         ...
 
     def leader(self, group: int) -> str:
-        """Return the name of the node that says it leads a group; empty: none is known."""
+        """Return the name of the node that owns a group; empty: none is known."""
         ...
 
     def tags(self) -> Mapping[str, Set[str]]:
@@ -88,7 +88,7 @@ class Owned(Protocol):
 
 
 class GroupPlacement:
-    """Decides for one node. Life cycle: `settle` once, `run` until cancelled.
+    """The placement of one node. Life cycle: `settle` once, `run` until cancelled.
 
     Args:
         nodes: the nodes of the database.
@@ -159,7 +159,7 @@ class GroupPlacement:
         return outcome
 
     def hint(self) -> None:
-        """Look at once: a leader is gone, or has let go."""
+        """Run the next round at once: an owner is gone, or has released groups."""
         self._hurry.set()
 
     def _offered_by_peer(self, event: PeerReleased) -> None:
@@ -181,7 +181,7 @@ class GroupPlacement:
             self._left |= dict.fromkeys(event.groups, until)
 
     async def run(self) -> None:
-        """Look again and again."""
+        """Run requests and rounds until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._times.poll / _SECOND):
@@ -197,7 +197,7 @@ class GroupPlacement:
     # -- one look ----------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Take what nobody leads and is meant for this node; level. Raises Unavailable."""
+        """Acquire the free groups of this node, or rebalance. Raises Unavailable."""
         if self.is_leaving:
             return
         living = frozenset(self._nodes.responsive())
@@ -217,7 +217,7 @@ class GroupPlacement:
             await self._level()
 
     def _unled(self) -> frozenset[int]:
-        """The groups that no node is known to lead which lives."""
+        """Return the groups without a responsive owner."""
         living = self._nodes.responsive()
         return frozenset(
             group
@@ -256,7 +256,7 @@ class GroupPlacement:
         self._changed = self._clock.monotonic()
 
     def _tell(self, holders: Mapping[int, Holder]) -> None:
-        """Say once whom this node waits for."""
+        """Log once which nodes hold the locks that this node waits for."""
         shown = ", ".join(sorted({each.shown for each in holders.values() if each.node}))
         if shown != self._told and not self._owned.owned:
             self._told = shown
@@ -266,7 +266,7 @@ class GroupPlacement:
     # -- moves -------------------------------------------------------------------------------
 
     async def _level(self) -> None:
-        """Hand over what others are to lead, once nothing has changed for a while.
+        """Transfer the groups that the placement gives to other nodes, after 2 s without a change.
 
         New streams are no reason to wait with what this node lacks the tags for.
         """
@@ -297,7 +297,7 @@ class GroupPlacement:
         return Tags(self._nodes.tags(), self._wanted())
 
     async def step_down(self, groups: Collection[int], successor: str = "") -> None:
-        """Hand groups over to a node; without a name to those for which they are meant then.
+        """Transfer groups to a node; without a name to those that the placement names.
 
         Without any other node they stay. Raises Unavailable. Who could lead on does this because
         a client has asked for it, and then levelling does not undo it at once.
@@ -315,7 +315,7 @@ class GroupPlacement:
             await self._move(to, is_asked=is_asked)
 
     async def leave(self) -> None:
-        """Take nothing any more, and hand all over to nodes that stay. Raises Unavailable.
+        """Acquire nothing any more, and transfer all groups to nodes that stay. Raises Unavailable.
 
         What was to go to a node that leaves meanwhile goes to another; without any it stays.
         """
@@ -327,7 +327,7 @@ class GroupPlacement:
             await self.step_down(self._owned.owned)
 
     async def _move(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
-        """Hand groups over, some at a time: publishes wait until those are led again.
+        """Transfer groups, some at a time: their publishes are held until they have an owner again.
 
         What is meant for a node that leaves meanwhile stays.
         """
@@ -358,7 +358,7 @@ class GroupPlacement:
             yield part
 
     async def _taken(self, node: str, groups: Collection[int]) -> None:
-        """Return when a node leads groups, leaves, or that takes too long; take what is offered.
+        """Return when a node owns groups, leaves, or after 1 s; acquire offered groups meanwhile.
 
         Two nodes that hand groups over to each other would wait for each other else.
         """
@@ -375,7 +375,7 @@ class GroupPlacement:
 
 
 async def _resolve(work: Callable[[], Awaitable[None]], outcome: asyncio.Future[None]) -> None:
-    """Do some work, and hand its outcome to the one who waits for it."""
+    """Do some work, and set its outcome."""
     try:
         await work()
     except Unavailable as error:
