@@ -8,6 +8,7 @@ have ended, one after the other in a fresh process. In any other run, also with 
 in their order in one process.
 """
 
+import gc
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -83,6 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     output = getattr(config, "workeroutput", None)
     if output is None or config.getoption("--smoke"):
         return
+    gc.freeze()  # a million objects of all tests, which each full collection would go through
     output[MARK] = [item.nodeid for item in items if item.get_closest_marker(MARK)]
     left = [item for item in items if not item.get_closest_marker(MARK)]
     items[:] = sorted(left, key=lambda item: place_of(item.nodeid))
