@@ -10,7 +10,7 @@ from collections import deque
 
 import orjson
 
-from core.client import Msg, NotPermitted, Subscription
+from core.client import Msg, NotPermitted, Subscription, Watch
 from core.goinput import text_of
 from gateway.call import Call
 from gateway.lasting import COMMENT, EVENTS, Lasting
@@ -45,8 +45,9 @@ class EventFeed(Lasting):
         self._dropped = 0
         self._change = asyncio.Event()
         self._is_over = False
-        self.subscription: Subscription = call.gateway.client.subscribe(subject, self._on_batch)
-        self.subscription.on_end = self.wake
+        self.subscription: Subscription = call.gateway.client.subscribe(
+            subject, self._on_batch, watch=Watch(self.wake)
+        )
 
     async def send_body(self, out: ResponseBody) -> None:
         """Send events."""

@@ -5,7 +5,7 @@ in this process (`loopback.attach`); `JetStream` is the stream and consumer API 
 """
 
 from core.client.answers import Answers
-from core.client.client import Client, Options, Subscription, connect
+from core.client.client import Client, Options, Subscription, Watch, connect
 from core.client.errors import (
     ClientError,
     ConnectionLost,
@@ -43,6 +43,7 @@ __all__ = [
     "RequestTimeout",
     "ServerRefused",
     "Subscription",
+    "Watch",
     "attach",
     "connect",
     "dial",

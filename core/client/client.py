@@ -97,43 +97,65 @@ class ServerInfo(msgspec.Struct, frozen=True):
     nonce: str = ""
 
 
+def _ignore() -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What a subscriber wants to know beside its messages.
+
+    Attributes:
+        on_end: Called when the client is closed: no more messages will come.
+        on_restored: Called when the subscription is made again after the connection was lost, with
+            all messages that were sent meanwhile.
+        asked: Subject of the request whose answers the subscription takes.
+        on_asking_denied: Called when the server refuses that request.
+    """
+
+    on_end: Callable[[], None] = _ignore
+    on_restored: Callable[[], None] = _ignore
+    asked: bytes = b""
+    on_asking_denied: Callable[[], None] = _ignore
+
+
+_UNWATCHED = Watch()
+
+
 class Subscription:
     """A subscription. `on_batch` is called with the messages of one read at a time.
 
-    `on_end` is called when the client is closed and no more messages will come; `on_restored` when
-    the subscription is made again after the connection was lost, with whatever was sent meanwhile.
-    `denied`: the server has refused it, as a `flush` after it finds out. `asked`: the subject of
-    the request whose answers it takes; `on_asking_denied` is called when the server refuses that.
+    `denied`: the server has refused it, as a `flush` after it finds out.
     """
 
     __slots__ = (
         "_client",
-        "asked",
         "denied",
         "gathered",
-        "on_asking_denied",
         "on_batch",
-        "on_end",
-        "on_restored",
         "queue",
         "sid",
         "subject",
+        "watch",
     )
 
     def __init__(
-        self, client: "Client", sid: bytes, subject: bytes, queue: bytes, on_batch: OnBatch
+        self,
+        client: "Client",
+        sid: bytes,
+        subject: bytes,
+        queue: bytes,
+        on_batch: OnBatch,
+        watch: Watch,
     ) -> None:
         self._client = client
         self.sid = sid
         self.subject = subject
         self.queue = queue
         self.on_batch = on_batch
-        self.on_end: Callable[[], None] = _ignore
-        self.on_restored: Callable[[], None] = _ignore
+        self.watch = watch
         self.gathered: list[Msg] = []
         self.denied = False
-        self.asked = b""
-        self.on_asking_denied: Callable[[], None] = _ignore
 
     def unsubscribe(self) -> None:
         """End the subscription at once; messages under way to it are dropped."""
@@ -143,7 +165,7 @@ class Subscription:
         """Call nobody any more. Who is called refers to it in turn: in a circle both would wait for
         a full garbage collection, which holds up everybody."""
         self.on_batch = _drop
-        self.on_end = self.on_restored = self.on_asking_denied = _ignore
+        self.watch = _UNWATCHED
 
 
 class Client:
@@ -287,10 +309,12 @@ class Client:
                     batch.put(index, FORBIDDEN, b"")
         return batch
 
-    def subscribe(self, subject: bytes, on_batch: OnBatch, *, queue: bytes = b"") -> Subscription:
+    def subscribe(
+        self, subject: bytes, on_batch: OnBatch, *, queue: bytes = b"", watch: Watch = _UNWATCHED
+    ) -> Subscription:
         """Subscribe to a subject. Raises ConnectionLost."""
         self._next_sid += 1
-        sub = Subscription(self, b"%d" % self._next_sid, subject, queue, on_batch)
+        sub = Subscription(self, b"%d" % self._next_sid, subject, queue, on_batch, watch)
         self.write(encoder.subscribe(sub.subject, sub.queue, sub.sid))
         self._subs[sub.sid] = sub
         return sub
@@ -345,7 +369,7 @@ class Client:
         self._flush_out()
         self._disconnected()
         for sub in list(self._subs.values()):
-            sub.on_end()
+            sub.watch.on_end()
         told, self._on_close = self._on_close, set()
         for call in told:
             call()
@@ -421,8 +445,8 @@ class Client:
         for sub in list(self._subs.values()):
             if not is_publish:
                 sub.denied = sub.denied or sub.subject == subject
-            elif sub.asked == subject:
-                sub.on_asking_denied()
+            elif sub.watch.asked == subject:
+                sub.watch.on_asking_denied()
 
     # -- the link ----------------------------------------------------------------------------
 
@@ -462,7 +486,7 @@ class Client:
         self._ping_timer = loop.call_later(self.options.ping_interval, self._ping)
         self.changed()
         for sub in list(self._subs.values()):
-            sub.on_restored()
+            sub.watch.on_restored()
 
     def _received(self, data: bytes) -> None:
         try:
@@ -555,10 +579,6 @@ class Client:
 
 def _drop(batch: list[Msg]) -> None:
     """Nobody takes them any more."""
-
-
-def _ignore() -> None:
-    """Do nothing: the default of callbacks."""
 
 
 async def connect(connector: Connector, options: Options | None = None) -> Client:

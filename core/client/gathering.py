@@ -2,7 +2,7 @@
 
 import asyncio
 
-from core.client.client import Client, Subscription
+from core.client.client import Client, Subscription, Watch
 from core.client.errors import NotPermitted
 from core.client.msg import Msg
 
@@ -24,10 +24,9 @@ class Gathering:
         self._client = client
         self._change: asyncio.Future[None] | None = None
         self._inbox = client.new_inbox()
-        self._sub: Subscription = client.subscribe(self._inbox, self._on_batch)
-        self._sub.on_end = self._on_end
-        self._sub.asked = asked
-        self._sub.on_asking_denied = self._on_denied
+        self._asked = asked
+        watch = Watch(self._on_end, asked=asked, on_asking_denied=self._on_denied)
+        self._sub: Subscription = client.subscribe(self._inbox, self._on_batch, watch=watch)
         self._is_denied = False
 
     async def changed(self, within: float) -> bool:
@@ -80,7 +79,7 @@ class Gathering:
 
     def _raise_denied(self) -> None:
         if self._is_denied:
-            raise NotPermitted(self._sub.asked)
+            raise NotPermitted(self._asked)
 
     def _wake(self) -> None:
         if self._change is not None and not self._change.done():

@@ -3,9 +3,10 @@
 ADR-15, "Stream name", "Consumer name", "NATS subscription" and "Creating the JS Consumer".
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from core.client.client import OnBatch, Subscription
+from core.client.client import Subscription
 from core.client.errors import ClientError, ConnectionLost
 from core.client.jetstream import JetStream
 from core.client.subscribe.errors import Reason, SubscribeError
@@ -20,6 +21,9 @@ _EXISTS = (
     err_code("JSConsumerExistingActive"),
     err_code("JSConsumerAlreadyExists"),
 )
+
+Subscribe = Callable[[bytes], Subscription]
+"""Subscribes to the deliver subject of a consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +79,17 @@ async def find_pull(js: JetStream, target: Target) -> Found:
     return Found(stream, info.name, info, created=True)
 
 
-async def find_push(js: JetStream, target: Target, on_batch: OnBatch) -> tuple[Found, Subscription]:
+async def find_push(
+    js: JetStream, target: Target, subscribe: Subscribe
+) -> tuple[Found, Subscription]:
     """Find or create a push consumer, subscribed to before it is created."""
     target.check(Kind.PUSH)
     stream = await find_stream(js, target)
     info = await _look_up(js, stream, target)
     if info is not None:
-        return _bind(js, target, stream, info, on_batch)
+        return _bind(subscribe, target, stream, info)
     inbox = target.config.get("deliver_subject") or js.client.new_inbox().decode()
-    queue = target.queue.encode()
-    sub = js.client.subscribe(inbox.encode(), on_batch, queue=queue)
+    sub = subscribe(inbox.encode())
     try:
         info = await js.add_consumer(stream, target.new_config(inbox))
     except ApiError as error:
@@ -100,7 +105,7 @@ async def find_push(js: JetStream, target: Target, on_batch: OnBatch) -> tuple[F
     if not target.queue:
         raise SubscribeError(Reason.ALREADY_EXISTS, target.consumer_name)
     info = await js.consumer_info(stream, target.consumer_name)
-    return _bind(js, target, stream, info, on_batch)
+    return _bind(subscribe, target, stream, info)
 
 
 async def _look_up(js: JetStream, stream: str, target: Target) -> ConsumerInfo | None:
@@ -116,9 +121,9 @@ async def _look_up(js: JetStream, stream: str, target: Target) -> ConsumerInfo |
 
 
 def _bind(
-    js: JetStream, target: Target, stream: str, info: ConsumerInfo, on_batch: OnBatch
+    subscribe: Subscribe, target: Target, stream: str, info: ConsumerInfo
 ) -> tuple[Found, Subscription]:
     target.check_existing(info, Kind.PUSH)
     subject = info.config.deliver_subject.encode()
-    sub = js.client.subscribe(subject, on_batch, queue=target.queue.encode())
+    sub = subscribe(subject)
     return Found(stream, info.name, info, created=False), sub

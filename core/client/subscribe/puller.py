@@ -6,7 +6,7 @@ said of an earlier one is not taken for it. Nothing is created or awaited per me
 
 from typing import Protocol
 
-from core.client.client import Subscription
+from core.client.client import Subscription, Watch
 from core.client.errors import ClientError, ConnectionLost, NotPermitted
 from core.client.jetstream import JetStream
 from core.client.msg import Msg
@@ -101,11 +101,10 @@ class Puller:
         self._reply = b""
         self._wanted = 0
         self._next_is_large = False
-        self._sub: Subscription | None = js.client.subscribe(self._inbox + b".*", self._on_batch)
-        self._sub.on_restored = self._on_restored
-        self._sub.asked = self._subject
-        self._sub.on_asking_denied = self._on_denied
-        self._sub.on_end = taker.on_closed
+        watch = Watch(taker.on_closed, self._on_restored, self._subject, self._on_denied)
+        self._sub: Subscription | None = js.client.subscribe(
+            self._inbox + b".*", self._on_batch, watch=watch
+        )
 
     @property
     def is_asking(self) -> bool:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from core.client.client import Subscription
+from core.client.client import Subscription, Watch
 from core.client.errors import ClientError, ConnectionLost
 from core.client.jetstream import JetStream
 from core.client.msg import Msg
@@ -184,12 +184,16 @@ class PushSubscription(Acking, Batched):
     # -- the beginning -----------------------------------------------------------------------
 
     async def _open(self, target: Target) -> None:
-        found, sub = await lookup.find_push(self._js, target, self._on_batch)
+        def subscribe(subject: bytes) -> Subscription:
+            watch, queue = Watch(self._on_client_closed), target.queue.encode()
+            client = self._js.client
+            return client.subscribe(subject, self._on_batch, queue=queue, watch=watch)
+
+        found, sub = await lookup.find_push(self._js, target, subscribe)
         assert found.info is not None
         self.stream, self.consumer, self.created = found.stream, found.consumer, found.created
         self.info = found.info
         self._sub = sub
-        sub.on_end = self._on_client_closed
         config = found.info.config
         self._takes_acks = config.ack_policy is not AckPolicy.NONE
         self._finds_gaps = self._reading.finds_gaps and not config.deliver_group
