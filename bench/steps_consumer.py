@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from statistics import median
 
 from core.model.consumer import AckPolicy
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.pubsub.batch import take_row
 from tests.support.consumers import FakeSession, FakeStream
 
@@ -86,7 +86,7 @@ async def ack() -> float:
         b"$JS.ACK.S.c.1.%d.%d.1700000000000000000.%d" % (n, n, MESSAGES - n)
         for n in range(1, MESSAGES + 1)
     ]
-    batch, runner = Batch(), stream.consumers["c"]
+    batch, runner = MessageColumns(), stream.consumers["c"]
     for subject in subjects:
         batch.add(subject, b"", b"", b"+ACK")
     started = time.process_time()

@@ -13,7 +13,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from core.jetstream.stream.acks import AckEmitter
-from core.protocol.gather import GATHER_ALL, Batch, gather
+from core.model.segment import Segment
+from core.protocol.gather import CLIENT, GATHER_ALL, gather
+from core.protocol.messages import MessageColumns
 from core.protocol.parser import Parser
 from core.pubsub.account import Subscription
 from core.pubsub.batch import take_together
@@ -23,8 +25,7 @@ from core.storage.postgres.embedded import EmbeddedPostgres
 from core.storage.postgres.migrate import migrate
 from core.storage.postgres.stream_log import PostgresLog, rows_of
 from core.storage.postgres.subjects import columns_of
-from core.stream.plan import Columns, PlanBuilder
-from core.stream.segment import Segment
+from core.stream.plan import PlanBuilder
 from tests.support.sessions import ListSession, idle_hub
 
 MESSAGES = 1000
@@ -44,7 +45,7 @@ class Sink:
         """Messages are taken here, too."""
         return self
 
-    def on_batch(self, batch: Batch) -> bool:
+    def on_batch(self, batch: MessageColumns) -> bool:
         """Take messages in columns."""
         return True
 
@@ -104,15 +105,10 @@ def take() -> float:
     """Measure passing the columns of a read to a stream, with the look-up of routes."""
     hub = idle_hub()
     account = hub.accounts["$G"]
-    batch, _ = gather(publishes(), 0, (1 << 20, 4096, GATHER_ALL), with_headers=True)
+    batch, _, _ = gather(publishes(), 0, CLIENT, (1 << 20, 4096, GATHER_ALL))
 
-    def take_all(some: Batch) -> None:
-        columns = Columns()
-        columns.subjects += some.subjects
-        columns.replies += some.replies
-        columns.headers += some.headers
-        columns.payloads += some.payloads
-        columns.nbytes += sum(map(len, some.payloads))
+    def take_all(some: MessageColumns) -> None:
+        MessageColumns().extend(some)
 
     account.subscribe(b"orders.>", lambda *_: None).batch = take_all
     return per_message(lambda: take_together(account, batch))

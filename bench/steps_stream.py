@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from core.model.stream import Discard, StreamConfig
+from core.protocol.messages import MessageColumns
 from core.stream.dedup import DedupWindow
 from core.stream.index import HistoryIndex, LastIndex, LogIndex
 from core.stream.machine import StreamMachine
-from core.stream.plan import Columns
 from core.stream.planner import decide
 
 BATCH = 1000
@@ -28,7 +28,7 @@ RUNS = 7
 PAYLOAD = b"x" * 128
 SECOND = 1_000_000_000
 
-Batches = list[Columns]
+Batches = list[MessageColumns]
 
 
 def config(**settings: Any) -> StreamConfig:
@@ -49,15 +49,12 @@ def batches(subjects: int, header: Callable[[int], bytes] | None = None) -> Batc
     made = []
     n = 0
     for _ in range(BATCHES):
-        columns = Columns()
+        columns = MessageColumns()
         for _ in range(BATCH):
-            columns.subjects.append(b"bench.subject.%d" % (n * 7919 % subjects))
-            columns.replies.append(b"_INBOX.abcdefghij.%d" % n)
-            columns.headers.append(header(n) if header else b"")
-            columns.payloads.append(PAYLOAD)
+            subject = b"bench.subject.%d" % (n * 7919 % subjects)
+            reply = b"_INBOX.abcdefghij.%d" % n
+            columns.add(subject, reply, header(n) if header else b"", PAYLOAD)
             n += 1
-        columns.nbytes = BATCH * len(PAYLOAD)
-        columns.headered = header is not None
         made.append(columns)
     return made
 

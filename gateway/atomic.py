@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from core.client import Batch, ClientError, PayloadTooLarge, ReplyBatch, read_ack
+from core.client import ClientError, MessageColumns, PayloadTooLarge, ReplyBatch, read_ack
 from core.errors import ApiError
 from core.runtime.nuid import nuid
 from core.runtime.turns import turns
@@ -66,10 +66,10 @@ async def publish_atomic(call: Call, run: Run) -> Response:
 _NOT_A_RECEIPT = "not stored as a batch: the subject belongs to something else than one stream"
 
 
-def _stamped(call: Call, batch: Batch, batch_id: bytes) -> Batch:
+def _stamped(call: Call, batch: MessageColumns, batch_id: bytes) -> MessageColumns:
     """The messages with their places in the batch. Raises NotPermitted before any is sent."""
     client = call.gateway.client
-    stamped = Batch()
+    stamped = MessageColumns()
     last = len(batch)
     for place, subject in enumerate(batch.subjects, 1):
         own = batch.headers[place - 1]
@@ -84,7 +84,7 @@ def _stamped(call: Call, batch: Batch, batch_id: bytes) -> Batch:
         payload = batch.payloads[place - 1]
         if (size := len(headers) + len(payload)) > client.info.max_payload:
             raise _at(place - 1, problem_of(PayloadTooLarge(size, client.info.max_payload)))
-        stamped.add(subject, payload, headers)
+        stamped.add(subject, b"", headers, payload)
     return stamped
 
 

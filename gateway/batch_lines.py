@@ -13,7 +13,7 @@ import msgspec
 import orjson
 from msgspec import UNSET, Raw, UnsetType
 
-from core.client import Batch, ReplyBatch, read_ack
+from core.client import MessageColumns, ReplyBatch, read_ack
 from core.errors import ApiError
 from gateway import headers as headers_of
 from gateway.json_members import TWICE, colons_beside, is_plain, repeats_a_member
@@ -238,7 +238,7 @@ class Run:
     __slots__ = ("batch", "colons", "refused", "replies", "size")
 
     def __init__(self) -> None:
-        self.batch = Batch()
+        self.batch = MessageColumns()
         self.refused: dict[int, Problem] = {}
         self.replies: ReplyBatch | None = None
         self.size = 0
@@ -246,11 +246,7 @@ class Run:
 
     def add(self, subject: bytes, payload: bytes, headers: bytes) -> None:
         """Append a message to publish."""
-        batch = self.batch  # columns in place: this runs for every line
-        batch.subjects.append(subject)
-        batch.payloads.append(payload)
-        batch.headers.append(headers)
-        batch.nbytes += len(payload) + len(headers)
+        self.batch.add(subject, b"", headers, payload)
         self.size += 1
 
     def refuse(self, problem: Problem) -> None:
@@ -261,11 +257,7 @@ class Run:
     def append(self, other: "Run") -> None:
         """Append the messages of another run."""
         self.refused |= {self.size + place: problem for place, problem in other.refused.items()}
-        mine, its = self.batch, other.batch
-        mine.subjects += its.subjects
-        mine.payloads += its.payloads
-        mine.headers += its.headers
-        mine.nbytes += its.nbytes
+        self.batch.extend(other.batch)
         self.size += other.size
 
     def results(self, tally: "Tally") -> list[bytes]:

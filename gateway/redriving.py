@@ -8,7 +8,7 @@ letters can write such headers.
 
 from dataclasses import dataclass, field
 
-from core.client import Batch, NoResponders, ReplyBatch, header_block, header_items
+from core.client import MessageColumns, NoResponders, ReplyBatch, header_block, header_items
 from core.errors import ApiError
 from core.model.api_errors import err_code
 from core.model.message import MsgGetRequest, StoredMsg
@@ -68,7 +68,7 @@ async def redrive(
     call: Call, dead: str, created: str, letters: list[StoredMsg], into: Redriven
 ) -> None:
     """Publish the messages of letters again, and delete the letters whose message is stored."""
-    batch = Batch()
+    batch = MessageColumns()
     sent: list[int] = []
     for letter in letters:
         into.last_seq = letter.seq
@@ -77,7 +77,7 @@ async def redrive(
         except Problem as refusal:
             into.fail(letter.seq, refusal)
             continue
-        batch.add(subject, letter.data, headers)
+        batch.add(subject, b"", headers, letter.data)
         sent.append(letter.seq)
     if not sent:
         return

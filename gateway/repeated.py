@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from uuid import uuid4
 
-from core.client import Batch, ClientError, JetStream, ReplyBatch, read_ack
+from core.client import ClientError, JetStream, MessageColumns, ReplyBatch, read_ack
 from core.errors import ApiError
 from core.model.api_errors import err_code
 from core.model.message import PubAck
@@ -53,25 +53,25 @@ async def publish(call: Call, subject: bytes, payload: bytes, headers: bytes) ->
             raise error from None
 
 
-async def settle(js: JetStream, batch: Batch, replies: ReplyBatch, within: float) -> None:
+async def settle(js: JetStream, batch: MessageColumns, replies: ReplyBatch, within: float) -> None:
     """Wait for the answers to a batch of publishes; what was stored before is a duplicate.
 
     What has no answer in `within` seconds, or when the connection ends, has none.
     """
     with suppress(ClientError):
         await replies.settled(within)
-        if any(batch.headers):
+        if batch.has_headers:
             await _ask(js, batch, replies, within)
 
 
-async def _ask(js: JetStream, batch: Batch, replies: ReplyBatch, within: float) -> None:
-    questions = Batch()
+async def _ask(js: JetStream, batch: MessageColumns, replies: ReplyBatch, within: float) -> None:
+    questions = MessageColumns()
     refusals: dict[int, bytes] = {}
     for place, (headers, answer) in enumerate(zip(batch.headers, replies.payloads, strict=True)):
         if not headers or not answer or answer.startswith(_SUCCESS) or not is_refused(answer):
             continue
         if asked := question(headers):
-            questions.add(batch.subjects[place], b"", asked)
+            questions.add(batch.subjects[place], b"", asked, b"")
             refusals[place] = answer
             replies.payloads[place] = None  # without an answer the outcome is unknown
     if not refusals:

@@ -13,7 +13,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from core.client import Batch, ClientError, ReplyBatch
+from core.client import ClientError, MessageColumns, ReplyBatch
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn
 from gateway import object_store
@@ -125,10 +125,10 @@ class Upload:
         """Publish what makes whole chunks, and what is left if it is the last; return the rest."""
         size = self._chunk_size
         end = len(data) if last else len(data) - len(data) % size
-        batch = Batch()
+        batch = MessageColumns()
         subject = self._subject.encode()
         for start in range(0, end, size):
-            batch.add(subject, data[start : min(start + size, end)])
+            batch.add(subject, b"", b"", data[start : min(start + size, end)])
         if len(batch):
             self._unacked.append((self._call.gateway.js.start_many(batch), batch.nbytes))
             self._unacked_bytes += batch.nbytes

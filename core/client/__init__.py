@@ -15,17 +15,17 @@ from core.client.errors import (
     RequestTimeout,
     ServerRefused,
 )
-from core.client.jetstream import Batch, JetStream, direct_message, read_ack
+from core.client.jetstream import JetStream, direct_message, read_ack
 from core.client.link import Connector, Link
 from core.client.loopback import attach
 from core.client.msg import Msg, header_block, header_items, status_of
 from core.client.pull import Fetched, Pull
 from core.client.replies import ReplyBatch
 from core.client.tcp import dial
+from core.protocol.messages import MessageColumns
 
 __all__ = [
     "Answers",
-    "Batch",
     "Client",
     "ClientError",
     "ConnectionLost",
@@ -33,6 +33,7 @@ __all__ = [
     "Fetched",
     "JetStream",
     "Link",
+    "MessageColumns",
     "Msg",
     "NoResponders",
     "NotPermitted",

@@ -31,6 +31,7 @@ from core.model.gotime import parse_time
 from core.model.message import MsgGetRequest, PubAck, StoredMsg
 from core.model.response import ErrorBody, Response
 from core.model.stream import StreamConfig, StreamInfo, StreamPurgeRequest
+from core.protocol.messages import MessageColumns
 from core.runtime.nuid import nuid
 
 NANOS = 1_000_000_000
@@ -50,28 +51,6 @@ class _MsgGet(msgspec.Struct):
 
     message: _Message | None = None
     error: ErrorBody | None = None
-
-
-class Batch:
-    """Messages to publish together, as columns."""
-
-    __slots__ = ("headers", "nbytes", "payloads", "subjects")
-
-    def __init__(self) -> None:
-        self.subjects: list[bytes] = []
-        self.payloads: list[bytes] = []
-        self.headers: list[bytes] = []
-        self.nbytes = 0
-
-    def add(self, subject: bytes, payload: bytes, headers: bytes = b"") -> None:
-        """Append one message; `headers` is a complete block or empty."""
-        self.subjects.append(subject)
-        self.payloads.append(payload)
-        self.headers.append(headers)
-        self.nbytes += len(payload) + len(headers)
-
-    def __len__(self) -> int:
-        return len(self.payloads)
 
 
 class JetStream:
@@ -115,12 +94,12 @@ class JetStream:
         msg = await self.client.request(subject, payload, headers=headers, within=self.timeout)
         return read_ack(msg.payload)
 
-    def start_many(self, batch: Batch) -> ReplyBatch:
-        """Publish a batch as one buffer. Raises ConnectionLost.
+    def start_many(self, batch: MessageColumns) -> ReplyBatch:
+        """Publish messages as one buffer, with reply subjects of the client. Raises ConnectionLost.
 
         The result collects the acknowledgements, in order and undecoded (see `read_ack`).
         """
-        headers = batch.headers if any(batch.headers) else None
+        headers = batch.headers if batch.has_headers else None
         return self.client.request_many(batch.subjects, batch.payloads, headers)
 
     # -- reading -----------------------------------------------------------------------------

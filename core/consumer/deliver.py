@@ -1,46 +1,16 @@
 """Formats deliveries as MSG and HMSG lines.
 
-A *frame* is a `%` format string for one receiver and one batch, with all that is constant filled
-in; the messages of a batch are then formatted at C speed by `map(frame.__mod__, zip(columns))`.
+A *frame* is a `%` format string for one receiver and one segment, with all that is constant filled
+in; its messages are then formatted at C speed by `map(frame.__mod__, zip(columns))`.
 Names and subscription ids may contain `%`, so everything put into a frame is escaped.
 
 The ack subject is `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time
 ns>.<num pending>` (ADR-15, first form).
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-
-@dataclass(slots=True)
-class Batch:
-    """Messages for one step of delivery: parallel columns, sliced from a segment."""
-
-    seqs: Sequence[int]
-    times: Sequence[int]
-    subjects: Sequence[bytes]
-    headers: Sequence[bytes | None] | None
-    payloads: Sequence[bytes]
-
-    def __len__(self) -> int:
-        return len(self.payloads)
-
-    def first(self, count: int) -> "Batch":
-        """Return the first `count` messages of the batch."""
-        if count >= len(self.payloads):
-            return self
-        return Batch(
-            self.seqs[:count],
-            self.times[:count],
-            self.subjects[:count],
-            self.headers[:count] if self.headers is not None else None,
-            self.payloads[:count],
-        )
-
-    def size(self, index: int, ack_size: int) -> int:
-        """Return the bytes a message counts against `max_bytes` and the flow-control window."""
-        header = (self.headers[index] if self.headers else None) or b""
-        return len(self.subjects[index]) + ack_size + len(header) + len(self.payloads[index])
+from core.model.segment import Segment
 
 
 def _escape(text: bytes) -> bytes:
@@ -67,40 +37,40 @@ def header_frame(mid: bytes, ack_head: bytes) -> bytes:
 
 
 def lines(
-    batch: Batch, mid: bytes, ack_head: bytes, cseq: int, pending: int, plain: bytes
+    segment: Segment, mid: bytes, ack_head: bytes, cseq: int, pending: int, plain: bytes
 ) -> tuple[Iterable[bytes], int]:
-    """Format a whole batch for one receiver; returns the lines, and the bytes of its messages.
+    """Format all messages for one receiver; returns the lines, and the bytes of its messages.
 
     Args:
-        batch: The messages.
+        segment: The messages.
         mid: See `frame`.
         ack_head: See `frame`.
         cseq: Consumer sequence of the first message.
         pending: Num pending in the first message.
         plain: `frame(mid, ack_head)`, kept by the caller.
     """
-    cseqs = range(cseq, cseq + len(batch))
-    left = range(pending, pending - len(batch), -1)
-    payloads = batch.payloads
-    if batch.headers is None:
+    cseqs = range(cseq, cseq + len(segment))
+    left = range(pending, pending - len(segment), -1)
+    payloads = segment.payloads
+    if segment.headers is None:
         sizes = list(map(len, payloads))
         columns = zip(
-            batch.subjects, batch.seqs, cseqs, batch.times, left, sizes, payloads,
+            segment.subjects, segment.seqs, cseqs, segment.times, left, sizes, payloads,
             strict=True,
         )  # fmt: skip
         return map(plain.__mod__, columns), sum(sizes)
-    return _header_lines(batch, header_frame(mid, ack_head), plain, cseqs, left)
+    return _header_lines(segment, header_frame(mid, ack_head), plain, cseqs, left)
 
 
 def _header_lines(
-    batch: Batch, headed: bytes, plain: bytes, cseqs: range, left: range
+    segment: Segment, headed: bytes, plain: bytes, cseqs: range, left: range
 ) -> tuple[list[bytes], int]:
-    assert batch.headers is not None, "the batch has a header column"
+    assert segment.headers is not None, "the segment has a header column"
     written: list[bytes] = []
     write, nbytes = written.append, 0
     for subject, seq, cseq, ts, pending, header, payload in zip(
-        batch.subjects, batch.seqs, cseqs, batch.times, left, batch.headers, batch.payloads,
-        strict=True,
+        segment.subjects, segment.seqs, cseqs, segment.times, left, segment.headers,
+        segment.payloads, strict=True,
     ):  # fmt: skip
         size = len(payload)
         if header:
@@ -128,17 +98,17 @@ def routed_frame(beginning: bytes, to: bytes, ack_head: bytes) -> bytes:
     return b"%b%b %b.1.%%d.%%d.%%d.%%d@%%b %%d\r\n%%b\r\n" % fixed
 
 
-def routed_lines(batch: Batch, routed: bytes, cseq: int, pending: int) -> tuple[bytes, int]:
-    """Format a batch without headers by a `routed_frame`; returns lines and size as `lines`."""
-    sizes = list(map(len, batch.payloads))
+def routed_lines(segment: Segment, routed: bytes, cseq: int, pending: int) -> tuple[bytes, int]:
+    """Format messages without headers by a `routed_frame`; returns lines and size as `lines`."""
+    sizes = list(map(len, segment.payloads))
     columns = zip(
-        batch.seqs,
-        range(cseq, cseq + len(batch)),
-        batch.times,
-        range(pending, pending - len(batch), -1),
-        batch.subjects,
+        segment.seqs,
+        range(cseq, cseq + len(segment)),
+        segment.times,
+        range(pending, pending - len(segment), -1),
+        segment.subjects,
         sizes,
-        batch.payloads,
+        segment.payloads,
         strict=True,
     )
     return b"".join(map(routed.__mod__, columns)), sum(sizes)
@@ -167,21 +137,23 @@ def headers_only(header: bytes | None, payload: bytes) -> bytes:
     return b"%bNats-Msg-Size: %d\r\n\r\n" % (block, len(payload))
 
 
-def without_payloads(batch: Batch) -> Batch:
-    """Return the batch as a `headers_only` consumer delivers it."""
-    headers = batch.headers or [None] * len(batch)
-    return Batch(
-        batch.seqs,
-        batch.times,
-        batch.subjects,
-        list(map(headers_only, headers, batch.payloads)),
-        [b""] * len(batch),
+def without_payloads(segment: Segment) -> Segment:
+    """Return messages as a `headers_only` consumer delivers it."""
+    headers = segment.headers or [None] * len(segment)
+    return Segment(
+        segment.seqs,
+        segment.times,
+        segment.subjects,
+        list(map(headers_only, headers, segment.payloads)),
+        [b""] * len(segment),
     )
 
 
-def with_pin(batch: Batch, pin: str) -> Batch:
-    """Return the batch with the `Nats-Pin-Id` header for the pinned client of a group."""
+def with_pin(segment: Segment, pin: str) -> Segment:
+    """Return messages with the `Nats-Pin-Id` header for the pinned client of a group."""
     line = b"Nats-Pin-Id: %b\r\n\r\n" % pin.encode()
-    headers = batch.headers or [None] * len(batch)
-    pinned = [(header[:-2] if header else b"NATS/1.0\r\n") + line for header in headers]
-    return Batch(batch.seqs, batch.times, batch.subjects, pinned, batch.payloads)
+    headers = segment.headers or [None] * len(segment)
+    pinned: list[bytes | None] = [
+        (header[:-2] if header else b"NATS/1.0\r\n") + line for header in headers
+    ]
+    return Segment(segment.seqs, segment.times, segment.subjects, pinned, segment.payloads)

@@ -6,6 +6,7 @@ The counterpart of `core.protocol.parser`, with the same structure for the same 
 from typing import Protocol
 
 from core.errors import ProtocolError
+from core.protocol.payload import PartialPayload, check_end
 from core.protocol.words import splitter
 
 _MAX_SIZE_DIGITS = 10
@@ -34,23 +35,22 @@ class ClientSink(Protocol):
 class ClientParser:
     """Parses what a server sends."""
 
-    __slots__ = ("_chunks", "_delivery", "_missing", "_rest", "_sink")
+    __slots__ = ("_delivery", "_payload", "_rest", "_sink")
 
     def __init__(self, sink: ClientSink) -> None:
         self._sink = sink
         self._rest = b""
-        self._chunks: list[bytes] = []
-        self._missing = 0
+        self._payload = PartialPayload()
         self._delivery: Delivery = (b"", b"", b"", 0, 0)
 
     def feed(self, data: bytes) -> None:
         """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
-        if self._missing:
-            if len(data) < self._missing:
-                self._chunks.append(data)
-                self._missing -= len(data)
+        if self._payload.missing:
+            if (completed := self._payload.add(data)) is None:
                 return
-            data = self._complete(data)
+            whole, data = completed
+            subject, sid, reply, size, _ = self._delivery
+            self._sink.on_msg(subject, sid, reply, whole[:size], whole[size:])
         elif self._rest:
             data = self._rest + data
             self._rest = b""
@@ -82,12 +82,10 @@ class ClientParser:
             start = eol + 1
             stop = start + total
             if stop + 2 > end:
-                self._chunks = [data[start:]]
-                self._missing = stop + 2 - end
                 self._delivery = (subject, sid, reply, header_size, total)
+                self._payload.begin(data[start:], total)
                 return
-            if data[stop] != 13 or data[stop + 1] != 10:
-                raise ProtocolError(reason="payload not followed by CR LF")
+            check_end(data, stop)
             body = start + header_size
             on_msg(subject, sid, reply, data[start:body], data[body:stop])
             pos = stop + 2
@@ -110,17 +108,6 @@ class ClientParser:
         else:
             raise ProtocolError(reason="unknown operation from the server")
         return None
-
-    def _complete(self, data: bytes) -> bytes:
-        missing, self._missing = self._missing, 0
-        self._chunks.append(data[:missing])
-        whole = b"".join(self._chunks)
-        self._chunks = []
-        if not whole.endswith(b"\r\n"):
-            raise ProtocolError(reason="payload not followed by CR LF")
-        subject, sid, reply, header_size, _ = self._delivery
-        self._sink.on_msg(subject, sid, reply, whole[:header_size], whole[header_size:-2])
-        return data[missing:]
 
 
 def _delivery(verb: bytes, args: list[bytes]) -> Delivery:

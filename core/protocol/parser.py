@@ -19,7 +19,16 @@ import re
 from typing import Protocol
 
 from core.errors import LimitExceeded, ProtocolError
-from core.protocol.gather import GATHER_ALL, GATHER_SAMPLE, MAX_SIZE_DIGITS, Batch, gather
+from core.protocol.gather import (
+    CLIENT,
+    GATHER_ALL,
+    GATHER_SAMPLE,
+    MAX_SIZE_DIGITS,
+    WORTH_GATHERING,
+    gather,
+)
+from core.protocol.messages import MessageColumns
+from core.protocol.payload import UNKNOWN_OPERATION, PartialPayload
 
 MAX_PAYLOAD = 1024 * 1024
 MAX_CONTROL_LINE = 4096
@@ -27,8 +36,6 @@ _RUN_START, _RUN_MAX = 8, 256  # messages of a window in `_run`
 _OFFER_EVERY = (
     64  # reads of which one is offered in columns to a publisher that took the last one apart
 )
-WORTH_GATHERING = 1024
-"""Bytes of a read from which on columns are less work than single messages."""
 _PUBLISH = (b"PUB ", b"HPUB ")
 
 _ARGUMENTS = re.compile(rb"[^ \t\r\n]+")
@@ -39,7 +46,6 @@ _VERBS = (*_BARE, *_SPACED, b"CONNECT")
 
 TRACE_HEADER = b"\r\nNats-Trace-Dest:"
 """What a header block holds that asks for a trace of its message (ADR-41)."""
-UNKNOWN_OPERATION = "Unknown Protocol Operation"
 
 Publication = tuple[bytes, bytes, int, int]
 """Subject, reply, size of the header block (-1: a PUB), total size."""
@@ -54,7 +60,7 @@ class Publisher(Protocol):
         """Take several messages of one subject and one size, without reply and headers."""
         ...
 
-    def on_batch(self, batch: Batch) -> bool:
+    def on_batch(self, batch: MessageColumns) -> bool:
         """Take messages that stood in a row; say whether they were taken together, not singly.
 
         The lists are the publisher's from now on.
@@ -96,9 +102,8 @@ class Parser:
     """
 
     __slots__ = (
-        "_chunks",
         "_large_reads",
-        "_missing",
+        "_payload",
         "_publication",
         "_rest",
         "gathers",
@@ -121,15 +126,15 @@ class Parser:
         self.halt = False
         self.unread = b""
         self._rest = b""  # the beginning of a control line
-        self._chunks: list[bytes] = []  # the beginning of a payload
-        self._missing = 0  # bytes of it still to come, line end included
+        self._payload = PartialPayload()
         self._publication: Publication = (b"", b"", -1, 0)
         self._large_reads = 0
 
     @property
     def begun(self) -> tuple[bytes, int] | None:
         """The subject of a publish whose payload is not complete, and how many bytes it lacks."""
-        return (self._publication[0], self._missing) if self._missing else None
+        missing = self._payload.missing
+        return (self._publication[0], missing) if missing else None
 
     def take_back(self) -> bytes:
         """Return what is kept in front of the next operation, and keep it no longer."""
@@ -138,13 +143,11 @@ class Parser:
 
     def feed(self, data: bytes, sink: ServerSink) -> None:
         """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
-        if self._missing:
-            if len(data) < self._missing:
-                self._chunks.append(data)
-                self._missing -= len(data)
-                self._check_last(data)
+        if self._payload.missing:
+            if (completed := self._payload.add(data)) is None:
                 return
-            data = self._complete(data, sink)
+            whole, data = completed
+            self._complete(whole, sink)
         elif self._rest:
             data = self._rest + data
             self._rest = b""
@@ -160,7 +163,7 @@ class Parser:
             return pos
         most = GATHER_ALL if self.gathers else GATHER_SAMPLE
         limits = (self.max_payload, self.max_control_line, most)
-        batch, pos = gather(data, pos, limits, with_headers=sink.headers)
+        batch, _, pos = gather(data, pos, CLIENT, limits, with_headers=sink.headers)
         if batch.payloads:
             self.msgs += len(batch.payloads)
             self.nbytes += batch.nbytes
@@ -338,29 +341,15 @@ class Parser:
     def _begin(self, chunk: bytes, publication: Publication) -> None:
         """Keep the beginning of a payload."""
         self._publication = publication
-        self._chunks = [chunk]
-        self._missing = publication[3] + 2 - len(chunk)
-        self._check_last(chunk)
+        self._payload.begin(chunk, publication[3])
 
-    def _check_last(self, chunk: bytes) -> None:
-        # refuse a payload of wrong size at its first wrong byte, not at the next read
-        if self._missing == 1 and chunk and chunk[-1] != 13:
-            raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
-
-    def _complete(self, data: bytes, sink: ServerSink) -> bytes:
-        """Deliver the message whose payload ends in `data`; return what follows it."""
-        missing, self._missing = self._missing, 0
-        self._chunks.append(data[:missing])
-        whole = b"".join(self._chunks)
-        self._chunks = []
-        if not whole.endswith(b"\r\n"):
-            raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
+    def _complete(self, whole: bytes, sink: ServerSink) -> None:
+        """Publish the message that has begun; `whole` is its header block and payload."""
         subject, reply, header_size, total = self._publication
         self.msgs += 1
         self.nbytes += total
         body = max(header_size, 0)
-        _publish(sink, subject, reply, whole[:body], whole[body:-2])
-        return data[missing:]
+        _publish(sink, subject, reply, whole[:body], whole[body:])
 
 
 def _publish(

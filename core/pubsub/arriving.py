@@ -7,7 +7,7 @@ gets, on one subject or on the subjects of one inbox. All others are delivered o
 
 from collections.abc import Sequence
 
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.pubsub.account import ACK_PREFIX, Account
 from core.pubsub.batch import take_row, take_together
 from core.pubsub.onward import Forward, ack_and_subject, deliver_here, names_of_ack
@@ -17,7 +17,7 @@ _FEW = 8
 """Messages to one subscription from which on they go together."""
 
 
-def deliver_batch_here(account: Account, batch: Batch) -> None:
+def deliver_batch_here(account: Account, batch: MessageColumns) -> None:
     """Deliver messages for no queue group; the caller arms the turn."""
     subjects = batch.subjects
     if not subjects[0].startswith(ACK_PREFIX):
@@ -35,7 +35,7 @@ def deliver_batch_here(account: Account, batch: Batch) -> None:
                 at = _deliver(account, batch, at)
 
 
-def _acknowledge(account: Account, batch: Batch, at: int, stop: int) -> int:
+def _acknowledge(account: Account, batch: MessageColumns, at: int, stop: int) -> int:
     """Take the acknowledgements that stand at a place; return where they end, `stop` at most."""
     replies, headers, payloads = batch.replies, batch.headers, batch.payloads
     acks = {} if account.watches_acks else account.acks
@@ -51,7 +51,7 @@ def _acknowledge(account: Account, batch: Batch, at: int, stop: int) -> int:
     return stop
 
 
-def _deliver(account: Account, batch: Batch, at: int) -> int:
+def _deliver(account: Account, batch: MessageColumns, at: int) -> int:
     """Deliver the message at a place, with those after it that go the same way.
 
     Returns the place of the next one.
@@ -110,7 +110,9 @@ def _parted(
     return replies, subjects
 
 
-def _write(account: Account, target: Subscription, batch: Batch, at: int, stop: int) -> bool:
+def _write(
+    account: Account, target: Subscription, batch: MessageColumns, at: int, stop: int
+) -> bool:
     """Write messages without headers to one subscription.
 
     Returns False, with nothing written, when their replies are of several kinds.

@@ -4,19 +4,16 @@ call, or acknowledgements of several consumers, which take them or are led on ot
 
 from collections.abc import Callable
 
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.pubsub.account import ACK_PREFIX, Account
+from core.pubsub.publish_rules import are_any_reserved, is_system
 from core.pubsub.route import BatchCall, Route, Session
 
 _FEW = 8
 """Acknowledgements of one consumer from which on they are taken together."""
-_REFUSED = b"$NRG."
-"""How subjects begin that no client may publish to."""
-_RESERVED = (b" _R_.", b" $GR.", b" _GR_.", b" $JS.ACK.")
-"""How reply subjects begin, after a blank, that no client may use."""
 
 
-def take_together(account: Account, batch: Batch) -> bool:
+def take_together(account: Account, batch: MessageColumns) -> bool:
     """Give a batch to the only receiver of all its messages, if that takes batches.
 
     Returns False when its messages have to be looked at one by one; nothing has happened then.
@@ -33,7 +30,7 @@ def take_together(account: Account, batch: Batch) -> bool:
                 if _is_taken_here(account, subject):
                     return False
                 route = account.resolve(subject)
-            elif subject.startswith(_REFUSED):
+            elif is_system(subject):
                 return False
             else:
                 head, _, last = subject.rpartition(b".")
@@ -44,8 +41,7 @@ def take_together(account: Account, batch: Batch) -> bool:
         if route.batch is None or (found is not None and route.batch is not found):
             return False
         found = route.batch
-    replies = b" " + b" ".join(batch.replies)
-    if found is None or any(reserved in replies for reserved in _RESERVED):
+    if found is None or are_any_reserved(batch.replies):
         return False
     found(batch)
     return True
@@ -56,7 +52,7 @@ def _is_taken_here(account: Account, subject: bytes) -> bool:
     return subject.startswith(ACK_PREFIX) and subject.rsplit(b".", 5)[0] in account.acks
 
 
-def _kinds(batch: Batch) -> set[bytes]:
+def _kinds(batch: MessageColumns) -> set[bytes]:
     """Return all subjects but those of acknowledgements that go as another one of them does."""
     subjects = batch.subjects
     if not (subjects[0].startswith(ACK_PREFIX) or subjects[-1].startswith(ACK_PREFIX)):
@@ -72,7 +68,7 @@ def _kinds(batch: Batch) -> set[bytes]:
 
 
 def take_row(
-    account: Account, batch: Batch, start: int, stop: int, source: Session | None = None
+    account: Account, batch: MessageColumns, start: int, stop: int, source: Session | None = None
 ) -> bool:
     """Give acknowledgements of one row (`Batch.rows`) to the consumer that all are for.
 
@@ -96,7 +92,7 @@ def take_row(
 
 def take_acks(
     account: Account,
-    batch: Batch,
+    batch: MessageColumns,
     source: Session,
     publish: Callable[[bytes, bytes, bytes, bytes], None],
 ) -> bool:
@@ -109,14 +105,13 @@ def take_acks(
     subjects = batch.subjects
     if not (subjects[0].startswith(ACK_PREFIX) or subjects[-1].startswith(ACK_PREFIX)):
         return False
-    replies = b" " + b" ".join(batch.replies)
-    if account.watches_acks or any(reserved in replies for reserved in _RESERVED):
+    if account.watches_acks or are_any_reserved(batch.replies):
         return False
     onward = _Onward(account)
     for start, stop in batch.rows():
         if take_row(account, batch, start, stop, source):
             continue
-        for message in batch.part(start, stop):
+        for message in batch.slice(start, stop):
             subject = message[0]
             if subject.startswith(ACK_PREFIX):
                 parts = subject.rsplit(b".", 5)
@@ -136,14 +131,16 @@ class _Onward:
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._of: dict[bytes, Batch | None] = {}
-        self._parcels: dict[BatchCall, Batch] = {}
+        self._of: dict[bytes, MessageColumns | None] = {}
+        self._parcels: dict[BatchCall, MessageColumns] = {}
 
     def take(self, head: bytes, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Gather one for the consumer whose acknowledgements begin so; False: it has no node."""
         if head not in self._of:
             call = self._account.resolve(message[0]).batch
-            self._of[head] = None if call is None else self._parcels.setdefault(call, Batch())
+            self._of[head] = (
+                None if call is None else self._parcels.setdefault(call, MessageColumns())
+            )
         if (parcel := self._of[head]) is None:
             return False
         parcel.add(*message)

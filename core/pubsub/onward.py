@@ -16,7 +16,7 @@ the names of the groups and chooses the members.
 from functools import partial
 from typing import Any
 
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.protocol.routed import Queues, routed_message
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.authored import AUTHOR_LINE, without_author
@@ -177,7 +177,7 @@ class Forward(ServiceSubscription):
         return chosen
 
 
-def send_batch(account: bytes, links: tuple[Link, ...], batch: Batch) -> None:
+def send_batch(account: bytes, links: tuple[Link, ...], batch: MessageColumns) -> None:
     """Send messages in columns to some servers; the caller arms the turn."""
     if batch.has_headers:
         lines = [routed_message(account, s, r, (), h, p) for s, r, h, p in batch.messages()]
@@ -188,7 +188,7 @@ def send_batch(account: bytes, links: tuple[Link, ...], batch: Batch) -> None:
         link.send(data, len(batch.subjects) * MESSAGE + batch.nbytes)
 
 
-def _lines(account: bytes, batch: Batch, start: int, stop: int) -> bytes:
+def _lines(account: bytes, batch: MessageColumns, start: int, stop: int) -> bytes:
     """Return the lines of messages without headers, as `routed_message` makes them."""
     subjects, payloads = batch.subjects[start:stop], batch.payloads[start:stop]
     replies = batch.replies[start:stop]

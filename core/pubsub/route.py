@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from core.auth.grant import Guard
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 
 
 class Session(Protocol):
@@ -43,7 +43,7 @@ class Session(Protocol):
 ServiceCall = Callable[["Session | None", bytes, bytes, bytes, bytes], None]
 """Called with session (None: the server itself published), subject, reply, headers, payload."""
 
-BatchCall = Callable[[Batch], None]
+BatchCall = Callable[[MessageColumns], None]
 """Takes messages in columns; they may come from any session."""
 
 

@@ -25,6 +25,8 @@ from core.client.errors import (
 )
 from core.client.link import Connector, Link, close_link
 from core.errors import ProtocolError
+from core.protocol.messages import MessageColumns
+from core.protocol.routed import Queues
 from core.remote.leaf_parser import LeafParser
 from core.remote.request_side import STALL_S, Call, Row
 from core.runtime.nuid import nuid
@@ -272,7 +274,22 @@ class Leaf:
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(ServerRefused(self.last_error))
 
-    def on_message(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+    def on_message_begun(self) -> None:
+        """The server may send messages at any time."""
+
+    def on_batch(self, account: bytes, batch: MessageColumns) -> None:
+        for subject, reply, headers, payload in batch.messages():
+            self.on_message(account, subject, reply, (), headers, payload)
+
+    def on_message(
+        self,
+        account: bytes,
+        subject: bytes,
+        reply: bytes,
+        queues: Queues,
+        headers: bytes,
+        payload: bytes,
+    ) -> None:
         for pattern, call in list(self._serving.items()):
             if matches(subject, pattern):
                 call(subject, reply, headers, payload)

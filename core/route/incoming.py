@@ -6,7 +6,7 @@ lost, as if this server was not there. Nodes of one database send nothing to who
 with them nothing waits (`holds`).
 """
 
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.protocol.routed import Queues
 from core.pubsub.account import NODES, Account
 from core.pubsub.arriving import deliver_batch_here
@@ -56,7 +56,7 @@ class Incoming:
             return
         deliver_here(found, subject, reply, queues, headers, payload)
 
-    def deliver_batch(self, account: bytes, batch: Batch) -> None:
+    def deliver_batch(self, account: bytes, batch: MessageColumns) -> None:
         """Deliver messages that came in a row, all for one account and no queue group."""
         if self._holds and (self._hub.is_holding or self._held):
             for subject, reply, headers, payload in batch.messages():

@@ -21,7 +21,7 @@ from typing import cast
 
 from core.errors import ProtocolError
 from core.protocol import encoder
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.protocol.routed import Queues
 from core.pubsub.route import MESSAGE, bytes_of, messages_of
 from core.pubsub.server import Traffic
@@ -395,7 +395,7 @@ class RouteLink(asyncio.Protocol):
         self._received += MESSAGE + len(headers) + len(payload)
         self._incoming.deliver(account, subject, reply, queues, headers, payload)
 
-    def on_batch(self, account: bytes, batch: Batch) -> None:
+    def on_batch(self, account: bytes, batch: MessageColumns) -> None:
         """Deliver messages to those here."""
         self._check_registered()
         self._received += len(batch.payloads) * MESSAGE + batch.nbytes

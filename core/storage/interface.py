@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from dataclasses import dataclass
 from typing import Protocol
 
+from core.model.segment import Segment
 from core.stream.ledger import Entry
 from core.stream.plan import Position, StreamPlan
-from core.stream.segment import Segment
 
 Row = tuple[int, int, bytes, bytes, bytes]
 """A message: sequence, time, subject, header block (empty: none), payload."""

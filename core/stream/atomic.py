@@ -19,14 +19,15 @@ from core.stream.texts import refusal
 
 if TYPE_CHECKING:
     from core.errors import ApiError
+    from core.protocol.messages import MessageColumns
     from core.stream.draft import Message
     from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
-    from core.stream.plan import Columns, PlanBuilder
+    from core.stream.plan import PlanBuilder
 
 
 def decide_batch(
-    machine: StreamMachine, name: bytes, batch: Columns, reply: bytes, now: int, facts: Facts
+    machine: StreamMachine, name: bytes, batch: MessageColumns, reply: bytes, now: int, facts: Facts
 ) -> PlanBuilder:
     """Return the plan that stores a complete batch, or the one that refuses it.
 

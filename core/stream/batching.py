@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from core.model.api_errors import api_error
 from core.model.gojson import quote
 from core.model.versions import is_level_supported
+from core.protocol.messages import MessageColumns
 from core.stream import headers as h
-from core.stream.plan import Columns
 
 if TYPE_CHECKING:
     from core.model.account import ServerLimits
@@ -79,7 +79,7 @@ class OpenBatch:
     key: bytes
     name: bytes
     limits: BatchLimits
-    columns: Columns = field(default_factory=Columns)
+    columns: MessageColumns = field(default_factory=MessageColumns)
     deadline: int = 0
 
 
@@ -170,6 +170,7 @@ class Staging:
             raise api_error("JSAtomicPublishIncompleteBatch")
         self.drop(batch)
         blocks[-1] = blocks[-1][:-2] + _COMMITTED
+        batch.columns.count_bytes()
         return batch
 
     def _add(self, batch: OpenBatch, subject: bytes, block: bytes, payload: bytes) -> None:
@@ -182,12 +183,7 @@ class Staging:
             self._give_up(batch, "large")
             raise api_error("JSAtomicPublishTooLargeBatch", size=limits.nbytes)
         self._quota.nbytes += size
-        columns.subjects.append(subject)
-        columns.replies.append(b"")
-        columns.headers.append(block)
-        columns.payloads.append(payload)
-        columns.nbytes += len(payload)
-        columns.headered = True
+        columns.add(subject, b"", block, payload)
 
     def _give_up(self, batch: OpenBatch, reason: str) -> None:
         self.drop(batch)
@@ -198,9 +194,7 @@ class Staging:
         del self.open[batch.key]
         columns = batch.columns
         self._quota.batches -= 1
-        self._quota.nbytes -= (
-            sum(map(len, columns.subjects)) + sum(map(len, columns.headers)) + columns.nbytes
-        )
+        self._quota.nbytes -= sum(map(len, columns.subjects)) + columns.nbytes
 
     def clear(self) -> None:
         """Forget all batches; nobody is told."""

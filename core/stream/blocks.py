@@ -7,23 +7,19 @@ blank between arguments is enough), without a reply subject:
     HPUB orders.new 30 35\\r\\nNATS/1.0\\r\\nNats-Msg-Id: 7\\r\\n\\r\\nhello\\r\\n
 """
 
-from core.protocol.gather import GATHER_ALL, gather
+from core.protocol.gather import CLIENT, GATHER_ALL, gather
+from core.protocol.messages import MessageColumns
 from core.protocol.parser import MAX_CONTROL_LINE
-from core.stream.plan import Columns
 
 
-def rows_of(block: bytes) -> tuple[Columns, bool]:
+def rows_of(block: bytes) -> tuple[MessageColumns, bool]:
     """Return the rows of a block, and whether all of it was read.
 
     What cannot be read is the row after the last that is returned.
     """
     limits = len(block), MAX_CONTROL_LINE, GATHER_ALL
-    batch, end = gather(block, 0, limits, with_headers=True)
-    rows = Columns()
-    rows.subjects, rows.headers, rows.payloads = batch.subjects, batch.headers, batch.payloads
-    rows.headered = batch.has_headers
-    rows.nbytes = sum(map(len, batch.payloads))
-    if any(batch.replies):
-        bad = next(place for place, reply in enumerate(batch.replies) if reply)
+    rows, _, end = gather(block, 0, CLIENT, limits)
+    if any(rows.replies):
+        bad = next(place for place, reply in enumerate(rows.replies) if reply)
         return rows.part(0, bad), False
     return rows, end == len(block)

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 
 from core.errors import ApiError
 from core.model.api_errors import err_code
+from core.protocol.messages import MessageColumns
 from core.stream import headers as h
 from core.stream.checks import COPIED, is_record_too_large
-from core.stream.plan import Columns, PlanBuilder, Position
+from core.stream.plan import PlanBuilder, Position
 from core.stream.planner import Planner
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Run:
     through: int
     seqs: list[int] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
-    columns: Columns = field(default_factory=Columns)
+    columns: MessageColumns = field(default_factory=MessageColumns)
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -185,11 +186,11 @@ def plan_skip(machine: StreamMachine, through: int) -> PlanBuilder:
     return plan
 
 
-def gathered(runs: Sequence[Run]) -> Columns:
+def gathered(runs: Sequence[Run]) -> MessageColumns:
     """Return the messages of all runs as one batch."""
     if len(runs) == 1:
         return runs[0].columns
-    columns = Columns()
+    columns = MessageColumns()
     for run in runs:
         columns.extend(run.columns)
     return columns
@@ -219,7 +220,9 @@ class _CopyPlanner(Planner):
 
     checks = COPIED
 
-    def __init__(self, machine: StreamMachine, columns: Columns, now: int, facts: Facts) -> None:
+    def __init__(
+        self, machine: StreamMachine, columns: MessageColumns, now: int, facts: Facts
+    ) -> None:
         super().__init__(machine, columns, now, facts)
         self.left_out: dict[int, ApiError] = {}
         self.leaves_out = True
@@ -234,9 +237,9 @@ class _CopyPlanner(Planner):
         if looks or machine.counts or self.is_limited or not self.fits():
             return False
         plan, blocks = self.plan, columns.headers
-        last = blocks[-1] if columns.headered else b""
+        last = blocks[-1] if columns.has_headers else b""
         plan.last_msg_id = (h.find(last, h.MSG_ID) or b"") if last else b""
-        stored = [block or None for block in blocks] if columns.headered else None
+        stored = [block or None for block in blocks] if columns.has_headers else None
         machine.store(
             plan,
             columns.subjects,

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from core.protocol.messages import MessageColumns
 from core.stream.expiry import Due, Row
 from core.stream.index import LogIndex
 from core.stream.machine import StreamMachine
-from core.stream.plan import Columns, PlanBuilder
+from core.stream.plan import PlanBuilder
 from core.stream.ttl import MAX_AGE, is_marker, marker_block
 
 
@@ -119,13 +120,14 @@ def add_markers(
     machine.evict(plan, now)
 
 
-def markers_of(machine: StreamMachine, subjects: list[bytes], reason: bytes) -> Columns:
+def markers_of(machine: StreamMachine, subjects: list[bytes], reason: bytes) -> MessageColumns:
     """Return markers as if they had been published: what a plan with them has to know before."""
-    columns = Columns()
+    columns = MessageColumns()
     columns.subjects = subjects
     columns.headers = [marker_block(reason, machine.marker_ttl)] * len(subjects)
     columns.replies = columns.payloads = [b""] * len(subjects)
-    columns.headered = bool(subjects)
+    columns.has_headers = bool(subjects)
+    columns.count_bytes()
     return columns
 
 

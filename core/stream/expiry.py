@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 
-from core.stream.segment import Segment
+from core.model.segment import Segment
 from core.stream.ttl import NEVER, SECOND, life_of
 
 Row = tuple[int, bytes, int]

@@ -14,10 +14,11 @@ from core.stream.planner import Planner
 from core.stream.texts import refusal
 
 if TYPE_CHECKING:
+    from core.protocol.messages import MessageColumns
     from core.stream.facts import Facts
     from core.stream.fast import FastBatches, FastDraft, FastMessage
     from core.stream.machine import StreamMachine
-    from core.stream.plan import Columns, PlanBuilder
+    from core.stream.plan import PlanBuilder
 
 _WRONG_LAST_ID = err_code("JSStreamWrongLastMsgID")
 _NOTHING_TOLD: list[bytes] = []
@@ -25,7 +26,7 @@ _NOTHING_TOLD: list[bytes] = []
 
 def decide_fast(
     machine: StreamMachine,
-    columns: Columns,
+    columns: MessageColumns,
     answers: dict[int, bytes],
     fast: FastBatches,
     times: tuple[int, int],
@@ -53,7 +54,7 @@ class _FastPlanner(Planner):
     def __init__(
         self,
         machine: StreamMachine,
-        columns: Columns,
+        columns: MessageColumns,
         times: tuple[int, int],
         facts: Facts,
         answers: dict[int, bytes],

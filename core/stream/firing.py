@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from core.protocol.messages import MessageColumns
 from core.stream.checks import SCHEDULED
 from core.stream.headers import SCHEDULE_TARGET, find
-from core.stream.plan import Columns
 from core.stream.planner import Planner
 from core.stream.schedule_headers import output_block
 from core.stream.schedules import NEVER, Pending
@@ -77,9 +77,9 @@ class _OutputPlanner(Planner):
         return False
 
 
-def outputs(firings: list[Firing], now: int) -> Columns:
+def outputs(firings: list[Firing], now: int) -> MessageColumns:
     """Return what is sent, as if it had been published."""
-    columns = Columns()
+    columns = MessageColumns()
     for firing in firings:
         following = firing.following(now)
         due = None if following is None else following.due
@@ -90,13 +90,13 @@ def outputs(firings: list[Firing], now: int) -> Columns:
     columns.subjects = [find(firing.block, SCHEDULE_TARGET) or b"" for firing in firings]
     columns.payloads = [firing.payload for firing in firings]
     columns.replies = [b""] * len(firings)
-    columns.nbytes = sum(map(len, columns.payloads))
-    columns.headered = True
+    columns.has_headers = True
+    columns.count_bytes()
     return columns
 
 
 def plan_firings(
-    machine: StreamMachine, firings: list[Firing], columns: Columns, now: int, facts: Facts
+    machine: StreamMachine, firings: list[Firing], columns: MessageColumns, now: int, facts: Facts
 ) -> tuple[PlanBuilder, list[bytes]]:
     """Return the plan that sends what is due, and why outputs are left out.
 

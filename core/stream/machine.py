@@ -8,17 +8,18 @@ forgotten.
 from collections import Counter
 from collections.abc import Sequence
 
+from core.model.segment import Segment
 from core.model.stream import Discard, Storage, StreamConfig
+from core.protocol.messages import MessageColumns
 from core.stream.counting import growth
 from core.stream.dedup import DedupWindow
 from core.stream.expiry import Expiry
 from core.stream.facts import NO_FACTS, Facts
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 from core.stream.oldest import OLDEST_MAX, OldestMessages
-from core.stream.plan import Columns, PlanBuilder, StreamPlan
+from core.stream.plan import PlanBuilder, StreamPlan
 from core.stream.record_size import LARGEST_OVERHEAD, record_size
 from core.stream.schedules import Schedules
-from core.stream.segment import Segment
 from core.stream.texts import json_text
 from core.stream.ttl import SECOND, marker_reasons_of
 
@@ -120,7 +121,7 @@ class StreamMachine:
 
     # -- facts -------------------------------------------------------------------------------
 
-    def lacks_oldest(self, columns: Columns, now: int, facts: Facts = NO_FACTS) -> bool:
+    def lacks_oldest(self, columns: MessageColumns, now: int, facts: Facts = NO_FACTS) -> bool:
         """Tell whether `decide` needs more of the oldest messages than the window holds."""
         oldest = self.oldest
         if oldest.upto >= self.last_seq:
@@ -152,7 +153,7 @@ class StreamMachine:
             nbytes=self.bytes,
         )
 
-    def fits_limits(self, columns: Columns, facts: Facts) -> bool:
+    def fits_limits(self, columns: MessageColumns, facts: Facts) -> bool:
         """Whether a stream that discards new messages can take a whole batch."""
         n = len(columns)
         if self.limit and self.config.discard_new_per_subject:
@@ -163,12 +164,12 @@ class StreamMachine:
             not self.max_bytes or self.bytes + self.incoming_bytes(columns, facts) <= self.max_bytes
         )
 
-    def incoming_bytes(self, columns: Columns, facts: Facts) -> int:
+    def incoming_bytes(self, columns: MessageColumns, facts: Facts) -> int:
         """Return at least what a batch adds to `bytes`."""
         coming = columns.nbytes + sum(map(len, columns.subjects)) + LARGEST_OVERHEAD * len(columns)
         if self.counts:
             coming += len(columns) * growth(facts.last_messages, columns.headers)
-        return coming + sum(map(len, columns.headers)) if columns.headered else coming
+        return coming
 
     def store(
         self,

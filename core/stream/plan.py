@@ -5,73 +5,13 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from core.model.segment import Segment
 from core.model.stream import StreamConfig
 from core.stream.expiry import Due, Expiry
 from core.stream.fast_state import FastChanges
 from core.stream.index import HistoryIndex, LastIndex, LogIndex
 from core.stream.ledger import LedgerWrite
 from core.stream.schedules import Pending
-from core.stream.segment import Segment
-
-_NONE: frozenset[bytes] = frozenset()
-
-
-class Columns:
-    """Publishes gathered while the commit before them is in flight, one list per column.
-
-    Attributes:
-        answered: reply subjects that are answered even if the stream acknowledges nothing; they are
-            those of messages whose way is traced. Not all need be those of messages in here.
-    """
-
-    __slots__ = ("answered", "headered", "headers", "nbytes", "payloads", "replies", "subjects")
-
-    def __init__(self) -> None:
-        self.subjects: list[bytes] = []
-        self.replies: list[bytes] = []
-        self.headers: list[bytes] = []
-        self.payloads: list[bytes] = []
-        self.nbytes = 0
-        self.headered = False
-        self.answered = _NONE
-
-    def __len__(self) -> int:
-        return len(self.payloads)
-
-    def part(self, start: int, stop: int) -> "Columns":
-        """Return a copy of some of the messages."""
-        columns = Columns()
-        columns.subjects = self.subjects[start:stop]
-        columns.replies = self.replies[start:stop]
-        columns.headers = self.headers[start:stop]
-        columns.payloads = self.payloads[start:stop]
-        columns.nbytes = sum(map(len, columns.payloads))
-        columns.headered = self.headered
-        columns.answered = self.answered
-        return columns
-
-    def extend(self, more: "Columns") -> None:
-        """Add messages."""
-        self.subjects += more.subjects
-        self.replies += more.replies
-        self.headers += more.headers
-        self.payloads += more.payloads
-        self.nbytes += more.nbytes
-        self.headered = self.headered or more.headered
-        self.answered |= more.answered
-
-    def split(self, n: int) -> "Columns":
-        """Take the first `n` messages out into columns of their own."""
-        head = Columns()
-        head.subjects, self.subjects = self.subjects[:n], self.subjects[n:]
-        head.replies, self.replies = self.replies[:n], self.replies[n:]
-        head.headers, self.headers = self.headers[:n], self.headers[n:]
-        head.payloads, self.payloads = self.payloads[:n], self.payloads[n:]
-        head.headered = self.headered and any(head.headers)
-        head.answered = self.answered
-        head.nbytes = sum(map(len, head.payloads))
-        self.nbytes -= head.nbytes
-        return head
 
 
 @dataclass(slots=True, frozen=True)

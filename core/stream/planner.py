@@ -25,8 +25,9 @@ from core.stream.ttl import raised
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from core.protocol.messages import MessageColumns
     from core.stream.machine import StreamMachine
-    from core.stream.plan import Columns, PlanBuilder
+    from core.stream.plan import PlanBuilder
 
 # What a record has beside its header block and payload, at most.
 _LONGEST_FRAME = 34 + MAX_SUBJECT
@@ -34,7 +35,7 @@ _NOTHING: dict[bytes, bytes] = {}
 
 
 def decide(
-    machine: StreamMachine, columns: Columns, now: int, facts: Facts = NO_FACTS
+    machine: StreamMachine, columns: MessageColumns, now: int, facts: Facts = NO_FACTS
 ) -> PlanBuilder:
     """Return the plan for a batch of publishes, with an answer for every one.
 
@@ -56,7 +57,9 @@ class Planner:
 
     checks: ClassVar[Checks] = PUBLISHED
 
-    def __init__(self, machine: StreamMachine, columns: Columns, now: int, facts: Facts) -> None:
+    def __init__(
+        self, machine: StreamMachine, columns: MessageColumns, now: int, facts: Facts
+    ) -> None:
         self.machine = machine
         self.columns = columns
         self.now = now
@@ -117,7 +120,7 @@ class Planner:
     def store_whole(self) -> bool:
         """Store a batch without headers as it came; False when some of it might be refused."""
         machine, columns, config = self.machine, self.columns, self.machine.config
-        if columns.headered or config.sealed or machine.counts or self.is_limited:
+        if columns.has_headers or config.sealed or machine.counts or self.is_limited:
             return False
         longest = max(map(len, columns.payloads))
         if longest > LARGEST_RECORD - _LONGEST_FRAME or 0 <= config.max_msg_size < longest:

@@ -16,10 +16,11 @@ from core.stream.checks import PUBLISHED, Checks
 from core.stream.planner import Planner
 
 if TYPE_CHECKING:
+    from core.protocol.messages import MessageColumns
     from core.stream.draft import Draft, Message
     from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
-    from core.stream.plan import Columns, PlanBuilder
+    from core.stream.plan import PlanBuilder
 
 
 # What is said of the last message of a stream or subject is true of a moment: the rows of a batch
@@ -62,7 +63,7 @@ class Promoted:
     error: ApiError | None = None
 
 
-def plan_rows(machine: StreamMachine, columns: Columns, now: int, facts: Facts) -> Promoted:
+def plan_rows(machine: StreamMachine, columns: MessageColumns, now: int, facts: Facts) -> Promoted:
     """Return the plan that stores rows up to the first that is refused.
 
     Args:
@@ -96,7 +97,9 @@ class _RowPlanner(Planner):
 
     checks = PROMOTED
 
-    def __init__(self, machine: StreamMachine, columns: Columns, now: int, facts: Facts) -> None:
+    def __init__(
+        self, machine: StreamMachine, columns: MessageColumns, now: int, facts: Facts
+    ) -> None:
         super().__init__(machine, columns, now, facts)
         self.duplicates = 0
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from core.errors import ApiError
+from core.model.segment import Segment
 from core.stream.headers import SCHEDULE, SCHEDULE_TIME_ZONE, SCHEDULER, find
 from core.stream.schedule import Schedule, parse_schedule
-from core.stream.segment import Segment
 
 NEVER = 1 << 63
 """The time of a schedule that is there and never comes due: later than any other."""

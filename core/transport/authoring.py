@@ -12,14 +12,11 @@ from typing import Protocol
 from core.auth.author import ASKED, Lacking, lacking
 from core.auth.grant import Guard
 from core.protocol import headers as header_blocks
-from core.protocol.gather import Batch
+from core.protocol.messages import Message, MessageColumns
 from core.protocol.parser import Publisher
 from core.pubsub.account import Account
 from core.pubsub.authored import FAST, with_author
 from core.transport.wording import permissions_violation, quoted
-
-Message = tuple[bytes, bytes, bytes, bytes]
-"""Subject, reply, headers, payload."""
 
 
 class Author(Protocol):
@@ -73,7 +70,7 @@ class AuthorPublisher:
         """Publish several messages, which have no headers."""
         self._next.on_run(subject, payloads)
 
-    def on_batch(self, batch: Batch) -> bool:
+    def on_batch(self, batch: MessageColumns) -> bool:
         """Publish several messages; together if nothing of them needs a look."""
         is_plain = not batch.has_headers or not ASKED.search(b"".join(batch.headers))
         if is_plain and FAST not in b" ".join(batch.replies):

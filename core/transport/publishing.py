@@ -23,22 +23,20 @@ from core.auth.grant import Guard
 from core.protocol import encoder
 from core.protocol import headers as header_blocks
 from core.protocol.connect import Connect
-from core.protocol.gather import Batch
+from core.protocol.messages import Message, MessageColumns
 from core.protocol.parser import Publisher
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.authored import deliver_authored
 from core.pubsub.batch import take_acks, take_together
+from core.pubsub.publish_rules import RESERVED_REPLY_STARTS, is_reserved, is_system
 from core.pubsub.route import MESSAGE, Session
 from core.subjects.subject import can_publish
-from core.transport.authoring import AuthorPublisher, Message, asks_author
+from core.transport.authoring import AuthorPublisher, asks_author
 from core.transport.wording import permissions_violation, quoted
 
 if TYPE_CHECKING:
     from core.pubsub.mappings import Mappings  # a start without mappings does not load it
 
-# The first four bytes of the replies below: one look into a set tells ordinary replies apart.
-_RESERVED = frozenset((b"_R_.", b"$GR.", b"_GR_", b"$JS."))
-RESERVED_REPLIES = (b"_R_.", b"$GR.", b"_GR_.", b"$JS.ACK.")
 # The first five bytes of subjects that are acknowledgements, or refused.
 _SPECIAL = frozenset((b"$JS.A", b"$NRG."))
 
@@ -83,8 +81,8 @@ class PlainPublisher:
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Publish a message."""
-        if reply and reply[:4] in _RESERVED and reply.startswith(RESERVED_REPLIES):
-            _refuse_reply(self._client, reply)
+        if reply and reply[:4] in RESERVED_REPLY_STARTS and is_reserved(reply):
+            _refuse(self._client, violation_of(subject, reply))
             return
         route = self._routes.get(subject)
         if route is None:
@@ -139,7 +137,7 @@ class PlainPublisher:
                 return
         _publish_each(self.on_pub, subject, payloads)
 
-    def on_batch(self, batch: Batch) -> bool:
+    def on_batch(self, batch: MessageColumns) -> bool:
         """Publish several messages, at once where they all go to one stream."""
         account = self._account
         if take_together(account, batch) or take_acks(account, batch, self._client, self.on_pub):
@@ -163,7 +161,7 @@ class CheckedPublisher:
         """Publish several messages of one subject and size, without reply and headers."""
         _publish_each(self.on_pub, subject, payloads)
 
-    def on_batch(self, batch: Batch) -> bool:
+    def on_batch(self, batch: MessageColumns) -> bool:
         """Publish several messages; each is answered."""
         return _publish_singly(self.on_pub, batch)
 
@@ -192,7 +190,7 @@ class GuardedPublisher:
         else:  # each is refused, or is an answer that counts
             _publish_each(self.on_pub, subject, payloads)
 
-    def on_batch(self, batch: Batch) -> bool:
+    def on_batch(self, batch: MessageColumns) -> bool:
         """Publish several messages; together if it is known that the client may publish them."""
         if self._publishable.issuperset(batch.subjects):
             return self._next.on_batch(batch)
@@ -202,7 +200,7 @@ class GuardedPublisher:
         if self._guard.may_publish(subject):
             return True
         check_subject(self._client, subject)
-        _refuse_subject(self._client, subject)
+        _refuse(self._client, subject_violation(subject))
         return False
 
 
@@ -232,7 +230,7 @@ class MappedPublisher:
         """Publish several messages, which chance may map to different subjects."""
         _publish_each(self.on_pub, subject, payloads)
 
-    def on_batch(self, batch: Batch) -> bool:
+    def on_batch(self, batch: MessageColumns) -> bool:
         """Publish several messages, each to the subject that it is mapped to."""
         return _publish_singly(self.on_pub, batch)
 
@@ -244,11 +242,8 @@ def publish_checked(client: Client, message: Message, authored: bytes = b"") -> 
     """
     subject, reply, headers, payload = message
     check_subject(client, subject)
-    if reply.startswith(RESERVED_REPLIES):
-        _refuse_reply(client, reply)
-        return
-    if subject.startswith(b"$NRG."):
-        _refuse_subject(client, subject)
+    if violation := violation_of(subject, reply):
+        _refuse(client, violation)
         return
     if client.connect.verbose:
         client.say(encoder.OK)
@@ -269,7 +264,7 @@ def _publish_each(publish: OnPub, subject: bytes, payloads: list[bytes]) -> None
         publish(subject, b"", b"", payload)
 
 
-def _publish_singly(publish: OnPub, batch: Batch) -> bool:
+def _publish_singly(publish: OnPub, batch: MessageColumns) -> bool:
     """Publish the messages of a batch one by one; False: they did not go together."""
     for message in batch.messages():
         publish(*message)
@@ -282,8 +277,8 @@ def _take_special(
     """Deal with an ack or a refused subject; False when it goes the general way."""
     if subject.startswith(ACK_PREFIX):
         return client.account.take_ack(client, subject, reply, headers, payload)
-    if subject.startswith(b"$NRG."):
-        _refuse_subject(client, subject)
+    if is_system(subject):
+        _refuse(client, subject_violation(subject))
         return True
     return False
 
@@ -294,12 +289,20 @@ def check_subject(client: Client, subject: bytes) -> None:
         client.say(encoder.error("Invalid Publish Subject"))
 
 
-def _refuse_reply(client: Client, reply: bytes) -> None:
-    client.say(permissions_violation(f"Publish with Reply of {quoted(reply)}"))
+def violation_of(subject: bytes, reply: bytes) -> str:
+    """Return which rule a publish breaks that holds for every client; empty: none."""
+    if is_reserved(reply):
+        return f"Publish with Reply of {quoted(reply)}"
+    return subject_violation(subject) if is_system(subject) else ""
 
 
-def _refuse_subject(client: Client, subject: bytes) -> None:
-    client.say(permissions_violation(f"Publish to {quoted(subject)}"))
+def subject_violation(subject: bytes) -> str:
+    """Return the words of the reference server for a subject that may not be published to."""
+    return f"Publish to {quoted(subject)}"
+
+
+def _refuse(client: Client, violation: str) -> None:
+    client.say(permissions_violation(violation))
 
 
 def answer_no_responders(client: Client, subject: bytes, reply: bytes) -> None:

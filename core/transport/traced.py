@@ -13,8 +13,9 @@ from typing import Protocol, Self
 
 from core.errors import LimitExceeded
 from core.protocol.connect import Connect
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.protocol.parser import Parser, Publication, Publisher, ServerSink
+from core.protocol.payload import check_end
 from core.pubsub.account import Account
 from core.pubsub.trace_log import TraceLog
 from core.transport.wording import quoted
@@ -173,8 +174,9 @@ class TracedParser(Parser):
             if pos + total + 2 > len(data):
                 self._begin(data[pos:], publication)
                 return
-            self._begin(b"", publication)
-            self._complete(data[pos : pos + total + 2], sink)
+            check_end(data, pos + total)
+            self._publication = publication
+            self._complete(data[pos : pos + total], sink)
             pos += total + 2
 
     def _control(self, line: bytes, sink: ServerSink) -> Publication | None:
@@ -199,7 +201,7 @@ class TracedPublisher:
         for payload in payloads:
             self.on_pub(subject, b"", b"", payload)
 
-    def on_batch(self, batch: Batch) -> bool:
+    def on_batch(self, batch: MessageColumns) -> bool:
         """Publish several messages, one by one."""
         for message in batch.messages():
             self.on_pub(*message)

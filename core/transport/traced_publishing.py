@@ -103,10 +103,10 @@ class _Publishing:
         client, guard = self._client, self._client.guard
         is_allowed = guard is None or not guard.grant.limits_publish or guard.may_publish(subject)
         publishing.check_subject(client, subject)
-        if not is_allowed or subject.startswith(b"$NRG."):
-            return self._refuse(f"Publish to {quoted(subject)}")
-        if reply.startswith(publishing.RESERVED_REPLIES):
-            return self._refuse(f"Publish with Reply of {quoted(reply)}")
+        if not is_allowed:
+            return self._refuse(publishing.subject_violation(subject))
+        if violation := publishing.violation_of(subject, reply):
+            return self._refuse(violation)
         if authoring.asks_author(client):
             headers = self._message[1]
             missing = authoring.missing_permission(client, subject, headers)

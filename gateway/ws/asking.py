@@ -10,9 +10,9 @@ from functools import partial
 from msgspec import UNSET
 
 from core.client import (
-    Batch,
     ClientError,
     ConnectionLost,
+    MessageColumns,
     Msg,
     NoResponders,
     ReplyBatch,
@@ -39,7 +39,7 @@ class _Sent:
     """
 
     ids: list[int | None]
-    batch: Batch
+    batch: MessageColumns
     replies: ReplyBatch
     within: float
     wants_receipts: bool
@@ -57,7 +57,7 @@ class Asking:
         self.unanswered = 0
         self._link = link
         self._settings = link.gateway.settings
-        self._batch = Batch()
+        self._batch = MessageColumns()
         self._ids: list[int | None] = []
         self._subjects: dict[str, bytes] = {}
         self._sent: set[ReplyBatch] = set()
@@ -73,7 +73,7 @@ class Asking:
         if not self._ids:
             asyncio.get_running_loop().call_soon(self._flush)
         self._ids.append(frame.id)
-        self._batch.add(subject, payload, block)
+        self._batch.add(subject, b"", block, payload)
         self.unanswered += 1
 
     def ask(self, frame: Requests) -> None:
@@ -88,8 +88,8 @@ class Asking:
             raise Problem(400, "bad-parameter", f"timeout: more than {limit}")
         block = header_block(frame.headers, settings)
         subject, payload = self._checked(frame, block)
-        batch = Batch()
-        batch.add(subject, payload, block)
+        batch = MessageColumns()
+        batch.add(subject, b"", block, payload)
         self.unanswered += 1
         self._send([frame.id], batch, within, wants_receipts=False)
 
@@ -118,19 +118,19 @@ class Asking:
     def _flush(self) -> None:
         ids, batch = self._ids, self._batch
         if ids:
-            self._ids, self._batch = [], Batch()
+            self._ids, self._batch = [], MessageColumns()
             self._send(ids, batch, self._settings.publish_timeout, wants_receipts=True)
 
     def _send(
         self,
         ids: list[int | None],
-        batch: Batch,
+        batch: MessageColumns,
         within: float,
         *,
         wants_receipts: bool,
         refusal: Problem | None = None,
     ) -> None:
-        headers = batch.headers if any(batch.headers) else None
+        headers = batch.headers if batch.has_headers else None
         client = self._link.gateway.client
         try:
             replies = client.request_many(batch.subjects, batch.payloads, headers)
@@ -174,8 +174,8 @@ class Asking:
             asked = repeated.question(sent.batch.headers[index])
             if sent.refusal or not asked or not repeated.is_refused(payload):
                 return self._fail(ident, problem)
-            again = Batch()
-            again.add(sent.batch.subjects[index], b"", asked)
+            again = MessageColumns()
+            again.add(sent.batch.subjects[index], b"", asked, b"")
             return self._send([ident], again, sent.within, wants_receipts=True, refusal=problem)
         self.unanswered -= 1
         made = Published(ident, ack.stream, ack.seq, ack.duplicate, ack.domain, ack.val)

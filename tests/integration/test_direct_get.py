@@ -12,9 +12,9 @@ import nats
 import pytest
 from nats.aio.client import Client
 
+from core.model.segment import Segment
 from core.model.stream import StreamConfig
 from core.storage.interface import StreamCommit
-from core.stream.segment import Segment
 from core.subjects.subject import matches
 from tests.support.best import slowness
 from tests.support.jetgate import JetgateServer

@@ -10,7 +10,7 @@ import pytest
 
 from core.jetstream.consumer.pump import TURN_BYTES
 from core.node.server import ServerOptions
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.protocol.routed import Queues
 from core.pubsub.limits import Limits
 from core.route.route_parser import RouteParser
@@ -73,7 +73,7 @@ class Reader:
     ) -> None:
         self.got(subject).append(payload)
 
-    def on_batch(self, account: bytes, batch: Batch) -> None:
+    def on_batch(self, account: bytes, batch: MessageColumns) -> None:
         for subject, payload in zip(batch.subjects, batch.payloads, strict=True):
             self.got(subject).append(payload)
 

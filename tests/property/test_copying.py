@@ -90,12 +90,13 @@ class Stand:
         columns.subjects = [m.subject for m in found]
         columns.headers = cleaned([m.block for m in found], mirrors=self.origin.mirrors)
         columns.payloads = [m.payload for m in found]
-        columns.headered = any(columns.headers)
-        columns.nbytes = sum(map(len, columns.payloads))
+        columns.replies = [b""] * len(found)
+        columns.has_headers = any(columns.headers)
         if not self.origin.mirrors:
             subjects = columns.subjects
             blocks = self.origin.blocks(columns.headers, run.seqs, subjects, self.identity)
-            columns.headers, columns.headered = blocks, True
+            columns.headers, columns.has_headers = blocks, True
+        columns.count_bytes()
         self.waiting.append((run, Reached(0, self.sent)))
         self.offered += found
 

@@ -150,11 +150,8 @@ class CounterRules(RuleBasedStateMachine):
             self._store(subject, last.total + total - last.told.get(origin, 0), told)
             run.seqs.append(len(run.seqs) + 1)
             run.times.append(self.bench.clock.now())
-            run.columns.subjects.append(subject)
             source = f"NATS/1.0\r\nNats-Incr: 1\r\nNats-Stream-Source: {origin} 1 > > x\r\n\r\n"
-            run.columns.headers.append(source.encode())
-            run.columns.payloads.append(b'{"val":"%d"}' % total)
-        run.columns.headered = True
+            run.columns.add(subject, b"", source.encode(), b'{"val":"%d"}' % total)
         self.bench.change(self._plan_of(run))
 
     def _plan_of(self, run: Run) -> Any:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from core.auth.grant import Grant, Guard
 from core.auth.users import Permissions, Rule
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.protocol.routed import Queues
 from core.pubsub.arriving import deliver_batch_here
 from core.pubsub.onward import Splitter, deliver_here
@@ -68,7 +68,7 @@ class End:
         assert account == b"$G"
         deliver_here(self._account, subject, reply, queues, headers, payload)
 
-    def on_batch(self, account: bytes, batch: Batch) -> None:
+    def on_batch(self, account: bytes, batch: MessageColumns) -> None:
         assert account == b"$G"
         deliver_batch_here(self._account, batch)
 
@@ -223,7 +223,7 @@ class Receivers:
     def _note(self, _source: Any, *message: bytes) -> None:
         self.got.append(message)
 
-    def _note_all(self, batch: Batch) -> None:
+    def _note_all(self, batch: MessageColumns) -> None:
         self.got += batch.messages()
 
     def told(self) -> tuple[Any, ...]:
@@ -234,13 +234,9 @@ class Receivers:
 def check_columns(messages: list[Message], *, watches_acks: bool) -> None:
     """Deliver messages together and one by one, and compare what everybody got."""
     together, singly = (Receivers(watches_acks=watches_acks) for _ in range(2))
-    batch = Batch()
+    batch = MessageColumns()
     for subject, reply, headers, payload in messages:
-        batch.subjects.append(subject)
-        batch.replies.append(reply)
-        batch.headers.append(headers)
-        batch.payloads.append(payload)
-        batch.has_headers |= bool(headers)
+        batch.add(subject, reply, headers, payload)
         deliver_here(singly.account, subject, reply, (), headers, payload)
     deliver_batch_here(together.account, batch)
     assert together.told() == singly.told()

@@ -23,9 +23,10 @@ from core.errors import ApiError
 from core.jetstream.log.subjects import last_by_subject, next_by_subject
 from core.model.api_errors import api_error
 from core.model.stream import Discard, Storage, StreamConfig
+from core.protocol.messages import MessageColumns
 from core.stream.facts import NO_FACTS
 from core.stream.machine import StreamMachine
-from core.stream.plan import Columns, StreamPlan
+from core.stream.plan import StreamPlan
 from core.stream.planner import Planner
 from core.stream.ttl import SECOND
 from core.subjects.subject import matches
@@ -373,14 +374,10 @@ def test_columns_and_messages_one_by_one_give_the_same_plan(
         assert list(machines[0].index.items()) == list(machines[1].index.items())
 
 
-def _columns(batch: list[tuple[bytes, bytes]]) -> Columns:
-    columns = Columns()
+def _columns(batch: list[tuple[bytes, bytes]]) -> MessageColumns:
+    columns = MessageColumns()
     for i, (subject, payload) in enumerate(batch):
-        columns.subjects.append(subject)
-        columns.replies.append(b"r.%d" % i)
-        columns.headers.append(b"")
-        columns.payloads.append(payload)
-        columns.nbytes += len(payload)
+        columns.add(subject, b"r.%d" % i, b"", payload)
     return columns
 
 

@@ -18,15 +18,16 @@ from core.jetstream.consumer.listeners import make_push
 from core.jetstream.consumer.runner import ConsumerRunner
 from core.jetstream.log.stream_log import StreamLog
 from core.model.consumer import AckPolicy, ConsumerConfig
+from core.model.segment import Segment
 from core.model.stream import StreamConfig
+from core.protocol.messages import MessageColumns
 from core.pubsub.account import Subscription
 from core.pubsub.server import Hub
 from core.runtime.turn import Turn
 from core.storage.interface import Head
 from core.stream.machine import StreamMachine
-from core.stream.plan import Columns, PlanBuilder, StreamPlan
+from core.stream.plan import PlanBuilder, StreamPlan
 from core.stream.planner import decide
-from core.stream.segment import Segment
 from tests.support.streams import MemoryStore, Row, services
 
 SECOND = 1_000_000_000
@@ -156,14 +157,9 @@ class FakeStream:
 
     def publish(self, *messages: tuple[bytes, bytes], header: bytes | None = None) -> None:
         """Commit messages given as (subject, payload)."""
-        columns = Columns()
+        columns = MessageColumns()
         for subject, payload in messages:
-            columns.subjects.append(subject)
-            columns.replies.append(b"")
-            columns.headers.append(header or b"")
-            columns.payloads.append(payload)
-            columns.nbytes += len(payload)
-        columns.headered = header is not None
+            columns.add(subject, b"", header or b"", payload)
         plan = decide(self.machine, columns, self.clock.now()).build()
         segment = plan.segment
         assert segment is not None, "nothing is refused here"

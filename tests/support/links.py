@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.route.route_parser import RouteParser
 
 
@@ -32,7 +32,7 @@ class ListLink:
                 assert (account, queues) == (b"$G", ())
                 found.append((subject, reply, headers, payload))
 
-            def on_batch(self, account: bytes, batch: Batch) -> None:
+            def on_batch(self, account: bytes, batch: MessageColumns) -> None:
                 for subject, reply, headers, payload in batch.messages():
                     self.on_message(account, subject, reply, (), headers, payload)
 

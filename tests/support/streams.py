@@ -19,6 +19,7 @@ from core.jetstream.log.tail import TailBudget
 from core.jetstream.services import Services
 from core.jetstream.stream.runner import StreamRunner
 from core.jetstream.timers import Timers
+from core.model.segment import Segment
 from core.model.stream import StreamConfig
 from core.pubsub.server import Hub
 from core.runtime.clock import Clock
@@ -27,7 +28,6 @@ from core.storage.interface import ConsumerRow, Head, StreamRow
 from core.stream.headers import MSG_ID, STREAM_SOURCE, find
 from core.stream.ledger import Entry, LedgerWrite
 from core.stream.plan import Position, StreamPlan
-from core.stream.segment import Segment
 from core.stream.ttl import NEVER, SECOND, ttl_of
 from core.subjects.subject import matches
 from tests.support.sessions import ManualClock

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from core.errors import CoreError
+from core.model.segment import Segment
 from core.runtime.tasks import spawn
-from core.stream.segment import Segment
 
 if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import compress, islice
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from core.consumer.deliver import (
-    Batch,
     ack_subject,
     frame,
     lines,
@@ -28,8 +26,8 @@ from core.consumer.pace import Replay
 from core.consumer.pull import PullRequest, idle_heartbeat
 from core.consumer.push import FLOW_CONTROL_REQUEST, Push
 from core.model.consumer import ReplayPolicy
+from core.model.segment import Segment
 from core.pubsub.route import MESSAGE
-from core.stream.segment import Segment
 
 if TYPE_CHECKING:
     from core.consumer.machine import ConsumerMachine
@@ -126,7 +124,7 @@ class Pump:
                 self.send_statuses()
                 return False
             if self.replay is not None and len(batch):
-                batch = batch.first(1)
+                batch = batch.part(0, 1)
                 if not self.replay.may_deliver(batch.times[0], now):
                     return False
             if not len(batch):
@@ -241,7 +239,7 @@ class Pump:
 
     # what comes next
 
-    def _next(self, limit: int) -> Batch | None:
+    def _next(self, limit: int) -> Segment | None:
         """Cut the next messages out of the log; an empty batch = a window without wanted ones."""
         machine, cursor, log = self._machine, self._cursor, self._log
         seq = machine.upcoming()
@@ -257,10 +255,10 @@ class Pump:
         if segment.nbytes > TURN_BYTES:
             limit = self._fitting(segment, limit)
         if machine.match is None and not log.removed.hidden and not cursor.hidden:
-            return _slice(segment, start, min(start + limit, len(segment)))
+            return segment.part(start, min(start + limit, len(segment)))
         stop = min(start + max(4 * limit, _WINDOW), len(segment))
         places = self._wanted(segment, start, stop)
-        batch = _pick(segment, places[:limit])
+        batch = segment.pick(places[:limit])
         if not places:
             machine.passed(segment.seqs[stop - 1] + 1)
         return batch
@@ -283,7 +281,7 @@ class Pump:
             places = [i for i in places if seqs[i] not in hidden and seqs[i] not in held]
         return list(places)
 
-    def _next_chosen(self, limit: int) -> Batch | None:
+    def _next_chosen(self, limit: int) -> Segment | None:
         """Cut the next of the chosen messages (last per subject) out of the log."""
         machine, cursor, log = self._machine, self._cursor, self._log
         wanted = machine.chosen[:limit]
@@ -305,11 +303,11 @@ class Pump:
             places.append(index)
         if not places:
             machine.lost(wanted[0])
-        return _pick(segment, places)
+        return segment.pick(places)
 
     # first deliveries
 
-    def _deliver(self, batch: Batch, now: int) -> int:
+    def _deliver(self, batch: Segment, now: int) -> int:
         """Deliver what the receivers take of a batch; returns the work done, at least 1."""
         machine = self._machine
         if machine.config.headers_only:
@@ -322,7 +320,7 @@ class Pump:
         if not count:
             machine.passed(batch.seqs[0])
         else:
-            batch = batch.first(count)
+            batch = batch if count == len(batch) else batch.part(0, count)
             cseq = machine.deliver(batch.seqs, now)
             left = machine.num_pending + count - 1
             if machine.waiting.pin:
@@ -336,14 +334,14 @@ class Pump:
         self.send_statuses()
         return max(count, 1)
 
-    def _push(self, push: Push, batch: Batch, now: int) -> int:
+    def _push(self, push: Push, batch: Segment, now: int) -> int:
         used = 0
         if push.measures():
             sizes = self._sizes(batch)
             count = push.fitting(sizes)
             if not count:
                 return 1
-            batch = batch.first(count)
+            batch = batch if count == len(batch) else batch.part(0, count)
             used = sum(sizes[:count])
         count = len(batch)
         cseq = self._machine.deliver(batch.seqs, now)
@@ -364,36 +362,32 @@ class Pump:
             subject = self._receiver.reply
             self._account.send(subject, subject, request, FLOW_CONTROL_REQUEST, b"")
 
-    def _sizes(self, batch: Batch) -> list[int]:
+    def _sizes(self, batch: Segment) -> list[int]:
         """Sizes of the messages of a batch, each with the ack subject of the last."""
         machine = self._machine
         cseq, left = machine.delivered_cseq + len(batch), max(machine.num_pending - 1, 0)
         ack = len(ack_subject(self._head, 1, batch.seqs[-1], cseq, batch.times[-1], left))
         if batch.headers is not None:
-            return [batch.size(index, ack) for index in range(len(batch))]
+            return [batch.size(index) + ack for index in range(len(batch))]
         return [
             len(subject) + ack + len(payload)
             for subject, payload in zip(batch.subjects, batch.payloads, strict=True)
         ]
 
-    def _size(self, batch: Batch, index: int) -> int:
+    def _size(self, batch: Segment, index: int) -> int:
         """Size of a message of the batch with its ack subject."""
         machine = self._machine
-        return batch.size(
-            index,
-            len(
-                ack_subject(
-                    self._head,
-                    1,
-                    batch.seqs[index],
-                    machine.delivered_cseq + 1 + index,
-                    batch.times[index],
-                    max(machine.num_pending - 1 - index, 0),
-                )
-            ),
+        ack = ack_subject(
+            self._head,
+            1,
+            batch.seqs[index],
+            machine.delivered_cseq + 1 + index,
+            batch.times[index],
+            max(machine.num_pending - 1 - index, 0),
         )
+        return batch.size(index) + len(ack)
 
-    def _emit(self, request: PullRequest, batch: Batch, cseq: int, left: int) -> None:
+    def _emit(self, request: PullRequest, batch: Segment, cseq: int, left: int) -> None:
         """Send a batch to one receiver."""
         route = self._route(request)
         target = route.sole
@@ -413,7 +407,7 @@ class Pump:
         self._turn.arm()
 
     def _emit_onward(
-        self, onward: Onward | None, request: PullRequest, batch: Batch, cseq: int, left: int
+        self, onward: Onward | None, request: PullRequest, batch: Segment, cseq: int, left: int
     ) -> bool:
         """Send a batch to another server, where its only receiver is; False if it is not so."""
         if onward is None or onward.sole is None or batch.headers is not None:
@@ -426,7 +420,9 @@ class Pump:
         self._turn.arm()
         return True
 
-    def _emit_in_turn(self, owners: list[PullRequest], batch: Batch, cseq: int, left: int) -> None:
+    def _emit_in_turn(
+        self, owners: list[PullRequest], batch: Segment, cseq: int, left: int
+    ) -> None:
         """Send a batch message by message, each to the request whose turn it is."""
         dirty = self._turn.dirty
         for index, request in enumerate(owners):
@@ -454,7 +450,7 @@ class Pump:
         self._turn.arm()
 
     def _send_one(
-        self, request: PullRequest, batch: Batch, index: int, cseq: int, left: int
+        self, request: PullRequest, batch: Segment, index: int, cseq: int, left: int
     ) -> None:
         seq = batch.seqs[index]
         reply = ack_subject(self._head, 1, seq, cseq, batch.times[index], max(left, 0))
@@ -498,13 +494,13 @@ class Pump:
         if place is None:
             machine.vanished(sseq)
             return True
-        batch = _slice(place[0], place[1], place[1] + 1)
+        batch = place[0].part(place[1], place[1] + 1)
         if machine.config.headers_only:
             batch = without_payloads(batch)
         ts, left = batch.times[0], max(machine.num_pending, 0)
         count, cseq = machine.redelivery(sseq)
         reply = ack_subject(self._head, count, sseq, cseq, ts, left)
-        size = batch.size(0, len(reply))
+        size = batch.size(0) + len(reply)
         request = self._receiver
         push = machine.push
         if push is None:
@@ -538,31 +534,3 @@ class Pump:
         if machine.flow_acks and len(machine.pending):
             self._ask(push.ask())
         self._turn.arm()
-
-
-def _slice(segment: Segment, start: int, stop: int) -> Batch:
-    headers = segment.headers
-    return Batch(
-        segment.seqs[start:stop],
-        segment.times[start:stop],
-        segment.subjects[start:stop],
-        headers[start:stop] if headers is not None else None,
-        segment.payloads[start:stop],
-    )
-
-
-def _pick(segment: Segment, places: list[int]) -> Batch:
-    """Copy single messages out of a segment."""
-    if not places:
-        return Batch((), (), (), None, ())
-    if places[-1] - places[0] == len(places) - 1:
-        return _slice(segment, places[0], places[-1] + 1)
-    pick = itemgetter(*places)
-    headers = segment.headers
-    return Batch(
-        pick(segment.seqs),
-        pick(segment.times),
-        pick(segment.subjects),
-        pick(headers) if headers is not None else None,
-        pick(segment.payloads),
-    )

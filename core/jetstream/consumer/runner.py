@@ -38,8 +38,8 @@ from core.stream.headers import publish_headers
 if TYPE_CHECKING:
     from core.jetstream.consumer.stream import ConsumedStream
     from core.jetstream.log.stream_log import StreamLog
+    from core.model.segment import Segment
     from core.pubsub.account import ServiceSubscription, Session
-    from core.stream.segment import Segment
 
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 _FAILED_RETRY = 250_000_000

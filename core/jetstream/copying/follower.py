@@ -27,8 +27,8 @@ from core.model.gojson import JsonError
 from core.model.response import ErrorBody, Response
 from core.model.stream import StreamSourceInfo
 from core.protocol import headers as header_block
+from core.protocol.messages import MessageColumns
 from core.stream.copying import Run
-from core.stream.plan import Columns
 
 if TYPE_CHECKING:
     from core.jetstream.services import Services
@@ -287,7 +287,7 @@ class Follower:
 
     # -- messages ----------------------------------------------------------------------------
 
-    def on_messages(self, columns: Columns) -> None:
+    def on_messages(self, columns: MessageColumns) -> None:
         """Take what the origin sent."""
         self._heard = self._clock.monotonic()
         stamps = read_stamps(columns.replies)
@@ -311,13 +311,13 @@ class Follower:
         if self._waiting and self.phase is Phase.FOLLOWING:
             self._ready(self)
 
-    def _take(self, columns: Columns, stamps: Stamps, start: int, stop: int) -> None:
+    def _take(self, columns: MessageColumns, stamps: Stamps, start: int, stop: int) -> None:
         self._cseq = stamps.cseqs[stop - 1]
         run = self._run(columns, stamps, start, stop)
         self._sseq = run.through
         self._waiting.append((run, Reached(self._cseq, stamps.seqs[stop - 1])))
 
-    def _run(self, columns: Columns, stamps: Stamps, start: int, stop: int) -> Run:
+    def _run(self, columns: MessageColumns, stamps: Stamps, start: int, stop: int) -> Run:
         """Return messages as they will be stored; those that came before are not among them."""
         seqs = stamps.seqs[start:stop]
         run = Run(self.origin.key, self.identity, max(seqs[-1], self._sseq))
@@ -330,15 +330,15 @@ class Follower:
     def _dress(self, run: Run) -> Run:
         """Give messages the subjects and headers that they are stored with."""
         columns = run.columns
-        if columns.headered:
+        if columns.has_headers:
             columns.headers = cleaned(columns.headers, mirrors=self.origin.mirrors)
         if not self.origin.mirrors:
             origin, subjects = self.origin, columns.subjects
             columns.headers = origin.blocks(columns.headers, run.seqs, subjects, self.identity)
-            columns.headered = True
+            columns.has_headers = True
         columns.subjects = self.origin.renamed(columns.subjects)
-        columns.nbytes = sum(map(len, columns.payloads))
-        columns.replies = []
+        columns.replies = [b""] * len(columns)
+        columns.count_bytes()
         run.identity = self.identity
         return run
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from core.protocol.client_parser import ClientParser
+from core.protocol.messages import MessageColumns
 from core.pubsub.account import Subscription
 from core.runtime.nuid import nuid
-from core.stream.plan import Columns
 
 if TYPE_CHECKING:
     from core.auth.grant import Guard
@@ -28,7 +28,7 @@ _CONTROL = b"NATS/1.0 100"
 class Reader(Protocol):
     """Who reads."""
 
-    def on_messages(self, columns: Columns) -> None:
+    def on_messages(self, columns: MessageColumns) -> None:
         """Take messages in order; `columns.replies` are their ack subjects."""
         ...
 
@@ -61,7 +61,7 @@ class Inbox:
         self._account = account
         self._reader = reader
         self._parser = ClientParser(self)
-        self._columns = Columns()
+        self._columns = MessageColumns()
         self._sid = 1
         self._asked = 0
         self._prefix = b"_INBOX.%b." % nuid().encode()
@@ -87,7 +87,7 @@ class Inbox:
         """Read no messages; those under way are dropped."""
         watched, self._watched = self._watched, None
         self._watched_sid = b""
-        self._columns = Columns()
+        self._columns = MessageColumns()
         if watched is not None:
             self._account.remove(watched)
 
@@ -129,7 +129,7 @@ class Inbox:
     def _hand_over(self) -> None:
         columns = self._columns
         if columns.payloads:
-            self._columns = Columns()
+            self._columns = MessageColumns()
             self._reader.on_messages(columns)
 
     # -- the sink of the parser --------------------------------------------------------------
@@ -138,18 +138,12 @@ class Inbox:
         self, subject: bytes, sid: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
         if sid == self._watched_sid:
-            columns = self._columns
-            if headers:
-                if not payload and headers.startswith(_CONTROL):
-                    self._hand_over()
-                    if sid == self._watched_sid:
-                        self._reader.on_control(reply, headers)
-                    return
-                columns.headered = True
-            columns.subjects.append(subject)
-            columns.replies.append(reply)
-            columns.headers.append(headers)
-            columns.payloads.append(payload)
+            if headers and not payload and headers.startswith(_CONTROL):
+                self._hand_over()
+                if sid == self._watched_sid:
+                    self._reader.on_control(reply, headers)
+                return
+            self._columns.add(subject, reply, headers, payload)
         elif sid == _ANSWERS and subject == self._prefix + b"%d" % self._asked:
             self._hand_over()
             self._reader.on_answer(headers, payload)

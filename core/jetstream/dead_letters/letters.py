@@ -214,13 +214,8 @@ class _Target:
         return run
 
     def _add(self, run: Run, origin: Origin, ending: Ending, payload: bytes, lacks: str) -> None:
-        columns = run.columns
-        columns.subjects.append(letter_subject(self._name, origin, MAX_SUBJECT))
-        columns.replies.append(b"")
-        columns.headers.append(letter_headers(origin, ending, lacks=lacks))
-        columns.payloads.append(payload)
-        columns.nbytes += len(payload)
-        columns.headered = True
+        subject = letter_subject(self._name, origin, MAX_SUBJECT)
+        run.columns.add(subject, b"", letter_headers(origin, ending, lacks=lacks), payload)
 
 
 def _due(consumer: LetterWriter, limit: int) -> list[tuple[int, Ending]]:

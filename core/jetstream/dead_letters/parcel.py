@@ -90,7 +90,8 @@ def unpacked(body: bytes) -> tuple[str, Run]:
     columns = run.columns
     columns.subjects, columns.headers = parcel.subjects, parcel.headers
     columns.payloads, columns.replies = parcel.payloads, [b""] * len(parcel.seqs)
-    columns.nbytes, columns.headered = sum(map(len, parcel.payloads)), True
+    columns.has_headers = True
+    columns.count_bytes()
     return parcel.stream, run
 
 

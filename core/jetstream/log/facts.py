@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from core.jetstream.changes import WithoutInterest
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.resources import Resources
+    from core.protocol.messages import MessageColumns
     from core.stream.facts import LastMessages, StoredRows
-    from core.stream.plan import Columns
 
 _FEW = 64
 """So many subjects are looked up one by one; for more, all messages are looked through."""
@@ -48,7 +48,7 @@ class FactReader:
         self._max_payload = max_payload
         self._without_interest = without_interest
 
-    async def read(self, columns: Columns, now: int) -> Facts:
+    async def read(self, columns: MessageColumns, now: int) -> Facts:
         """Return the facts of a batch, and have the machine know enough of the oldest messages.
 
         Raises Unavailable.
@@ -58,11 +58,11 @@ class FactReader:
         if machine.counts:
             newest = await last_messages_of(log, set(columns.subjects))
             facts = Facts(newest, max_payload=self._max_payload())
-        if columns.headered or machine.lacks_oldest(columns, now, facts):
+        if columns.has_headers or machine.lacks_oldest(columns, now, facts):
             while machine.lacks_oldest(columns, now, facts):
                 await log.load_oldest()
             replaced: StoredRows = {}
-            if columns.headered and machine.config.allow_rollup_hdrs:
+            if columns.has_headers and machine.config.allow_rollup_hdrs:
                 replaced = await _replaced(log, columns)
             if replaced:
                 facts = replace(facts, replaced=replaced)
@@ -94,7 +94,7 @@ async def last_messages_of(log: StreamLog, subjects: Iterable[bytes]) -> LastMes
     return newest
 
 
-async def _replaced(log: StreamLog, columns: Columns) -> StoredRows:
+async def _replaced(log: StreamLog, columns: MessageColumns) -> StoredRows:
     """Return the messages of each subject that the batch rolls up or ends, if storage knows."""
     index = log.machine.index
     rows: dict[bytes, list[tuple[int, int]]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from core.stream.segment import Segment
+from core.model.segment import Segment
 
 Match = Callable[[bytes], bool]
 """Whether a subject is wanted."""

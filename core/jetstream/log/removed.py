@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from core.stream.segment import Segment
+    from core.model.segment import Segment
 
 
 class Removed:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from core.model.segment import Segment
     from core.storage.interface import LogReader
     from core.stream.plan import Position
-    from core.stream.segment import Segment
 
 
 class StoredRows:

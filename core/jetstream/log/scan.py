@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from core.jetstream.log.message import Match
     from core.jetstream.log.stream_log import StreamLog
-    from core.stream.segment import Segment
+    from core.model.segment import Segment
 
 SLICE = 256
 """Messages that are given at once."""

@@ -22,9 +22,9 @@ from core.model.gotime import unix_nanos
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from core.model.segment import Segment
     from core.storage.interface import LogReader
     from core.stream.machine import StreamMachine
-    from core.stream.segment import Segment
 
 _PAGE = 2000
 _PAGE_BYTES = 4 << 20  # it is decoded at once: 32 MiB held up everybody for 100 ms

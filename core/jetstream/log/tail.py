@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 
-from core.stream.segment import Segment
+from core.model.segment import Segment
 
 # Roughly what a message costs beyond its payload: objects, list slots, subject.
 _MESSAGE_COST = 100

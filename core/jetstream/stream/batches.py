@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from core.errors import ApiError
 from core.model.api_errors import api_error
+from core.protocol.messages import MessageColumns
 from core.stream import headers as h
 from core.stream.atomic import decide_batch
 from core.stream.batching import OpenBatch, Staging, ends_batch, split_author
 from core.stream.fast import SUFFIX, FastBatches, is_fast
 from core.stream.fast_publishing import decide_fast
-from core.stream.plan import Columns
 from core.stream.planner import decide
 from core.stream.texts import refusal
 
@@ -95,27 +95,29 @@ class Batches:
         self._staging.expire(now)
         self._fast.expire(now)
 
-    def concern(self, columns: Columns) -> bool:
+    def concern(self, columns: MessageColumns) -> bool:
         """Whether any of these messages could belong to a batch."""
-        return (columns.headered and self._machine.config.allow_atomic) or is_fast(columns.replies)
+        return (columns.has_headers and self._machine.config.allow_atomic) or is_fast(
+            columns.replies
+        )
 
-    def cut(self, columns: Columns) -> int:
+    def cut(self, columns: MessageColumns) -> int:
         """Return how many of the gathered messages to decide next: none behind the end of an
         atomic batch, which is decided alone.
         """
-        if columns.headered and self._machine.config.allow_atomic:
+        if columns.has_headers and self._machine.config.allow_atomic:
             for place, block in enumerate(columns.headers):
                 if block and _ends_batch(columns, place):
                     return max(place, 1)
         return len(columns)
 
-    async def decide(self, columns: Columns, now: int) -> PlanBuilder:
+    async def decide(self, columns: MessageColumns, now: int) -> PlanBuilder:
         """Return the plan for messages up to an end of an atomic batch, or for that end alone.
 
         When this raises, nothing has changed.
         """
         machine = self._machine
-        is_atomic = columns.headered and self._machine.config.allow_atomic
+        is_atomic = columns.has_headers and self._machine.config.allow_atomic
         whole = self._with_batch(columns) if is_atomic else columns
         facts = await self._facts.read(whole, now)
         answers: dict[int, bytes] = {}
@@ -143,7 +145,7 @@ class Batches:
         self._timers.at(self, self.deadline())
         return plan
 
-    def _with_batch(self, columns: Columns) -> Columns:
+    def _with_batch(self, columns: MessageColumns) -> MessageColumns:
         """Return the messages that a plan may store: those of the batch too that ends here."""
         block = columns.headers[0]
         if len(columns) > 1 or not _ends_batch(columns, 0):
@@ -156,7 +158,7 @@ class Batches:
         return whole
 
     def _take(
-        self, columns: Columns, place: int, found: dict[bytes, bytes], facts: Facts
+        self, columns: MessageColumns, place: int, found: dict[bytes, bytes], facts: Facts
     ) -> OpenBatch | None:
         """Put a message aside, or return the batch that it completes. Raises ApiError."""
         machine = self._machine
@@ -172,7 +174,7 @@ class Batches:
         return self._staging.take(columns.subjects[place], block, payload, found, now)
 
 
-def _atomic(columns: Columns) -> Iterator[tuple[int, dict[bytes, bytes]]]:
+def _atomic(columns: MessageColumns) -> Iterator[tuple[int, dict[bytes, bytes]]]:
     """Yield (place, headers) of the messages of atomic batches."""
     for place, block in enumerate(columns.headers):
         if block.find(h.BATCH_ID) < 0 or columns.replies[place].endswith(SUFFIX):
@@ -182,5 +184,5 @@ def _atomic(columns: Columns) -> Iterator[tuple[int, dict[bytes, bytes]]]:
             yield place, found
 
 
-def _ends_batch(columns: Columns, place: int) -> bool:
+def _ends_batch(columns: MessageColumns, place: int) -> bool:
     return ends_batch(columns.headers[place]) and not columns.replies[place].endswith(SUFFIX)

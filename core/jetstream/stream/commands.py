@@ -9,8 +9,9 @@ from core.jetstream.log.loading import build_index
 from core.jetstream.stream.expiry import plan_due
 from core.jetstream.stream.markers import mark_deleted, plan_marked_purge
 from core.model.api_errors import api_error
+from core.protocol.messages import MessageColumns
 from core.stream.index import LogIndex
-from core.stream.plan import Columns, PlanBuilder
+from core.stream.plan import PlanBuilder
 from core.stream.planner import decide
 from core.stream.ttl import PURGE
 from core.subjects.subject import compile_reading
@@ -189,7 +190,7 @@ async def plan_expiry(
         now: Wall-clock time in nanoseconds.
         without_interest: Tells which markers are not stored.
     """
-    machine, empty, wanted = log.machine, Columns(), len(log.machine.oldest) + 1
+    machine, empty, wanted = log.machine, MessageColumns(), len(log.machine.oldest) + 1
     # A page of rows that only wait for the janitor says nothing of what is behind it.
     while len(machine.oldest) < wanted and machine.lacks_oldest(empty, now):
         await log.load_oldest()

@@ -15,9 +15,9 @@ from core.model.transform import Transform
 from core.subjects.subject import is_valid_literal
 
 if TYPE_CHECKING:
+    from core.model.segment import Segment
     from core.model.stream import StreamConfig
     from core.pubsub.account import Account
-    from core.stream.segment import Segment
 
 
 class Republisher:

@@ -35,19 +35,19 @@ from core.jetstream.stream.scheduler import Scheduler
 from core.model.api_errors import api_error
 from core.model.cluster import ClusterInfo
 from core.model.names import short_hash
+from core.model.segment import Segment
 from core.model.stream import Retention, StreamConfig, StreamInfo
 from core.model.transform import Transform
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.pubsub.account import Account, ServiceSubscription, Session
 from core.pubsub.route import Trace
 from core.runtime.tasks import spawn
 from core.storage.interface import Head, StreamRow
 from core.stream.copying import Copied, Run, plan_copies
 from core.stream.machine import StreamMachine
-from core.stream.plan import Columns, PlanBuilder, StreamPlan
+from core.stream.plan import PlanBuilder, StreamPlan
 from core.stream.planner import decide
 from core.stream.promoting import Promoted, plan_rows
-from core.stream.segment import Segment
 from core.stream.texts import refusal, survives_failed_commit
 
 # Gathered bytes of one stream above which publishers are no longer read.
@@ -82,7 +82,7 @@ class StreamRunner:
         self.transform: Transform | None = None
         self.republisher: Republisher | None = None
         self.retention: RetentionKeeper | None = None
-        self._columns = Columns()
+        self._columns = MessageColumns()
         self._changes = Changes()
         # Whether the last plan was that of a change: then publishes take their turn first.
         self._changed = False
@@ -308,21 +308,17 @@ class StreamRunner:
         columns.payloads.append(payload)
         columns.nbytes += len(payload)
         if headers:
-            columns.headered = True
+            columns.nbytes += len(headers)
+            columns.has_headers = True
         if columns.nbytes > PRESSURE_BYTES:
             self.services.press()
 
-    def ingest_batch(self, batch: Batch) -> None:
+    def ingest_batch(self, batch: MessageColumns) -> None:
         """Take the publishes of a read."""
         columns = self._columns
         if not self.queued:
             self.services.lane.enqueue(self)
-        columns.subjects += batch.subjects
-        columns.replies += batch.replies
-        columns.headers += batch.headers
-        columns.payloads += batch.payloads
-        columns.nbytes += sum(map(len, batch.payloads))
-        columns.headered = columns.headered or batch.has_headers
+        columns.extend(batch)
         if columns.nbytes > PRESSURE_BYTES:
             self.services.press()
 
@@ -343,7 +339,7 @@ class StreamRunner:
         While the subjects are still being read, publishes with headers, which may name message ids
         or expected sequences, and changes of the log wait.
         """
-        if self.log.loading is not None and (self._columns.headered or self._changes):
+        if self.log.loading is not None and (self._columns.has_headers or self._changes):
             return False
         return bool(self._columns.subjects or self._changes)
 
@@ -388,7 +384,7 @@ class StreamRunner:
         if len(columns) > limit:
             columns = columns.split(limit)
         else:
-            self._columns = Columns()
+            self._columns = MessageColumns()
         in_batches = self.batches.concern(columns)
         if in_batches:
             rest, columns = columns, columns.split(self.batches.cut(columns))
@@ -409,11 +405,11 @@ class StreamRunner:
         commands.erase_superseded(self.log, plan)
         return plan.build()
 
-    async def foresee(self, columns: Columns, now: int) -> PlanBuilder:
+    async def foresee(self, columns: MessageColumns, now: int) -> PlanBuilder:
         """Return the plan that publishes would get now, not to be committed. Raises Unavailable."""
         return decide(self.machine, columns, now, await self._facts.read(columns, now))
 
-    async def plan_rows(self, columns: Columns, now: int) -> Promoted:
+    async def plan_rows(self, columns: MessageColumns, now: int) -> Promoted:
         """Return the plan for rows of a transaction, in their turn. Raises Unavailable."""
         return plan_rows(self.machine, columns, now, await self._facts.read(columns, now))
 
@@ -421,7 +417,7 @@ class StreamRunner:
         """Say whether a message on `subject` is not stored because no consumer wants it."""
         return subject in self._without_interest((subject,))
 
-    def _give_back(self, columns: Columns) -> None:
+    def _give_back(self, columns: MessageColumns) -> None:
         later, self._columns = self._columns, columns
         columns.extend(later)
 
@@ -469,7 +465,7 @@ class StreamRunner:
 
     def refuse_gathered(self, error: ApiError) -> None:
         """Answer everything that waits for storage with an error."""
-        columns, self._columns = self._columns, Columns()
+        columns, self._columns = self._columns, MessageColumns()
         self.services.lane.refuse(error.err_code, len(columns))
         replies = columns.replies
         if self.config.no_ack:

@@ -15,12 +15,13 @@ import msgspec
 from core.errors import ApiError
 from core.goinput import text_of
 from core.model.gojson import quote
+from core.protocol.messages import MessageColumns
 from core.pubsub.message_trace import DESTINATION, DISABLED
 from core.pubsub.route import Trace
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn
 from core.stream import headers as h
-from core.stream.plan import Columns, PlanBuilder, StreamPlan
+from core.stream.plan import PlanBuilder, StreamPlan
 from core.stream.texts import refusal
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Stream(Protocol):
     def lacks_interest(self, subject: bytes) -> bool: ...
     def answer_to(self, reply: bytes) -> None: ...
     def submit(self, change: Change) -> asyncio.Future[StreamPlan]: ...
-    async def foresee(self, columns: Columns, now: int) -> PlanBuilder: ...
+    async def foresee(self, columns: MessageColumns, now: int) -> PlanBuilder: ...
     def ingest(
         self,
         session: Session | None,
@@ -122,10 +123,9 @@ class TracedPublishes:
         tried: list[PlanBuilder] = []
 
         async def decide(now: int) -> PlanBuilder:
-            columns = Columns()
-            columns.subjects, columns.replies = runner.map_subjects([message[0]]), [_ANY]
-            columns.headers, columns.payloads = [message[1]], [message[2]]
-            columns.headered, columns.nbytes = True, len(message[2])
+            columns = MessageColumns()
+            [mapped] = runner.map_subjects([message[0]])
+            columns.add(mapped, _ANY, message[1], message[2])
             columns.answered = frozenset((_ANY,))
             tried.append(await runner.foresee(columns, now))
             return runner.machine.unchanged(runner.log.first_seq)

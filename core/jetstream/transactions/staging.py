@@ -10,9 +10,9 @@ from core.goinput import text_of
 from core.model.stream import StreamConfig
 from core.model.transaction_errors import transaction_error
 from core.model.transactions import STAGE
+from core.protocol.messages import MessageColumns
 from core.stream.blocks import rows_of
 from core.stream.ledger import Attempt, Place, Stop, blocks_from
-from core.stream.plan import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,7 +77,7 @@ class Chunk:
     No row follows when `is_last` says that the manifest ends here, or with an `error`.
     """
 
-    columns: Columns = field(default_factory=Columns)
+    columns: MessageColumns = field(default_factory=MessageColumns)
     nbytes: int = 0
     spans: list[Span] = field(default_factory=list)
     start: Place = field(default_factory=Place)
@@ -110,7 +110,7 @@ class ChunkReader:
         self._blocks = blocks_from(attempts, place)
         self._wanted = next(self._blocks, None)
         self._skip = place.row
-        self._rows: Columns | None = None
+        self._rows: MessageColumns | None = None
         self._whole = True
         self._chunk = Chunk(start=place, end=place)
 
@@ -137,13 +137,13 @@ class ChunkReader:
         chunk = self._chunk
         return len(chunk.columns) >= CHUNK_ROWS or chunk.nbytes >= CHUNK_BYTES
 
-    def _take(self, rows: Columns, attempt: int, block: int, seq: int) -> None:
+    def _take(self, rows: MessageColumns, attempt: int, block: int, seq: int) -> None:
         """Move rows of a block into the chunk; with its last one goes the block."""
         chunk, start = self._chunk, self._skip
         stop = min(start + CHUNK_ROWS - len(chunk.columns), len(rows))
         piece = rows if stop - start == len(rows) else rows.part(start, stop)
         chunk.columns.extend(piece)
-        chunk.nbytes += piece.nbytes + sum(map(len, piece.headers))
+        chunk.nbytes += piece.nbytes
         chunk.spans.append(Span(Place(attempt, block, start), seq, max(stop - start, 0)))
         chunk.end = Place(attempt, block, stop)
         self._skip = stop

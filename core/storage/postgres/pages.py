@@ -15,8 +15,8 @@ from typing import Any
 from crc32c import crc32c
 
 from core.errors import Unavailable
+from core.model.segment import Segment
 from core.storage.postgres.subjects import WHOLE, subjects_of
-from core.stream.segment import Segment
 
 _COLUMNS = f"""
     count(*), string_agg(int8send(seq), ''), string_agg(int8send(ts), ''),

@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 
 from core.errors import Unavailable
+from core.model.segment import Segment
 from core.storage.postgres import removed_ids
 from core.storage.postgres.connect import DATABASE_ERRORS, unavailable
 from core.storage.postgres.pages import joined, page_of, segment_of
@@ -23,7 +24,6 @@ from core.storage.postgres.subjects import (
 )
 from core.stream.headers import MSG_ID, SCHEDULE, SCHEDULER, STREAM_SOURCE, TTL, find
 from core.stream.plan import Position
-from core.stream.segment import Segment
 from core.stream.ttl import KV_OPERATION, MARKER_REASON
 
 # Rows decoded before the event loop gets its turn back.

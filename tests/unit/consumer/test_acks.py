@@ -11,7 +11,7 @@ from core.jetstream.consumer import pending_count
 from core.jetstream.log import counts
 from core.model.consumer import AckPolicy, DeliverPolicy
 from core.model.durations import parse_duration
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.pubsub.arriving import deliver_batch_here
 from tests.support.consumers import SECOND, FakeStream, Frames, running
 
@@ -545,7 +545,7 @@ async def test_acknowledgements_in_a_row_do_what_each_does(
     for together in (True, False):
         start = {"deliver_policy": DeliverPolicy.BY_START_SEQUENCE, "opt_start_seq": 3}
         stream, frames, acks = await delivered(20, **config, **start)
-        batch = Batch()
+        batch = MessageColumns()
         for number, subject in enumerate((*acks[:16], b"$JS.ACK.S.c.1.x.1.0.0", LONG_ACK)):
             batch.add(subject, b"", b"", odd.get(number, b"+ACK"))
         if together:

@@ -4,7 +4,7 @@ import pytest
 
 from core.errors import Unavailable
 from core.jetstream.consumer import cursor
-from core.stream.segment import Segment
+from core.model.segment import Segment
 from tests.support.consumers import FakeStream, Frames, running
 
 

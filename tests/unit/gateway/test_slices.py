@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from core.client import Batch
+from core.client import MessageColumns
 from core.runtime import turns
 from gateway import atomic
 from gateway.batch_lines import SLICE_LINES, Lines, Run
@@ -34,7 +34,7 @@ class Caller:
         client = SimpleNamespace(info=SimpleNamespace(max_payload=1 << 20))
         self.gateway = SimpleNamespace(settings=SETTINGS, client=client, js=js)
 
-    def _refuse(self, _: Batch) -> None:
+    def _refuse(self, _: MessageColumns) -> None:
         raise AssertionError("no line is good")
 
     async def chunk(self, _: float) -> tuple[bytes, bool]:

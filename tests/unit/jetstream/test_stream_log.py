@@ -11,8 +11,8 @@ from core.jetstream.log.scan import scan
 from core.jetstream.log.stream_log import StreamLog
 from core.jetstream.log.tail import TailBudget
 from core.model.message import MsgGetRequest
+from core.model.segment import Segment
 from core.stream.machine import StreamMachine
-from core.stream.segment import Segment
 from tests.support.streams import StreamBench
 from tests.unit.stream.support import block, config
 

@@ -1,7 +1,7 @@
 """The memory tail: what it holds, what it forgets, how a reader walks it."""
 
 from core.jetstream.log.tail import Tail, TailBudget
-from core.stream.segment import Segment
+from core.model.segment import Segment
 
 
 def segment(first: int, count: int = 1, headers: bool = False, size: int = 100) -> Segment:

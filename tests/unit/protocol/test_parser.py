@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from core.errors import ProtocolError
 from core.protocol import parser as parser_module
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.protocol.parser import Parser
 
 MAX_PAYLOAD = 40
@@ -44,7 +44,7 @@ class Recorder:
     def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         self.events.append(("traced", subject, reply, headers, payload))
 
-    def on_batch(self, batch: Batch) -> bool:
+    def on_batch(self, batch: MessageColumns) -> bool:
         self.events += [("pub", *message) for message in batch.messages()]
         assert batch.has_headers == any(batch.headers)
         return self.gathers

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from core.consumer.deliver import Batch as Deliveries
 from core.consumer.deliver import ack_subject, routed_frame, routed_lines
 from core.jetstream.stream.acks import AckEmitter
-from core.protocol.gather import Batch, gather
+from core.model.segment import Segment
+from core.protocol.gather import CLIENT, gather
+from core.protocol.messages import MessageColumns
 from core.protocol.routed import routed_message
 from core.pubsub.account import Account
 from core.pubsub.batch import take_together
@@ -46,7 +47,7 @@ def test_a_batch_goes_as_its_messages_would(
         else b"PUB %b %b %d\r\n%b\r\n" % (s, r, len(p), p)
         for s, r, h, p in sent
     )
-    batch, end = gather(data, 0, (1000, 1000, 1000), with_headers=True)
+    batch, _, end = gather(data, 0, CLIENT, (1000, 1000, 1000))
     assert end == len(data)
     assert take_together(account, batch)
     assert len(link.out) == 1
@@ -57,15 +58,15 @@ def test_a_batch_goes_as_its_messages_would(
 
 def test_a_batch_for_others_too_is_taken_apart(account: Account, link: ListLink) -> None:
     listen(account, ListSession(), b"s.1")
-    batch, _ = gather(b"PUB s.0 0\r\n\r\nPUB s.1 0\r\n\r\n", 0, (9, 99, 9), with_headers=True)
+    batch, _, _ = gather(b"PUB s.0 0\r\n\r\nPUB s.1 0\r\n\r\n", 0, CLIENT, (9, 99, 9))
     assert not take_together(account, batch)
     assert link.out == []
 
 
-def _acks(count: int) -> Batch:
+def _acks(count: int) -> MessageColumns:
     lines = b"".join(b"PUB $JS.ACK.S.c.1.%d.1.1.0 4\r\n+ACK\r\n" % n for n in range(count))
     request = b"PUB s.next inbox.1 0\r\n\r\n"
-    return gather(lines + request, 0, (99, 99, 999), with_headers=True)[0]
+    return gather(lines + request, 0, CLIENT, (99, 99, 999))[0]
 
 
 def test_acknowledgements_go_with_what_else_is_for_that_server(
@@ -87,9 +88,9 @@ def test_acknowledgements_are_looked_at_where_a_consumer_is(
 
 
 def test_deliveries_for_a_subject_elsewhere() -> None:
-    columns = ((7, 8), (70, 80), (b"s.a", b"s.%d"), None, (b"x", b"yy"))
+    segment = Segment((7, 8), (70, 80), [b"s.a", b"s.%d"], None, [b"x", b"yy"])
     routed = routed_frame(b"RMSG $G% ", b"inbox.1", b"$JS.ACK.S%.c")
-    lines, size = routed_lines(Deliveries(*columns), routed, 3, 9)
+    lines, size = routed_lines(segment, routed, 3, 9)
     assert size == 3
     assert lines == b"".join(
         routed_message(

@@ -3,6 +3,8 @@
 import pytest
 
 from core.errors import ProtocolError
+from core.protocol.messages import MessageColumns
+from core.protocol.routed import Queues
 from core.remote.leaf_parser import LeafParser
 
 STREAM = (
@@ -40,7 +42,23 @@ class Sink:
     def __init__(self) -> None:
         self.said: list[tuple[object, ...]] = []
 
-    def on_message(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+    def on_message_begun(self) -> None:
+        """A server may always send."""
+
+    def on_batch(self, account: bytes, batch: MessageColumns) -> None:
+        for subject, reply, headers, payload in batch.messages():
+            self.on_message(account, subject, reply, (), headers, payload)
+
+    def on_message(
+        self,
+        account: bytes,
+        subject: bytes,
+        reply: bytes,
+        queues: Queues,
+        headers: bytes,
+        payload: bytes,
+    ) -> None:
+        assert not account
         self.said.append(("message", subject, reply, headers, payload))
 
     def on_sub(self, subject: bytes, queue: bytes) -> None:
@@ -80,6 +98,33 @@ def test_everything_is_read_in_any_pieces(size: int) -> None:
 def test_what_no_server_says_ends_the_connection(line: bytes) -> None:
     with pytest.raises(ProtocolError):
         LeafParser(Sink()).feed(line)
+
+
+def test_a_large_read_gives_the_same_as_single_bytes() -> None:
+    said = STREAM + b"LMSG a 4\r\nlong\r\n" * 100 + STREAM + b"LMSG a r 3\r\nabc\r\n" * 100
+    together, singly = Sink(), Sink()
+
+    LeafParser(together).feed(said)
+    parser = LeafParser(singly)
+    for at in range(len(said)):
+        parser.feed(said[at : at + 1])
+
+    assert together.said == singly.said
+    assert len(together.said) == 200 + 2 * len(SAID)
+
+
+def test_a_payload_in_many_pieces_is_joined_once() -> None:
+    """Joining what came with each piece would copy 16 MiB 4,096 times: minutes."""
+    sink, piece, size = Sink(), b"x" * 4096, 16 << 20
+    parser = LeafParser(sink)
+
+    parser.feed(b"LMSG a %d\r\n" % size)
+    for _ in range(size // len(piece)):
+        parser.feed(piece)
+    assert sink.said == []
+    parser.feed(b"\r\n")
+
+    assert sink.said == [("message", b"a", b"", b"", piece * (size // len(piece)))]
 
 
 def test_subjects_hold_vertical_tabs_and_form_feeds() -> None:

@@ -1,6 +1,6 @@
 """Messages from other servers while JetStream is still being loaded."""
 
-from core.protocol.gather import Batch
+from core.protocol.messages import MessageColumns
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub
 from core.route.incoming import Incoming
@@ -77,7 +77,7 @@ def test_only_what_a_node_sends_to_this_node_itself_is_served_and_no_client_hear
     incoming.deliver(b"_JG.$G", b"$JG.API.TXN.BEGIN", b"r", (), b"", b"x")
     assert not taken
     incoming.deliver(b"_JG.$G", *request)
-    batch = Batch()
+    batch = MessageColumns()
     batch.add(b"$JS.API.LIST", b"q", b"", b"y")
     incoming.deliver_batch(b"_JG.$G", batch)
     assert taken == [(b"$JS.API.INFO", b"r", b"", b"x"), (b"$JS.API.LIST", b"q", b"", b"y")]

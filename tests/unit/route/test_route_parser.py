@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import ProtocolError
-from core.protocol.gather import Batch
+from core.protocol.link_parser import MAX_LINE
+from core.protocol.messages import MessageColumns
 from core.protocol.routed import interest, routed_message
-from core.route.route_parser import MAX_LINE, RouteParser
+from core.route.route_parser import RouteParser
 
 SAID = (
     b'INFO {"server_id":"NA","server_name":"A","route_pool_size":3} \r\n'
@@ -77,7 +78,7 @@ class Heard:
     def on_message_begun(self) -> None:
         """Anybody may send messages here."""
 
-    def on_batch(self, account: bytes, batch: Batch) -> None:
+    def on_batch(self, account: bytes, batch: MessageColumns) -> None:
         for subject, reply, headers, payload in batch.messages():
             self.calls.append(("message", account, subject, reply, (), headers, payload))
 

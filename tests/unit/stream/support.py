@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 from core.model.stream import StreamConfig
+from core.protocol.messages import MessageColumns
 from core.stream.machine import StreamMachine
-from core.stream.plan import Columns, StreamPlan
+from core.stream.plan import StreamPlan
 from core.stream.planner import decide
 from tests.support.headers import block as block
 
@@ -34,15 +35,10 @@ def message(subject: str, payload: bytes = b"", /, **headers: str) -> tuple[byte
     return subject.encode(), block(**headers), payload
 
 
-def columns(*messages: tuple[bytes, bytes, bytes]) -> Columns:
-    gathered = Columns()
+def columns(*messages: tuple[bytes, bytes, bytes]) -> MessageColumns:
+    gathered = MessageColumns()
     for place, (subject, headers, payload) in enumerate(messages):
-        gathered.subjects.append(subject)
-        gathered.replies.append(b"reply.%d" % place)
-        gathered.headers.append(headers)
-        gathered.payloads.append(payload)
-        gathered.nbytes += len(payload)
-        gathered.headered = gathered.headered or bool(headers)
+        gathered.add(subject, b"reply.%d" % place, headers, payload)
     return gathered
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from core.model.segment import Segment
 from core.stream.expiry import Expiry
-from core.stream.segment import Segment
 from tests.unit.stream.support import SECOND, block
 
 

@@ -130,7 +130,7 @@ def test_a_block_holds_rows_of_both_kinds() -> None:
     assert rows.subjects == [b"a", b"b", b"c"]
     assert rows.headers == [b"", b"NATS/1.0\r\nX: 1\r\n\r\n", b""]
     assert rows.payloads == [b"1", b"PUB x 1\r\n", b""]
-    assert (rows.nbytes, rows.headered) == (10, True)
+    assert (rows.nbytes, rows.has_headers) == (10 + len(rows.headers[1]), True)
 
 
 def test_many_rows_of_one_size_are_read() -> None:
@@ -138,7 +138,7 @@ def test_many_rows_of_one_size_are_read() -> None:
 
     assert whole
     assert len(rows) == len(rows.subjects) == len(rows.headers) == 1000
-    assert not rows.headered
+    assert not rows.has_headers
 
 
 @pytest.mark.parametrize(

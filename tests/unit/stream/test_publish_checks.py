@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model.stream import Discard, Storage
-from core.stream.plan import Columns
+from core.protocol.messages import MessageColumns
 from core.stream.planner import decide
 from tests.support.streams import stored_subjects
 from tests.unit.stream.support import SECOND, Stream, columns, message
@@ -364,7 +364,7 @@ def test_a_batch_with_refusals_answers_in_order() -> None:
 
 def test_a_message_without_reply_is_stored_and_not_answered() -> None:
     stream = Stream()
-    batch: Columns = columns(message("a", Nats_Incr="1"), message("a", X="y"))
+    batch: MessageColumns = columns(message("a", Nats_Incr="1"), message("a", X="y"))
     batch.replies = [b"", b""]
 
     plan = decide(stream.machine, batch, stream.now)

@@ -10,8 +10,8 @@ from core.auth.author import StreamScope
 from core.auth.grant import Grant
 from core.auth.users import Permissions, Rule, User, Users
 from core.protocol import headers as header_blocks
-from core.protocol.gather import Batch
-from core.protocol.parser import WORTH_GATHERING
+from core.protocol.gather import WORTH_GATHERING
+from core.protocol.messages import MessageColumns
 from core.pubsub.account import Account
 from core.pubsub.authored import with_author, without_author
 from core.pubsub.onward import Splitter, deliver_here
@@ -57,7 +57,7 @@ class Stream:
     ) -> None:
         self.taken.append((subject, headers))
 
-    def _take_batch(self, batch: Batch) -> None:
+    def _take_batch(self, batch: MessageColumns) -> None:
         self.taken += zip(batch.subjects, batch.headers, strict=True)
 
 

@@ -1,0 +1,228 @@
+"""The parser of what a server writes to another server: to a member of its cluster, or a leaf node.
+
+Both kinds of links carry messages in the same form (`core.protocol.routed`), those of a cluster
+with the name of an account. They differ in their other operations, which a subclass reads.
+`LinkParser.feed` takes what one read of the socket returned, cut anywhere, and calls the sink in
+order. Where nats-server 2.15.1 limits neither lines nor payloads, a bound keeps what is held
+between two reads small. Of a large read, messages in a row are handed over in columns.
+"""
+
+from typing import Generic, Protocol, TypeVar
+
+from core.errors import ProtocolError
+from core.protocol.gather import (
+    GATHER_ALL,
+    MAX_SIZE_DIGITS,
+    WORTH_GATHERING,
+    Form,
+    gather,
+)
+from core.protocol.messages import MessageColumns
+from core.protocol.payload import UNKNOWN_OPERATION, PartialPayload, check_end
+from core.protocol.routed import Queues
+from core.protocol.words import splitter
+
+MAX_LINE = 1024 * 1024
+"""Bytes of a control line; a line of INFO names all client URLs of a server."""
+MAX_SIZE = 64 * 1024 * 1024
+"""Bytes of headers and payload: the most that `max_payload` of any server can be."""
+_LIMITS = MAX_SIZE, MAX_LINE, GATHER_ALL
+_BLANKS = b" \t\r\n\x0b\x0c"
+_FEW = 8
+"""Messages of a read up to which its rest is read one by one."""
+
+Message = tuple[bytes, bytes, bytes, Queues, int, int]
+"""Account, subject, reply, queue groups, size of the header block, total size."""
+
+
+class LinkSink(Protocol):
+    """What the parser calls for messages and signs of life. Methods may raise ProtocolError.
+
+    On links that name no account it is empty bytes.
+    """
+
+    def on_message_begun(self) -> None:
+        """The payload of a message is to come: raise ProtocolError to wait for none of it."""
+        ...
+
+    def on_message(
+        self,
+        account: bytes,
+        subject: bytes,
+        reply: bytes,
+        queues: Queues,
+        headers: bytes,
+        payload: bytes,
+    ) -> None: ...
+    def on_batch(self, account: bytes, batch: MessageColumns) -> None:
+        """Take messages that stood in a row, of one account and without queue groups.
+
+        The lists are the sink's from now on.
+        """
+        ...
+
+    def on_info(self, body: bytes) -> None: ...
+    def on_ping(self) -> None: ...
+    def on_pong(self) -> None: ...
+    def on_err(self, text: bytes) -> None: ...
+
+
+SinkT = TypeVar("SinkT", bound=LinkSink)
+
+
+class LinkParser(Generic[SinkT]):
+    """Parses messages and signs of life; a subclass reads all other operations.
+
+    Args:
+        sink: What is called.
+        form: How the peer writes messages.
+        beginnings: How lines begin, without blanks, beside those of messages.
+    """
+
+    def __init__(self, sink: SinkT, form: Form, beginnings: tuple[bytes, ...]) -> None:
+        self._sink = sink
+        self._form = form
+        self._messages = form.plain, form.headed
+        self._beginnings = (
+            *self._messages,
+            *beginnings,
+            b"PING",
+            b"PONG",
+            b"INFO",
+            b"-ERR",
+            b"+OK",
+        )
+        self._longest = max(map(len, self._beginnings))
+        self._rest = b""  # the beginning of a control line
+        self._payload = PartialPayload()
+        self._message: Message = (b"", b"", b"", (), 0, 0)
+
+    def feed(self, data: bytes) -> None:
+        """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
+        if self._payload.missing:
+            if (completed := self._payload.add(data)) is None:
+                return
+            whole, data = completed
+            self._deliver(self._message, whole)
+        elif self._rest:
+            data = self._rest + data
+        self._rest = b""
+        if data:
+            self._read(data, self._gather(data, 0))
+
+    def _read(self, data: bytes, position: int) -> None:
+        end, find, split = len(data), data.find, splitter(data)
+        at, plain, marks = self._form.subject, self._form.plain, self._form.marks
+        on_message = self._sink.on_message
+        while 0 <= position < end:
+            eol = find(b"\n", position)
+            if eol < 0:
+                self._keep(data[position:])
+                return
+            args = split(data[position:eol])
+            others = len(args) - at - 2
+            if (
+                (others == 0 or (others == 1 and args[-2] not in marks))
+                and args[0] == plain
+                and data[position] not in _BLANKS
+                and (digits := args[-1]).isdigit()
+                and len(digits) <= MAX_SIZE_DIGITS
+                and (stop := eol + 1 + int(digits)) + 2 <= end
+                and stop - eol <= MAX_SIZE
+                and data[stop] == 13
+                and data[stop + 1] == 10
+            ):
+                account, reply = args[1] if at > 1 else b"", args[-2] if others else b""
+                on_message(account, args[at], reply, (), b"", data[eol + 1 : stop])
+                position = stop + 2
+            else:
+                position = self._read_any(data, position, eol, args)
+
+    def _gather(self, data: bytes, position: int) -> int:
+        """Pass messages from `position` on to the sink as columns; return where they end."""
+        while len(data) - position >= WORTH_GATHERING:
+            if not data.startswith(self._messages, position):
+                break
+            batch, account, position = gather(data, position, self._form, _LIMITS)
+            count = len(batch)
+            if count > 1:
+                self._sink.on_batch(account, batch)
+            elif count:
+                ((subject, reply, headers, payload),) = batch.messages()
+                self._sink.on_message(account, subject, reply, (), headers, payload)
+            if count < _FEW:
+                break  # what is here takes another form, or is better read one by one
+        return position
+
+    def _read_any(self, data: bytes, position: int, eol: int, args: list[bytes]) -> int:
+        """Read an operation of any form; return where it ends, -1 when it is not whole yet."""
+        is_indented = data[position] in _BLANKS
+        verb = args[0].upper() if args and not is_indented else b""
+        if verb not in self._messages:
+            self._control(verb, args, data[position:eol])
+            return self._gather(data, eol + 1)
+        message = read_message(args, self._form, has_headers=verb == self._form.headed)
+        start = eol + 1
+        stop = start + message[5]
+        if stop + 2 > len(data):
+            self._sink.on_message_begun()
+            self._message = message
+            self._payload.begin(data[start:], message[5])
+            return -1
+        check_end(data, stop)
+        self._deliver(message, data[start:stop])
+        return stop + 2
+
+    def _deliver(self, message: Message, whole: bytes) -> None:
+        account, subject, reply, queues, size, _ = message
+        self._sink.on_message(account, subject, reply, queues, whole[:size], whole[size:])
+
+    def _control(self, verb: bytes, args: list[bytes], line: bytes) -> None:
+        """Read an operation that is no message. Raises ProtocolError."""
+        sink = self._sink
+        if verb == b"PING":
+            sink.on_ping()
+        elif verb == b"PONG":
+            sink.on_pong()
+        elif verb == b"INFO":
+            sink.on_info(line[4:].strip())
+        elif verb == b"-ERR":
+            sink.on_err(line[4:].strip().strip(b"'"))
+        elif verb != b"+OK":
+            raise ProtocolError(UNKNOWN_OPERATION)
+
+    def _keep(self, rest: bytes) -> None:
+        """Keep the beginning of a control line. Raises ProtocolError if it cannot become one."""
+        begun = rest[: self._longest].upper()
+        if not any(begun.startswith(name[: len(begun)]) for name in self._beginnings):
+            raise ProtocolError(UNKNOWN_OPERATION)
+        if len(rest) > MAX_LINE:
+            raise ProtocolError("maximum control line exceeded")
+        self._rest = rest
+
+
+def read_message(args: list[bytes], form: Form, *, has_headers: bool) -> Message:
+    """Read the words of a message's control line. Raises ProtocolError."""
+    at, sizes = form.subject, 2 if has_headers else 1
+    middle = args[at + 1 : -sizes]
+    if len(args) < at + 1 + sizes:
+        raise ProtocolError(reason="bad arguments of a message")
+    reply = b""
+    queues: Queues = ()
+    if middle and middle[0] == b"+" and len(middle) > 1:
+        reply, queues = middle[1], tuple(middle[2:])
+    elif middle and middle[0] == b"|":
+        queues = tuple(middle[1:])
+    elif len(middle) == 1:
+        reply = middle[0]
+    elif middle:
+        raise ProtocolError(reason="bad arguments of a message")
+    numbers = [int(digits) if _is_size(digits) else -1 for digits in args[-sizes:]]
+    header_size = numbers[0] if sizes == 2 else 0
+    if not 0 <= header_size <= numbers[-1] <= MAX_SIZE:
+        raise ProtocolError(reason="bad size of a message")
+    return args[1] if at > 1 else b"", args[at], reply, queues, header_size, numbers[-1]
+
+
+def _is_size(digits: bytes) -> bool:
+    return digits.isdigit() and len(digits) <= MAX_SIZE_DIGITS

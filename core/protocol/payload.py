@@ -1,0 +1,54 @@
+"""The payload of a message that comes in more than one read."""
+
+from core.errors import ProtocolError
+
+UNKNOWN_OPERATION = "Unknown Protocol Operation"
+"""Text of the -ERR for bytes that are no operation (nats-server: behaviour observed)."""
+
+
+class PartialPayload:
+    """Keeps the beginning of a payload until its end is read.
+
+    Attributes:
+        missing: Bytes still to come, with CR LF; 0 when no payload has begun.
+    """
+
+    __slots__ = ("_chunks", "missing")
+
+    def __init__(self) -> None:
+        self.missing = 0
+        self._chunks: list[bytes] = []
+
+    def begin(self, start: bytes, size: int) -> None:
+        """Keep the first bytes of a payload of `size` bytes. Raises ProtocolError."""
+        self._chunks = [start]
+        self.missing = size + 2 - len(start)
+        self._check_last(start)
+
+    def add(self, data: bytes) -> tuple[bytes, bytes] | None:
+        """Add the bytes of the next read.
+
+        Returns the payload and the bytes behind it, or None while its end is missing. Raises
+        ProtocolError when no CR LF follows the payload, at the first wrong byte.
+        """
+        missing = self.missing
+        if len(data) < missing:
+            self._chunks.append(data)
+            self.missing = missing - len(data)
+            self._check_last(data)
+            return None
+        self._chunks.append(data[:missing])
+        whole = b"".join(self._chunks)
+        self._chunks, self.missing = [], 0
+        check_end(whole, len(whole) - 2)
+        return whole[:-2], data[missing:]
+
+    def _check_last(self, chunk: bytes) -> None:
+        if self.missing == 1 and chunk and chunk[-1] != 13:
+            raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
+
+
+def check_end(data: bytes, stop: int) -> None:
+    """Raise ProtocolError unless CR LF follows the payload that ends at `stop`."""
+    if data[stop] != 13 or data[stop + 1] != 10:
+        raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
