@@ -71,7 +71,7 @@ class Snapshot:
     """What a node says of itself at one moment. Counters count since its start.
 
     Attributes:
-        is_leader: whether it leads the catalogue.
+        is_leader: whether it leads the stream directory.
         has_leader: whether all streams are led by itself, or by nodes that it reaches.
         groups: how many lease groups it leads.
         links: how many other nodes it is connected to.
@@ -204,7 +204,7 @@ def _state(numbers: Snapshot) -> Iterable[Metric]:
     build.add_metric((numbers.version, platform.python_version()), 1)
     yield build
     gauges = (
-        ("jetgate_leader", "Whether this node leads the catalogue.", numbers.is_leader),
+        ("jetgate_leader", "Whether this node leads the stream directory.", numbers.is_leader),
         ("jetgate_has_leader", "Whether it reaches who leads each stream.", numbers.has_leader),
         ("jetgate_lease_groups", "Lease groups that it leads.", numbers.groups),
         ("jetgate_links", "Connections to other nodes of its database.", numbers.links),

@@ -30,7 +30,7 @@ def cluster_command(
 
     It asks the database, where each node writes once a second what it is and
     whom it reaches. Streams are led in 256 lease groups; the first of them is
-    that of the catalogue. The exit code is 0 if all of them are led and each
+    that of the stream directory. The exit code is 0 if all of them are led and each
     node that is there reaches each other one, else 1.
 
     [bold]Examples[/bold]
@@ -69,7 +69,7 @@ def _text(found: Sequence[Node], leader: str | None, missing: Sequence[tuple[str
     there = sum(each.is_there for each in found)
     many = {0: "no node is", 1: "1 node is"}.get(there, f"{there} nodes are")
     led = f"{groups_led(found)} of {LEASE_GROUPS} lease groups are led"
-    parts = [f"{leader or 'nobody'} leads the catalogue; {many} there; {led}"]
+    parts = [f"{leader or 'nobody'} leads the stream directory; {many} there; {led}"]
     if found:
         parts.append(node_table(found))
     if missing:

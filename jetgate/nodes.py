@@ -12,7 +12,7 @@ _HEADINGS = (
 
 
 def leader_of(nodes: Sequence[Node]) -> str | None:
-    """Return the name of the node that leads the catalogue."""
+    """Return the name of the node that leads the stream directory."""
     return next((each.node for each in nodes if each.is_leader), None)
 
 

@@ -18,7 +18,7 @@ from core.runtime.stalls import StallWatch
 from core.storage.health import StorageHealth
 from gateway.metrics import ConsumerNumbers, Histogram, RemoteNumbers, Snapshot, StreamNumbers
 
-_CATALOGUE = 0
+_DIRECTORY = 0
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ def snapshot(node: Node) -> Snapshot:
     since = health.last_commit
     return replace(
         found,
-        is_leader=_CATALOGUE in runtime.ownership.owned,
+        is_leader=_DIRECTORY in runtime.ownership.owned,
         groups=len(runtime.ownership.owned),
         commit_age=(node.clock.monotonic() - since) / 1e9 if since else None,
         refused=dict(runtime.lane.refused),

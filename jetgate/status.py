@@ -44,7 +44,7 @@ def status_command(
 
     It asks the database, so it answers without a node as well. It also shows
     who has advisory locks of jetgate and is no node. The exit code is 1 if no
-    node leads the catalogue.
+    node leads the stream directory.
 
     [bold]Examples[/bold]
 
@@ -97,7 +97,9 @@ def _members(before: Status, now: Status) -> dict[str, Any]:
 
 def _text(members: dict[str, Any], nodes: list[Node]) -> str:
     leader = members["leader"] or "nobody"
-    parts = [f"{leader} leads the catalogue; PostgreSQL answers in {members['latency_ms']:.1f} ms"]
+    parts = [
+        f"{leader} leads the stream directory; PostgreSQL answers in {members['latency_ms']:.1f} ms"
+    ]
     if nodes:
         parts.append(node_table(nodes))
     if members["streams"]:

@@ -1,7 +1,7 @@
 """What a node answers for streams whose leader it cannot reach: JetStream is not available (10008).
 
 Without this a publisher would be told that nobody listens, which means to him that there is no such
-stream. The streams are those of the catalogue as this node knows it (`core.cluster.catalogue`).
+stream. The streams are those of the directory as this node knows it (`core.cluster.directory`).
 Requests of consumers for messages have no responders then, as in the reference without a leader: to
 their clients an answer is a message. So has Direct Get, but for what storage answers
 (`core.jetstream.direct.stored_get`). Other requests it answers only while there is no term, which
@@ -16,7 +16,7 @@ from core.api.dispatcher import API_SUBJECTS
 from core.api.held import UNREFUSED, HeldSubjects
 from core.api.route_table import RouteTable
 from core.api.routes import OWN_ROUTES, ROUTES
-from core.cluster.catalogue import Catalogue
+from core.cluster.directory import StreamDirectory
 from core.jetstream.direct.stored_get import StoredGet
 from core.model import codec
 from core.model.api_errors import api_error
@@ -32,7 +32,7 @@ class Leaderless:
 
     Args:
         account: whose requests are answered.
-        catalogue: the streams that there are.
+        directory: the streams that there are.
         stored_get: answers Direct Get from storage; None: nobody does.
 
     Attributes:
@@ -40,13 +40,13 @@ class Leaderless:
     """
 
     def __init__(
-        self, account: Account, catalogue: Catalogue, stored_get: StoredGet | None = None
+        self, account: Account, directory: StreamDirectory, stored_get: StoredGet | None = None
     ) -> None:
         self.learned: Subscribers[[]] = Subscribers()
         self._account = account
-        self._catalogue = catalogue
+        self._directory = directory
         self._stored_get = stored_get
-        catalogue.changed.subscribe(self._learn)
+        directory.changed.subscribe(self._learn)
         self._groups: frozenset[int] = frozenset()
         self._answers_requests = False
         self._held: tuple[tuple[frozenset[int], int], HeldSubjects] | None = None
@@ -56,11 +56,11 @@ class Leaderless:
     @property
     def is_known(self) -> bool:
         """Whether the streams are known."""
-        return self._catalogue.is_known
+        return self._directory.is_known
 
     def groups(self) -> Collection[int]:
         """Return the lease groups that have streams, as far as that is known."""
-        return self._catalogue.groups()
+        return self._directory.groups()
 
     def answer(self, groups: Collection[int], *, requests: bool) -> None:
         """Answer for the streams of these groups from now on, and for no others.
@@ -84,10 +84,10 @@ class Leaderless:
         `refusable`: those of them for which `answer` was called, and of which too much may be kept.
         It is the same object while nothing changes for any publish.
         """
-        key, refused = (frozenset(groups), self._catalogue.version), frozenset(refusable)
+        key, refused = (frozenset(groups), self._directory.version), frozenset(refusable)
         held = None if self._held is None or self._held[0] != key else self._held[1]
         if held is None or (held.full and held.refusable != refused):
-            streams = self._catalogue.of(self._account.name).values()
+            streams = self._directory.of(self._account.name).values()
             held = HeldSubjects(
                 ((each.config, each.lease_group) for each in streams if each.lease_group in key[0]),
                 (each.name for each in streams if each.lease_group not in key[0]),
@@ -117,7 +117,7 @@ class Leaderless:
                 self._account.subscribe(subject, self._refuse_request, here=True)
                 for subject in API_SUBJECTS
             )
-        for stream in self._catalogue.of(self._account.name).values():
+        for stream in self._directory.of(self._account.name).values():
             if stream.lease_group in self._groups and not stream.config.no_ack:
                 call = self._refuser(stream.name)
                 self._subscriptions += (

@@ -7,12 +7,12 @@ that can create it. A request goes one hop: who gets it from another node serves
 from collections.abc import Collection
 from typing import Protocol
 
-from core.cluster.catalogue import Catalogue
+from core.cluster.directory import StreamDirectory
 from core.protocol.routed import routed_message
 from core.pubsub.account import NODES, Account, NodeCall
 from core.pubsub.route import MESSAGE, Link
 
-_CATALOGUE = 0
+_DIRECTORY = 0
 
 
 class Leaders(Protocol):
@@ -51,13 +51,13 @@ class Places:
 
     Args:
         account: whose requests are sent.
-        catalogue: the streams of all nodes.
+        directory: the streams of all nodes.
         leaders: the nodes.
     """
 
-    def __init__(self, account: Account, catalogue: Catalogue, leaders: Leaders) -> None:
+    def __init__(self, account: Account, directory: StreamDirectory, leaders: Leaders) -> None:
         self._account = account
-        self._catalogue = catalogue
+        self._directory = directory
         self._leaders = leaders
 
     def of(self, names: Collection[str], *, is_meta: bool) -> Link | None:
@@ -66,15 +66,15 @@ class Places:
         `is_meta`: it is about the cluster itself.
         """
         if is_meta:
-            return self._leaders.link(_CATALOGUE)
+            return self._leaders.link(_DIRECTORY)
         if not names:
             return None
         account, name = self._account.name, next(iter(names))
         # One that is new belongs to who leads its stage, or whose stage it is.
-        stream = self._catalogue.find(account, name) or self._catalogue.kin(account, name)
+        stream = self._directory.find(account, name) or self._directory.kin(account, name)
         if stream is not None:
             return self._leaders.link(stream.lease_group)
-        return None if self._leaders.leads else self._leaders.link(_CATALOGUE)
+        return None if self._leaders.leads else self._leaders.link(_DIRECTORY)
 
     def nodes(self) -> dict[str, Link]:
         """Return the links to the other nodes, by the names of these."""

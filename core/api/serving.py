@@ -59,8 +59,8 @@ class Serving:
         strict: bool,
     ) -> None:
         services, account = registry.services, registry.account
-        catalogue = services.catalogue.catalogue
-        places = Places(account, catalogue, leaders)
+        directory = services.directory
+        places = Places(account, directory, leaders)
         self._registry = registry
         self.asking = Asking(places)
         self.asking.serve(_RECONNECTED, self._heard_reconnected)
@@ -84,7 +84,7 @@ class Serving:
             routes = (*CLUSTER_ROUTES, *ROUTES, *OWN_ROUTES)
             self._dispatchers = [Dispatcher(account, served, places, routes)]
             if system is not None:
-                places = Places(system, catalogue, leaders)
+                places = Places(system, directory, leaders)
                 meta = Dispatcher(system, served, places, META_ROUTES, is_meta=True)
                 self._dispatchers.append(meta)
         self._domain: ServiceSubscription | None = None

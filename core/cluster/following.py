@@ -1,4 +1,4 @@
-"""Following the catalogue: what other nodes have changed is known here soon.
+"""Following the stream directory: what other nodes have changed is known here soon.
 
 A node hears of a version (by a link, with a heartbeat) and reads what is new, once however many
 have asked meanwhile. It tells the others which version it has read; who has changed something
@@ -11,18 +11,18 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from core.cluster.catalogue import Catalogue
+from core.cluster.directory import StreamDirectory
 from core.errors import OperatorError, StorageError, Unavailable
 from core.runtime.tasks import spawn, stop
 
 if TYPE_CHECKING:
-    from core.storage.interface import CatalogueSource
+    from core.storage.interface import DirectorySource
 
 log = logging.getLogger("jetgate.cluster")
 
 
 class Sharing(Protocol):
-    """The other nodes that change the catalogue (`core.node.peers.Peers`)."""
+    """The other nodes that change the stream directory (`core.node.peers.Peers`)."""
 
     @property
     def has_others(self) -> bool:
@@ -43,21 +43,21 @@ class Unshared:
         """Return at once."""
 
 
-class CatalogueFollower:
-    """What one process knows of the catalogue, and how it learns more.
+class DirectoryFollower:
+    """What one process knows of the stream directory, and how it learns more.
 
     Args:
-        source: reads the catalogue.
+        source: reads the stream directory.
         sharing: the other nodes; None: there are none.
 
     Attributes:
-        catalogue: what is known.
+        directory: what is known.
         sharing: the other nodes.
         damage: why what storage has cannot be read; None: it can.
     """
 
-    def __init__(self, source: CatalogueSource, sharing: Sharing | None = None) -> None:
-        self.catalogue = Catalogue()
+    def __init__(self, source: DirectorySource, sharing: Sharing | None = None) -> None:
+        self.directory = StreamDirectory()
         self.sharing: Sharing = sharing or Unshared()
         self._source = source
         self._turn = asyncio.Lock()
@@ -71,17 +71,17 @@ class CatalogueFollower:
         """Hear that a version is there; it is read if it is new."""
         self._heard = version
         is_reading = self._reading is not None and not self._reading.done()
-        if version > self.catalogue.version and not is_reading:
-            self._reading = spawn(self._follow(), name="catalogue")
+        if version > self.directory.version and not is_reading:
+            self._reading = spawn(self._follow(), name="directory")
 
     async def _follow(self) -> None:
         """Read until what was heard of is known; a database that went back never has it."""
         before = None
-        while before != (before := self.catalogue.version) < self._heard:
+        while before != (before := self.directory.version) < self._heard:
             try:
                 await self.look()
             except StorageError as error:
-                log.debug("the catalogue cannot be read: %s", error)
+                log.debug("the stream directory cannot be read: %s", error)
                 return
 
     async def look(self) -> None:
@@ -100,10 +100,10 @@ class CatalogueFollower:
 
     async def _look(self, asked: int) -> None:
         """Read once for all who have asked by now, and keep how that ended for them."""
-        takings = self.catalogue.takings
+        updates = self.directory.updates
         self._error = self.damage = None
         try:
-            self.catalogue.take(await self._source.news(self.catalogue.version), takings)
+            self.directory.apply(await self._source.news(self.directory.version), updates)
         except StorageError as error:
             self._error = error
         except OperatorError as error:  # who would lead ends with it

@@ -25,7 +25,7 @@ from core.storage.leases import PeerRow
 REPLICAS_MAX = 5
 _OFFLINE = 4_000_000_000
 _SYSTEM_ACCOUNT = "$SYS"
-_CATALOGUE = 0
+_DIRECTORY = 0
 """The lease group whose leader counts as that of the cluster."""
 
 
@@ -127,8 +127,8 @@ class ClusterView:
 
     @property
     def leads(self) -> bool:
-        """Whether this node leads the catalogue."""
-        return self.leader(_CATALOGUE) == self.own
+        """Whether this node leads the stream directory."""
+        return self.leader(_DIRECTORY) == self.own
 
     def leader(self, group: int) -> str:
         """Return the name of the node that owns a lease group; empty: none is known."""
@@ -299,7 +299,7 @@ class ClusterView:
 
     def meta(self) -> MetaCluster:
         """Return what /jsz shows; nodes that are gone count until they are removed."""
-        leader = self.leader(_CATALOGUE)
+        leader = self.leader(_DIRECTORY)
         names = {self.own, *self._rows}
         return MetaCluster(
             name=self.name,

@@ -17,7 +17,7 @@ from core.storage.health import waits
 if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog
     from core.runtime.clock import Clock
-    from core.storage.interface import Catalog, Sweeper
+    from core.storage.interface import DirectoryStore, Sweeper
 
 _RANGE_ROWS = 10_000
 _SCATTERED_ROWS = 10_000
@@ -30,13 +30,13 @@ class Janitor:
     Args:
         clock: The time that deletions take.
         sweeper: Deletes rows.
-        catalog: Forgets streams that have no rows left.
+        directory_store: Forgets streams that have no rows left.
     """
 
-    def __init__(self, clock: Clock, sweeper: Sweeper, catalog: Catalog) -> None:
+    def __init__(self, clock: Clock, sweeper: Sweeper, directory_store: DirectoryStore) -> None:
         self._clock = clock
         self._sweeper = sweeper
-        self._catalog = catalog
+        self._directory_store = directory_store
         self._wanted: dict[int, StreamLog] = {}
         self._wake = asyncio.Event()
         self._swept_below: dict[int, int] = {}
@@ -177,7 +177,7 @@ class Janitor:
             gone = await self._sweeper.delete_below(stream, shelf, 1 << 62, _RANGE_ROWS, None)
             self.rows += gone
         await self._sweeper.forget_ids(stream, 1 << 62)
-        await self._catalog.forget_stream(stream)
+        await self._directory_store.forget_stream(stream)
 
 
 def _forget(log: StreamLog, rows: list[int]) -> None:

@@ -1,6 +1,6 @@
 """The streams of one account on the node that leads them.
 
-Creating, changing and dropping go through here one at a time: the catalogue first, memory after
+Creating, changing and dropping go through here one at a time: the directory first, memory after
 COMMIT, so that nothing exists which storage does not know.
 """
 
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from core.cluster.catalogue import Change, KnownStream, stored_config
+from core.cluster.directory import Change, KnownStream, stored_config
 from core.cluster.tags import tags_of
 from core.errors import ApiError, StorageError
 from core.jetstream.copying.origin import origins_of
@@ -62,21 +62,21 @@ class Registry:
 
     def configs(self) -> dict[str, StreamConfig]:
         """Return the configurations of all streams by name, whoever leads them."""
-        known = self.services.catalogue.catalogue.of(self.account.name)
+        known = self.services.directory.of(self.account.name)
         return {name: stream.config for name, stream in known.items()}
 
     def stream(self, name: str) -> StreamRunner:
         """Return a stream; raises ApiError JSStreamNotFound, JSClusterNotAvail."""
         runner = self.streams.get(name)
         if runner is None:
-            known = self.services.catalogue.catalogue
+            known = self.services.directory
             is_there = known.find(self.account.name, name) is not None
             raise api_error("JSClusterNotAvail" if is_there else "JSStreamNotFound")
         return runner
 
     def exists(self, name: str) -> bool:
         """Whether there is a stream of that name, whoever leads it."""
-        known = self.services.catalogue.catalogue
+        known = self.services.directory
         return name in self.streams or known.find(self.account.name, name) is not None
 
     async def is_elsewhere(self, name: str) -> bool:
@@ -84,15 +84,15 @@ class Registry:
 
         One that is not known is looked for once where other nodes may have created it.
         """
-        follower = self.services.catalogue
+        follower = self.services.directory_follower
         if name in self.streams or not follower.sharing.has_others:
             return False
-        if follower.catalogue.find(self.account.name, name) is None:
+        if follower.directory.find(self.account.name, name) is None:
             try:
                 await follower.look()
             except StorageError:
                 return True
-        is_there = follower.catalogue.find(self.account.name, name) is not None
+        is_there = follower.directory.find(self.account.name, name) is not None
         return is_there and name not in self.streams
 
     # -- load --------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class Registry:
             group,
             tags_of(config.placement),
         )
-        row = await or_not_available(self.services.catalog.add_stream(new, check))
+        row = await or_not_available(self.services.directory_store.add_stream(new, check))
         if row.lease_group not in self.services.groups():
             raise api_error("JSClusterNotAvail")  # lost meanwhile: another node leads the stream
         runner = StreamRunner(row, config, self.account, self.services)
@@ -179,7 +179,7 @@ class Registry:
         return runner
 
     def _kin(self, name: str) -> KnownStream | None:
-        return self.services.catalogue.catalogue.kin(self.account.name, name)
+        return self.services.directory.kin(self.account.name, name)
 
     def _check_new(self, config: StreamConfig, limits: ServerLimits, group: int | None) -> None:
         """Refuse a stream that cannot be created beside those of all nodes."""
@@ -238,8 +238,8 @@ class Registry:
 
     async def _shared(self) -> None:
         """Return when other nodes know what this one has changed, or that takes too long."""
-        follower = self.services.catalogue
-        await follower.sharing.shared(follower.catalogue.version)
+        follower = self.services.directory_follower
+        await follower.sharing.shared(follower.directory.version)
 
     def tell_led(self, runners: Iterable[StreamRunner]) -> None:
         """Tell who listens that this node leads what has several replicas: it took over."""
@@ -273,7 +273,7 @@ class Registry:
 
     def led_anew(self, groups: Collection[int]) -> None:
         """Streams that copy one whose leader is another now ask that one for a consumer."""
-        known = self.services.catalogue.catalogue.of(self.account.name)
+        known = self.services.directory.of(self.account.name)
         for runner in self.streams.values():
             for name in runner.copier.origins():
                 if name in known and known[name].lease_group in groups:
@@ -289,7 +289,9 @@ class Registry:
             encode_stored(config, "JSStreamCreate", "stream"),
             partial(self._check_changed, config),
         )
-        change = self.services.catalog.set_stream(runner.stream, text, lambda: runner.epoch, check)
+        change = self.services.directory_store.set_stream(
+            runner.stream, text, lambda: runner.epoch, check
+        )
         await or_not_available(change)
 
     async def delete_stream(self, name: str) -> None:
@@ -301,7 +303,9 @@ class Registry:
             runner = self.stream(name)
 
             async def drop(_now: int) -> PlanBuilder:
-                drop = self.services.catalog.drop_stream(runner.stream, lambda: runner.epoch)
+                drop = self.services.directory_store.drop_stream(
+                    runner.stream, lambda: runner.epoch
+                )
                 await or_not_available(drop)
                 if self.streams.get(name) is runner:  # else it was given up meanwhile
                     del self.streams[name]

@@ -13,11 +13,12 @@ from core.jetstream.trust import Trust
 from core.runtime.clock import Clock
 from core.runtime.turn import Turn
 from core.storage.acknowledged import Acknowledged
-from core.storage.interface import Catalog, LogReader, Sweeper
+from core.storage.interface import DirectoryStore, LogReader, Sweeper
 from core.stream.batching import Quota
 
 if TYPE_CHECKING:
-    from core.cluster.following import CatalogueFollower
+    from core.cluster.directory import StreamDirectory
+    from core.cluster.following import DirectoryFollower
     from core.consumer.machine import ConsumerMachine
     from core.jetstream.janitor import Janitor
     from core.jetstream.lane import Lane
@@ -75,8 +76,8 @@ class Services:
     turn: Turn
     reader: LogReader
     sweeper: Sweeper
-    catalog: Catalog
-    catalogue: CatalogueFollower
+    directory_store: DirectoryStore
+    directory_follower: DirectoryFollower
     lane: Lane
     states: StateWriter
     janitor: Janitor
@@ -94,3 +95,8 @@ class Services:
     batches: Quota = field(default_factory=Quota)
     unstored_copies: Counter[int] = field(default_factory=Counter)
     tails: TailBudget = field(default_factory=lambda: TailBudget(TAIL_BYTES))
+
+    @property
+    def directory(self) -> StreamDirectory:
+        """The streams of all nodes."""
+        return self.directory_follower.directory

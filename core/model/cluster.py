@@ -88,7 +88,7 @@ class ServerEvacuateResponse(Response, frozen=True, kw_only=True):
 
 
 class MetaSnapshotStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the meta group's log, of which there is none: PostgreSQL keeps the catalogue."""
+    """The state of the meta group's log, of which there is none: PostgreSQL keeps the directory."""
 
     pending_entries: Uint64 = 0
     pending_size: Uint64 = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from core.node.lifecycle import Candidacy
 
 if TYPE_CHECKING:
-    from core.cluster.following import CatalogueFollower
+    from core.cluster.following import DirectoryFollower
     from core.node.lease_session import LeaseSession
     from core.node.peers import Peers
     from core.node.publish_gate import PublishGate
@@ -57,21 +57,21 @@ class Bootstrap:
         self._health, self._options = health, options
         self._row, self._peers = row, peers
         self._imports = imports
-        self._known: CatalogueFollower | None = None
+        self._known: DirectoryFollower | None = None
 
     @property
     def candidacy(self) -> Candidacy:
         """How the life of the process asks for leases, and loads streams."""
         return Candidacy(self._campaign, self._load)
 
-    def known(self) -> CatalogueFollower:
+    def known(self) -> DirectoryFollower:
         """Return the streams of all nodes; from the first call on they are followed."""
-        from core.cluster.following import CatalogueFollower
-        from core.storage.postgres.catalogue_source import PostgresCatalogueSource
+        from core.cluster.following import DirectoryFollower
+        from core.storage.postgres.directory_source import PostgresDirectorySource
 
         if self._known is None:
-            source = PostgresCatalogueSource(self._connector)
-            self._known = CatalogueFollower(source, self._peers)
+            source = PostgresDirectorySource(self._connector)
+            self._known = DirectoryFollower(source, self._peers)
             if self._peers is not None:
                 self._peers.follow(self._known)
         return self._known
@@ -88,7 +88,7 @@ class Bootstrap:
         account, clock = self._server.hub.default_account(), self._server.clock
         messages = PostgresMessages(self._connector, standby, clock)
         stored_get = StoredGet(account, messages, clock)
-        self._gate.refuse_by(Leaderless(account, self.known().catalogue, stored_get))
+        self._gate.refuse_by(Leaderless(account, self.known().directory, stored_get))
 
     async def close(self) -> None:
         """Follow the other nodes no more."""

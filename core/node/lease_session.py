@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from core.errors import Unavailable
 from core.node.ownership.dispatch import Dispatch
 from core.node.ownership.state import (
-    CATALOGUE,
+    DIRECTORY,
     LeasesLost,
     LeasesRenewed,
     LeasesTaken,
@@ -277,7 +277,7 @@ class LeaseSession:
         self._window.confirm(started)
         self.confirmed()
         if not was_open:
-            self._ownership.post(StorageBack(self.groups | {CATALOGUE}))
+            self._ownership.post(StorageBack(self.groups | {DIRECTORY}))
 
     async def _beat(self) -> None:
         time = self.health.time
@@ -362,4 +362,4 @@ class LeaseSession:
     def _close_session(self) -> None:
         self._window.withdraw()
         self._store.close()
-        self._ownership.post(StorageAway(self.groups | {CATALOGUE}))
+        self._ownership.post(StorageAway(self.groups | {DIRECTORY}))

@@ -19,14 +19,14 @@ from core.errors import Fenced
 from core.jetstream.lane import Work
 from core.jetstream.registry import Registry
 from core.storage.acknowledged import Acknowledged
-from core.storage.interface import Catalog, ConsumerRow, Head, LogWriter, PurgeRow, StreamRow
+from core.storage.interface import ConsumerRow, DirectoryStore, Head, LogWriter, PurgeRow, StreamRow
 from core.stream.machine import StreamMachine
 from core.stream.plan import StreamPlan
 
 log = logging.getLogger("jetgate.storage")
 
-_CATALOGUE = 0
-"""The stream number of the catalogue's own head row."""
+_DIRECTORY = 0
+"""The stream number of the stream directory's own head row."""
 
 
 class Leases(Protocol):
@@ -46,7 +46,7 @@ async def lead_again(
 
     Every stream takes its new epoch. Those that are not led any more are left out, also when they
     were given up and are led anew: what became of the plan is in what was loaded. `changes`: how
-    many the catalogue has had.
+    many the stream directory has had.
 
     Raises:
         Fenced: storage is not where this node left it.
@@ -54,7 +54,7 @@ async def lead_again(
     """
     await leases.renew()
     runners = {runner.stream: runner for runner in registry.streams.values()}
-    heads = await writer.heads([_CATALOGUE, *runners])
+    heads = await writer.heads([_DIRECTORY, *runners])
     plans = dict(work)
     committed: Work = []
     rest: Work = []
@@ -69,8 +69,8 @@ async def lead_again(
         elif plan is not None:
             rest.append((runner, plan))
         runner.epoch = heads[stream].epoch
-    if heads[_CATALOGUE].last_seq < changes:
-        raise Fenced("the catalogue has lost changes")
+    if heads[_DIRECTORY].last_seq < changes:
+        raise Fenced("the stream directory has lost changes")
     return committed, rest
 
 
@@ -144,8 +144,8 @@ def _is_plan_of(head: Head, plan: StreamPlan) -> bool:
 
 async def find_losses(
     acknowledged: Acknowledged,
-    catalog: Catalog,
-    catalogue: Head,
+    directory_store: DirectoryStore,
+    directory: Head,
     groups: Collection[int],
     names: Container[tuple[str, str]],
 ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
@@ -157,19 +157,21 @@ async def find_losses(
 
     Args:
         acknowledged: what earlier terms of this process have left.
-        catalog: storage.
-        catalogue: the head of the catalogue.
+        directory_store: storage.
+        directory: the head of the stream directory.
         groups: what is loaded.
         names: account and name of all streams that there are.
 
     Raises Unavailable: storage is away.
     """
-    found = await catalog.load(groups)
-    losses = acknowledged.losses(catalogue, found[0], names)
+    found = await directory_store.load(groups)
+    losses = acknowledged.losses(directory, found[0], names)
     for loss in filter(acknowledged.count, losses):
         log.error("%s", loss.text)
     if raised := {loss.stream: loss.upto for loss in losses if loss.upto}:
         epochs = {row.stream: row.head.epoch for row in found[0]}
-        await catalog.raise_heads({stream: (epochs[stream], s) for stream, s in raised.items()})
-        found = await catalog.load(groups)
+        await directory_store.raise_heads(
+            {stream: (epochs[stream], s) for stream, s in raised.items()}
+        )
+        found = await directory_store.load(groups)
     return found

@@ -10,7 +10,7 @@ from core.cluster.view import ClusterView
 from core.node.ownership.state import StepDownAsked
 
 if TYPE_CHECKING:
-    from core.cluster.following import CatalogueFollower
+    from core.cluster.following import DirectoryFollower
     from core.node.server import Server
     from core.storage.leases import PeerRow
 
@@ -32,7 +32,7 @@ class Peers:
         self._dispatch, self._reach, self._mesh = server.ownership, server.reach, server.links
         self._delete = delete
         self._membership = Membership(server.hub.server_id)
-        self._known: CatalogueFollower | None = None
+        self._known: DirectoryFollower | None = None
         self._has_others = False
         self.cluster = None if self._mesh is None else ClusterView(self, server.hub.clock)
 
@@ -77,24 +77,24 @@ class Peers:
 
     # -- following ---------------------------------------------------------------------------
 
-    def follow(self, known: CatalogueFollower) -> None:
-        """Keep the catalogue of this node up to date with the changes of peers, and tell them."""
+    def follow(self, known: DirectoryFollower) -> None:
+        """Keep the directory of this node up to date with the changes of peers, and tell them."""
         self._known = known
         mesh = self._mesh
         if mesh is None:
             return  # without links a node reads changes when it acquires a group
-        catalogue, versions = known.catalogue, mesh.versions
-        catalogue.changed.subscribe(lambda _changes: versions.read(catalogue.version))
+        directory, versions = known.directory, mesh.versions
+        directory.changed.subscribe(lambda _changes: versions.read(directory.version))
         versions.heard.subscribe(known.heard)
         known.heard(0)
 
     @property
     def has_others(self) -> bool:
-        """Whether other nodes could have changed the catalogue."""
+        """Whether other nodes could have changed the stream directory."""
         return self._has_others or (self._mesh is not None and bool(self._mesh.nodes))
 
     async def shared(self, version: int) -> None:
-        """Return when the linked nodes have read a version of the catalogue, or 0.25 s on."""
+        """Return when the linked nodes have read a version of the directory, or 0.25 s on."""
         if self._mesh is not None:
             await self._mesh.versions.read_by_all(version)
 
@@ -116,7 +116,7 @@ class Peers:
         own = mesh.hub.server_id
         self._has_others = any(row.server_id != own and row.silence < SILENT for row in rows)
         if rows and self._known is not None:
-            self._known.heard(rows[0].catalogue)
+            self._known.heard(rows[0].directory_version)
         if mesh.is_leaving or mesh.takes_others:
             return  # members of a cluster are found by their routes
         changes = self._membership.follow(rows, mesh.peers, mesh.hub.clock.monotonic())

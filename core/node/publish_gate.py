@@ -17,7 +17,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 from core.node.gate_stage import Stage, Stages
-from core.node.ownership.state import CATALOGUE, Command, PatienceOver, State, Step
+from core.node.ownership.state import DIRECTORY, Command, PatienceOver, State, Step
 from core.runtime.subscribers import Subscribers
 from core.runtime.tasks import spawn, stop
 
@@ -166,10 +166,10 @@ class PublishGate:
     def unreachable(self) -> frozenset[int]:
         """Return the groups with streams that have no owner which this node can reach.
 
-        That of the catalogue counts: without its owner there is no JetStream.
+        That of the stream directory counts: without its owner there is no JetStream.
         """
         used = () if self._refusals is None else self._refusals.groups()
-        return self._dispatch.ownership.unreachable((CATALOGUE, *used))
+        return self._dispatch.ownership.unreachable((DIRECTORY, *used))
 
     def refresh(self) -> None:
         """Find out which groups with streams have an owner, and apply it."""

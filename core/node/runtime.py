@@ -1,6 +1,6 @@
 """The JetStream runtime: everything that a node has in memory between two loads from storage.
 
-    start: catalogue -> lane, states, janitor -> API -> lease groups (`core.node.ownership`)
+    start: directory -> lane, states, janitor -> API -> lease groups (`core.node.ownership`)
 
 A runtime adds JetStream to one account of a `Server` and takes all of it out again when it ends.
 Its lease groups change meanwhile: none, or all. When memory may no longer be the same as storage,
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from core.api.serving import Serving
 from core.client.loopback import attach
-from core.cluster.following import CatalogueFollower
+from core.cluster.following import DirectoryFollower
 from core.cluster.scopes import StreamScopes
 from core.cluster.view import REPLICAS_MAX, Alone, ClusterView, peer_id
 from core.errors import OperatorError, Unavailable
@@ -39,7 +39,7 @@ from core.node.lease_session import LeaseSession
 from core.node.outage_recovery import check_consumers, find_fenced, lead_again
 from core.node.ownership.dispatch import Handlers
 from core.node.ownership.placement import GroupPlacement
-from core.node.ownership.state import CATALOGUE, Command, LeasesLost, TransferAsked
+from core.node.ownership.state import DIRECTORY, Command, LeasesLost, TransferAsked
 from core.node.ownership.transfer import LoadHooks, Transfers
 from core.node.publish_gate import PublishGate
 from core.node.server import Server
@@ -49,9 +49,9 @@ from core.remote.settings import Remote
 from core.runtime.tasks import outcome, spawn, stop
 from core.storage.health import COMMITS, SPACE
 from core.storage.leases import NodeRow
-from core.storage.postgres.catalog import PostgresCatalog
-from core.storage.postgres.catalogue_source import PostgresCatalogueSource
 from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.directory_source import PostgresDirectorySource
+from core.storage.postgres.directory_store import PostgresDirectoryStore
 from core.storage.postgres.locks import LEASE_GROUPS
 from core.storage.postgres.migrate import check_revision
 from core.storage.postgres.reads import PostgresReader
@@ -97,7 +97,7 @@ class RuntimeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """The sessions with PostgreSQL that read streams, and that change the catalogue."""
+    """The sessions with PostgreSQL that read streams, and that change the stream directory."""
 
     readers: Any
     writers: Any
@@ -123,11 +123,11 @@ async def load(
     connector: Connector,
     leases: LeaseSession,
     options: RuntimeOptions,
-    catalogue: CatalogueFollower | None = None,
+    directory_follower: DirectoryFollower | None = None,
 ) -> "JetStreamRuntime":
     """Load the lease groups that are free, and serve them.
 
-    `catalogue` is what the process knows of the streams of all nodes; None: there are no others.
+    `directory_follower` knows the streams of all nodes; None: there are no others.
     When this fails, or is cancelled, nothing is left; the caller releases the lease session.
 
     Raises:
@@ -135,7 +135,7 @@ async def load(
         Unavailable: PostgreSQL is away.
     """
     pools = await Pools.open(connector)
-    runtime = JetStreamRuntime(server, connector, leases, pools, options, catalogue)
+    runtime = JetStreamRuntime(server, connector, leases, pools, options, directory_follower)
     try:
         await runtime.start()
     except BaseException:
@@ -152,9 +152,9 @@ class JetStreamRuntime:
         server: the accounts, connections and peers of the node.
         connector: opens sessions with PostgreSQL.
         leases: holds the locks of lease groups.
-        pools: the sessions that read, and change the catalogue.
+        pools: the sessions that read, and change the stream directory.
         options: how JetStream is served.
-        catalogue: the streams of all nodes; None: there are no others.
+        directory_follower: Of the streams of all nodes; None: there are no others.
 
     Attributes:
         leases: holds the locks of lease groups.
@@ -174,7 +174,7 @@ class JetStreamRuntime:
         leases: LeaseSession,
         pools: Pools,
         options: RuntimeOptions,
-        catalogue: CatalogueFollower | None,
+        directory_follower: DirectoryFollower | None,
     ) -> None:
         self.leases = leases
         self.deposed = asyncio.Event()
@@ -192,11 +192,12 @@ class JetStreamRuntime:
         self._is_loaded = False
         self._compared = 0  # the session of the leases when storage was as memory has it
         self._in_doubt: Work = []  # plans of which nobody knows yet whether they were committed
-        self._own_catalogue: CatalogueFollower | None = None
-        if catalogue is None:
-            catalogue = CatalogueFollower(PostgresCatalogueSource(connector))
-            self._own_catalogue = catalogue
-        self.catalogue = catalogue
+        self._own_follower: DirectoryFollower | None = None
+        if directory_follower is None:
+            directory_follower = DirectoryFollower(PostgresDirectorySource(connector))
+            self._own_follower = directory_follower
+        self.directory_follower = directory_follower
+        self.directory = directory_follower.directory
         self._make_log(connector)
         self._make_streams()
         self._make_api(server)
@@ -205,12 +206,12 @@ class JetStreamRuntime:
         """Make what writes."""
         leases = self.leases
         self.writer = PostgresLog(partial(connector.open, Purpose.LANE))
-        self.catalog = PostgresCatalog(
-            self._pools.writers, self._depose, self.catalogue.catalogue, self._tokens
+        self.directory_store = PostgresDirectoryStore(
+            self._pools.writers, self._depose, self.directory, self._tokens
         )
         self._sweeper = PostgresReader(self._pools.writers, self._is_compared)
-        self.janitor = Janitor(self._clock, self._sweeper, self.catalog)
-        self.states = StateWriter(self.catalog, self._turn, self._clock, self._depose)
+        self.janitor = Janitor(self._clock, self._sweeper, self.directory_store)
+        self.states = StateWriter(self.directory_store, self._turn, self._clock, self._depose)
         self.lane = Lane(
             self.writer,
             self._turn,
@@ -225,7 +226,7 @@ class JetStreamRuntime:
 
     def _make_streams(self) -> None:
         """Make what owns lease groups."""
-        leases, catalogue = self.leases, self.catalogue.catalogue
+        leases, directory = self.leases, self.directory
         self._trust = Trust(leases.trusted)
         self.registry = Registry(self._account, self._services())
         self.transactions = Transactions(self.registry.streams, self.registry.exists)
@@ -236,8 +237,8 @@ class JetStreamRuntime:
             leases.health.acknowledged,
             self.registry,
             self.transactions,
-            self.catalog,
-            self.catalogue,
+            self.directory_store,
+            self.directory_follower,
             LoadHooks(
                 partial(check_revision, self._pools.readers), self._expire_overdue, self._served
             ),
@@ -247,10 +248,10 @@ class JetStreamRuntime:
             range(LEASE_GROUPS),
             leases,
             self.transfers,
-            catalogue.groups,
+            directory.groups,
             self._hub.clock,
             leases.health,
-            wanted=catalogue.tags,
+            wanted=directory.tags,
         )
 
     def _make_api(self, server: Server) -> None:
@@ -271,7 +272,7 @@ class JetStreamRuntime:
             PostgresRemotes(self._pools.writers),
             self.serving.reconnected,
             attach(partial(connect_trusted, server.hub)),
-            lambda: CATALOGUE in self.ownership.owned,
+            lambda: DIRECTORY in self.ownership.owned,
         )
 
     def _services(self) -> Services:
@@ -282,8 +283,8 @@ class JetStreamRuntime:
             turn=self._turn,
             reader=PostgresReader(pools.readers),
             sweeper=self._sweeper,
-            catalog=self.catalog,
-            catalogue=self.catalogue,
+            directory_store=self.directory_store,
+            directory_follower=self.directory_follower,
             lane=self.lane,
             states=self.states,
             janitor=self.janitor,
@@ -332,12 +333,12 @@ class JetStreamRuntime:
         self._compared = self.leases.session
         await check_revision(self._pools.readers)
         try:
-            await self.catalogue.look()
+            await self.directory_follower.look()
         except Unavailable:
-            if (damage := self.catalogue.damage) is not None:
+            if (damage := self.directory_follower.damage) is not None:
                 raise damage from None
             raise
-        await self.writer.heads([CATALOGUE])  # its session is there before the first commit
+        await self.writer.heads([DIRECTORY])  # its session is there before the first commit
         self._is_loaded = True
         for work, name in (
             (self.lane.run, "lane"),
@@ -346,7 +347,7 @@ class JetStreamRuntime:
         ):
             self._begin(work(), name)
         self._subscribe()
-        self._account.scopes = StreamScopes(self.catalogue.catalogue, self._account.name).of
+        self._account.scopes = StreamScopes(self.directory, self._account.name).of
         self.transactions.start()
         self.serving.start()
         if self._gate is not None:
@@ -371,7 +372,7 @@ class JetStreamRuntime:
             self._dispatch.subscribe(handlers),
             self.leases.confirmed.subscribe(self._trust.confirm),
             self.leases.beating.subscribe(self._count),
-            self.catalogue.catalogue.changed.subscribe(self.registry.heard),
+            self.directory.changed.subscribe(self.registry.heard),
         ]
         if self._mesh is not None:
             self._subscriptions.append(self._mesh.reached.subscribe(self.placement.hint))
@@ -390,11 +391,11 @@ class JetStreamRuntime:
         await stop(work, deposed)
 
     def _served(self, _runners: list[StreamRunner]) -> None:
-        """Log what is served now, and publish who owns the catalogue."""
+        """Log what is served now, and publish who owns the stream directory."""
         streams, groups = len(self.registry.streams), len(self.ownership.owned)
         log.info("leading %d streams in %d lease groups", streams, groups)
         cluster, system = self._options.cluster, self._hub.accounts.get(SYSTEM_ACCOUNT)
-        if cluster is not None and system is not None and CATALOGUE in self.ownership.owned:
+        if cluster is not None and system is not None and DIRECTORY in self.ownership.owned:
             advisories = Advisories(system, self._clock, domain=self._hub.domain)
             advisories.domain_led(peer_id(cluster.own), cluster.name, cluster.members)
 
@@ -429,7 +430,7 @@ class JetStreamRuntime:
         """Go on after storage was away; return the plans that were committed, and the others."""
         self._in_doubt = work
         committed, rest = await lead_again(
-            self.leases, self.writer, self.registry, work, self.catalogue.catalogue.version
+            self.leases, self.writer, self.registry, work, self.directory.version
         )
         await check_consumers(self.writer, self.registry)
         self._in_doubt = []
@@ -454,7 +455,7 @@ class JetStreamRuntime:
         """Keep what clients have seen for the next runtime of this process."""
         doubtful = {runner.stream: plan.last_seq for runner, plan in self._in_doubt}
         self.leases.health.acknowledged.remember(
-            self.transfers.epoch, self.catalogue.catalogue.version, self.registry.known(doubtful)
+            self.transfers.epoch, self.directory.version, self.registry.known(doubtful)
         )
 
     # -- stopping ----------------------------------------------------------------------------
@@ -509,8 +510,8 @@ class JetStreamRuntime:
         if self._is_loaded:  # else what the last runtime has left stays
             self._remember()
         await self.writer.close()
-        if self._own_catalogue is not None:
-            await self._own_catalogue.close()
+        if self._own_follower is not None:
+            await self._own_follower.close()
         for what in (COMMITS, SPACE):  # the next lease session finds out anew
             self.leases.health.works(what)
         self._release()

@@ -9,7 +9,7 @@ Without a name in the settings the mesh is that of the nodes alone: they find ea
 database (`core.cluster.membership`), so nobody is made known by gossip, and who proves nothing is
 refused. With one, nodes are members of that cluster: they are found as any member is, and servers
 without JetStream are members too. Those prove nothing, and reach JetStream by interest alone: that
-of streams is told by who leads them, that of the API by who leads the catalogue.
+of streams is told by who leads them, that of the API by who leads the stream directory.
 
 What is told when groups are taken stands between two INFO: who refuses publishes because nobody
 leads holds them from the first to the second, so that none is both refused and stored.
@@ -39,7 +39,7 @@ from core.runtime.subscribers import Subscribers
 log = logging.getLogger("jetgate.route")
 
 _NO_GOSSIP = 1
-_CATALOGUE = 0
+_DIRECTORY = 0
 
 
 class Owning(Protocol):
@@ -72,9 +72,9 @@ class DatabaseMesh(Mesh):
 
     Attributes:
         reached: called when another node may be reached, or no more, or says something else of
-            itself than its catalogue's version.
+            itself than its directory's version.
         linked: called when another node is linked.
-        versions: what of the catalogue this node and the others have read.
+        versions: what of the stream directory this node and the others have read.
     """
 
     holds_messages = False
@@ -119,7 +119,7 @@ class DatabaseMesh(Mesh):
         `is_asked`: whether a client wanted that.
         """
         claims = self._ownership.claims()
-        self._tell_api(is_leading=_CATALOGUE in claims)
+        self._tell_api(is_leading=_DIRECTORY in claims)
         named = ((name, groups) for name, groups in (offers or {}).items() if name)
         self._offers = tuple((name, mask_of(groups)) for name, groups in named)
         self._is_asked = is_asked
@@ -184,7 +184,7 @@ class DatabaseMesh(Mesh):
             claims=tuple(told(self._ownership.claims())),
             offers=self._offers,
             asked=self._is_asked,
-            catalogue=self.versions.own,
+            directory_version=self.versions.own,
             evacuated=self._is_evacuated,
         )
         return info if self.takes_others else replace(info, gossip_mode=_NO_GOSSIP)
@@ -228,7 +228,7 @@ class DatabaseMesh(Mesh):
     def changed(self, link: RouteLink, before: RouteInfo) -> None:
         """Take note of who leads what. Raises ProtocolError."""
         self.versions.hear(link)
-        if replace(before, catalogue=link.info.catalogue) == link.info:
+        if replace(before, directory_version=link.info.directory_version) == link.info:
             return
         super().changed(link, before)
         try:

@@ -26,7 +26,7 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     interest of who leads; `claims`: the lease groups that the node leads and serves now
     (`core.cluster.claims`); `offers`: groups that it has released, each with the name of the node
     that is to lead them next, others wait for a while; `asked`: a client wanted these to move;
-    `catalogue`: the version that it has read (`core.route.versions`); `evacuated`: the node is to
+    `directory_version`: the one it has read (`core.route.versions`); `evacuated`: the node is to
     lead nothing.
     """
 
@@ -58,7 +58,7 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     claims: tuple[tuple[int, str], ...] = msgspec.field(name="jetgate_claims", default=())
     offers: tuple[tuple[str, str], ...] = msgspec.field(name="jetgate_offers", default=())
     asked: bool = msgspec.field(name="jetgate_asked", default=False)
-    catalogue: int = msgspec.field(name="jetgate_catalogue", default=0)
+    directory_version: int = msgspec.field(name="jetgate_directory", default=0)
     evacuated: bool = msgspec.field(name="jetgate_evacuated", default=False)
 
 
@@ -115,7 +115,7 @@ def without_leadership(info: RouteInfo) -> RouteInfo:
         claims=(),
         offers=(),
         asked=False,
-        catalogue=0,
+        directory_version=0,
     )
 
 

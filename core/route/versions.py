@@ -1,4 +1,4 @@
-"""Which version of the catalogue every linked node has read, as it says in its INFO.
+"""Which version of the stream directory every linked node has read, as it says in its INFO.
 
 A node says so when what it has read rises, once per turn of the loop. Who reads a higher version
 than its own reads what is new, and says so in turn: so who has changed something learns when all
@@ -57,8 +57,8 @@ class Versions:
     def hear(self, link: RouteLink) -> None:
         """Take what a peer has read."""
         self.look()
-        if link.info.catalogue > self.own:
-            self.heard(link.info.catalogue)
+        if link.info.directory_version > self.own:
+            self.heard(link.info.directory_version)
 
     def look(self) -> None:
         """Have those who wait look again: a peer has read more, or is gone."""
@@ -76,4 +76,4 @@ class Versions:
 
     def _is_read_by_all(self, version: int) -> bool:
         nodes = (link for link in self._peers.values() if link.is_proved)
-        return all(link.info.catalogue >= version for link in nodes)
+        return all(link.info.directory_version >= version for link in nodes)

@@ -50,7 +50,7 @@ class Loss:
     """What a database has lost.
 
     Attributes:
-        key: of which stream; None: of the catalogue.
+        key: of which stream; None: of the stream directory.
         text: for the log.
         sequences: how many.
         stream: its number, where it has to go on behind `upto`.
@@ -80,7 +80,7 @@ class Acknowledged:
     _told: set[str] = field(default_factory=set)
 
     def remember(self, epoch: int, changes: int, streams: Mapping[Key, Known]) -> None:
-        """Take what a term leaves: the catalogue's epoch, its changes so far, and its streams."""
+        """Take what a term leaves: the directory's epoch, its changes so far, and its streams."""
         self._epoch, self._changes, self._streams = epoch, changes, dict(streams)
         self._deleted = {key: known for key, known in self._deleted.items() if key not in streams}
         self._told.clear()
@@ -92,17 +92,17 @@ class Acknowledged:
             del self._deleted[next(iter(self._deleted))]
 
     def losses(
-        self, catalogue: Head, rows: Iterable[StreamRow], names: Container[tuple[str, str]]
+        self, directory: Head, rows: Iterable[StreamRow], names: Container[tuple[str, str]]
     ) -> list[Loss]:
-        """Return what is not in a database any more, as its catalogue's head and streams tell.
+        """Return what is not in a database any more, as its directory's head and streams tell.
 
         A stream that is gone may have been deleted by a node that led meanwhile. It counts as lost
-        if the catalogue itself has gone back. `names`: account and name of all that are there,
+        if the directory itself has gone back. `names`: account and name of all that are there,
         `rows` those that are about to be led.
         """
         found = []
         present = {(row.account, row.name, row.created): row for row in rows}
-        changes = self._changes - catalogue.last_seq
+        changes = self._changes - directory.last_seq
         if changes > 0:
             found.append(Loss(None, f"the database lost {_changes(changes)} of streams"))
         for key, row in present.items():
@@ -112,7 +112,7 @@ class Acknowledged:
                 found.append(Loss(key, text, 0, row.stream, known.upto))
             elif (known := self._streams.get(key)) is not None and row.head.last_seq < known.last:
                 found.append(_lost_end(key, row, known))
-        if changes > 0 or catalogue.epoch < self._epoch:
+        if changes > 0 or directory.epoch < self._epoch:
             gone = [(k, known) for k, known in self._streams.items() if k[:2] not in names]
             found += [_lost_stream(key, known) for key, known in gone]
         return found

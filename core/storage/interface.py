@@ -1,4 +1,4 @@
-"""The interface of storage: logs, heads, consumer states and the catalogue.
+"""The interface of storage: logs, heads, consumer states and the stream directory.
 
 Every write carries the epoch of the leader. Errors: `Fenced` when another node has bumped the
 epoch, `Unavailable` when storage cannot be reached or refused the work (nothing was written),
@@ -34,7 +34,7 @@ class Head:
 
 @dataclass(slots=True, frozen=True)
 class StreamRow:
-    """A stream in the catalogue; `config` is JSON.
+    """A stream in the stream directory; `config` is JSON.
 
     `creation` is the id of the request that created it, `consumer_changes` how many changes its
     consumers had.
@@ -53,7 +53,7 @@ class StreamRow:
 
 
 @dataclass(slots=True, frozen=True)
-class CatalogueRow:
+class DirectoryRow:
     """A stream as every node knows it; of one that is deleted only its number counts."""
 
     stream: int
@@ -66,8 +66,8 @@ class CatalogueRow:
 
 
 @dataclass(slots=True, frozen=True)
-class CatalogueNews:
-    """What the catalogue has at a version.
+class DirectoryNews:
+    """What the stream directory has at a version.
 
     Attributes:
         version: how many changes there had been.
@@ -76,11 +76,11 @@ class CatalogueNews:
     """
 
     version: int
-    rows: Sequence[CatalogueRow]
+    rows: Sequence[DirectoryRow]
     is_whole: bool
 
 
-class CatalogueView(Protocol):
+class DirectoryView(Protocol):
     """What a process knows of the streams of all nodes."""
 
     @property
@@ -89,11 +89,11 @@ class CatalogueView(Protocol):
         ...
 
     @property
-    def takings(self) -> int:
+    def updates(self) -> int:
         """How often something new was taken."""
         ...
 
-    def take(self, news: CatalogueNews) -> None:
+    def apply(self, news: DirectoryNews) -> None:
         """Take what has changed; what is known already changes nothing."""
         ...
 
@@ -110,10 +110,10 @@ class CatalogueView(Protocol):
         ...
 
 
-class CatalogueSource(Protocol):
-    """Reads the catalogue for nodes that need not lead."""
+class DirectorySource(Protocol):
+    """Reads the stream directory for nodes that need not lead."""
 
-    async def news(self, since: int) -> CatalogueNews:
+    async def news(self, since: int) -> DirectoryNews:
         """Return what has changed since a version (below 0: everything). Raises Unavailable."""
         ...
 
@@ -143,7 +143,7 @@ class NewStream:
 
 @dataclass(slots=True, frozen=True)
 class ConsumerRow:
-    """A consumer in the catalogue; `config` is JSON, `state` as encoded by the machine.
+    """A consumer in the stream directory; `config` is JSON, `state` as encoded by the machine.
 
     `creation` is the id of the request that created it.
     """
@@ -405,8 +405,8 @@ class StateStore(Protocol):
         ...
 
 
-class Catalog(Protocol):
-    """The catalogue: which streams and consumers exist, with their configurations."""
+class DirectoryStore(Protocol):
+    """The stream directory: which streams and consumers exist, with their configurations."""
 
     async def load(
         self, groups: Collection[int]
@@ -415,7 +415,7 @@ class Catalog(Protocol):
         ...
 
     async def head(self) -> Head:
-        """Return the head of the catalogue: its version is its last sequence."""
+        """Return the head of the stream directory: its version is its last sequence."""
         ...
 
     async def ledgers(self, groups: Collection[int]) -> list[tuple[int, Entry]]:

@@ -1,7 +1,7 @@
 """The interface of leases: a session that holds locks, heartbeats, epochs.
 
 Each stream is in a lease group, a number from 0. Whoever leads a group holds its lock, and has
-given its streams a new epoch. The catalogue itself is led with group 0.
+given its streams a new epoch. The stream directory itself is led with group 0.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -62,7 +62,7 @@ class PeerRow:
         port: the port for that; 0: it is found by its routes.
         silence: nanoseconds since its last heartbeat.
         age: nanoseconds since its first one.
-        catalogue: the version of the catalogue in the database.
+        directory_version: The version of the stream directory in the database.
         tags: what its operator says that it is.
     """
 
@@ -72,7 +72,7 @@ class PeerRow:
     port: int
     silence: int
     age: int
-    catalogue: int = 0
+    directory_version: int = 0
     tags: Sequence[str] = ()
 
 

@@ -49,8 +49,8 @@ _TABLES = (
       bytes     bigint not null
     ) with (fillfactor = 20, {_HOT})
     """,
-    # Row 0 is the head of the catalogue itself: whoever changes streams or consumers checks it.
-    # Its `last_seq` counts the changes: the version of the catalogue.
+    # Row 0 is the head of the stream directory itself: who changes streams or consumers checks it.
+    # Its `last_seq` counts the changes: the version of the stream directory.
     "insert into jetgate_store.head values (0, 0, 0, 0, 0, 0, 0)",
     "create sequence jetgate_store.stream_number as integer",
     # The generated columns are for the views. JSON text may hold an escaped NUL, which PostgreSQL

@@ -18,8 +18,8 @@ STATEMENTS: tuple[str, ...] = (
     "alter table jetgate_store.stream alter column lease_group set not null",
     "create index stream_lease_group on jetgate_store.stream (lease_group) where not dropped",
     "alter table jetgate_store.consumer add column creation bigint not null default 0",
-    # The version of the catalogue that changed a stream last, and how many changes its consumers
-    # had. Who follows the catalogue asks for what is above the version that he has; of a stream
+    # The directory version that changed a stream last, and how many changes its consumers
+    # had. Who follows the directory asks for what is above the version that he has; of a stream
     # that is deleted, the last ten thousand versions tell him.
     """
     alter table jetgate_store.stream

@@ -27,7 +27,7 @@ def world(durable: PostgresServer) -> Iterator[World]:
     [
         Case("publish", "kill", 2),  # committed, and not acknowledged
         Case("publish-afar", "stop", 1),  # on its way to PostgreSQL when another node leads
-        Case("create-stream", "stop", 4),  # with rows of the catalogue locked
+        Case("create-stream", "stop", 4),  # with rows of the stream directory locked
         Case("delete-stream", "kill", 20),
         Case("take-over", "kill", 30),
         Case("pass-ack", "kill", 4),  # passed on, and nobody is left to be answered

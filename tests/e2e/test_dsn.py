@@ -349,7 +349,9 @@ def test_the_status_shows_nodes_and_streams(operator: OperatorPostgres, tmp_path
             assert http == {first.ports["http"], second.ports["http"]}
             [stream] = told["streams"]
             assert (stream["stream"], stream["messages"], stream["last_seq"]) == ("S", 1, 1)
-            assert text.startswith(f"{told['leader']} leads the catalogue; PostgreSQL answers in ")
+            assert text.startswith(
+                f"{told['leader']} leads the stream directory; PostgreSQL answers in "
+            )
             assert "STREAM  MESSAGES  BYTES  STORED/S" in text
             _the_cluster_is_whole_until_a_node_is_cut_off(dsn, operator)
         first.send(signal.SIGTERM)
@@ -359,7 +361,7 @@ def test_the_status_shows_nodes_and_streams(operator: OperatorPostgres, tmp_path
     assert nobody.stdout.startswith("nobody leads")
     without = run("cluster", "--dsn", dsn)
     assert without.returncode == 1
-    assert without.stdout.startswith("nobody leads the catalogue; ")
+    assert without.stdout.startswith("nobody leads the stream directory; ")
     assert "; 0 of 256 lease groups are led\n" in without.stdout
 
 
@@ -387,7 +389,9 @@ def _the_cluster_is_whole_until_a_node_is_cut_off(dsn: str, operator: OperatorPo
     )
     cut = run("cluster", "--dsn", dsn)
     assert cut.returncode == 1
-    assert cut.stdout.startswith(f"{first['node']} leads the catalogue; 3 nodes are there; 256 ")
+    assert cut.stdout.startswith(
+        f"{first['node']} leads the stream directory; 3 nodes are there; 256 "
+    )
     for node in (first["node"], second["node"]):
         assert f"\n{node} does not reach alone\n" in cut.stdout
         assert f"\nalone does not reach {node}\n" in cut.stdout

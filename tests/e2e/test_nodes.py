@@ -197,7 +197,7 @@ def test_clients_stay_when_the_leader_is_killed_and_lose_nothing(nodes: Nodes) -
 
 @asynccontextmanager
 async def no_leader(dsn: str, *streams: str) -> AsyncIterator[None]:
-    """Keep every node from taking over streams and the catalogue: their rows are locked.
+    """Keep every node from taking over streams and the stream directory: their rows are locked.
 
     Nodes pass over what is locked, so they do not wait, and lead nothing before the block is over.
     """

@@ -221,7 +221,7 @@ def test_a_full_disk_is_an_outage_until_there_is_room(
     postgres.execute("drop tablespace small")
 
 
-def test_a_node_that_does_not_lead_the_catalogue_has_probes_and_metrics(
+def test_a_node_that_does_not_lead_the_directory_has_probes_and_metrics(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     dsn = postgres.fresh_database()
@@ -231,7 +231,7 @@ def test_a_node_that_does_not_lead_the_catalogue_has_probes_and_metrics(
             eventually(lambda: "all streams are led" in second.stderr())
 
             def shared() -> list[dict[str, float]]:
-                """What both say once the second one has been handed its part, maybe the catalogue.
+                """What both say once the second one has been handed its part, maybe the directory.
 
                 That is some seconds after it came.
                 """

@@ -179,7 +179,7 @@ def test_a_node_that_is_evacuated_leads_nothing_until_nodes_come_or_go(
 ) -> None:
     async def scenario(one: At, two: At, three: At) -> None:
         await two.stream("EVA")
-        # Each node is asked of: one of them leads the catalogue, and the others send it on.
+        # Each node is asked of: one of them leads the stream directory, and the others send it on.
         host, port = one.node.address
         operator = await nats.connect(f"nats://{host}:{port}", user="sys", password="s")
         try:

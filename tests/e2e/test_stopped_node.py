@@ -35,7 +35,7 @@ def _created(nodes: Nodes, name: str) -> float:
     async def scenario(*each: At) -> None:
         nonlocal taken
         loop = asyncio.get_running_loop()
-        # Without the leader of the catalogue there would be no JetStream.
+        # Without the leader of the stream directory there would be no JetStream.
         leader = nodes.leader
         still = next(at for at in each if at.node is not leader)
         one, two = (at for at in each if at is not still)

@@ -124,7 +124,7 @@ def test_a_stream_that_another_node_leads_is_given_up_and_the_others_go_on(datab
     scenario(run, database)
 
 
-def test_with_the_catalogue_only_what_another_node_leads_is_given_up(database: str) -> None:
+def test_with_the_directory_only_what_another_node_leads_is_given_up(database: str) -> None:
     async def run(place: Place) -> None:
         await place.js.publish("a", b"x")
         await place.sql(_BUMP, [0, place.runner("A")])

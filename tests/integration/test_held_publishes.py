@@ -8,7 +8,7 @@ import pytest
 
 from core.api import held
 from core.api.leaderless import Leaderless
-from core.cluster.catalogue import Catalogue
+from core.cluster.directory import StreamDirectory
 from core.model import codec
 from core.model.stream import StreamConfig
 from core.node.publish_gate import PublishGate
@@ -16,7 +16,7 @@ from core.node.reach import Reach
 from core.node.server import Server, ServerOptions
 from core.pubsub.route import Session as Publisher
 from core.route.database_mesh import DatabaseMesh
-from core.storage.interface import CatalogueNews, CatalogueRow
+from core.storage.interface import DirectoryNews, DirectoryRow
 from core.transport.session import ClientSession
 from tests.support.eventually import observed
 from tests.support.mesh import Mesh
@@ -29,10 +29,10 @@ MAX = 512 * 1024
 READ = 256 * 1024
 
 
-def stream() -> CatalogueNews:
+def stream() -> DirectoryNews:
     config = codec.encode(StreamConfig(name="GONE", subjects=("gone.>",))).decode()
-    rows = (CatalogueRow(1, "$G", "GONE", config=config, lease_group=GROUP),)
-    return CatalogueNews(1, rows, is_whole=True)
+    rows = (DirectoryRow(1, "$G", "GONE", config=config, lease_group=GROUP),)
+    return DirectoryNews(1, rows, is_whole=True)
 
 
 class Client:
@@ -79,10 +79,10 @@ class Node:
         self.stored: dict[int, list[int]] = {number: [] for number in range(CLIENTS)}
         self.gate = PublishGate(self.server)
         self.server.links = None  # the gate has it
-        catalogue = Catalogue()
-        catalogue.take(stream())
+        directory = StreamDirectory()
+        directory.apply(stream())
         self.gate.hold()
-        self.gate.refuse_by(Leaderless(self.server.hub.default_account(), catalogue))
+        self.gate.refuse_by(Leaderless(self.server.hub.default_account(), directory))
 
     def lead(self) -> None:
         """Another node leads, and stores what is published from now on."""

@@ -35,15 +35,15 @@ def test_it_is_deleted_once(
         async with running_node(database) as node:
             await add_stream(node, StreamConfig(name="S", subjects=("s",)))
             stream = node.registry.stream("S")
-            catalog = stream.services.catalog
-            drop = catalog.drop_consumer
+            directory_store = stream.services.directory_store
+            drop = directory_store.drop_consumer
 
             async def slow(stream: int, consumer: int, epoch: Callable[[], int]) -> int:
                 asked.append(consumer)
                 await gate.wait()
                 return await drop(stream, consumer, epoch)
 
-            monkeypatch.setattr(catalog, "drop_consumer", slow)
+            monkeypatch.setattr(directory_store, "drop_consumer", slow)
             await stream.consumers.create(CONFIG)
             await observed(lambda: len(asked) == 1)
             before = deadlines
@@ -68,8 +68,8 @@ def test_what_could_not_be_deleted_is_deleted_later(
         async with running_node(database) as node:
             await add_stream(node, StreamConfig(name="S", subjects=("s",)))
             stream = node.registry.stream("S")
-            catalog = stream.services.catalog
-            drop = catalog.drop_consumer
+            directory_store = stream.services.directory_store
+            drop = directory_store.drop_consumer
 
             async def failing(stream: int, consumer: int, epoch: Callable[[], int]) -> int:
                 asked.append(consumer)
@@ -77,7 +77,7 @@ def test_what_could_not_be_deleted_is_deleted_later(
                     raise StorageError("away")
                 return await drop(stream, consumer, epoch)
 
-            monkeypatch.setattr(catalog, "drop_consumer", failing)
+            monkeypatch.setattr(directory_store, "drop_consumer", failing)
             await stream.consumers.create(CONFIG)
             await observed(lambda: len(asked) == 2)
             await observed(lambda: not stream.consumers)

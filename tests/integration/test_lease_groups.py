@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from core.cluster.catalogue import Catalogue
+from core.cluster.directory import StreamDirectory
 from core.errors import Unavailable
 from core.node.lease_session import LeaseSession
 from core.node.ownership.dispatch import Dispatch
@@ -17,9 +17,9 @@ from core.node.trust_window import LeaseTimes
 from core.runtime.clock import SystemClock
 from core.storage.interface import NewStream
 from core.storage.leases import NodeRow
-from core.storage.postgres.catalog import PostgresCatalog
-from core.storage.postgres.catalogue_source import read_news
 from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.directory_source import read_news
+from core.storage.postgres.directory_store import PostgresDirectoryStore
 from core.storage.postgres.leases import PostgresLeases
 from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.eventually import observed
@@ -215,7 +215,7 @@ async def _is(found: Awaitable[Any]) -> bool:
     return bool(await found)
 
 
-def test_a_bump_waits_for_a_change_of_the_catalogue_and_sees_its_stream(database: str) -> None:
+def test_a_bump_waits_for_a_change_of_the_directory_and_sees_its_stream(database: str) -> None:
     async def run(place: Place) -> None:
         store = await place.store()
         writer = await asyncpg.connect(place.dsn)
@@ -299,8 +299,8 @@ def test_a_node_that_lost_some_groups_leads_the_others_on(database: str) -> None
     at(database, run)
 
 
-@pytest.mark.parametrize("taken", [{0}, {0, 1, 2}], ids=["the catalogue", "all"])
-def test_without_the_catalogue_or_any_group_a_node_goes_on(database: str, taken: set[int]) -> None:
+@pytest.mark.parametrize("taken", [{0}, {0, 1, 2}], ids=["the stream directory", "all"])
+def test_without_the_directory_or_any_group_a_node_goes_on(database: str, taken: set[int]) -> None:
     """What it has lost it can take again, like any other node."""
 
     async def run(place: Place) -> None:
@@ -341,12 +341,12 @@ def test_a_new_stream_gets_the_group_that_has_the_fewest(database: str) -> None:
     async def run() -> None:
         pool = await Connector(database).pool(Purpose.WRITE, 3)
         try:
-            known = Catalogue()
-            known.take(await read_news(pool.fetch, known.version))
+            known = StreamDirectory()
+            known.apply(await read_news(pool.fetch, known.version))
             leases = dict.fromkeys(range(LEASE_GROUPS), 0)
-            catalog = PostgresCatalog(pool, lambda _why: None, known, lambda: leases)
+            directory_store = PostgresDirectoryStore(pool, lambda _why: None, known, lambda: leases)
             new = [NewStream("B", f"N{n}", 0, 0, n + 1, '{"name":"N"}', 1) for n in range(6)]
-            await asyncio.gather(*(catalog.add_stream(each, lambda: None) for each in new))
+            await asyncio.gather(*(directory_store.add_stream(each, lambda: None) for each in new))
         finally:
             pool.terminate()
 

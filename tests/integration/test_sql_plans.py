@@ -103,7 +103,7 @@ def _look(text: str) -> tuple[dict[str, Any], int, list[str]]:
 
 
 async def _explain(connection: Any, statement: str) -> tuple[dict[str, Any], int, list[str]]:
-    await connection.fetch(statement)  # the catalogue is in the cache now
+    await connection.fetch(statement)  # the stream directory is in the cache now
     return _look(
         await connection.fetchval(
             f"explain (analyze, buffers, timing off, format json) {statement}"

@@ -184,7 +184,7 @@ def test_a_consumer_whose_creation_was_committed_without_an_answer(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def step(node: Node, wire: Wire, admin: Any) -> None:
-        consumers, add = node.registry.streams["S"].consumers, node.catalog.add_consumer
+        consumers, add = node.registry.streams["S"].consumers, node.directory_store.add_consumer
         config = ConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT)
 
         async def unheard(row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
@@ -192,7 +192,7 @@ def test_a_consumer_whose_creation_was_committed_without_an_answer(
             await add(row, epoch)
             raise Unavailable("the connection was lost")
 
-        monkeypatch.setattr(node.catalog, "add_consumer", unheard)
+        monkeypatch.setattr(node.directory_store, "add_consumer", unheard)
         with pytest.raises(ApiError):
             await consumers.create(config)
         created = await consumers.create(config)
@@ -241,13 +241,13 @@ def test_a_node_ends_although_postgresql_does_not_answer(
             "select pid from pg_stat_activity where application_name = 'jetgate write'"
             " and datname = current_database()"
         )
-        writing, written = asyncio.Event(), node.catalog.write
+        writing, written = asyncio.Event(), node.directory_store.write
 
         async def write(states: Sequence[StateWrite]) -> set[tuple[int, int]]:
             writing.set()
             return await written(states)
 
-        monkeypatch.setattr(node.catalog, "write", write)
+        monkeypatch.setattr(node.directory_store, "write", write)
         for row in sessions:
             os.kill(row["pid"], signal.SIGSTOP)
         try:

@@ -20,7 +20,7 @@ from core.route.database_mesh import DatabaseMesh
 from core.route.handshake import RouteInfo
 from core.route.link import RouteLink
 from core.storage.database_time import DatabaseClock
-from core.storage.postgres import catalog, connect, consumer_changes
+from core.storage.postgres import connect, consumer_changes, directory_store
 from core.storage.postgres.stream_log import PostgresLog
 from core.stream import checks
 from core.stream.dedup import DedupWindow
@@ -110,7 +110,7 @@ def without_trust() -> None:
 
 def without_key_share() -> None:
     """A change of a consumer keeps no takeover waiting. It takes a while, else none is met."""
-    guard, require = "for key share", catalog._require
+    guard, require = "for key share", directory_store._require
     for name in ("_ADD", "_SET", "_DROP"):
         _replace(consumer_changes, name, getattr(consumer_changes, name).replace(guard, ""))
     linger_in_changes()
@@ -118,7 +118,7 @@ def without_key_share() -> None:
     async def see(session: Any, stream: int, epoch: int, lock: str) -> None:
         await require(session, stream, epoch, lock.replace(guard, ""))
 
-    _replace(catalog, "_require", see)
+    _replace(directory_store, "_require", see)
 
 
 def linger_in_changes() -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from core.cluster.following import CatalogueFollower
+from core.cluster.following import DirectoryFollower
 from core.model.stream import StreamConfig
 from core.node.campaign import campaign
 from core.node.runtime import JetStreamRuntime, RuntimeOptions, load
@@ -26,7 +26,7 @@ class Node:
         self.hub = server.hub
         self.nats_address = server.nats_address
         self.registry = runtime.registry
-        self.catalog = runtime.catalog
+        self.directory_store = runtime.directory_store
         self.writer = runtime.writer
         self.lane = runtime.lane
         self.states = runtime.states
@@ -49,7 +49,7 @@ async def lead(
     *,
     name: str = "node",
     clock: SystemClock | None = None,
-    known: CatalogueFollower | None = None,
+    known: DirectoryFollower | None = None,
 ) -> JetStreamRuntime:
     """Wait until a server leads, load everything that it leads and serve it.
 

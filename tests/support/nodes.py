@@ -81,13 +81,13 @@ class Nodes:
 
     @property
     def leader(self) -> JetgateServer:
-        """The one that leads the catalogue, once all are settled."""
+        """The one that leads the stream directory, once all are settled."""
         self.settled()
 
         def look() -> JetgateServer | None:
             return next((node for node in self.all if numbers(node)["jetgate_leader"]), None)
 
-        return eventually(look, within=60)  # nobody does while the catalogue moves
+        return eventually(look, within=60)  # nobody does while the stream directory moves
 
     def leader_of(self, stream: str) -> JetgateServer:
         """The one that leads a stream, once somebody does."""
@@ -95,9 +95,9 @@ class Nodes:
 
     @property
     def roles(self) -> tuple[JetgateServer, list[JetgateServer]]:
-        """The one that leads the catalogue, and the others.
+        """The one that leads the stream directory, and the others.
 
-        Of one look: where streams were created the catalogue may move on between two.
+        Of one look: where streams were created the stream directory may move on between two.
         """
         leader = self.leader
         return leader, [node for node in self.all if node is not leader]

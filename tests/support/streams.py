@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
-from core.cluster.following import CatalogueFollower
+from core.cluster.following import DirectoryFollower
 from core.errors import ApiError
 from core.jetstream.changes import Change
 from core.jetstream.janitor import Janitor
@@ -48,7 +48,7 @@ class Row:
 
 
 class MemoryStore:
-    """LogReader, Sweeper and Catalog of one stream, and what a commit makes of its rows."""
+    """LogReader, Sweeper and DirectoryStore of one stream, and what a commit makes of its rows."""
 
     def __init__(self, head: Head) -> None:
         self.rows: dict[int, Row] = {}
@@ -256,7 +256,7 @@ class MemoryStore:
         """The rows are deleted by sequence before."""
         self.purges.clear()
 
-    # -- the catalogue -----------------------------------------------------------------------
+    # -- the directory -------------------------------------------------------------
 
     async def add_consumer(self, row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
         self.consumers += 1
@@ -296,7 +296,7 @@ def stored_subjects(plan: StreamPlan) -> list[bytes]:
 
 
 async def saved() -> None:
-    """A catalogue that takes every configuration."""
+    """A directory that takes every configuration."""
 
 
 def _segment(rows: Sequence[tuple[int, Row]]) -> Segment | None:
@@ -339,8 +339,8 @@ def services(
         turn=turn,
         reader=cast(Any, store),
         sweeper=cast(Any, store),
-        catalog=cast(Any, store),
-        catalogue=CatalogueFollower(cast(Any, store)),
+        directory_store=cast(Any, store),
+        directory_follower=DirectoryFollower(cast(Any, store)),
         lane=cast(Any, StandInLane()),
         states=states,
         janitor=Janitor(clock, cast(Any, store), cast(Any, store)),

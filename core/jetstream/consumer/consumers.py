@@ -1,7 +1,7 @@
 """The consumers of one stream: creating, changing, restoring and deleting them.
 
 A refused request changes nothing: everything is checked before anything is touched. A consumer
-exists when its catalogue row is committed; its start position is fixed before that, so that no
+exists when its directory row is committed; its start position is fixed before that, so that no
 message stored meanwhile is missed.
 """
 
@@ -47,14 +47,14 @@ class Consumers(dict[str, ConsumerRunner]):
     """The consumers of a stream by name.
 
     Attributes:
-        changes: how many the catalogue has had of them.
+        changes: how many the stream directory has had of them.
     """
 
     def __init__(self, stream: ConsumedStream) -> None:
         super().__init__()
         self._stream = stream
         self._log = stream.log
-        self._catalog = stream.services.catalog
+        self._directory_store = stream.services.directory_store
         self._started = False
         self._changing = asyncio.Lock()
         self.changes = 0
@@ -119,7 +119,9 @@ class Consumers(dict[str, ConsumerRunner]):
                 await self._stream.services.letters.taken(runner)
             await self._stream.caught_up()
             if not runner.hidden:
-                drop = self._catalog.drop_consumer(self._log.stream, runner.consumer, self._epoch)
+                drop = self._directory_store.drop_consumer(
+                    self._log.stream, runner.consumer, self._epoch
+                )
                 self.changes = await or_not_available(drop)
             if self.get(name) is runner:
                 del self[name]
@@ -204,7 +206,7 @@ class Consumers(dict[str, ConsumerRunner]):
         self.clear()
 
     async def restore(self, row: ConsumerRow, config: ConsumerConfig) -> ConsumerRunner:
-        """Bring a consumer of the catalogue back, redeliveries and all; `start` lets it serve."""
+        """Bring a consumer of the directory back, redeliveries and all; `start` lets it serve."""
         runner = await self._make(row.consumer, row.name, config, row.created)
         if row.state is not None:
             try:
@@ -232,7 +234,7 @@ class Consumers(dict[str, ConsumerRunner]):
             row = ConsumerRow(
                 self._log.stream, 0, name, created, stream.epoch, text, state, random_id()
             )
-            added = self._catalog.add_consumer(row, self._epoch)
+            added = self._directory_store.add_consumer(row, self._epoch)
             runner.consumer, self.changes = await or_not_available(added)
         await runner.pending_count.count()
         self._enter(runner)
@@ -250,7 +252,7 @@ class Consumers(dict[str, ConsumerRunner]):
             return runner
         text = codec.encode_stored(config, *_STORE)
         if not runner.hidden:
-            change = self._catalog.set_consumer(
+            change = self._directory_store.set_consumer(
                 self._log.stream, runner.consumer, text, self._epoch
             )
             self.changes = await or_not_available(change)

@@ -55,7 +55,7 @@ class ConsumerRunner:
 
     Args:
         stream: The stream.
-        consumer: The consumer's number in the catalogue.
+        consumer: The consumer's number in the stream directory.
         name: Its name; an ephemeral consumer's is not in its configuration.
         config: Complete configuration.
         created: Wall-clock nanoseconds.

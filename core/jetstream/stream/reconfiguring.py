@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from core.stream.plan import PlanBuilder
 
 Save = Callable[[], Awaitable[None]]
-"""Records a configuration in the catalogue."""
+"""Records a configuration in the stream directory."""
 
 
 async def record(

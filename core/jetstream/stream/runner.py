@@ -58,7 +58,7 @@ class StreamRunner:
     """The leader of one stream: takes its publishes and requests, and changes its log.
 
     Args:
-        row: The stream as the catalogue has it.
+        row: The stream as the stream directory has it.
         config: Its configuration.
         account: The account that it belongs to.
         services: The node's services.
@@ -219,7 +219,7 @@ class StreamRunner:
             self._changes.failed(unavailable)
 
     async def reconfigure(self, config: StreamConfig, save: Callable[[], Awaitable[None]]) -> None:
-        """Have `save` record a configuration in the catalogue, then take it."""
+        """Have `save` record a configuration in the stream directory, then take it."""
         old = self.config
         await or_not_available(self.copier.restore(config))
         await reconfiguring.record(self.log, old, config, save, self.submit)

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from core.cluster.tags import Tags
 
-_CATALOGUE = 0
-"""The group of the catalogue: requests wait while it moves, so it goes last."""
+_DIRECTORY = 0
+"""The group of the stream directory: requests wait while it moves, so it goes last."""
 _UNEVEN = 0.1
 """The part of a node's share of streams by which two nodes may differ."""
 _GROUPS_UNEVEN = 16
@@ -62,7 +62,7 @@ class _Loads:
                 if 0 < 2 * self._of.get(group, 0) <= apart and least in self.suited(group)
             ]
             if fit:
-                chosen = max(fit, key=lambda g: (self._of[g], g != _CATALOGUE, -g))
+                chosen = max(fit, key=lambda g: (self._of[g], g != _DIRECTORY, -g))
                 self._move(chosen, most, least)
                 return True
         return False
@@ -75,7 +75,7 @@ class _Loads:
                 continue
             empty = [group for group in self.groups[most] if not self._of.get(group, 0)]
             if fit := [group for group in empty if least in self.suited(group)]:
-                self._move(min(fit, key=lambda g: (g == _CATALOGUE, g)), most, least)
+                self._move(min(fit, key=lambda g: (g == _DIRECTORY, g)), most, least)
                 return True
         return False
 

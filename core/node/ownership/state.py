@@ -20,8 +20,8 @@ from typing import Generic, TypeVar
 Peer = TypeVar("Peer", bound=Hashable)
 """What stands for a peer: its link, in production."""
 
-CATALOGUE = 0
-"""The lease group of the catalogue: who owns it creates and deletes streams."""
+DIRECTORY = 0
+"""The lease group of the stream directory: who owns it creates and deletes streams."""
 
 
 class State(Enum):

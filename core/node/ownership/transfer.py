@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from core.cluster.following import CatalogueFollower
+from core.cluster.following import DirectoryFollower
 from core.errors import ApiError, Unavailable
 from core.jetstream.registry import Registry
 from core.jetstream.stream.runner import StreamRunner
@@ -39,7 +39,7 @@ from core.node.ownership.state import (
     Wanted,
 )
 from core.runtime.tasks import outcome, spawn, stop
-from core.storage.interface import Catalog, ConsumerRow, StreamRow
+from core.storage.interface import ConsumerRow, DirectoryStore, StreamRow
 
 if TYPE_CHECKING:
     from core.storage.acknowledged import Acknowledged
@@ -90,12 +90,12 @@ class Transfers:
         acknowledged: what earlier runtimes of this process have acknowledged.
         registry: has the streams.
         transactions: go on with their streams.
-        catalog: storage.
+        directory_store: storage.
         known: what this process knows of the streams of all nodes.
         hooks: what the runtime does about groups that are loaded.
 
     Attributes:
-        epoch: the catalogue's, as it was seen last.
+        epoch: the stream directory's, as it was seen last.
     """
 
     def __init__(
@@ -106,8 +106,8 @@ class Transfers:
         acknowledged: Acknowledged,
         registry: Registry,
         transactions: Transactions,
-        catalog: Catalog,
-        known: CatalogueFollower,
+        directory_store: DirectoryStore,
+        known: DirectoryFollower,
         hooks: LoadHooks,
     ) -> None:
         self.epoch = 0
@@ -117,7 +117,7 @@ class Transfers:
         self._acknowledged = acknowledged
         self._registry = registry
         self._transactions = transactions
-        self._catalog = catalog
+        self._directory_store = directory_store
         self._known = known
         self._hooks = hooks
         self._steps: deque[Step] = deque()
@@ -208,11 +208,11 @@ class Transfers:
         """Bring the streams of groups into memory."""
         await self._hooks.check()
         await self._known.look()
-        head = await self._catalog.head()
+        head = await self._directory_store.head()
         self.epoch = max(self.epoch, head.epoch)
-        names = {(each.account, each.name) for each in self._known.catalogue.all()}
+        names = {(each.account, each.name) for each in self._known.directory.all()}
         streams, consumers, purges = await find_losses(
-            self._acknowledged, self._catalog, head, groups, names
+            self._acknowledged, self._directory_store, head, groups, names
         )
         by_stream: dict[int, list[ConsumerRow]] = {}
         for consumer in consumers:
@@ -221,10 +221,10 @@ class Transfers:
         sweeper = self._registry.services.sweeper
         for stream in {purge.stream for purge in purges}:
             await sweeper.delete_purged(stream, shelves[stream], 0)  # which ids count shows later
-        self._transactions.restore(await self._catalog.ledgers(groups))
+        self._transactions.restore(await self._directory_store.ledgers(groups))
         rows = [row for row in streams if row.account == self._registry.account.name]
         runners = await self._open(iter(rows), by_stream)
-        for stream, shelf in await self._catalog.dropped_streams(groups):
+        for stream, shelf in await self._directory_store.dropped_streams(groups):
             self._registry.services.janitor.drop(stream, shelf)
         return runners
 

@@ -56,7 +56,7 @@ class Purpose(enum.Enum):
     """The purposes of sessions."""
 
     LANE = "lane"  # log and heads: the write path
-    WRITE = "write"  # consumer state, removals, catalogue
+    WRITE = "write"  # consumer state, removals, directory
     READ = "read"
     GET = "get"  # single messages, while another node leads or none does
     STANDBY = "standby"  # the same, from a standby

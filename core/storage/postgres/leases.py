@@ -9,8 +9,8 @@ and writes key and session to the row of the group in `lease_holder`, which no o
 group is held while the session of its row holds the key of its row; locks of others count for
 nothing. `take` keeps the row locked between its look and its write, so of two nodes one acquires.
 
-*The catalogue.* `bump` keeps the head of the catalogue (stream 0) locked, after the rows of the
-groups and before the heads of streams. So a change of the catalogue that is under way is finished
+*The directory.* `bump` keeps the head of the directory (stream 0) locked, after the rows of the
+groups and before the heads of streams. So a change of the directory that is under way is finished
 first, and whoever leads then reads what it has created. A change holds the row of its group, or the
 head of its stream under the epoch, so an earlier leader makes none after that.
 
@@ -74,7 +74,7 @@ _HOLDERS = f"""
      group by a.pid, a.backend_start, n.node, n.nats, n.seen
 """
 
-_CATALOGUE = 0
+_DIRECTORY = 0
 """Its head, and the group that it is led with."""
 
 TIME = "select (extract(epoch from clock_timestamp()) * 1000000000)::bigint"
@@ -101,7 +101,7 @@ _PEERS = """
     select node, server_id, route_host as host, route_port as port,
            (extract(epoch from clock_timestamp() - seen) * 1000000000)::bigint as silence,
            (extract(epoch from clock_timestamp() - started) * 1000000000)::bigint as age,
-           (select last_seq from jetgate_store.head where stream = 0) as catalogue,
+           (select last_seq from jetgate_store.head where stream = 0) as directory_version,
            tags
       from jetgate_store.node where server_id <> ''
 """
@@ -130,7 +130,7 @@ _END_STANDING_STILL = """
        and pg_has_role(a.usesysid, 'usage')
 """
 # Rows of groups before heads, and heads in the order in which writers lock them, against deadlocks.
-# That of the catalogue is locked by a statement of its own: the next one then sees every stream
+# That of the directory is locked by a statement of its own: the next one then sees every stream
 # that was created. Consumers get the epoch of their stream.
 _TOKENS = """
     select lease_group, token from jetgate_store.lease where lease_group = any($1::int[])
@@ -142,7 +142,7 @@ _LOCK_LEASES = """
      where lease_group = any($1::int[]) and ($2::bigint is null or token = $2)
      order by lease_group for update
 """
-_LOCK_CATALOGUE = "select from jetgate_store.head where stream = 0 for update"
+_LOCK_DIRECTORY = "select from jetgate_store.head where stream = 0 for update"
 _LOCK_HEADS = """
     select stream from jetgate_store.head
      where stream in (select stream from jetgate_store.stream
@@ -272,9 +272,9 @@ class PostgresLeases:
             await connection.execute(BUMPS_IN_TURN)
             rows = await connection.fetch(_LOCK_LEASES, list(groups), expected)
             found = [row[0] for row in rows]
-            await connection.execute(_LOCK_CATALOGUE)
+            await connection.execute(_LOCK_DIRECTORY)
             streams = [row[0] for row in await connection.fetch(_LOCK_HEADS, found)]
-            heads = [_CATALOGUE, *streams] if _CATALOGUE in found else streams
+            heads = [_DIRECTORY, *streams] if _DIRECTORY in found else streams
             await connection.execute(_BUMP_HEADS, heads)
             await connection.execute(_BUMP_CONSUMERS, streams)
             await connection.execute(_LEAD, found, token, node)

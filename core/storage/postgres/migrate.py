@@ -61,7 +61,7 @@ _HAS_TABLES = """
 _CREATED_MEANWHILE = (
     asyncpg.DuplicateSchemaError,
     asyncpg.DuplicateTableError,
-    asyncpg.UniqueViolationError,  # that of a catalogue of PostgreSQL
+    asyncpg.UniqueViolationError,  # that of a directory of PostgreSQL
 )
 
 

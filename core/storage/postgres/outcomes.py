@@ -48,8 +48,10 @@ class Outcomes:
             async with asyncio.timeout(OUTCOME_TIMEOUT_S):
                 return await self._retry(work)
         except TimeoutError:
-            self._in_doubt("the outcome of a change of the catalogue is not known")
-            raise OutcomeUnknown("no answer to COMMIT of a change of the catalogue") from None
+            self._in_doubt("the outcome of a change of the stream directory is not known")
+            raise OutcomeUnknown(
+                "no answer to COMMIT of a change of the stream directory"
+            ) from None
 
     async def _retry(self, work: Work[T]) -> T:
         while True:

@@ -58,7 +58,7 @@ class Node:
     Attributes:
         node: its name.
         state: `leads` some lease groups, `follows`, or `gone`.
-        is_leader: whether it leads the catalogue.
+        is_leader: whether it leads the stream directory.
         groups: how many lease groups it leads.
         streams: how many streams are in these.
         since: when it came, in UTC.
@@ -142,7 +142,7 @@ class Status:
     Attributes:
         at: monotonic seconds.
         latency_ms: of the statement that asked for the nodes.
-        nodes: the one that leads the catalogue comes first.
+        nodes: the one that leads the stream directory comes first.
         streams: by account and name.
         outages: of storage, the oldest first.
         foreign_locks: advisory locks of jetgate's class of who is no node.
@@ -157,7 +157,7 @@ class Status:
 
 
 async def nodes(session: Any) -> list[Node]:
-    """Ask for the nodes alone, who leads the catalogue first. Raises what asyncpg raises."""
+    """Ask for the nodes alone, who leads the stream directory first. Raises what asyncpg raises."""
     return [_node(row) for row in await session.fetch(_NODES)]
 
 

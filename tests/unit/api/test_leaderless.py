@@ -7,19 +7,19 @@ from typing import Any, cast
 import pytest
 
 from core.api.leaderless import Leaderless
-from core.cluster.catalogue import Catalogue
+from core.cluster.directory import StreamDirectory
 from core.jetstream.direct.stored_get import StoredGet
 from core.model import codec
 from core.model.stream import StreamConfig
-from core.storage.interface import CatalogueNews, CatalogueRow
+from core.storage.interface import DirectoryNews, DirectoryRow
 from tests.support.sessions import ListSession, idle_hub, listen
 
 ERROR = {"code": 503, "err_code": 10008, "description": "JetStream system temporarily unavailable"}
 
 
-def row(number: int, name: str, *subjects: str, account: str = "$G", **more: Any) -> CatalogueRow:
+def row(number: int, name: str, *subjects: str, account: str = "$G", **more: Any) -> DirectoryRow:
     config = codec.encode(StreamConfig(name=name, subjects=subjects, **more)).decode()
-    return CatalogueRow(number, account, name, config=config)
+    return DirectoryRow(number, account, name, config=config)
 
 
 STREAMS = (
@@ -32,14 +32,14 @@ STREAMS = (
 class Bench:
     """An account with a client that gets the answers."""
 
-    def __init__(self, *streams: CatalogueRow) -> None:
+    def __init__(self, *streams: DirectoryRow) -> None:
         self.account = idle_hub().default_account()
         self.session = ListSession()
         listen(self.account, self.session, b"r")
-        self.catalogue = Catalogue()
-        self.leaderless = Leaderless(self.account, self.catalogue)
+        self.directory = StreamDirectory()
+        self.leaderless = Leaderless(self.account, self.directory)
         if streams:
-            self.catalogue.take(CatalogueNews(3, streams, is_whole=True))
+            self.directory.apply(DirectoryNews(3, streams, is_whole=True))
 
     def ask(self, subject: bytes, reply: bytes = b"r", *, from_peer: bool = False) -> Any:
         """Publish as a client, or as it comes over a link; the answer, if there is one."""
@@ -80,19 +80,19 @@ def test_what_comes_from_peers_is_left_to_who_leads() -> None:
     assert bench.ask(b"$JS.API.INFO", from_peer=True) is None
 
 
-def test_what_the_catalogue_has_is_refused_from_when_it_is_known() -> None:
+def test_what_the_directory_has_is_refused_from_when_it_is_known() -> None:
     bench = Bench()
     learned: list[bool] = []
     bench.leaderless.learned.subscribe(lambda: learned.append(True))
     bench.leaderless.answer({0}, requests=True)
     assert not bench.leaderless.is_known
 
-    bench.catalogue.take(CatalogueNews(3, STREAMS, is_whole=True))
+    bench.directory.apply(DirectoryNews(3, STREAMS, is_whole=True))
     assert (bench.leaderless.is_known, learned) == (True, [True])
     assert bench.ask(b"t")["error"] == ERROR
 
-    changed = CatalogueRow(1, is_deleted=True), row(4, "NEW", "new")
-    bench.catalogue.take(CatalogueNews(5, changed, is_whole=False))
+    changed = DirectoryRow(1, is_deleted=True), row(4, "NEW", "new")
+    bench.directory.apply(DirectoryNews(5, changed, is_whole=False))
     assert bench.ask(b"new")["stream"] == "NEW"
     assert not bench.account.has_interest(b"t")
     bench.leaderless.answer((), requests=False)
@@ -122,7 +122,7 @@ def test_direct_get_is_answered_while_nobody_leads_or_beside_another_by_a_standb
 ) -> None:
     async def scenario() -> None:
         bench, get = Bench(), _StoredGet(has_standby=has_standby)
-        leaderless = Leaderless(bench.account, bench.catalogue, cast(StoredGet, get))
+        leaderless = Leaderless(bench.account, bench.directory, cast(StoredGet, get))
         leaderless.answer((), requests=False)
         assert get.is_listening == has_standby
         leaderless.answer({3}, requests=False)

@@ -265,7 +265,7 @@ def test_the_lane_goes_on_after_a_refusal() -> None:
 def test_a_fenced_commit_deposes_and_says_nothing() -> None:
     async def scenario(bench: Bench) -> None:
         bench.faults = [Fenced("stream 1")]
-        bench.sifts = [Fenced("another node leads the catalogue")]
+        bench.sifts = [Fenced("another node leads the stream directory")]
         FakeRunner(bench, 1).publish()
         await bench.lane.drain()
 
@@ -485,7 +485,7 @@ def test_drain_waits_for_the_commit_in_flight() -> None:
 def test_drain_does_not_hang_on_a_deposed_lane() -> None:
     async def scenario(bench: Bench) -> None:
         bench.faults = [Fenced("stream 1")]
-        bench.sifts = [Fenced("another node leads the catalogue")]
+        bench.sifts = [Fenced("another node leads the stream directory")]
         runner = FakeRunner(bench, 1)
         runner.publish()
         runner.publish()

@@ -166,7 +166,7 @@ def test_one_big_group_does_not_keep_the_others_from_being_spread() -> None:
     assert sight.streams_of(sight.assigned()) == {"a": 100, "b": 12, "c": 8}
 
 
-def test_the_catalogue_stays_where_it_is_when_nodes_join() -> None:
+def test_the_directory_stays_where_it_is_when_nodes_join() -> None:
     """It is led in group 0: while that moves, requests wait, and no node is ready."""
     for each in (0, 3):  # streams in a group
         before = dict.fromkeys(GROUPS, "a")

@@ -5,7 +5,7 @@ from core.storage.interface import Head, StreamRow
 
 S = ("$G", "S", 7)
 LATER = Head(epoch=9, first_seq=0, last_seq=20, last_ts=0, msgs=0, bytes=0)
-"""The head of a catalogue that has not gone back."""
+"""The head of a directory that has not gone back."""
 EARLIER = Head(epoch=5, first_seq=0, last_seq=20, last_ts=0, msgs=0, bytes=0)
 
 BEFORE = Head(epoch=4, first_seq=0, last_seq=20, last_ts=0, msgs=0, bytes=0)
@@ -46,7 +46,7 @@ def test_a_mirror_is_given_the_same_messages_again() -> None:
     assert loss == Loss(S, text, 1, 1, 0)
 
 
-def test_a_stream_that_is_gone_is_lost_only_if_the_catalogue_went_back() -> None:
+def test_a_stream_that_is_gone_is_lost_only_if_the_directory_went_back() -> None:
     known = remembered(Known(3, 50))
 
     assert known.losses(LATER, [], ()) == []  # another node led, and deleted it

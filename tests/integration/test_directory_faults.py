@@ -1,4 +1,4 @@
-"""A COMMIT of the catalogue whose answer is lost: memory and storage never part over it."""
+"""A COMMIT of the stream directory whose answer is lost: memory and storage never part over it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -67,7 +67,7 @@ def remembered(node: Node) -> Found:
 
 
 async def stored_by(node: Node) -> Found:
-    streams, consumers, _ = await node.catalog.load(range(LEASE_GROUPS))
+    streams, consumers, _ = await node.directory_store.load(range(LEASE_GROUPS))
     return {
         row.name: (
             decode_lenient(StreamConfig, row.config.encode()),
@@ -137,13 +137,13 @@ def test_a_consumer_created_while_the_epochs_are_bumped_is_of_the_new_one(
     async def scenario() -> None:
         async with served(database) as (node, js):
             await add_stream(node, StreamConfig(name="S", subjects=("s",)))
-            add = node.catalog.add_consumer
+            add = node.directory_store.add_consumer
 
             async def late(row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
                 await node.runtime.recover([])
                 return await add(row, epoch)
 
-            monkeypatch.setattr(node.catalog, "add_consumer", late)
+            monkeypatch.setattr(node.directory_store, "add_consumer", late)
             await js.add_consumer("S", consumer())
             await js.publish("s", b"x")
             [message] = await (await js.pull_subscribe_bind("C", "S")).fetch(1, timeout=30)

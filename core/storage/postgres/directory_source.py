@@ -1,4 +1,4 @@
-"""Reads what has changed in the catalogue, in one statement: a version and what belongs to it.
+"""Reads what has changed in the directory, in one statement: a version and what belongs to it.
 
 A stream's row has the version that changed it last. A deleted one leaves a row of `deletion`, of
 which the last ten thousand versions are kept; who knows less than that reads everything, and so
@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from core.errors import Unavailable
-from core.storage.interface import CatalogueNews, CatalogueRow
+from core.storage.interface import DirectoryNews, DirectoryRow
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 
 KEPT = 10_000
@@ -35,22 +35,22 @@ _NEWS = f"""
 Fetch = Callable[..., Awaitable[Sequence[Any]]]
 
 
-async def read_news(fetch: Fetch, since: int) -> CatalogueNews:
+async def read_news(fetch: Fetch, since: int) -> DirectoryNews:
     """Return what has changed since a version, by the `fetch` of a session."""
     rows = await fetch(_NEWS, since)
     version, is_whole = rows[0][:2]
-    found = [CatalogueRow(*row[2:]) for row in rows if row[2] is not None]
-    return CatalogueNews(version, found, is_whole)
+    found = [DirectoryRow(*row[2:]) for row in rows if row[2] is not None]
+    return DirectoryNews(version, found, is_whole)
 
 
-class PostgresCatalogueSource:
-    """CatalogueSource on a session of its own, opened when something is to be read."""
+class PostgresDirectorySource:
+    """DirectorySource on a session of its own, opened when something is to be read."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
         self._connection: Any = None
 
-    async def news(self, since: int) -> CatalogueNews:
+    async def news(self, since: int) -> DirectoryNews:
         """Return what has changed since a version; everything, in a new session."""
         try:
             async with asyncio.timeout(_PATIENCE_S):

@@ -1,6 +1,6 @@
-"""The catalogue in PostgreSQL: which streams and consumers exist, and the states of consumers.
+"""The directory in PostgreSQL: which streams and consumers exist, and the states of consumers.
 
-Every change of a stream raises the version of the catalogue: the `last_seq` of its own head row
+Every change of a stream raises the version of the directory: the `last_seq` of its own head row
 (stream 0). That row stays locked until the transaction ends, so that one change follows upon the
 other, whoever makes it. Who finds that there were others since it has looked reads them and checks
 anew what it is about to do, within the transaction. A stream is created by who holds the lease of
@@ -21,10 +21,10 @@ from typing import Any
 
 from core.errors import Fenced
 from core.storage.interface import (
-    CatalogueNews,
-    CatalogueRow,
-    CatalogueView,
     ConsumerRow,
+    DirectoryNews,
+    DirectoryRow,
+    DirectoryView,
     Head,
     NewStream,
     PurgeRow,
@@ -32,8 +32,8 @@ from core.storage.interface import (
     StreamRow,
 )
 from core.storage.postgres import consumer_changes
-from core.storage.postgres.catalogue_source import KEPT, read_news
 from core.storage.postgres.connect import fetch
+from core.storage.postgres.directory_source import KEPT, read_news
 from core.storage.postgres.ledger import LOAD_LEDGERS, entry_of
 from core.storage.postgres.outcomes import Outcomes
 from core.stream.ledger import Entry
@@ -120,13 +120,13 @@ Check = Callable[[], None]
 """Raises ApiError where what is about to be done cannot be done any more."""
 
 
-class PostgresCatalog:
-    """Catalog and StateStore over a pool.
+class PostgresDirectoryStore:
+    """DirectoryStore and StateStore over a pool.
 
     Args:
         pool: sessions that may write.
         in_doubt: called when the outcome of a change stays unknown.
-        view: what this process knows of the catalogue; it is told what is read and changed.
+        view: what this process knows of the stream directory; it is told what is read and changed.
         leases: return the tokens of the lease groups that this node leads.
     """
 
@@ -134,7 +134,7 @@ class PostgresCatalog:
         self,
         pool: Any,
         in_doubt: Callable[[str], None],
-        view: CatalogueView,
+        view: DirectoryView,
         leases: Callable[[], Mapping[int, int]],
     ) -> None:
         self._pool = pool
@@ -148,15 +148,15 @@ class PostgresCatalog:
 
     def _checked(self, check: Check) -> Check:
         """Return a check for later, which has been made with what is known now."""
-        takings = self._view.takings
-        return lambda: check() if self._view.takings != takings else None
+        updates = self._view.updates
+        return lambda: check() if self._view.updates != updates else None
 
     async def _raise(self, session: Any, check: Check) -> int:
         """Raise the version in a transaction; return it. What is new is taken before the check."""
         version = int(await session.fetchval(_RAISE))
         if version != self._view.version + 1:
             news = await read_news(session.fetch, self._view.version)
-            self._view.take(replace(news, version=version - 1))
+            self._view.apply(replace(news, version=version - 1))
         check()
         return version
 
@@ -178,7 +178,7 @@ class PostgresCatalog:
     async def _catch_up(self, session: Any) -> None:
         """Take what is new, once no attempt of this node is under way any more."""
         await session.execute(_WAIT)
-        self._view.take(await read_news(session.fetch, self._view.version))
+        self._view.apply(await read_news(session.fetch, self._view.version))
 
     async def load(
         self, groups: Collection[int]
@@ -194,7 +194,7 @@ class PostgresCatalog:
         return streams, consumers, [PurgeRow(r[0], r[1], tuple(r[2]), r[3]) for r in purges]
 
     async def head(self) -> Head:
-        """Return the head of the catalogue."""
+        """Return the head of the stream directory."""
         (row,) = await self._fetch(_HEAD)
         return Head(*row)
 
@@ -223,7 +223,7 @@ class PostgresCatalog:
 
         try:
             version, number, group, epoch = await self._outcomes.run(add)
-            row = CatalogueRow(number, new.account, new.name, group, new.creation, new.config)
+            row = DirectoryRow(number, new.account, new.name, group, new.creation, new.config)
             self._changed(version, row)
         finally:
             self._coming.pop(new.creation, None)
@@ -241,9 +241,9 @@ class PostgresCatalog:
             new.creation,
         )
 
-    def _changed(self, version: int, row: CatalogueRow) -> None:
+    def _changed(self, version: int, row: DirectoryRow) -> None:
         """Know of a change of this node; of an earlier attempt (version 0) it does already."""
-        self._view.take(CatalogueNews(version, (row,), is_whole=False))
+        self._view.apply(DirectoryNews(version, (row,), is_whole=False))
 
     async def set_stream(
         self, stream: int, config: str, epoch: Callable[[], int], check: Check
@@ -251,11 +251,11 @@ class PostgresCatalog:
         """Change a stream's configuration, under its epoch at the time."""
         check = self._checked(check)
 
-        async def change(session: Any, is_again: bool) -> tuple[int, CatalogueRow]:
+        async def change(session: Any, is_again: bool) -> tuple[int, DirectoryRow]:
             version = await self._raise(session, check)
             await _require(session, stream, epoch(), "for key share")
             account, name, group, creation = await session.fetchrow(_SET, stream, config, version)
-            return version, CatalogueRow(stream, account, name, group, creation, config)
+            return version, DirectoryRow(stream, account, name, group, creation, config)
 
         self._changed(*await self._outcomes.run(change))
 
@@ -291,7 +291,7 @@ class PostgresCatalog:
             return version
 
         version = await self._outcomes.run(drop)
-        self._changed(version, CatalogueRow(stream, is_deleted=True))
+        self._changed(version, DirectoryRow(stream, is_deleted=True))
 
     async def dropped_streams(self, groups: Collection[int]) -> list[tuple[int, int]]:
         """Return (stream, shelf) of deleted streams that may still have messages."""

@@ -6,108 +6,108 @@ from typing import Any
 
 import pytest
 
-from core.cluster.catalogue import Catalogue
-from core.cluster.following import CatalogueFollower
+from core.cluster.directory import StreamDirectory
+from core.cluster.following import DirectoryFollower
 from core.errors import Unavailable
-from core.storage.interface import CatalogueNews, CatalogueRow
+from core.storage.interface import DirectoryNews, DirectoryRow
 
 
-def row(number: int, name: str, group: int = 0) -> CatalogueRow:
-    return CatalogueRow(number, "$G", name, group, 7, f'{{"name":"{name}"}}')
+def row(number: int, name: str, group: int = 0) -> DirectoryRow:
+    return DirectoryRow(number, "$G", name, group, 7, f'{{"name":"{name}"}}')
 
 
-def news(version: int, *rows: CatalogueRow, is_whole: bool = False) -> CatalogueNews:
-    return CatalogueNews(version, rows, is_whole)
+def news(version: int, *rows: DirectoryRow, is_whole: bool = False) -> DirectoryNews:
+    return DirectoryNews(version, rows, is_whole)
 
 
-def known(catalogue: Catalogue) -> tuple[int, dict[str, int]]:
-    return catalogue.version, {name: s.number for name, s in catalogue.of("$G").items()}
+def known(directory: StreamDirectory) -> tuple[int, dict[str, int]]:
+    return directory.version, {name: s.number for name, s in directory.of("$G").items()}
 
 
 def test_news_are_added_and_those_that_are_known_change_nothing() -> None:
-    catalogue = Catalogue()
-    assert not catalogue.is_known
-    catalogue.take(news(2, row(1, "A"), row(2, "B"), is_whole=True))
+    directory = StreamDirectory()
+    assert not directory.is_known
+    directory.apply(news(2, row(1, "A"), row(2, "B"), is_whole=True))
     # The name of a deleted stream may be that of a new one, in whatever order they come.
-    catalogue.take(news(4, row(3, "A"), CatalogueRow(1, is_deleted=True)))
-    assert known(catalogue) == (4, {"A": 3, "B": 2})
-    catalogue.take(news(3, row(1, "A")))
-    assert known(catalogue) == (4, {"A": 3, "B": 2})
-    assert catalogue.find("OTHER", "A") is None
+    directory.apply(news(4, row(3, "A"), DirectoryRow(1, is_deleted=True)))
+    assert known(directory) == (4, {"A": 3, "B": 2})
+    directory.apply(news(3, row(1, "A")))
+    assert known(directory) == (4, {"A": 3, "B": 2})
+    assert directory.find("OTHER", "A") is None
 
 
 def test_everything_replaces_what_is_known_unless_more_was_taken_since_it_was_read() -> None:
-    catalogue = Catalogue()
-    catalogue.take(news(5, row(1, "A"), is_whole=True))
-    began = catalogue.takings
-    catalogue.take(news(6, row(2, "B")))
-    catalogue.take(news(5, row(1, "A"), is_whole=True), began)
-    assert known(catalogue) == (6, {"A": 1, "B": 2})
+    directory = StreamDirectory()
+    directory.apply(news(5, row(1, "A"), is_whole=True))
+    began = directory.updates
+    directory.apply(news(6, row(2, "B")))
+    directory.apply(news(5, row(1, "A"), is_whole=True), began)
+    assert known(directory) == (6, {"A": 1, "B": 2})
     # A database that went back has less than was known.
-    catalogue.take(news(3, row(1, "A"), is_whole=True), catalogue.takings)
-    assert known(catalogue) == (3, {"A": 1})
+    directory.apply(news(3, row(1, "A"), is_whole=True), directory.updates)
+    assert known(directory) == (3, {"A": 1})
 
 
 def test_the_smallest_of_some_groups_has_the_fewest_streams() -> None:
-    catalogue = Catalogue()
+    directory = StreamDirectory()
     rows = (row(1, "A", 0), row(2, "B", 1), row(3, "C", 1), row(4, "D", 2))
-    catalogue.take(news(4, *rows, is_whole=True))
-    assert catalogue.smallest(range(3)) == 0
-    assert catalogue.smallest((1, 2)) == 2
-    assert catalogue.smallest(range(3), coming=[(0, frozenset())]) == 2
-    assert catalogue.smallest(range(2), coming=[(0, X)]) == 1
-    catalogue.take(news(6, CatalogueRow(2, is_deleted=True), CatalogueRow(3, is_deleted=True)))
-    assert catalogue.smallest((0, 1, 2)) == 1
+    directory.apply(news(4, *rows, is_whole=True))
+    assert directory.smallest(range(3)) == 0
+    assert directory.smallest((1, 2)) == 2
+    assert directory.smallest(range(3), coming=[(0, frozenset())]) == 2
+    assert directory.smallest(range(2), coming=[(0, X)]) == 1
+    directory.apply(news(6, DirectoryRow(2, is_deleted=True), DirectoryRow(3, is_deleted=True)))
+    assert directory.smallest((0, 1, 2)) == 1
 
 
-def asking(number: int, group: int, *tags: str) -> CatalogueRow:
+def asking(number: int, group: int, *tags: str) -> DirectoryRow:
     """A stream whose placement names tags."""
     config = {"name": f"S{number}", "placement": {"tags": list(tags)}}
-    return CatalogueRow(number, "$G", f"S{number}", group, 7, json.dumps(config))
+    return DirectoryRow(number, "$G", f"S{number}", group, 7, json.dumps(config))
 
 
 X, XY = frozenset("x"), frozenset("xy")
 
 
 def test_a_group_asks_for_the_tags_of_all_its_streams() -> None:
-    catalogue = Catalogue()
+    directory = StreamDirectory()
     rows = (asking(1, 0, "x"), asking(2, 0, "y"), row(3, "C", 1), asking(4, 2), asking(5, 3, "x"))
-    catalogue.take(news(5, *rows, is_whole=True))
-    assert catalogue.tags() == {0: XY, 3: X}
-    catalogue.take(news(6, asking(1, 0)))
-    assert catalogue.tags() == {0: {"y"}, 3: X}
-    catalogue.take(news(7, CatalogueRow(2, is_deleted=True)))
-    assert catalogue.tags() == {3: X}
-    assert catalogue.groups() == {0: 1, 1: 1, 2: 1, 3: 1}
+    directory.apply(news(5, *rows, is_whole=True))
+    assert directory.tags() == {0: XY, 3: X}
+    directory.apply(news(6, asking(1, 0)))
+    assert directory.tags() == {0: {"y"}, 3: X}
+    directory.apply(news(7, DirectoryRow(2, is_deleted=True)))
+    assert directory.tags() == {3: X}
+    assert directory.groups() == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
 def test_a_new_stream_binds_no_other_by_its_tags_and_is_bound_by_none() -> None:
-    catalogue = Catalogue()
+    directory = StreamDirectory()
     rows = (row(1, "A", 0), asking(2, 1, "x"), asking(3, 2, "y", "x"), asking(4, 2, "x", "y"))
-    catalogue.take(news(4, *rows, is_whole=True))
-    assert catalogue.smallest(range(4), XY) == 3
-    assert catalogue.smallest(range(3), XY) == 2
-    assert catalogue.smallest(range(3), X) == 1
-    assert catalogue.smallest(range(3)) == 0
+    directory.apply(news(4, *rows, is_whole=True))
+    assert directory.smallest(range(4), XY) == 3
+    assert directory.smallest(range(3), XY) == 2
+    assert directory.smallest(range(3), X) == 1
+    assert directory.smallest(range(3)) == 0
 
 
 def test_where_every_group_is_bound_one_with_the_same_tags_comes_before_a_smaller_one() -> None:
-    catalogue = Catalogue()
+    directory = StreamDirectory()
     rows = (asking(1, 0, "x"), row(2, "B", 0), row(3, "C", 0), row(4, "D", 1), row(5, "E", 2))
-    catalogue.take(news(5, *rows, asking(6, 2, "y"), is_whole=True))
-    assert catalogue.smallest(range(3), X) == 0
-    assert catalogue.smallest(range(3), XY) == 1
-    assert catalogue.smallest((0, 2)) == 2
+    directory.apply(news(5, *rows, asking(6, 2, "y"), is_whole=True))
+    assert directory.smallest(range(3), X) == 0
+    assert directory.smallest(range(3), XY) == 1
+    assert directory.smallest((0, 2)) == 2
 
 
 class Source:
     """A storage whose readings a test lets through."""
 
     def __init__(self) -> None:
-        self.readings: list[asyncio.Future[CatalogueNews]] = []
+        self.readings: list[asyncio.Future[DirectoryNews]] = []
         self.asked = asyncio.Semaphore(0)
 
-    async def news(self, since: int) -> CatalogueNews:
+    async def news(self, since: int) -> DirectoryNews:
         self.readings.append(asyncio.get_running_loop().create_future())
         self.asked.release()
         return await self.readings[-1]
@@ -125,7 +125,7 @@ async def _turn() -> None:
 def test_those_who_ask_during_a_reading_share_the_next_one(fails: bool) -> None:
     async def scenario() -> None:
         source = Source()
-        follower = CatalogueFollower(source)
+        follower = DirectoryFollower(source)
         first = asyncio.ensure_future(follower.look())
         await source.asked.acquire()
         others = [asyncio.ensure_future(follower.look()) for _ in range(20)]
@@ -140,7 +140,7 @@ def test_those_who_ask_during_a_reading_share_the_next_one(fails: bool) -> None:
         ends: list[Any] = await asyncio.gather(*others, return_exceptions=True)
         assert [isinstance(end, Unavailable) for end in ends] == [fails] * 20
         assert len(source.readings) == 2
-        assert follower.catalogue.version == (1 if fails else 2)
+        assert follower.directory.version == (1 if fails else 2)
         await follower.close()
 
     asyncio.run(scenario())
@@ -149,7 +149,7 @@ def test_those_who_ask_during_a_reading_share_the_next_one(fails: bool) -> None:
 def test_what_is_heard_of_is_read_until_it_is_known() -> None:
     async def scenario() -> None:
         source = Source()
-        follower = CatalogueFollower(source)
+        follower = DirectoryFollower(source)
         follower.heard(1)
         await source.asked.acquire()
         follower.heard(2)
@@ -157,7 +157,7 @@ def test_what_is_heard_of_is_read_until_it_is_known() -> None:
         await source.asked.acquire()
         source.readings[1].set_result(news(2, row(1, "A")))
         await _turn()
-        assert follower.catalogue.version == 2
+        assert follower.directory.version == 2
         # The database went back: what a peer has read before that is not there any more.
         follower.heard(9)
         await source.asked.acquire()

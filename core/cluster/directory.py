@@ -1,7 +1,7 @@
 """Which streams there are, as every node knows them, whoever leads them. No I/O.
 
-Each change of the catalogue raises its version by one. What is known is all that was so at one
-version; what changed since is added (`take`), from wherever it comes first: a change that this node
+Each change of the directory raises its version by one. What is known is all that was so at one
+version; what changed since is added (`apply`), from wherever it comes first: a change that this node
 has made itself, a reading of storage. The same news taken twice is taken once.
 """
 
@@ -21,7 +21,7 @@ from core.model.transactions import STAGE
 from core.runtime.subscribers import Subscribers
 
 if TYPE_CHECKING:
-    from core.storage.interface import CatalogueNews, CatalogueRow
+    from core.storage.interface import DirectoryNews, DirectoryRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Change:
 
 
 UNREAD = -1
-"""The version of a catalogue of which nothing is known yet."""
+"""The version of a directory of which nothing is known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +77,19 @@ def stored_config(name: str, number: int, text: str) -> StreamConfig:
         ) from error
 
 
-class Catalogue:
+class StreamDirectory:
     """The streams of all accounts at one version.
 
     Attributes:
         version: how many changes there had been.
         changed: called with the changes when a version is known that was not before.
-        takings: how often news were taken.
+        updates: how often news were taken.
     """
 
     def __init__(self) -> None:
         self.version = UNREAD
         self.changed: Subscribers[[Sequence[Change]]] = Subscribers()
-        self.takings = 0
+        self.updates = 0
         self._streams: dict[int, KnownStream] = {}
         self._accounts: dict[str, dict[str, KnownStream]] = {}
         self._groups: dict[int, Counter[frozenset[str]]] = {}
@@ -156,16 +156,16 @@ class Catalogue:
 
     # -- news --------------------------------------------------------------------------------
 
-    def take(self, news: CatalogueNews, takings: int | None = None) -> None:
+    def apply(self, news: DirectoryNews, updates: int | None = None) -> None:
         """Take what has changed; what is known already changes nothing. Raises OperatorError.
 
-        `takings`: how often news had been taken when the reading of these began, if they were read.
+        `updates`: how often news had been taken when the reading of these began, if they were read.
         All streams as they are then replace what is known, even where the database went back.
         """
         before = self._streams
         numbers = dict.fromkeys(row.stream for row in news.rows)
         if news.is_whole:
-            if news.version < self.version and takings not in (None, self.takings):
+            if news.version < self.version and updates not in (None, self.updates):
                 return  # read before what was taken meanwhile
             numbers = dict.fromkeys((*before, *numbers))
             self._forget_all()
@@ -176,7 +176,7 @@ class Catalogue:
         for row in news.rows:
             self._put(row)
         self.version = news.version
-        self.takings += 1
+        self.updates += 1
         changes = list(self._changes(before, numbers))
         self.changed(changes)
 
@@ -194,7 +194,7 @@ class Catalogue:
         self._accounts.clear()
         self._groups.clear()
 
-    def _put(self, row: CatalogueRow) -> None:
+    def _put(self, row: DirectoryRow) -> None:
         before = self._streams.pop(row.stream, None)
         if before is not None:
             of_account = self._accounts[before.account]

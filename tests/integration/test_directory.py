@@ -1,4 +1,4 @@
-"""The catalogue of several nodes over a real PostgreSQL: who changes what, and who knows of it."""
+"""The directory of several nodes over a real PostgreSQL: who changes what, and who knows of it."""
 
 import asyncio
 import contextlib
@@ -15,8 +15,8 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import APIError, ServiceUnavailableError
 
-from core.cluster.catalogue import Catalogue
-from core.cluster.following import CatalogueFollower
+from core.cluster.directory import StreamDirectory
+from core.cluster.following import DirectoryFollower
 from core.errors import ApiError, Fenced
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig
@@ -31,12 +31,12 @@ from core.runtime.nuid import random_id
 from core.storage.interface import NewStream
 from core.storage.leases import PeerRow
 from core.storage.postgres import outcomes
-from core.storage.postgres.catalog import PostgresCatalog
-from core.storage.postgres.catalogue_source import KEPT, PostgresCatalogueSource
 from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.directory_source import KEPT, PostgresDirectorySource
+from core.storage.postgres.directory_store import PostgresDirectoryStore
 from core.storage.postgres.locks import LEASE_GROUPS
 from core.storage.postgres.nodes import delete_node
-from tests.integration.test_catalogue_faults import lose_answers
+from tests.integration.test_directory_faults import lose_answers
 from tests.support.eventually import observed
 from tests.support.node import add_stream, lead, running_node
 from tests.support.ownership import owners
@@ -73,11 +73,13 @@ async def session(dsn: str) -> AsyncIterator[Any]:
 
 
 class Writer:
-    """What changes the catalogue on a node, with what that node knows."""
+    """What changes the stream directory on a node, with what that node knows."""
 
     def __init__(self, pool: Any, leases: dict[int, int]) -> None:
-        self.known = Catalogue()
-        self.catalog = PostgresCatalog(pool, lambda _why: None, self.known, lambda: leases)
+        self.known = StreamDirectory()
+        self.directory_store = PostgresDirectoryStore(
+            pool, lambda _why: None, self.known, lambda: leases
+        )
 
     async def add(self, name: str, subject: str = "") -> int:
         """Create a stream, unless there is one of that name."""
@@ -88,7 +90,7 @@ class Writer:
                 raise api_error("JSStreamNameExist")
 
         check()
-        row = await self.catalog.add_stream(
+        row = await self.directory_store.add_stream(
             NewStream("$G", name, 0, 0, random_id(), config, 1), check
         )
         return row.stream
@@ -124,9 +126,9 @@ def test_of_two_nodes_that_create_the_same_one_does_and_the_other_knows(database
             names = [f"S{n}" for n in range(20)]
             made = await asyncio.gather(create(one, names), create(other, names[::-1]))
             assert sorted(made[0] + made[1]) == sorted(names)
-            source = PostgresCatalogueSource(Connector(database))
+            source = PostgresDirectorySource(Connector(database))
             for writer in (one, other):
-                writer.known.take(await source.news(writer.known.version))
+                writer.known.apply(await source.news(writer.known.version))
                 assert sorted(writer.known.of("$G")) == sorted(names)
                 assert writer.known.version == len(names)
             await source.close()
@@ -143,20 +145,20 @@ def test_a_creation_that_is_tried_again_leaves_what_another_node_created_meanwhi
     async def scenario() -> None:
         async with writers(database) as (one, other):
             lose_answers(monkeypatch, 1, stored=stored)
-            retry, theirs = one.catalog._outcomes._retry, 0
+            retry, theirs = one.directory_store._outcomes._retry, 0
 
             async def late(work: Any) -> Any:
                 nonlocal theirs
                 theirs = await other.add("T" if stored else "S", "theirs")
                 return await retry(work)
 
-            monkeypatch.setattr(one.catalog._outcomes, "_retry", late)
+            monkeypatch.setattr(one.directory_store._outcomes, "_retry", late)
             if stored:
                 assert await one.add("S", "ours") != theirs
             else:
                 with pytest.raises(ApiError, match="stream name already in use"):
                     await one.add("S", "ours")
-            source = PostgresCatalogueSource(Connector(database))
+            source = PostgresDirectorySource(Connector(database))
             found = await source.news(-1)
             await source.close()
             streams = {row.name: row.config for row in found.rows}
@@ -190,16 +192,16 @@ def test_who_no_longer_holds_the_lease_creates_nothing(database: str) -> None:
 def test_what_was_deleted_and_forgotten_is_known_by_who_looks_late(database: str) -> None:
     async def scenario() -> None:
         async with writers(database) as (one, other), session(database) as admin:
-            source = PostgresCatalogueSource(Connector(database))
+            source = PostgresDirectorySource(Connector(database))
             numbers = [await one.add(name) for name in ("A", "B")]
-            other.known.take(await source.news(other.known.version))
-            await one.catalog.drop_stream(numbers[0], lambda: 1)
-            await one.catalog.forget_stream(numbers[0])
+            other.known.apply(await source.news(other.known.version))
+            await one.directory_store.drop_stream(numbers[0], lambda: 1)
+            await one.directory_store.forget_stream(numbers[0])
             await one.add("A")
             found = await source.news(other.known.version)
             assert not found.is_whole
             assert len(found.rows) == 2
-            other.known.take(found)
+            other.known.apply(found)
             assert dict(other.known.of("$G")) == dict(one.known.of("$G"))
             # Who knows too little reads everything, as does who knows more than there is.
             await admin.execute("update jetgate_store.head set last_seq = $1", KEPT + 3)
@@ -292,11 +294,11 @@ class Member:
 
     server: Server
     peers: Peers
-    known: CatalogueFollower
+    known: DirectoryFollower
 
     def streams(self) -> dict[str, tuple[str, ...]]:
         """What it knows: the subjects of each stream."""
-        found = self.known.catalogue.of("$G").items()
+        found = self.known.directory.of("$G").items()
         return {name: tuple(stream.config.subjects) for name, stream in found}
 
 
@@ -305,7 +307,7 @@ async def member(dsn: str) -> AsyncIterator[Member]:
     settings = ClusterSettings(name="", host="127.0.0.1", port=0)
     server = Server(ServerOptions(port=0, links=settings), SystemClock())
     peers = Peers(server, partial(delete_node, Connector(dsn)))
-    known = CatalogueFollower(PostgresCatalogueSource(Connector(dsn)), peers)
+    known = DirectoryFollower(PostgresDirectorySource(Connector(dsn)), peers)
     try:
         await server.listen()
         await server.join(SECRET)
@@ -387,7 +389,7 @@ def test_a_stream_that_nobody_has_told_of_is_looked_for_before_it_counts_as_miss
             writers(database) as (other, _),
             client(members[2].server) as js,
         ):
-            other.catalog._leases = runtime._tokens
+            other.directory_store._leases = runtime._tokens
             await other.add("NEW", "new")
             assert not members[0].streams()
             with pytest.raises(ServiceUnavailableError):  # it is there, and led by another node
