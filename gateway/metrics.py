@@ -1,7 +1,7 @@
 """Prometheus metrics: the numbers of the server, and those that the façade counts.
 
-The server's numbers come from a callable that the command passes in; it is called once per scrape,
-on the event loop, and what it returns is only read afterwards.
+The server's numbers come from a callable that the command passes in (`jetgate.server_numbers`); it
+is called once per scrape, on the event loop, and what it returns is only read afterwards.
 """
 
 import platform

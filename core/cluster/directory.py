@@ -1,8 +1,9 @@
-"""Which streams there are, as every node knows them, whoever leads them. No I/O.
+"""Which streams there are, as every node knows them, whoever leads them, and which lease group a
+new one gets. No I/O.
 
 Each change of the directory raises its version by one. What is known is all that was so at one
-version; what changed since is added (`apply`), from wherever it comes first: a change that this node
-has made itself, a reading of storage. The same news taken twice is taken once.
+version; what changed since is added (`apply`), from wherever it comes first: a change that this
+node has made itself, a reading of storage. The same news applied twice changes nothing.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class StreamDirectory:
         found = {group: NO_TAGS.union(*asked) for group, asked in self._groups.items()}
         return {group: tags for group, tags in found.items() if tags}
 
-    def smallest(
+    def group_for_new_stream(
         self,
         groups: Iterable[int],
         tags: frozenset[str] = NO_TAGS,

@@ -43,6 +43,8 @@ STALLED = 10.0
 COMMIT_BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
+_RETRY_S = 0.1
+"""Pause between two attempts to commit while storage is away, in seconds."""
 _REFUSED = "store refused the messages"
 
 
@@ -315,7 +317,7 @@ class Lane:
                 self.health.failed(COMMITS, str(error) or "no answer yet")
                 if self._clock.monotonic() >= patient_until:
                     self._refuse_gathered()
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(_RETRY_S)
                 continue
             if committed:
                 self._emit(committed)

@@ -112,7 +112,7 @@ class StateWriter:
         self._urgent.clear()
         writes = [w for w in (consumer.state_write() for consumer in dirty) if w is not None]
         try:
-            written = await self._store.write(writes) if writes else set()
+            written = await self._store.write_states(writes) if writes else set()
         except Fenced as error:
             self._idle.set()
             self._deposed(str(error))

@@ -1,5 +1,7 @@
 """Leading again after storage was away: which of the plans under way were committed.
 
+The lane asks again and again while storage is away (`core.jetstream.lane`).
+
 The connection may have been lost while a COMMIT was under way. The epochs are bumped before the
 head rows are read, so that no COMMIT of the lost connection can still land; what a head row says
 then is the outcome.
@@ -7,8 +9,8 @@ then is the outcome.
 A commit that was fenced was not made: another node has led one of its streams since. Which, the
 heads tell (`find_fenced`); the others are led on.
 
-The database itself may have gone back meanwhile. Then memory is worth nothing: the term ends, and
-the next one finds out what was lost (`find_losses`).
+The database itself may have gone back meanwhile. Then memory is worth nothing: the runtime ends,
+and the next one finds out what was lost (`find_losses`).
 """
 
 import logging

@@ -6,7 +6,7 @@ The counterpart of `core.protocol.parser`, with the same structure for the same 
 from typing import Protocol
 
 from core.errors import ProtocolError
-from core.protocol.payload import PartialPayload, check_end
+from core.protocol.partial_payload import PartialPayload, check_end
 from core.protocol.words import splitter
 
 _MAX_SIZE_DIGITS = 10

@@ -18,7 +18,7 @@ from core.protocol.gather import (
     gather,
 )
 from core.protocol.messages import MessageColumns
-from core.protocol.payload import UNKNOWN_OPERATION, PartialPayload, check_end
+from core.protocol.partial_payload import UNKNOWN_OPERATION, PartialPayload, check_end
 from core.protocol.routed import Queues
 from core.protocol.words import splitter
 

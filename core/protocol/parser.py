@@ -2,8 +2,8 @@
 
 `Parser.feed(data, sink)` takes what one read of the socket returned, cut anywhere, and calls the
 sink's methods in order. There is no object per operation: it would cost more than the parsing.
-Limits are checked before anything is kept: at most one control line and one payload of legal size
-are held between two calls.
+Limits are checked before anything is kept (a payload over `max_payload` is refused): at most one
+control line and one payload of legal size are held between two calls.
 
 The common forms of PUB and HPUB are read by `split` in the loop below. Everything else (other
 verbs, any case, LF-only lines, tabs, form feeds inside a subject) takes `_control`, which is the
@@ -28,7 +28,7 @@ from core.protocol.gather import (
     gather,
 )
 from core.protocol.messages import MessageColumns
-from core.protocol.payload import UNKNOWN_OPERATION, PartialPayload
+from core.protocol.partial_payload import UNKNOWN_OPERATION, PartialPayload
 
 MAX_PAYLOAD = 1024 * 1024
 MAX_CONTROL_LINE = 4096

@@ -97,7 +97,7 @@ class DirectoryView(Protocol):
         """Take what has changed; what is known already changes nothing."""
         ...
 
-    def smallest(
+    def group_for_new_stream(
         self,
         groups: Iterable[int],
         tags: frozenset[str],
@@ -400,7 +400,7 @@ class Sweeper(Protocol):
 class StateStore(Protocol):
     """Writes the states of consumers."""
 
-    async def write(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
+    async def write_states(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
         """Write states; return the (stream, consumer) whose epoch allowed it."""
         ...
 

@@ -15,7 +15,7 @@ from core.errors import LimitExceeded
 from core.protocol.connect import Connect
 from core.protocol.messages import MessageColumns
 from core.protocol.parser import Parser, Publication, Publisher, ServerSink
-from core.protocol.payload import check_end
+from core.protocol.partial_payload import check_end
 from core.pubsub.account import Account
 from core.pubsub.trace_log import TraceLog
 from core.transport.wording import quoted

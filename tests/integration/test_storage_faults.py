@@ -241,13 +241,13 @@ def test_a_node_ends_although_postgresql_does_not_answer(
             "select pid from pg_stat_activity where application_name = 'jetgate write'"
             " and datname = current_database()"
         )
-        writing, written = asyncio.Event(), node.directory_store.write
+        writing, written = asyncio.Event(), node.directory_store.write_states
 
         async def write(states: Sequence[StateWrite]) -> set[tuple[int, int]]:
             writing.set()
             return await written(states)
 
-        monkeypatch.setattr(node.directory_store, "write", write)
+        monkeypatch.setattr(node.directory_store, "write_states", write)
         for row in sessions:
             os.kill(row["pid"], signal.SIGSTOP)
         try:

@@ -1,4 +1,4 @@
-"""The consumers of one stream: creating, changing, restoring and deleting them.
+"""The consumers of one stream: creating, changing, restoring and deleting them, also inactive ones.
 
 A refused request changes nothing: everything is checked before anything is touched. A consumer
 exists when its directory row is committed; its start position is fixed before that, so that no

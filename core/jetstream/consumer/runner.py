@@ -3,7 +3,7 @@
 Pull requests, acknowledgements and stored messages only leave a note and put the runner on the
 turn's list; `on_turn` applies the acknowledgements of the turn in one go and then pumps. Whatever
 changed is marked for the state writer; an acknowledgement that wants an answer gets it after the
-state was committed.
+state was committed. A deadline ends an inactive consumer (`on_deadline`).
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class PostgresDirectoryStore:
             raise Fenced("this node leads no lease group")
         group = new.lease_group
         if group is None:
-            group = self._view.smallest(leases, new.tags, self._coming.values())
+            group = self._view.group_for_new_stream(leases, new.tags, self._coming.values())
         self._coming[new.creation] = group, new.tags
         if group not in leases:
             raise Fenced(f"this node does not lead lease group {group}")
@@ -332,7 +332,7 @@ class PostgresDirectoryStore:
 
         return await self._outcomes.run(drop)
 
-    async def write(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
+    async def write_states(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
         """Write the states of consumers in one statement; return the (stream, consumer) written.
 
         The state of a consumer that was deleted, or has another epoch, is not written.

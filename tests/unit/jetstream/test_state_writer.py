@@ -44,7 +44,7 @@ class Bench:
         self.go.set()
         self.states = StateWriter(self, Turn(), ManualClock(), self.depose)
 
-    async def write(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
+    async def write_states(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
         self.in_flight.set()
         await self.go.wait()
         self.in_flight.clear()
