@@ -30,8 +30,8 @@ def cluster_command(
 
     It asks the database, where each node writes once a second what it is and
     whom it reaches. Streams are led in 256 lease groups; the first of them is
-    that of the stream directory. The exit code is 0 if all of them are led and each
-    node that is there reaches each other one, else 1.
+    that of the stream directory. The exit code is 0 if all groups are led and
+    each node that is there reaches each other one, else 1.
 
     [bold]Examples[/bold]
 
