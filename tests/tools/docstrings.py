@@ -1,0 +1,112 @@
+"""The docstrings of the product, and the constructions that none of them has.
+
+A docstring of a module, or of a public class, function or method, is read by an engineer with
+twenty seconds: subject, verb, object, one idea a sentence. The constructions of `BANNED` cost a
+second reading. `python -m tests.tools.docstrings` lists them by file; `--count` prints only how
+many each file has. `python -m tests.tools.sample_docstrings` draws some to read.
+"""
+
+import argparse
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PLACES = ("core", "gateway", "jetgate", "nats_server", "migrations", "spark", "sdks/python")
+SUPPORT = "tests/support"
+GENERATED = ("sdks/python/jetgate_client/generated", "sdks/typescript/generated")
+
+BANNED = {
+    "a clause as a noun": r"\b(what|whatever|whoever|who|whom)\b",
+    "a person where a program is meant": r"\b(he|him|his|she|her)\b",
+    "speech where data are sent": r"\b(say|says|said|tell|tells|told|hear|hears|heard)\b",
+    "a beginning without a subject": r"\A(it|they|them|this|that|these|those|there|whether|how"
+    r"|which|when|where|why)\b",
+}
+"""Each construction with what finds it, in lower case, outside of quotations."""
+_QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"\n]*\"|'[^'\n]{2,}'", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Docstring:
+    """A docstring with the place of what it describes.
+
+    Attributes:
+        path: Of the file, relative to the repository.
+        line: Where the docstring begins.
+        name: Dotted name of the module, class or function, without the file.
+        text: The docstring, without the indentation.
+    """
+
+    path: str
+    line: int
+    name: str
+    text: str
+
+
+def files(*places: str) -> Iterator[Path]:
+    """Return the files of the product that people wrote."""
+    for place in places or PLACES:
+        where = ROOT / place
+        for path in [where] if where.is_file() else sorted(where.rglob("*.py")):
+            relative = path.relative_to(ROOT).as_posix()
+            if not relative.startswith(GENERATED) and "__pycache__" not in relative:
+                yield path
+
+
+def docstrings(path: Path) -> Iterator[Docstring]:
+    """Return the docstring of a module and those of its public definitions."""
+    tree = ast.parse(path.read_text())
+    where = path.relative_to(ROOT).as_posix()
+    yield from _of(tree, where, ())
+
+
+def _of(node: ast.AST, path: str, names: tuple[str, ...]) -> Iterator[Docstring]:
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        text = ast.get_docstring(node)
+        if text:
+            body: list[ast.stmt] = node.body
+            yield Docstring(path, body[0].lineno, ".".join(names), text)
+    if isinstance(node, ast.Module | ast.ClassDef):
+        for child in node.body:
+            name = getattr(child, "name", "_")
+            if not name.startswith("_"):
+                yield from _of(child, path, (*names, name))
+
+
+def faults(docstring: Docstring) -> list[tuple[str, str]]:
+    """Return the banned constructions of a docstring, each with the words that make it."""
+    text = _QUOTED.sub("``", docstring.text).lower()
+    found = []
+    for kind, pattern in BANNED.items():
+        found += [(kind, match[0]) for match in re.finditer(pattern, text)]
+    return found
+
+
+def main() -> int:
+    """List the banned constructions; the exit code is 1 if there are any."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("places", nargs="*", help="folders or files; all of the product")
+    parser.add_argument("--count", action="store_true", help="only how many each file has")
+    options = parser.parse_args()
+    counts: Counter[str] = Counter()
+    for path in files(*options.places):
+        for docstring in docstrings(path):
+            for kind, words in faults(docstring):
+                counts[docstring.path] += 1
+                if not options.count:
+                    place = f"{docstring.path}:{docstring.line}"
+                    print(f"{place}: {docstring.name}: {kind}: {words!r}")
+    if options.count:
+        for name, count in counts.most_common():
+            print(f"{count:4} {name}")
+    print(f"{counts.total()} in {len(counts)} files")
+    return 1 if counts else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
