@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from core.errors import ApiError
 from core.goinput import folded
 from core.model.tags import clean_tag
 from core.monitor.pages import page_of
 from core.monitor.query import Query
-from core.monitor.source import About, Api, Cluster, JetStream, Mesh, Source
+from core.monitor.source import About, Api, JetStream, Source
 from core.monitor.times import moment
 from core.monitor.varz import summary
 from core.pubsub.route import Session
@@ -24,6 +24,10 @@ from core.pubsub.server import SYSTEM_ACCOUNT, Hub
 from core.pubsub.user_info import server_json
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
+
+if TYPE_CHECKING:
+    from core.cluster.view import ClusterView
+    from core.route.mesh import Mesh
 
 _PREFIX = "$SYS.REQ.SERVER."
 _SUMMARY = "STATSZ"
@@ -66,7 +70,7 @@ class SystemServices:
         cluster: the nodes that could lead.
     """
 
-    def __init__(self, server: Served, cluster: Cluster) -> None:
+    def __init__(self, server: Served, cluster: ClusterView) -> None:
         about = About(jetstream={"max_memory": 0, "max_storage": 0, "strict": True})
         self._source = source = Source(about, server.hub, server.clock)
         source.mesh, source.cluster = server.mesh, cluster
