@@ -12,6 +12,7 @@ from core.protocol.parser import Publisher
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.message_trace import DESTINATION, DISABLED, MessageTrace
 from core.pubsub.route import Member, Route, ServiceSubscription, Session, Subscription
+from core.pubsub.server import Connection
 from core.transport import authoring, publishing
 from core.transport.traced import ConnectionTrace
 from core.transport.wording import quoted
@@ -27,7 +28,7 @@ _OF_THE_ACCOUNT = (b"$JS.API.DIRECT.GET.", b"$JS.API.CONSUMER.MSG.NEXT.")
 """Requests that the account answers itself; all others go to the system account."""
 
 
-class Client(publishing.Client, Protocol):
+class Client(Connection, Protocol):
     """The client whose message is traced."""
 
     trace: ConnectionTrace | None
