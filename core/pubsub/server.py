@@ -36,6 +36,7 @@ from core.auth.users import Users
 from core.errors import AuthError
 from core.protocol.connect import Connect
 from core.protocol.holding import EVERYTHING, Held
+from core.protocol.parser import Publisher
 from core.pubsub.account import Account
 from core.pubsub.ending_log import EndingLog
 from core.pubsub.hub_view import Waiter
@@ -102,6 +103,11 @@ class Connection(Waiter, Session, Protocol):
     no_responders: bool
     started: int
     rtt: int
+
+    @property
+    def publisher(self) -> Publisher:
+        """What the messages of the client go through."""
+        ...
 
     def say(self, line: bytes) -> None:
         """Add a protocol line to the output."""
