@@ -7,17 +7,16 @@ bytes that came, and a receipt that is a success is passed back as the server wr
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from typing import Protocol
 
 import msgspec
 import orjson
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, UnsetType
 
 from core.client import MessageColumns, ReplyBatch, read_ack
 from core.errors import ApiError
 from gateway import headers as headers_of
 from gateway.json_members import TWICE, colons_beside, is_plain, repeats_a_member
-from gateway.models import Expect, HeaderValues, PublishLine
+from gateway.models import Expect, HeaderValues, PublishLine, WithPayload
 from gateway.problems import Problem, bad_request, problem_of
 from gateway.settings import Settings
 from gateway.validation import header_text, json_fault, publish_subject
@@ -27,14 +26,6 @@ _SUBJECTS_KEPT = 8192
 SLICE_LINES = 2048
 """Lines that are read in one turn: those that are bad take some four microseconds each."""
 _NO_STREAM = "no stream captures this subject"
-
-
-class Written(Protocol):
-    """A payload as JSON has it."""
-
-    data: Raw | UnsetType
-    text: str | UnsetType
-    data_base64: str | UnsetType
 
 
 class Lines:
@@ -151,7 +142,7 @@ def _are_members_once(text: bytes, run: "Run") -> bool:
     return text.count(b":") == members + held + run.colons and is_plain(text)
 
 
-def payload_of(line: Written) -> bytes:
+def payload_of(line: WithPayload) -> bytes:
     """The payload of a message in JSON. Raises Problem."""
     data, text, encoded = line.data, line.text, line.data_base64
     if data is not UNSET:

@@ -4,7 +4,7 @@ JetStream's objects (`StreamConfig`, `ConsumerInfo`, ...) travel as the JetStrea
 its names, durations in nanoseconds, times in RFC 3339.
 """
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -21,6 +21,14 @@ Duration = int | str
 
 Tokens = Annotated[list[str], Meta(min_length=1)]
 HeaderValues = dict[str, str | list[str]]
+
+
+class WithPayload(Protocol):
+    """JSON with a payload, which is in one of three members or in none."""
+
+    data: Raw | UnsetType
+    text: str | UnsetType
+    data_base64: str | UnsetType
 
 
 class Expect(Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -11,7 +11,7 @@ from core.client.subscribe import JsMsg, ack_fields
 from core.goinput import text_of
 from core.model.gotime import format_time
 from core.model.message import StoredMsg
-from gateway.models import Message, Reply
+from gateway.models import Message, Reply, WithPayload
 from gateway.tokens import AckTokens
 
 _encoder = msgspec.json.Encoder()
@@ -70,12 +70,8 @@ class _WithHeaders(Protocol):
     headers_base64: dict[str, list[str]]
 
 
-class _Shown(Protocol):
-    headers: dict[str, list[str]]
-    headers_base64: dict[str, list[str]]
-    data: Raw | UnsetType
-    text: str | UnsetType
-    data_base64: str | UnsetType
+class _Shown(_WithHeaders, WithPayload, Protocol):
+    """A message."""
 
 
 def fill(message: _Shown, headers: bytes, payload: bytes) -> None:
@@ -108,13 +104,7 @@ def _not_utf8(headers: bytes) -> dict[str, list[str]]:
     }
 
 
-class _WithPayload(Protocol):
-    data: Raw | UnsetType
-    text: str | UnsetType
-    data_base64: str | UnsetType
-
-
-def show_payload(shown: _WithPayload, payload: bytes) -> None:
+def show_payload(shown: WithPayload, payload: bytes) -> None:
     """Put a payload into the member that says what it is."""
     shown.data = _json_value(payload)
     if shown.data is UNSET:
