@@ -25,8 +25,7 @@ _PROMPT_S = 0.2
 async def acknowledge(
     call: Call, stream: str, consumer: str, verb: bytes, tokens: list[str], sync: bool
 ) -> Response:
-    """Send `verb` for each valid token of this consumer, and respond with a report of the others.
-    """
+    """Send `verb` for each valid token of this consumer, and report the others."""
     failed = await send_acks(call.gateway, verb, tokens, sync=sync, whose=(stream, consumer))
     return json_response({"succeeded": len(tokens) - len(failed), "failed": failed})
 

@@ -289,9 +289,7 @@ class Tally:
         self.failed = 0
 
     def success(self, ack: bytes) -> bytes:
-        """Return the line of a receipt. Its newlines are blanks between JSON tokens and are
-        replaced.
-        """
+        """Return the line of a receipt, with newlines between JSON tokens replaced by blanks."""
         self.published += 1
         if not self.brief:
             return ack.replace(b"\n", b" ") if b"\n" in ack else ack

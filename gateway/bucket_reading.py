@@ -23,7 +23,9 @@ FINITE = OrderedReading(
 
 
 async def batches(reader: OrderedSubscription) -> AsyncIterator[list[JsMsg]]:
-    """Yield batches up to the end. Raises ApiError, ClientError, and RequestTimeout after `READ_S`.
+    """Yield batches up to the end.
+
+    Raises ApiError, ClientError, and RequestTimeout if nothing comes for `READ_S`.
     """
     while messages := await reader.batch(within=READ_S):
         yield messages

@@ -134,8 +134,7 @@ class Caller:
         return None
 
     def on_end(self, call: OnEnd) -> Callable[[], None]:
-        """Register a callback for the loss of the caller's rights; call it at once if they are
-        lost.
+        """Register a callback for the loss of the caller's rights; if they are lost, call it now.
 
         The callback is called once. Return a function that unregisters it, for the end of the
         response or socket.

@@ -62,8 +62,7 @@ def is_event(items: Items) -> bool:
 
 
 def to_http(value: bytes) -> bytes:
-    """Percent-encode the value of an event's header for HTTP; its publisher may have encoded less.
-    """
+    """Percent-encode the value of an event's header for HTTP; publishers may encode less."""
     return _UNENCODED.sub(lambda found: b"%%%02X" % found[0][0], value)
 
 

@@ -28,7 +28,9 @@ from gateway.signin.rights import RightsOf
 from gateway.signin.sessions import Session, cookie_name
 
 _TICKETS = "/v1/tickets"
-"""The path where programs request tickets for a page, by its `Origin`; no page reads the response.
+"""The path where programs request tickets for a page, by its `Origin`.
+
+No page reads the response.
 """
 
 
@@ -143,8 +145,7 @@ class Door:
             self._identities.give_back(caller.identity)
 
     def users_changed(self) -> None:
-        """End long responses and sockets of users with changed permissions; they may start again.
-        """
+        """End long responses and sockets of users with changed permissions; they may restart."""
         if self._identities is not None:
             self._identities.users_changed()
 

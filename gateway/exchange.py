@@ -11,8 +11,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from gateway.request_cycle import RequestCycle
 
 _SMALL = 16 * 1024
-"""Largest body, in bytes, that is written together with its head; copying more costs more than a
-second write.
+"""Largest body, in bytes, that is sent in one write with its head.
+
+Copying a larger one costs more than a second write.
 """
 
 

@@ -24,7 +24,7 @@ HeaderValues = dict[str, str | list[str]]
 
 
 class WithPayload(Protocol):
-    """JSON with a payload, which is in one of three members or in none."""
+    """JSON with a payload, in one of three members or in none."""
 
     data: Raw | UnsetType
     text: str | UnsetType

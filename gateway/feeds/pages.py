@@ -62,10 +62,9 @@ class Pages:
         return bool(self._consumer)
 
     async def open(self, start: Start) -> Gap | None:
-        """Create the consumer; return the gap between the requested and the actual position, if
-        any.
+        """Create the consumer; return the gap between the requested and the actual position.
 
-        Raises ApiError and ClientError.
+        None: there is no gap. Raises ApiError and ClientError.
         """
         if start.after is not None:
             gap = await self.find(start.after)

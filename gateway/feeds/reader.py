@@ -251,8 +251,7 @@ class StreamReader:
             return pages, is_at_end
 
     async def _read(self, pages: Pages, recent: RecentPages) -> bool:
-        """Read the next page with an item that was not taken before; return whether there is one.
-        """
+        """Read the next page with an item not taken before; return whether there is one."""
         messages, nbytes = self._want
         while True:
             begin = pages.position

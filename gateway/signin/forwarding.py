@@ -153,8 +153,7 @@ def _hop(node: str, scheme: str, host: str) -> Hop:
 
 
 def _address(node: str) -> str:
-    """Return the address in `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`; else the text itself.
-    """
+    """Return the address in `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`; else the text."""
     try:
         return str(ip_address(node))
     except ValueError:

@@ -41,8 +41,8 @@ def is_secure(scope: Scope) -> bool:
 def refuse_cross_site(scope: Scope, allowed: Container[str], *, needs_proof: bool) -> None:
     """Raise Problem 403 for a request that may change something and comes from another site.
 
-    A request without Origin and Sec-Fetch-Site comes from a program, whose requests no browser
-    extends. With `needs_proof` (there is a cookie), such a request is refused too.
+    A request without Origin and Sec-Fetch-Site comes from a program, to whose requests no browser
+    adds credentials. With `needs_proof` (there is a cookie), it is refused too.
     """
     if scope.get("method") in _SAFE:  # a WebSocket handshake has no method here
         return

@@ -72,5 +72,5 @@ class Rates:
 
 
 def _seconds(nanoseconds: int) -> int:
-    """Return whole seconds, rounded up, so that a caller who waits so long has waited enough."""
+    """Return whole seconds, rounded up, so that waiting for them is always enough."""
     return -(-nanoseconds // _BILLION)

@@ -27,9 +27,7 @@ class Rights(Protocol):
         ...
 
     def reader(self, subject: bytes) -> MayRead | None:
-        """Return a function that checks each message of a permitted filter; None: all are
-        permitted.
-        """
+        """Return a function that checks each message of a permitted filter; None: all pass."""
         ...
 
 

@@ -108,8 +108,7 @@ class Feed(ABC):
         spawn(self.close(), name="feed ends")
 
     def _frames(self, bodies: list[bytes], nbytes: int) -> bytes:
-        """Return WebSocket frames of messages; the last reports their bytes if bytes are limited.
-        """
+        """Return WebSocket frames of messages; the last one reports their bytes, if limited."""
         codec, sid, most = self._link.codec, self.sid, self._batch
         told = nbytes if self.account.counts_bytes else 0
         if len(bodies) <= most:
