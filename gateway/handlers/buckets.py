@@ -79,7 +79,7 @@ async def delete_object_store(call: Call) -> Response:
 
 
 async def seal_object_store(call: Call) -> Response:
-    """Seal an object store: it accepts no more changes. This cannot be undone."""
+    """Seal an object store irrevocably: it accepts no more changes."""
     await call.no_body()
     stream = _stream(call, OBJECTS)
     async with entity_tags.lock_of(call, stream):
