@@ -71,7 +71,7 @@ class _WithHeaders(Protocol):
 
 
 class _Shown(_WithHeaders, WithPayload, Protocol):
-    """A message."""
+    """A message with headers and payload."""
 
 
 def fill(message: _Shown, headers: bytes, payload: bytes) -> None:
