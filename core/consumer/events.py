@@ -1,4 +1,4 @@
-"""Events of the consumer machine, from which its owner makes advisories."""
+"""The events of the consumer machine, from which its owner makes advisories."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ class Removed(NamedTuple):
 
 
 class Pinned(NamedTuple):
-    """A client was pinned; `pin` is its id."""
+    """A client was pinned; `pin` is the new pin id."""
 
     group: str
     pin: str

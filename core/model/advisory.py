@@ -11,7 +11,7 @@ _ADVISORY = "io.nats.jetstream.advisory.v1."
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """The members that all events have: type, unique id, time."""
+    """The members of all events: type, unique id, time."""
 
     type: str
     id: str
@@ -19,7 +19,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The connection that sent a request. `rtt`: its last measured round trip, nanoseconds."""
+    """The connection that sent a request. `rtt` is its last measured round trip in nanoseconds."""
 
     start: Time = 0
     host: Annotated[str, OMIT] = ""
@@ -76,7 +76,7 @@ class BatchAbandoned(Event, frozen=True, kw_only=True):
 
 
 class StreamLeaderElected(Event, frozen=True, kw_only=True):
-    """Another server leads a stream of several replicas; `replicas` are all of them."""
+    """Another server leads a stream with several replicas; `replicas` lists all of them."""
 
     type: str = _ADVISORY + "stream_leader_elected"
     stream: str
@@ -86,7 +86,7 @@ class StreamLeaderElected(Event, frozen=True, kw_only=True):
 
 
 class ConsumerLeaderElected(Event, frozen=True, kw_only=True):
-    """Another server leads a consumer of several replicas."""
+    """Another server leads a consumer with several replicas."""
 
     type: str = _ADVISORY + "consumer_leader_elected"
     stream: str
@@ -188,7 +188,7 @@ class Terminated(Event, frozen=True, kw_only=True):
 
 
 class AckMetric(Event, frozen=True, kw_only=True):
-    """A sampled acknowledgement; `ack_time` is the time since the delivery, nanoseconds."""
+    """A sampled acknowledgement; `ack_time` is the time since the delivery, in nanoseconds."""
 
     type: str = "io.nats.jetstream.metric.v1.consumer_ack"
     stream: str

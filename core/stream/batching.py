@@ -228,8 +228,7 @@ class Staging:
             self.drop(batch)
 
     def deadline(self) -> int | None:
-        """Return the earliest deadline of the open batches, monotonic nanoseconds (None: no batch).
-        """
+        """Return the earliest deadline, monotonic nanoseconds (None: no batch is open)."""
         return next((batch.deadline for batch in self.open.values()), None)
 
     def expire(self, now: int) -> None:

@@ -211,8 +211,7 @@ def gathered(runs: Sequence[Run]) -> MessageColumns:
 
 
 def _owner(runs: Sequence[Run], place: int) -> tuple[int, int]:
-    """Return the batch that holds message `place`, as its index and the place of its first message.
-    """
+    """Return the index of the batch with message `place`, and the place of its first message."""
     start = 0
     for index, run in enumerate(runs):
         if place < start + len(run):

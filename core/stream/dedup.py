@@ -29,7 +29,9 @@ class DedupWindow:
         return sum(len(generation.ids) for generation in self._generations)
 
     def find(self, msg_id: bytes, now: int) -> int | None:
-        """Return the sequence of the first message with this id (None: not in the window at `now`).
+        """Return the sequence of the first message with this id (None: not in the window).
+
+        `now` is nanoseconds since the epoch.
         """
         oldest = now - self.window
         for generation in reversed(self._generations):
@@ -97,8 +99,9 @@ class _Generation:
         self.times.append(ts)
 
     def _realign(self, ids: Sequence[tuple[bytes, int]]) -> None:
-        """Rebuild the sequences after an id occurred twice: its key keeps the position of the
-        first.
+        """Rebuild the sequences after an id occurred twice.
+
+        Its key keeps the position of the first occurrence.
         """
         known = self._known
         if known is None:

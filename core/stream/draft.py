@@ -114,14 +114,12 @@ class Draft:
         return subject not in self.facts.no_interest
 
     def last_of(self, pattern: bytes, place: int) -> int:
-        """Return the last sequence of a subject or filter before the message at `place` (0: none).
-        """
+        """Return the last sequence of a subject or filter before message `place` (0: none)."""
         self._scan(place)
         return self._last(pattern, self._last_seqs, self._is_gone)
 
     def committed_last_of(self, pattern: bytes) -> int:
-        """Return the last committed sequence of a subject or filter, without the batch (0: none).
-        """
+        """Return the last sequence of a subject or filter without the batch (0: none)."""
         return self._last(pattern, {}, _nothing)
 
     def _is_gone(self, subject: bytes) -> bool:

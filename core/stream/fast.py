@@ -63,8 +63,11 @@ def is_fast(replies: Sequence[bytes]) -> bool:
 
 
 def parse_reply(reply: bytes, author: bytes = b"") -> FastMessage:
-    """Parse the reply subject `<prefix>.<id>.<flow>.<gap>.<seq>.<op>.$FI` of a message of an
-    author.
+    """Parse the reply subject `<prefix>.<id>.<flow>.<gap>.<seq>.<op>.$FI` of a message.
+
+    Args:
+        reply: The reply subject.
+        author: The author of the message; it is part of the `batch_key`.
 
     Raises:
         ApiError: JSBatchPublishInvalidPattern for another form, JSBatchPublishInvalidBatchID for an
@@ -108,8 +111,7 @@ class FastBatches:
         return FastDraft(machine, self._open, FastChanges(self._clears), others)
 
     def apply(self, changes: FastChanges) -> None:
-        """Apply the changes of a committed plan, unless all batches were dropped in the meantime.
-        """
+        """Apply the changes of a committed plan, unless all batches were dropped since."""
         if changes.since != self._clears:
             return
         before = len(self._open)
@@ -349,8 +351,9 @@ class FastDraft:
         batch.deadline = now + _TIMEOUT
 
     def _advance(self, batch: FastBatch) -> bool:
-        """Return whether an acknowledgement is due, and if so move `every` towards the batch's
-        share.
+        """Return whether an acknowledgement is due.
+
+        If so, record it and move `every` towards the batch's share of `_MOST_UNACKED`.
         """
         times = (batch.seq - batch.acked) // batch.every
         if not times:

@@ -59,7 +59,9 @@ class Firing:
         return None if due is None else Pending(self.pending.subject, self.pending.seq, due)
 
     def is_over(self, now: int) -> bool:
-        """Decide whether a repeating schedule has no further time, which ends it without a message.
+        """Decide whether a repeating schedule has no further time.
+
+        It then ends without a message.
         """
         return self.schedule.repeats and self.following(now) is None
 

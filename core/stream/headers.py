@@ -131,9 +131,7 @@ def is_increment(value: bytes) -> bool:
 
 
 def expected_sequence(value: bytes) -> int:
-    """Return the value of an expected sequence, wrapped at 64 bits (-1, which matches none: not
-    digits).
-    """
+    """Return the value of an expected sequence (-1, which matches none: not only digits)."""
     number = parse_wrapped(value)
     return -1 if number is None else number
 
