@@ -178,8 +178,8 @@ def letter_headers(origin: Origin, ending: Ending, *, lacks: str = "") -> bytes:
     """Return the header block of a dead letter.
 
     `lacks` is the reason why it has no payload ("": it has one). `gone`: the message is removed
-    from the stream. `too-large`: the letter has no room for it, and its `Subject` header is cut as
-    well.
+    from the stream. `too-large`: the stream cannot store it; the header with the message's subject
+    is cut as well.
     """
     subject = _cut(origin.subject, _SUBJECT_SHOWN) if lacks == TOO_LARGE else origin.subject
     about: list[tuple[bytes, bytes]] = [

@@ -85,7 +85,7 @@ class ConsumerMachine:
         self.delivered_cseq = 0
         self.num_pending = 0
         self.is_counted = True
-        """Whether `num_pending` is valid; False while it has to be counted anew."""
+        """True while `num_pending` is valid; False until it is counted anew."""
         self.pending.floor_sseq = max(next_seq - 1, 0)
         self.chosen: list[int] = list(chosen)
         self.live_from = live_from
@@ -111,10 +111,9 @@ class ConsumerMachine:
         self._configure_waiting()
         self.filters = [text.encode() for text in config.filters]
         self.interest = compile_filters(self.filters)
-        """Matches the subjects that this consumer retains, under interest or work-queue retention.
-        """
+        """Matches the subjects to retain, under interest or work-queue retention (None: all)."""
         self.match = compile_reading(self.filters) if self._on_file else self.interest
-        """Matches the subjects that this consumer delivers."""
+        """Matches the subjects to deliver (None: all)."""
         self.acks = config.ack_policy != AckPolicy.NONE
         self.acks_all = config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL)
         self.flow_acks = config.ack_policy is AckPolicy.FLOW_CONTROL
@@ -174,10 +173,13 @@ class ConsumerMachine:
     ) -> bool:
         """Remove messages that left the stream, delivered or not.
 
+        With `tells`, pending messages among them make events, and count as acknowledged under the
+        policy `all`.
+
         Args:
             gone: (sequence, subject) of each message.
-            tells: Whether pending messages among them make events.
-            purged: Whether a purge by filter or a roll-up removed them.
+            purged: Whether a purge by filter or a roll-up removed them. Such messages never count
+                as acknowledged.
 
         Returns:
             Whether some of them were delivered and not acknowledged.
@@ -276,7 +278,9 @@ class ConsumerMachine:
         self.num_pending, self.is_counted = num_pending, is_exact
 
     def begin_count(self, is_live: Callable[[int], bool]) -> None:
-        """Mark `num_pending` as invalid until it is counted; keep only live messages in `chosen`.
+        """Mark `num_pending` as invalid until it is counted.
+
+        `chosen` keeps only live messages.
         """
         self.is_counted = False
         self.chosen = list(filter(is_live, self.chosen))
@@ -462,8 +466,10 @@ class ConsumerMachine:
         return sseq in self.pending.first or sseq in self.pending.counts
 
     def needs(self, seq: int, subject: bytes) -> bool:
-        """Decide whether the consumer still has to deliver a message, or to get its
-        acknowledgement.
+        """Decide whether the consumer still needs a message.
+
+        It does until the message is delivered, acknowledged, and its dead letter, if any, is
+        stored.
         """
         if self.interest is not None and not self.interest(subject):
             return False

@@ -64,7 +64,7 @@ class TokenBucket:
 
 
 class Replay:
-    """Replay policy *original*: keeps the intervals at which the messages were stored."""
+    """The replay policy *original*, which keeps the intervals at which messages were stored."""
 
     __slots__ = ("_at", "_time", "due_at")
 

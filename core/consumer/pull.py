@@ -112,8 +112,9 @@ class PullRequest:
         return 0 < self.min_pending <= pending or 0 < self.min_ack_pending <= ack_pending
 
     def is_plain(self, now: int) -> bool:
-        """Decide whether only its batch limits the request: no `max_bytes`, not parked, not
-        expired.
+        """Decide whether only its batch limits the request.
+
+        True if it has no `max_bytes`, is not parked, and has not expired.
         """
         return not (self.max_bytes or self.parked or 0 < self.expires <= now)
 

@@ -115,7 +115,9 @@ class Push:
         return count
 
     def count(self, size: int, now: int) -> bytes:
-        """Count sent bytes; return the reply subject of a flow-control request to send now, or b"".
+        """Count sent bytes.
+
+        Return the reply subject of a flow-control request to send (b"": none).
         """
         if self.heartbeat:
             self.beat = now + self.heartbeat
@@ -127,7 +129,9 @@ class Push:
         return self.ask() if self.sent > self.window // 2 else b""
 
     def ask(self) -> bytes:
-        """Make a flow-control request; return its reply subject (b"": one is outstanding already).
+        """Make a flow-control request.
+
+        Return its reply subject (b"": another one is outstanding).
         """
         if self.request:
             return b""

@@ -37,7 +37,6 @@ class Sampler:
 
 
 def make_sampler(frequency: str) -> Sampler | None:
-    """Return the sampler for a valid `sample_freq` (`25` or `25%`), or None if it samples nothing.
-    """
+    """Return the sampler for a valid `sample_freq` (`25` or `25%`); None if it is zero or empty."""
     percent = parse_int(frequency.removesuffix("%"))
     return Sampler(percent) if percent and percent > 0 else None

@@ -58,8 +58,7 @@ class ConsumerState:
     chosen: Sequence[int] = ()
     """Sequences still to be delivered by a last-per-subject consumer, ascending."""
     leaving: Sequence[int] = ()
-    """Sequences of `ConsumerMachine.settled` that are not removed from the stream yet, ascending.
-    """
+    """Sequences of `ConsumerMachine.settled` that are still in the stream, ascending."""
     era: str = ""
     ended: int = 0
     """Number of messages that ended with a dead letter in this era."""

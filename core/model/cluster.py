@@ -13,9 +13,9 @@ class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Its name.
-        current: Whether it has all changes.
-        offline: Whether it is unreachable.
-        active: Nanoseconds since its last message.
+        current: Whether it is online and linked to this server.
+        offline: Whether its heartbeats are missing.
+        active: Nanoseconds since its last heartbeat.
         lag: Number of changes that it lacks.
         peer: Its id.
     """

@@ -45,7 +45,9 @@ def parse_duration(text: str) -> int:
 
 
 def _fraction(digits: str, unit: int) -> int:
-    """Return a fraction of a unit in nanoseconds, rounded as in Go, without digits beyond 63 bits.
+    """Return a fraction of a unit in nanoseconds, rounded as in Go.
+
+    Digits beyond 63 bits do not count.
     """
     value, scale = 0, 1.0
     for digit in digits:

@@ -1,7 +1,7 @@
 """The preconditions of a batch: the data of storage, consumers and node that its plan needs.
 
-The state machine has no access to storage. Everything that a decision depends on beside the
-committed state is read first, and passed to it as a value.
+The state machine has no access to storage. All data that a decision needs beside the committed
+state are read first, and passed to it as a value.
 """
 
 from collections.abc import Mapping, Sequence

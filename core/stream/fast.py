@@ -207,7 +207,7 @@ class FastDraft:
         return message
 
     def take(self, message: FastMessage, now: int) -> bool:
-        """Decide whether a message is to be checked and stored.
+        """Decide whether a message must be checked and stored.
 
         `now` is monotonic nanoseconds.
         """

@@ -16,7 +16,7 @@ class FastBatch:
         stored: Stream sequence of its last stored message.
         acked: Batch sequence up to which acknowledgements were sent.
         deadline: Monotonic nanoseconds at which it is dropped.
-        is_mute: Whether its messages get no answer any more.
+        is_mute: Whether its messages get no further answers.
     """
 
     name: bytes

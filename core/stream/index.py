@@ -40,9 +40,9 @@ class SubjectIndex(Protocol):
         ...
 
     def is_live(self, subject: bytes, seq: int) -> bool:
-        """Decide whether a stored message still belongs to the stream, if the index can tell.
+        """Decide whether a stored message still belongs to the stream.
 
-        `LogIndex` cannot, and returns True.
+        `LogIndex` always returns True, because it only knows the last sequence of a subject.
         """
         ...
 

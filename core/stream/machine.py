@@ -70,7 +70,7 @@ class StreamMachine:
             self.max_msgs or self.max_bytes or (self.limit and config.discard_new_per_subject)
         )
         self.json_name = json_text(config.name)
-        # What acks have after `"stream":"`, with the domain; errors contain only the name.
+        # The text after `"stream":"` in acks, with the domain; errors contain only the name.
         self.ack_name = self.json_name
         if self.domain:
             self.ack_name += b'","domain":"' + json_text(self.domain)
@@ -403,8 +403,7 @@ class StreamMachine:
         schedules.forget(plan.removed)
 
     def _replace(self, plan: StreamPlan) -> None:
-        """Replace the index and the window of oldest messages, after a purge or a change of limit.
-        """
+        """Replace the index, and after a purge also the window of oldest messages."""
         if plan.index is not None:
             self.index = plan.index
             if plan.purged_below:

@@ -118,7 +118,7 @@ class StreamPlan(Struct, frozen=True):
 
     @property
     def changes_head(self) -> bool:
-        """True when the plan has something to commit."""
+        """True when there are changes to commit."""
         return (
             self.last_seq != self.before
             or bool(self.removed)

@@ -49,7 +49,7 @@ def decide(
 
 
 class Planner:
-    """Makes a plan from one batch of publishes; an instance is used once.
+    """A planner of one batch of publishes; an instance is used once.
 
     Most batches are accepted as a whole: their columns are stored unchanged, and only refused
     messages cost more than the checks.
@@ -288,7 +288,7 @@ class Planner:
         if self.machine.ends_schedules:
             self.draft.end_schedule(message)
 
-    # -- what is not accepted ----------------------------------------------------------------
+    # -- refused messages and duplicates -----------------------------------------------------
 
     def refuse(self, place: int, error: ApiError) -> None:
         """Record that the message at `place` is refused."""

@@ -76,7 +76,7 @@ class SortedSubjects:
 
     def starting_with(self, prefix: bytes) -> Iterator[tuple[int, int, int]]:
         """Yield (number of the run, first index, end index) of names that begin with a prefix."""
-        end = prefix[:-1] + bytes((prefix[-1] + 1,)) if prefix else b""  # the last byte is a dot, not 0xff
+        end = prefix[:-1] + bytes((prefix[-1] + 1,)) if prefix else b""  # ends in a dot, not 0xff
         for number, run in enumerate(self._runs):
             low = bisect_left(run, prefix)
             if low < len(run) and (not prefix or run[low] < end):
