@@ -9,7 +9,7 @@ from core.model.wire import INLINE, OMIT, Int, Int64, Uint64
 
 
 class AccountLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The JetStream limits of an account, in bytes or counts (-1: unlimited)."""
+    """The JetStream limits of an account, in bytes or counts; -1 means unlimited."""
 
     max_memory: Int64 = -1
     max_storage: Int64 = -1
@@ -38,7 +38,7 @@ class ServerLimits(AccountLimits, frozen=True, kw_only=True):
 
 
 class ApiStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The API requests since the server started, and its API level."""
+    """API requests since the server started, and the API level it serves."""
 
     level: Int = 0
     total: Uint64 = 0
@@ -47,7 +47,7 @@ class ApiStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The usage of an account (bytes stored and reserved, streams, consumers) and its limits."""
+    """What an account uses (bytes stored and reserved, streams, consumers) and may use."""
 
     memory: Uint64 = 0
     storage: Uint64 = 0

@@ -9,15 +9,9 @@ from core.model.wire import OMIT, Duration, Int, OptionalTime, Time, Uint64
 
 
 class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that may lead.
+    """A server that could lead.
 
-    Attributes:
-        name: Its name.
-        current: Whether it is online and linked to this server.
-        offline: Whether its heartbeats are missing.
-        active: Nanoseconds since its last heartbeat.
-        lag: Number of changes that it lacks.
-        peer: Its id.
+    `active`: nanoseconds since it was heard of; `lag`: changes that it is behind; `peer`: its id.
     """
 
     name: str = ""
@@ -29,7 +23,7 @@ class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader of a stream or a consumer, the time of its election, and the other replicas."""
+    """Who leads a stream or a consumer, since when, and who else could."""
 
     name: Annotated[str, OMIT] = ""
     raft_group: Annotated[str, OMIT] = ""
@@ -49,7 +43,7 @@ class StreamAlternate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """The requested place of a stream or a leadership. An empty list of tags differs from None."""
+    """Where a stream, or a leadership, should be. An empty list of tags differs from none."""
 
     cluster: Annotated[str, OMIT] = ""
     tags: Annotated[tuple[str, ...] | None, OMIT] = None

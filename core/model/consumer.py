@@ -68,7 +68,7 @@ class Action(WireEnum):
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration of a consumer. Durations are in nanoseconds."""
+    """The configuration of a consumer. Durations in nanoseconds."""
 
     durable_name: Annotated[str, OMIT] = ""
     name: Annotated[str, OMIT] = ""

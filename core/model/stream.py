@@ -111,10 +111,7 @@ class StreamConsumerLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration of a stream.
-
-    Durations are in nanoseconds; -1 is no limit (0 in requests).
-    """
+    """The configuration of a stream. Durations in nanoseconds; -1 = no limit (0 in requests)."""
 
     name: str = ""
     description: Annotated[str, OMIT] = ""
@@ -190,9 +187,9 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamSourceInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a mirror or source against its origin.
+    """How far a mirror or source is behind its origin.
 
-    `active` is the time since the last message from the origin, in nanoseconds (-1: none so far).
+    `active`: nanoseconds since anything was received from the origin; -1: nothing yet.
     """
 
     name: str = ""
