@@ -47,7 +47,7 @@ class ApiStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What an account uses (bytes stored and reserved, streams, consumers) and may use."""
+    """The usage of an account (bytes stored and reserved, streams, consumers) and its limits."""
 
     memory: Uint64 = 0
     storage: Uint64 = 0

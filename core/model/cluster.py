@@ -11,7 +11,8 @@ from core.model.wire import OMIT, Duration, Int, OptionalTime, Time, Uint64
 class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A server that could lead.
 
-    `active`: nanoseconds since it was heard of; `lag`: changes that it is behind; `peer`: its id.
+    `active`: nanoseconds since its last heartbeat; `lag`: number of changes that it lacks; `peer`:
+    its id.
     """
 
     name: str = ""
@@ -23,7 +24,7 @@ class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Who leads a stream or a consumer, since when, and who else could."""
+    """The leader of a stream or consumer, the start of its lead, and the other replicas."""
 
     name: Annotated[str, OMIT] = ""
     raft_group: Annotated[str, OMIT] = ""
@@ -43,7 +44,7 @@ class StreamAlternate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a stream, or a leadership, should be. An empty list of tags differs from none."""
+    """The requested place of a stream or a leadership. An empty list of tags differs from none."""
 
     cluster: Annotated[str, OMIT] = ""
     tags: Annotated[tuple[str, ...] | None, OMIT] = None

@@ -187,9 +187,9 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamSourceInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a mirror or source is behind its origin.
+    """The lag of a mirror or source behind its origin.
 
-    `active`: nanoseconds since anything was received from the origin; -1: nothing yet.
+    `active`: nanoseconds since the last message from the origin (-1: none so far).
     """
 
     name: str = ""
