@@ -113,7 +113,7 @@ def parse_time(text: str) -> int:
 
     Returns a `ZonedTime` for a zone other than UTC. Raises ValueError with Go's text.
     """
-    # Times in the form of servers: many are of a second that was parsed before.
+    # The usual form of times from servers: many share a second that was parsed before.
     if text[19:20] == "." and text[-1] == "Z" and text.isascii():
         fraction = text[20:-1]
         if fraction.isdigit():

@@ -17,7 +17,7 @@ from typing import NoReturn, TypeVar
 T = TypeVar("T")
 
 _TURN_S = sys.getswitchinterval()
-# An import computes all the time; a short interval lets other threads run between.
+# An import computes without pause; a short switch interval lets other threads run.
 _SHORT_TURN_S = 0.0005
 _importing = 0
 

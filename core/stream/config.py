@@ -58,7 +58,7 @@ def pedantic_error(reason: str) -> ApiError:
     return api_error("JSPedantic", err=reason)
 
 
-# --- creation, updates, limits of the account -------------------------------------------------
+# --- creation, updates, limits of the account ------------------------------------------------
 
 
 def check_create(
