@@ -1,4 +1,4 @@
-"""The effect of an interrupt outside an orderly shutdown."""
+"""The effect of SIGINT while a command cannot shut down in order yet."""
 
 import signal
 

@@ -31,7 +31,7 @@ _PLAIN = (0, False)
 
 
 class _Chunk:
-    """Messages as columns, oldest first; those before `start` have left."""
+    """Messages as columns, oldest first; those before `start` are dropped already."""
 
     __slots__ = ("seqs", "sizes", "start", "subjects", "times")
 

@@ -43,7 +43,7 @@ class RecordSize:
         headers: Sequence[bytes | None] | None,
         payloads: Sequence[bytes],
     ) -> list[int]:
-        """Return the size of each message."""
+        """Return the size of each message in bytes."""
         if headers is None:
             overhead = self.overhead
             return [overhead + len(s) + len(p) for s, p in zip(subjects, payloads, strict=True)]
