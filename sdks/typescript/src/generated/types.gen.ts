@@ -23,7 +23,7 @@ export type AccountLimits = {
 /**
  * AccountStats
  *
- * What an account uses (bytes stored and reserved, streams, consumers) and may use.
+ * The usage of an account (bytes stored and reserved, streams, consumers) and its limits.
  */
 export type AccountStats = {
     memory: number;
@@ -176,7 +176,7 @@ export type Cleaned = {
 /**
  * ClusterInfo
  *
- * Who leads a stream or a consumer, since when, and who else could.
+ * The leader of a stream or consumer, the start of its lead, and the other replicas.
  */
 export type ClusterInfo = {
     name?: string;
@@ -860,7 +860,8 @@ export type PauseResult = {
  *
  * A server that could lead.
  *
- * `active`: nanoseconds since it was heard of; `lag`: changes that it is behind; `peer`: its id.
+ * `active`: nanoseconds since its last heartbeat; `lag`: number of changes that it lacks; `peer`:
+ * its id.
  */
 export type PeerInfo = {
     name: string;
@@ -882,7 +883,7 @@ export type PersistMode = 'async' | 'default';
 /**
  * Placement
  *
- * Where a stream, or a leadership, should be. An empty list of tags differs from none.
+ * The requested place of a stream or a leadership. An empty list of tags differs from none.
  */
 export type Placement = {
     cluster?: string;
@@ -1352,9 +1353,9 @@ export type StreamSource = {
 /**
  * StreamSourceInfo
  *
- * How far a mirror or source is behind its origin.
+ * The lag of a mirror or source behind its origin.
  *
- * `active`: nanoseconds since anything was received from the origin; -1: nothing yet.
+ * `active`: nanoseconds since the last message from the origin (-1: none so far).
  */
 export type StreamSourceInfo = {
     name: string;
