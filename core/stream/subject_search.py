@@ -125,8 +125,8 @@ class Searchable(ABC):
         self.names: SortedSubjects | None = None
 
     @abstractmethod
-    def note(self, subjects: Sequence[bytes], known: Collection[bytes]) -> bool:
-        """Add new subjects, before the index has them. Return False if the runs cost too much."""
+    def subjects(self) -> Collection[bytes]:
+        """Return the subjects as a dict; do not change it."""
 
     def prepare(self, filters: Sequence[bytes]) -> Iterator[None]:
         """Prepare a search. Yields between steps, so that other work may run."""
