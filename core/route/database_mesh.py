@@ -202,7 +202,7 @@ class DatabaseMesh(Mesh):
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
     ) -> bytes:
-        """Count a subscription; announce queue group `STRANGERS` only to members without the database.
+        """Count a subscription; announce queue group `STRANGERS` only to members that are no nodes.
 
         Arguments and result are those of `Mesh.count_interest`.
         """

@@ -362,7 +362,7 @@ class RouteLink(asyncio.Protocol):
         return self._proving is not None
 
     def _is_known(self, proving: Proving, info: RouteInfo) -> bool:
-        """Check the proof in an INFO. Return False if this server has to answer before the proof comes.
+        """Check the proof in an INFO. Return False if this server has to send its INFO first.
 
         Raises Refused if the peer does not prove that it knows the secret of the database.
         """

@@ -362,7 +362,7 @@ class Mesh:
         )
 
     def check_connect(self, connect: RouteConnect) -> None:
-        """Raise Refused if the CONNECT has wrong credentials, a client's fields or another cluster."""
+        """Raise Refused if the CONNECT has wrong credentials, client fields or another cluster."""
         settings = self.settings
         given = f"{connect.user}\n{connect.password}".encode()
         wanted = f"{settings.user}\n{settings.password}".encode()

@@ -104,7 +104,7 @@ class Proving:
         return True
 
     def introduce(self, info: RouteInfo) -> RouteInfo:
-        """Return the INFO to send before the peer is proved, with the nonce and, if possible, a proof.
+        """Return the INFO to send before the peer is proved: the nonce and, if possible, a proof.
 
         The result lacks everything that only nodes of the database may read.
         """
