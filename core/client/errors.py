@@ -6,7 +6,7 @@ class ClientError(Exception):
 
 
 class ConnectionLost(ClientError):
-    """There is no connection, or it was lost before the reply arrived.
+    """The connection is missing, or was lost before the reply arrived.
 
     The server may or may not have processed the request.
     """

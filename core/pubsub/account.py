@@ -222,11 +222,11 @@ class Account:
                 call(subscription.subject)
 
     def changed(self, subscription: Subscription) -> None:
-        """Drop the cached receivers of a subscription that got a limit, or whose session changed."""
+        """Drop the cached receivers of a subscription whose limit or session has changed."""
         self._touch(subscription.subject)
 
     def guard(self, subscription: Subscription, guard: Guard | None) -> None:
-        """Check deliveries to a subscription by other permissions from now on (None: allow all)."""
+        """Check deliveries to a subscription by other permissions (None: allow all)."""
         self._guarded += (guard is not None) - (subscription.guard is not None)
         subscription.guard = guard
         self._touch(subscription.subject)
@@ -355,7 +355,7 @@ class Account:
     def take_ack(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> bool:
-        """Pass an acknowledgement to its consumer. Return True if no other receiver may want it."""
+        """Pass an acknowledgement to its consumer. Return True if it needs no further delivery."""
         parts = subject.rsplit(b".", 5)
         taker = self.acks.get(parts[0])
         if taker is None:

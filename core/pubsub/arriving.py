@@ -37,7 +37,7 @@ def deliver_batch_here(account: Account, batch: MessageColumns) -> None:
 
 
 def _acknowledge(account: Account, batch: MessageColumns, at: int, stop: int) -> int:
-    """Deliver the acknowledgements from index `at`; return the index behind them, at most `stop`."""
+    """Deliver acknowledgements from index `at`; return the index behind them, at most `stop`."""
     replies, headers, payloads = batch.replies, batch.headers, batch.payloads
     acks = {} if account.watches_acks else account.acks
     for place in range(at, stop):

@@ -1,7 +1,7 @@
 """The log of connections that the server closed, and of failed authentication.
 
 Clients that reconnect again and again must not fill a disk. At most ten lines per second are
-written; the number of suppressed lines is logged in the next second.
+written; the number of suppressed lines is logged before the next line of a later second.
 """
 
 import logging

@@ -40,7 +40,7 @@ class Mapping:
     destinations: tuple[Destination, ...]
 
     def within(self, cluster: str) -> tuple[Destination, ...]:
-        """Return the destinations that apply at a server of a cluster; empty name: of no cluster."""
+        """Return the destinations that apply at a server of a cluster; empty name: no cluster."""
         own = tuple(each for each in self.destinations if each.cluster == cluster)
         return own or tuple(each for each in self.destinations if not each.cluster)
 

@@ -41,7 +41,7 @@ _NAMES = 4
 
 
 class Splitter:
-    """Separates the subscriptions that match a subject into local ones and those of other servers."""
+    """Separates matching subscriptions into those of this server and those of other servers."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -65,7 +65,7 @@ class Splitter:
         return here, forward
 
     def _batch_to(self, links: tuple[Link, ...]) -> BatchCall:
-        """Return the function that sends batches to these servers; one object serves all subjects."""
+        """Return the sender of batches to these servers; one object serves all subjects."""
         if (found := self._batches.get(links)) is None:
             if len(self._batches) >= _BATCHES_MAX:
                 self._batches.clear()
@@ -124,9 +124,10 @@ class Forward(ServiceSubscription):
         self.head = b"RMSG %b " % self._name
 
     def address(self, to: bytes) -> None:
-        """Send the next message to `to`, with its own subject as the subject that receivers see.
+        """Route the next message by `to` instead of its own subject.
 
-        Only a receiver of a JetStream reply subject can see it: the subject follows an `@` there.
+        The receiving server learns the own subject only if the reply is an ack subject: it follows
+        an `@` there.
         """
         self._to = to
 

@@ -266,7 +266,7 @@ class Onward(Protocol):
     grouped: frozenset[tuple[bytes, bytes]]
 
     def address(self, to: bytes) -> None:
-        """Send the next message to `to`, with its own subject as the subject that receivers see."""
+        """Route the next message by `to` instead of its own subject."""
         ...
 
     def take_group(self, queue: bytes) -> None:

@@ -332,7 +332,7 @@ class Hub:
                 session.choose_publisher()
 
     def use_author_doors(self, author_doors: frozenset[str]) -> None:
-        """Require permission for headers over these types of connections, connected ones included."""
+        """Require permission for headers over these connection types, open connections included."""
         self.author_doors = author_doors
         for session in self.sessions.values():
             session.choose_publisher()
@@ -408,7 +408,7 @@ class Hub:
             session.publish_on()
 
     def keep(self, subject: bytes, nbytes: int) -> None:
-        """Count bytes that a session keeps behind a held publish on `subject`; negative: dropped."""
+        """Count bytes that a session keeps behind a held publish; negative: it drops them."""
         self.held_bytes += nbytes
         self.is_held.keep(subject, nbytes)
         if self.is_full:
@@ -438,7 +438,7 @@ class Hub:
             session.resume()
 
     def wait(self, waiter: Waiter) -> None:
-        """Resume a session or a remote connection, which has paused reading, at the next `release`."""
+        """Resume a session or remote connection, which has paused reading, at the next release."""
         self._waiting.append(waiter)
 
 

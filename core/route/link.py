@@ -154,7 +154,7 @@ class RouteLink(asyncio.Protocol):
             self.close(_REASONS.get(error.text, "Protocol Violation"), error.text)
         if len(data) >= LARGE_READ:
             self._hub.turn.run()
-            self._hub.crowded = False  # reset for other sessions: this link does not pause reading
+            self._hub.crowded = False  # set by this read, but a route does not pause reading
             if self._hub.overloaded and not self.info.holds:
                 self._read_slowly()
         else:

@@ -211,7 +211,7 @@ class Mesh:
 
     @property
     def stood_still(self) -> int:
-        """Length of the current or most recent stall of this process, in nanoseconds; 0: none.
+        """Nanoseconds since the last tick, or the length of a stall that ended recently.
 
         A stall is a time in which this process looked after no route. It counts for `_AWAKE_NS`
         after its end, because only ticks after the stall show the state of the routes.

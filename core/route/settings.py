@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteUrl:
-    """One URL of `routes = [nats-route://user:password@host:port]`, with the credentials to send."""
+    """One URL of `routes = [nats-route://user:password@host:port]`, with credentials to send."""
 
     host: str
     port: int

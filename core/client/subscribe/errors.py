@@ -109,7 +109,7 @@ class StatusRaised(Alarm):
 
 
 class SlowConsumer(Alarm):
-    """`dropped` messages were dropped since the subscription began, because the reader is too slow."""
+    """`dropped` messages were dropped since the subscription began: the reader is too slow."""
 
     def __init__(self, dropped: int) -> None:
         super().__init__(dropped)
@@ -122,8 +122,7 @@ class SlowConsumer(Alarm):
 class PositionLost(Alarm):
     """Messages between `wanted` (a stream sequence) and the next one may never be read.
 
-    `first_seq`, `last_seq` and `incarnation` (ns since the epoch) are the current ones of the
-    stream.
+    `first_seq`, `last_seq` and `incarnation` (ns since the epoch) are the stream's current ones.
     """
 
     def __init__(self, wanted: int, incarnation: int, first_seq: int, last_seq: int) -> None:

@@ -89,7 +89,7 @@ class OrderedReading:
     """The settings of an ordered subscription.
 
     Attributes:
-        after: Continue behind this position; None: begin where the target's configuration says.
+        after: Continue behind this position; None: begin as the target's configuration selects.
         on_alarm: Called with each alarm. Without one `batch` raises `PositionLost` alone: the
             subscription repairs all other faults itself.
         limits: Capacity of the buffer for `batch`, which limits the messages pulled ahead.
@@ -150,12 +150,12 @@ class OrderedSubscription(Batched):
 
     @property
     def position(self) -> Position:
-        """The position of the last message that arrived; before the first, the starting position."""
+        """The position of the last message that arrived; before the first, the start."""
         return Position(self.incarnation, self._position or 0)
 
     @property
     def is_over(self) -> bool:
-        """True if nothing more comes, for example because a finite subscription has read everything."""
+        """True if nothing more comes, for example at the end of a finite subscription."""
         return self.inbox.is_over
 
     async def batch(
@@ -218,7 +218,7 @@ class OrderedSubscription(Batched):
             raise
 
     async def _make(self) -> None:
-        """Create a consumer behind the position, and check that the stream still has the position."""
+        """Create a consumer behind the position, and check that the stream still has it."""
         js, stale = self._js, self.consumer
         self._expected = 1
         try:

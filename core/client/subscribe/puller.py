@@ -48,7 +48,7 @@ class Taker(Protocol):
         ...
 
     def on_nothing(self) -> None:
-        """Handle an empty stream; called only if requests do not wait."""
+        """Handle the absence of further messages; called only if requests do not wait."""
         ...
 
     def on_failure(self, error: ClientError) -> None:
