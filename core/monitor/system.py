@@ -1,8 +1,9 @@
 """`$SYS.REQ.SERVER.`: the pages of the monitoring port, and a summary, over NATS.
 
-Only users of the system account ask. `PING` asks all servers of a cluster, an id in its place one
-of them; each answers for itself, so requests travel to all. The body is an object with the
-parameters of the page, and perhaps with what says which servers are meant.
+Only users of the system account can request them. `PING` addresses all servers of a cluster, a
+server id in its place one of them. Each server answers for itself, so requests are forwarded to all
+servers. The body is a JSON object with the parameters of the page, and optionally with filters that
+select servers.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Served(Protocol):
 
     @property
     def mesh(self) -> Mesh | None:
-        """The links to other nodes."""
+        """The links to other nodes; None: there is no cluster."""
         ...
 
 
@@ -59,11 +60,11 @@ class Runtime(Protocol):
 
 
 class SystemServices:
-    """Answers such requests. Life cycle: `start`, `show` for each runtime, `stop`.
+    """The services for such requests. Life cycle: `start`, `show` for each runtime, `stop`.
 
     Args:
-        server: of which the pages tell; it has a system account.
-        cluster: the nodes that could lead.
+        server: The server that the pages describe; it has a system account.
+        cluster: The nodes that can lead.
     """
 
     def __init__(self, server: Served, cluster: Cluster) -> None:
@@ -75,18 +76,18 @@ class SystemServices:
         self._answered = 0
 
     def start(self) -> None:
-        """Subscribe."""
+        """Subscribe to the requests."""
         own = self._source.hub.server_id
         for place in ("PING", "PING.*", f"{own}.*"):
             self._account.subscribe(f"{_PREFIX}{place}".encode(), self._asked)
 
     def show(self, runtime: Runtime | None) -> None:
-        """Tell of what this node leads."""
+        """Show the streams of a runtime; None: this node leads none."""
         leads = None if runtime is None else JetStream(registry=runtime.registry, api=runtime.api)
         self._source.jetstream = leads
 
     async def stop(self) -> None:
-        """Answer nothing any more."""
+        """Stop answering."""
         await stop(*self._tasks)
 
     def _asked(
@@ -120,7 +121,7 @@ class SystemServices:
         values = {_NAMES.get(name, name): _text(value) for name, value in asked.items()}
         try:
             page = await page_of(self._source, path, Query(values))
-        except ApiError as error:  # storage is away
+        except ApiError as error:  # storage is unavailable
             self._say(reply, {"error": {"code": error.code, "description": error.description}})
             return
         text = page.body.decode()
@@ -156,7 +157,7 @@ class SystemServices:
 
 
 def _text(value: Any) -> str:
-    """Return a parameter as a query has it."""
+    """Return a parameter as text, in the form of a URL query."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

@@ -32,7 +32,7 @@ def connect_loopback(
         hub: The hub.
         receive: Called with all bytes that the server sends.
         closed: Called once at the end, with None: a loopback has no errors of its own.
-        caller: Address of the client for whom the connection is opened.
+        caller: Address of the client that the connection serves, such as an HTTP client.
     """
     return _open(hub, IN_PROCESS, receive, closed, caller)
 

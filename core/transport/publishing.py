@@ -227,7 +227,7 @@ class MappedPublisher:
             answer_no_responders(client, mapped, reply)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Publish several messages one by one: a random choice may map them to different subjects."""
+        """Publish several messages one by one: chance may map them to different subjects."""
         _publish_each(self.on_pub, subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:

@@ -68,7 +68,7 @@ class ClientSession(asyncio.Protocol):
         has_socket: True once `connection_made` has run.
         address: Where it was accepted, if that is not the hub's address.
         forwarded_for: The client's address as a proxy reports it.
-        caller: Address of the client for whom an in-process connection was opened; empty: none.
+        caller: Address of the client that an in-process connection serves; empty: none.
         ping_interval: Seconds between PINGs; 0: that of the limits.
         read_connect: Decodes the JSON of a CONNECT, on top of an earlier one.
         user: The name of the user, for monitoring.
@@ -174,7 +174,7 @@ class ClientSession(asyncio.Protocol):
         self.hub.keep(hold.subject, hold.nbytes - before)
         if hold.is_holding and self._hold_timer is None:
             self._transport.pause_reading()
-            if self.connection_type != IN_PROCESS:  # the gateway has its own deadlines
+            if self.connection_type != IN_PROCESS:  # its client has a timeout of its own
                 self._hold_timer = self._loop.call_later(HOLD_SECONDS, self.close, *_UNAVAILABLE)
         return data
 
@@ -186,7 +186,7 @@ class ClientSession(asyncio.Protocol):
         return self.account.mappings is not None or self.hub.is_held(subject)
 
     def _waits(self, subject: bytes) -> bool:
-        """Return True if a publish just read is held: it waits, and not too much is held already."""
+        """Return True if a publish just read is held: it waits, and little is held so far."""
         return self._is_held(subject) and not self.hub.is_held.is_refused(subject)
 
     def serve(self, data: bytes) -> None:

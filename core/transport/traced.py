@@ -142,7 +142,7 @@ class ConnectionTrace:
 
 
 class TracedParser(Parser):
-    """A `Parser` that handles one operation after the other, and logs each before it takes effect."""
+    """A `Parser` that handles one operation at a time, and logs each before it takes effect."""
 
     __slots__ = ("_show",)
 
