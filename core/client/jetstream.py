@@ -145,7 +145,8 @@ class JetStream:
     async def message(self, stream: str, request: MsgGetRequest) -> StoredMsg:
         """Read one message: by Direct Get if the stream allows it, else by MSG.GET.
 
-        Raises ApiError: JSNoMessageFound without a match, JSStreamNotFound without such a stream.
+        Raises ApiError: JSNoMessageFound without a match, JSStreamNotFound if the stream does not
+        exist.
         """
         try:
             return await self.direct_get(stream, request)

@@ -12,7 +12,7 @@ from core.client.msg import Msg, status_of
 from core.runtime.nuid import nuid
 
 FORBIDDEN = b"NATS/1.0 403\r\n\r\n"
-"""The header block that stands for the reply to a refused request of a batch."""
+"""The header block recorded in place of the reply to a refused request of a batch."""
 
 _CLOCK_STEP = 0.002
 """Seconds by which timers of the loop may fire early."""

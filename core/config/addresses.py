@@ -16,7 +16,7 @@ def listen(host: str, port: int, what: str) -> socket.socket:
     Args:
         host: A name or an address; `0.0.0.0` and `::` are all addresses of this machine.
         port: The port.
-        what: Its purpose in the operator's words, such as "HTTP".
+        `what`: Its purpose in the operator's words, for example "HTTP".
 
     Raises:
         OperatorError: The address cannot be bound.

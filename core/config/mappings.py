@@ -130,7 +130,7 @@ def _wrong(src: str, entries: list[Destination]) -> str:
             return "total weight needs to be <= 100"
         if wrong := _unmappable(src, each.dest):
             return wrong
-    # What the destinations of any cluster leave goes where it was sent.
+    # A rest below 100 % keeps its subject.
     return "" if src in seen or totals.get("", 0) == _WHOLE else _unmappable(src, _itself(src))
 
 

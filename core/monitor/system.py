@@ -60,7 +60,9 @@ class Runtime(Protocol):
 
 
 class SystemServices:
-    """The services for such requests. Life cycle: `start`, `show` for each runtime, `stop`.
+    """The services that answer requests on `$SYS.REQ.SERVER.`.
+
+    Life cycle: `start`, `show` for each runtime, `stop`.
 
     Args:
         server: The server that the pages describe; it has a system account.

@@ -294,8 +294,8 @@ class Account:
         """Return the receivers of an acknowledgement other than its consumer on this server.
 
         These are subscribers to acknowledgements, and the node that leads the stream. Each
-        acknowledgement has its own subject, so the result is cached per consumer, while nobody
-        subscribes.
+        acknowledgement has its own subject, so the result is cached per consumer, while there are
+        no subscribers.
         """
         head = subject.rsplit(b".", 5)[0]
         if (route := self._ack_routes.get(head)) is not None:
@@ -479,7 +479,7 @@ class Account:
         if session.closed or (session is source and not session.echo):
             return False
         if target.limit and target.delivered >= target.limit:
-            return False  # it had its last delivery earlier in this very fan-out
+            return False  # an earlier delivery of this fan-out was its last
         guard = target.guard
         if guard is not None and not guard.allow_delivery(subject, target.queue, reply):
             return False

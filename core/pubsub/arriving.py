@@ -104,7 +104,7 @@ def _parted(
     `lowest` and `highest` are the smallest and the greatest of the replies.
     """
     names = names_of_ack(lowest)
-    if names and b"@" not in names and highest.startswith(names):  # all of one consumer
+    if names and b"@" not in names and highest.startswith(names):  # all for one consumer
         replies, _, subjects = zip(*(each.partition(b"@") for each in replies), strict=True)
     else:
         replies, subjects = zip(*map(ack_and_subject, replies), strict=True)

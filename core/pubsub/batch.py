@@ -82,7 +82,7 @@ def take_row(
         return False
     head = subjects[0].rsplit(b".", 5)[0]
     taker = account.acks.get(head)
-    if taker is None or not subjects[-1].startswith(head):  # before all are looked at
+    if taker is None or not subjects[-1].startswith(head):  # cheap check before all are split
         return False
     if batch.has_headers or any(batch.replies[start:stop]):
         return False

@@ -153,7 +153,7 @@ class Forward(ServiceSubscription):
         size = len(headers) + len(payload)
         if not self._groups and not self._wanted:
             if not self.links:
-                return  # the groups have members here
+                return  # every group with remote members also has members here
             line = routed_message(self._name, subject, reply, (), headers, payload)
             for link in self.links:
                 link.send(line, MESSAGE + size)
@@ -239,7 +239,7 @@ def deliver_here(
         route = account.resolve(subject)
     authored = headers
     if headers and headers.find(AUTHOR_LINE) >= 0:
-        headers = without_author(headers)  # for streams alone
+        headers = without_author(headers)  # only streams get the author
     shown = b""
     if reply.startswith(ACK_PREFIX):
         reply, shown = ack_and_subject(reply)

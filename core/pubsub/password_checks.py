@@ -35,7 +35,7 @@ class Waiter(Protocol):
         ...
 
     def check_ends(self, is_right: bool | None) -> None:
-        """Take the result: True if the credentials are right; None if the check was dropped."""
+        """Apply the result: True if the credentials are right; None if the check was dropped."""
         ...
 
 

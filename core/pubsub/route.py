@@ -52,7 +52,7 @@ BatchCall = Callable[[MessageColumns], None]
 class Trace(Protocol):
     """The trace of one message (`core.pubsub.message_trace`).
 
-    `only`: the message is delivered to nobody and stored nowhere.
+    `only`: the message is neither delivered to clients nor stored.
     """
 
     only: bool

@@ -27,8 +27,8 @@ from core.runtime.turn import Turn
 
 HELD_MAX = 64 * 2**20
 """Most bytes of held publishes in this process; further ones stay in the sockets of clients."""
-_SERVER_PREFIX = 13 << 3  # N
-_CURVE_PREFIX = 23 << 3  # X
+_SERVER_PREFIX = 13 << 3  # first letter N in base 32
+_CURVE_PREFIX = 23 << 3  # first letter X in base 32
 WEBSOCKET = "WEBSOCKET"
 """The type of a connection over WebSocket."""
 IN_PROCESS = "IN_PROCESS"
@@ -390,7 +390,8 @@ class Hub:
     def hold_publishes(self, is_held: Held = EVERYTHING) -> None:
         """Hold publishes until `take_publishes`: stop reading a session at its first one.
 
-        `is_held` decides which publishes are held. Another one than before may let some pass.
+        `is_held` decides which publishes are held. A new one may pass publishes that the old one
+        held.
         """
         if self.is_holding and is_held is self.is_held:
             return

@@ -16,7 +16,7 @@ _JETSTREAM_FLAGS = 7
 
 
 def answer_user_info(account: Account) -> None:
-    """Answer such requests in an account."""
+    """Subscribe to `SUBJECT` in an account, and answer the requests."""
     asked = 0
 
     def answer(

@@ -20,7 +20,7 @@ from pathlib import Path
 from core.client.errors import ClientError
 
 _PART = re.compile(r"-----BEGIN ([A-Z ]+)-----\s*([\w.=+/-]+?)\s*-{5,6}END")
-_SEED, _USER = 18 << 3, 20 << 3  # the letters S and U
+_SEED, _USER = 18 << 3, 20 << 3  # first letters S and U in base 32
 
 
 class NoCredentials(ClientError):

@@ -1,4 +1,4 @@
-"""The side of a bridge where requests come from: its interface, and an account as such a side."""
+"""The side of a bridge where requests come from: the interface, and its implementation by an account."""
 
 import asyncio
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class RequestSide(Protocol):
         ...
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
-        """Deliver messages (with their own subjects) to subscriptions of `to`; return True if any."""
+        """Deliver messages (with their own subjects) to `to`; return True if it has subscriptions."""
         ...
 
     def throttle(self, client: Client) -> None:

@@ -96,7 +96,7 @@ class Dialer:
                 failures = 0 if link.is_registered else failures + 1
                 if link.is_registered and not link.info.ldm:
                     most = max(most, _LOST_RETRIES)
-                # A second link is refused before its server has proved who it is.
+                # A second link is refused before its server has proved its identity.
                 if (other := self._mesh.peers.get(link.claimed_id)) is not None:
                     failures = 0
                     await other.ended.wait()

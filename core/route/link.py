@@ -248,7 +248,7 @@ class RouteLink(asyncio.Protocol):
         if error:
             log.error("%s - %s", self, error)
             self.out.append(encoder.error(error))
-        # The loop calls connection_lost in a later turn than the socket closes.
+        # The loop calls connection_lost in a later tick than the socket closes.
         if self.out and not self._transport.is_closing():
             self._transport.write(b"".join(self.out))
         self._leave(reason)

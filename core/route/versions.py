@@ -1,7 +1,7 @@
 """The directory version that each linked node has read, as its INFO announces it.
 
 A node announces its version when the version changes, at most once per loop tick. A node that
-receives a higher version than its own reads the new entries and announces that version in turn. So
+receives a higher version than its own reads the new entries and then announces that version too. So
 the node that changed the stream directory learns when all linked nodes have read the change.
 """
 

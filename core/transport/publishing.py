@@ -187,7 +187,7 @@ class GuardedPublisher:
         """Publish several messages of one subject and size, without reply and headers."""
         if subject in self._publishable:
             self._next.on_run(subject, payloads)
-        else:  # each is refused, or is an answer that counts
+        else:  # each is refused, or counts against `allow_responses`
             _publish_each(self.on_pub, subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:

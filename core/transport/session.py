@@ -116,7 +116,7 @@ class ClientSession(asyncio.Protocol):
         self._turn = hub.turn
         self._dirty = hub.turn.dirty
         self.parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
-        self._ping_sent = hub.clock.monotonic()  # the first PING answers our INFO
+        self._ping_sent = hub.clock.monotonic()  # the client's first PING answers INFO
         self._small_bytes = 0
         self._changes = 0
         self._sent_before = 0
@@ -186,7 +186,7 @@ class ClientSession(asyncio.Protocol):
         return self.account.mappings is not None or self.hub.is_held(subject)
 
     def _waits(self, subject: bytes) -> bool:
-        """Return True if a publish just read is held: it waits, and little is held so far."""
+        """Return True if a publish just read is held: it waits, and not too much is held yet."""
         return self._is_held(subject) and not self.hub.is_held.is_refused(subject)
 
     def serve(self, data: bytes) -> None:

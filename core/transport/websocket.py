@@ -98,7 +98,7 @@ class WebSocketConnection(asyncio.Protocol):
             self._transport.close()
             return
         if len(self._head) > end + 4:
-            self.abort()  # frames before the answer
+            self.abort()  # frames before the HTTP response
             return
         self._accept(accepted)
 
