@@ -180,9 +180,9 @@ async def _accstatz(source: Source, query: Query) -> Page:
 
 
 def _flow(clients: tuple[int, int], routes: tuple[int, int]) -> dict[str, Any]:
-    """Return messages and bytes in total and by kind of connection;
+    """Return messages and bytes in total and by kind of connection.
 
-    `routes` are included in both.
+    `clients` and `routes` are pairs (messages, bytes); the total contains both.
     """
     none = {"msgs": 0, "bytes": 0}
     return {

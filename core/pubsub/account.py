@@ -63,9 +63,8 @@ _FEW = 8
 ACK_PREFIX = b"$JS.ACK."
 _NOBODY = Route([], None)
 _LED = b"_JG.ACK."
-"""Prefix of a stream's name.
-
-A peer that subscribes to it gets the acknowledgements of the stream."""
+"""Prefix of a stream's name. A peer that subscribes to it gets the acknowledgements of the
+stream."""
 _SHORT_ACK = 9
 _ACK_FILTER_STARTS = frozenset((b"$", b"*", b">"))
 
@@ -366,12 +365,12 @@ class Account:
     # -- messages
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish from inside the server to clients and services; arm the loop tick."""
+        """Publish from inside the server to clients and services, and call `turn.arm`."""
         self.deliver(self.route(subject), None, subject, reply, headers, payload)
         self.turn.arm()
 
     def send(self, to: bytes, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
-        """Deliver a message with subject `subject` to the receivers of `to`; arm the loop tick.
+        """Deliver a message with subject `subject` to the receivers of `to`, and call `turn.arm`.
 
         Return False if there are none.
         """
@@ -386,7 +385,7 @@ class Account:
     ) -> bool:
         """Deliver a message with subject `subject` to the receivers of `to`, which are `route`.
 
-        Return False if there are none. The caller arms the loop tick.
+        Return False if there are none. The caller calls `turn.arm`.
         """
         if subject == to:
             return self.deliver(route, None, subject, reply, headers, payload)
@@ -408,7 +407,7 @@ class Account:
         """Append a message to the outputs of its receivers. Return False if there are none.
 
         `shown`: receivers see `subject`, which is not the one that `route` was resolved for. The
-        caller arms the loop tick.
+        caller calls `turn.arm`.
         """
         delivered = False
         if route.targets:

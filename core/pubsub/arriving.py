@@ -19,7 +19,7 @@ _FEW = 8
 
 
 def deliver_batch_here(account: Account, batch: MessageColumns) -> None:
-    """Deliver messages that are for no queue group. The caller arms the loop tick."""
+    """Deliver messages that are for no queue group. The caller calls `turn.arm`."""
     subjects = batch.subjects
     if not subjects[0].startswith(ACK_PREFIX):
         route = account.route(subjects[0])

@@ -23,8 +23,7 @@ from core.subjects.subject import is_valid_literal
 
 DESTINATION = b"Nats-Trace-Dest"
 DISABLED = b"trace disabled"
-"""The destination written into a stored message, so that the message is not traced a second time.
-"""
+"""The destination written into a stored message, so that the message is not traced again."""
 _ONLY = b"Nats-Trace-Only"
 _YES = frozenset((b"1", b"true", b"on"))
 _ENCODING = b"Accept-Encoding"

@@ -48,10 +48,7 @@ class Splitter:
         self._batches: dict[tuple[Link, ...], BatchCall] = {}
 
     def split(self, found: list[Any]) -> tuple[list[Member], Onward | None]:
-        """Return the local receivers, and the forwarder to other servers;
-
-        None if none has interest.
-        """
+        """Return the local receivers, and the forwarder to other servers (None: no interest)."""
         remote = [each for each in found if isinstance(each, RemoteInterest)]
         if not remote:
             return found, None
@@ -183,7 +180,7 @@ class Forward(ServiceSubscription):
 
 
 def send_batch(account: bytes, links: tuple[Link, ...], batch: MessageColumns) -> None:
-    """Send messages in columns to some servers. The caller arms the loop tick."""
+    """Send messages in columns to some servers. The caller calls `turn.arm`."""
     if batch.has_headers:
         lines = [routed_message(account, s, r, (), h, p) for s, r, h, p in batch.messages()]
     else:
@@ -227,7 +224,7 @@ def names_of_ack(reply: bytes) -> bytes:
 def deliver_here(
     account: Account, subject: bytes, reply: bytes, queues: Queues, headers: bytes, payload: bytes
 ) -> None:
-    """Deliver a message from another server to local receivers. The caller arms the loop tick.
+    """Deliver a message from another server to local receivers. The caller calls `turn.arm`.
 
     One member of each queue group in `queues` gets the message too.
     """

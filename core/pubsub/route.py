@@ -21,6 +21,7 @@ class Session(Protocol):
             `turn.dirty`. The list object stays the same for the life of the session.
         blocked: The socket accepts no more output for now.
         closed: The connection is closed.
+        headers, echo: The client supports headers; it wants its own messages.
         user, guard: The user and its permissions (None: everything is allowed).
         on_writable: Each call is made once, when a blocked session accepts output or is closed.
     """
@@ -91,9 +92,9 @@ class AckTaker(Protocol):
     def take_row(
         self, parted: list[list[bytes]], session: Session | None, payloads: list[bytes]
     ) -> None:
-        """Take acknowledgements without reply and headers, in order;
+        """Take acknowledgements without reply and headers, in order.
 
-        `parted`: their subjects, split.
+        `parted`: their subjects, each in six parts.
         """
         ...
 

@@ -221,10 +221,7 @@ class Hub:
         return self.advertised[0], self.advertised[1] or self.port
 
     def websocket_address(self) -> tuple[str, int] | None:
-        """Return the host and port announced to WebSocket clients;
-
-        None: WebSocket is not served.
-        """
+        """Return the host and port announced to WebSocket clients (None: no WebSocket)."""
         if self.ws_address is None or self.ws_advertised is None:
             return self.ws_address
         return self.ws_advertised[0], self.ws_advertised[1] or self.ws_address[1]

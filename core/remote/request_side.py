@@ -1,4 +1,4 @@
-"""The side of a bridge where requests come from: the interface, and its implementation by an account."""
+"""The side of a bridge where requests come from: its interface, and an implementing account."""
 
 import asyncio
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class RequestSide(Protocol):
         ...
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
-        """Deliver messages (with their own subjects) to `to`; return True if it has subscriptions."""
+        """Deliver messages (with their own subjects) to `to`; return True if it has subscribers."""
         ...
 
     def throttle(self, client: Client) -> None:

@@ -134,7 +134,7 @@ class DatabaseMesh(Mesh):
         self._close_stale()
 
     def evacuate(self, is_evacuated: bool) -> None:
-        """Announce to peers that this node is to own no lease groups (`is_evacuated`), or may again."""
+        """Announce to peers that this node is to own no lease groups, or that it may again."""
         self._is_evacuated = is_evacuated
         self.announce()
 

@@ -17,7 +17,7 @@ Held = tuple[Account, bytes, bytes, Queues, bytes, bytes]
 
 
 class Incoming:
-    """The delivery of one peer's messages. The caller arms the loop tick.
+    """The delivery of one peer's messages. The caller of `deliver` calls `turn.arm`.
 
     Args:
         hub: The connections and accounts of this server.

@@ -53,8 +53,7 @@ LARGE_READ = 32 * 1024
 _PING_INTERVAL_MAX_S = 30.0
 _CLOSE_SECONDS = 1.0
 _SLOW_S = 0.05
-"""Seconds without reads after each large read, while this server is overloaded and the peer lacks
-HOLD."""
+"""Seconds without reads after each large read, under overload, if the peer lacks HOLD."""
 _INFO_SECONDS = 5.0
 _UNACKNOWLEDGED_MS = 10_000
 _ACCOUNT_ROUTE = b"Not possible to have a dedicated route for account"
@@ -219,7 +218,7 @@ class RouteLink(asyncio.Protocol):
             self._drop("Slow Consumer (Pending Bytes)")
 
     def send(self, lines: bytes, sent: int) -> None:
-        """Add messages to the output. The caller arms the loop tick (see `pubsub.route.Link`).
+        """Add messages to the output, and leave it to the caller to call `turn.arm`.
 
         Args:
             lines: The encoded messages.
