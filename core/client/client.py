@@ -186,8 +186,7 @@ class Client:
         self.last_error = ""
         self.closed = False
         self.changed: Subscribers[[]] = Subscribers()
-        """Called when the client has connected, has lost the connection, or has failed to connect.
-        """
+        """Called when the client has connected, lost the connection, or failed to connect."""
         self.connected = False
         """True while there is a connection."""
         self._on_close: set[Callable[[], None]] = set()

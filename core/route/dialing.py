@@ -1,9 +1,9 @@
 """Dialling other servers of the cluster, and dialling them again.
 
 One task for each address. A configured route is dialled forever. A gossiped one is dialled
-`connect_retries` times after a failure. After its loss it is dialled for about a minute, because
-the server may be cut off or stopped for a while; a server that announced its leave is excepted.
-While the server at an address is connected by another link, the task waits.
+`connect_retries` times after a failure. After its loss it is dialled for minutes, because the
+server may be cut off or stopped for a while; a server that announced its leave is excepted. While
+the server at an address is connected by another link, the task waits.
 """
 
 import asyncio

@@ -15,7 +15,8 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The INFO of a server on a route; zero values are left out of its JSON.
 
     The fields with names `jetgate_` in JSON are additions of this server. All but `holds` are for
-    the nodes of one database only.
+    the nodes of one database only. A server that announces no `route_pool_size` gets one
+    connection.
 
     Attributes:
         ip: Where others reach the server, `nats-route://host:port/`; set by the server that
@@ -31,8 +32,6 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
         asked: A client requested the transfer of the `offers`.
         directory_version: The directory version that the node has read (`core.route.versions`).
         evacuated: The node is to own no lease group.
-
-    A server that announces no `route_pool_size` gets one connection.
     """
 
     server_id: str

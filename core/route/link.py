@@ -9,9 +9,10 @@ proved nodes can claim lease groups.
 A route never pauses reading, with the one exception below. Its output is written once per loop
 tick. While more than `HIGH_WATER` bytes are unsent, or the peer reports overload (HOLD), the hub
 lists the route in `congested`, and clients and consumers wait before they send more to the peer.
-If the unsent bytes still exceed the limit, for example because of replies, the peer is a slow
-consumer and is disconnected. A peer that does not support HOLD (nats-server) is read slowly while
-this server is overloaded. Error texts and reasons are those of nats-server.
+If the unsent bytes still exceed `max_pending` (here at least 64 MiB), for example because of
+replies, the peer is a slow consumer and is disconnected. A peer that does not support HOLD
+(nats-server) is read slowly while this server is overloaded. Error texts and reasons are those of
+nats-server.
 """
 
 import asyncio

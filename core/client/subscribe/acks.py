@@ -106,8 +106,8 @@ class Acking:
     """The methods of all subscriptions that take acknowledgements.
 
     Each call sends one buffer for all its messages. Messages that already have a terminal
-    acknowledgement, or whose consumer takes none, are skipped without an error. Each call raises
-    ConnectionLost and NotPermitted; then no message is marked as acknowledged.
+    acknowledgement, or whose consumer takes none, are skipped without an error. A call that raises
+    ConnectionLost or NotPermitted marks no message as acknowledged.
     """
 
     def __init__(self, client: Client, timeout: float) -> None:

@@ -1,4 +1,4 @@
-"""Consecutive pull requests, limited by the capacity for their messages.
+"""Consecutive pull requests, limited by the room in the receiver's buffer.
 
 One request is open at a time. Each has its own reply subject, so a status for an earlier request is
 not attributed to it. Nothing is created or awaited per message.
@@ -40,7 +40,7 @@ class Taker(Protocol):
     def on_message(self, msg: JsMsg) -> None: ...
 
     def on_heartbeat(self, last_consumer: int | None) -> None:
-        """Compare the consumer sequence of the last delivery; None: the heartbeat contains none."""
+        """Check the consumer sequence of the last delivery (None: the heartbeat has none)."""
         ...
 
     def on_read(self) -> None:

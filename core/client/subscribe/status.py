@@ -13,9 +13,8 @@ CONTROL = 100
 """The status of idle heartbeats and flow control requests."""
 
 HIDDEN = frozenset((0, CONTROL, 404, 408))
-"""Statuses that neither reach a reader nor count in a fetch; 0: no status.
-
-All others are raised."""
+"""Statuses that neither reach a reader nor count in a fetch; 0: no status. All others are
+raised."""
 
 _STALLED = b"nats-consumer-stalled"
 _LAST_CONSUMER = b"nats-last-consumer"
