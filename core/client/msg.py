@@ -1,7 +1,7 @@
-"""A received message, and functions that read and build header blocks.
+r"""A received message, and functions that read and build header blocks.
 
-Header blocks stay bytes until they are parsed: `NATS/1.0[ status[ text]]\\r\\n`, then
-`Name: value\\r\\n` lines and an empty line.
+Header blocks stay bytes until they are parsed: `NATS/1.0[ status[ text]]\r\n`, then
+`Name: value\r\n` lines and an empty line.
 """
 
 from collections.abc import Iterable

@@ -11,12 +11,10 @@ _PORT_MAX = 65535
 
 
 def listen(host: str, port: int, what: str) -> socket.socket:
-    """Return a listening TCP socket; port 0 takes any free one.
+    """Return a TCP socket that listens on `host` and `port`; port 0 takes any free one.
 
-    Args:
-        host: A name or an address; `0.0.0.0` and `::` are all addresses of this machine.
-        port: The port.
-        `what`: Its purpose in the operator's words, for example "HTTP".
+    `host` is a name or an address; `0.0.0.0` and `::` are all addresses of this machine. `what` is
+    the purpose in the operator's words, for example "HTTP".
 
     Raises:
         OperatorError: The address cannot be bound.

@@ -35,5 +35,5 @@ def subscription_violation(subject: bytes, queue: bytes = b"") -> str:
 
 
 def quoted(subject: bytes) -> str:
-    """Quote a subject as nats-server does; bytes that are not UTF-8 become \\x.."""
+    r"""Quote a subject as nats-server does; bytes that are not UTF-8 become \x.."""
     return _BAD_BYTE.sub(r"\\x\1", quote(subject.decode("utf-8", "surrogateescape")))
