@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from core.monitor.connection import describe
 from core.monitor.times import moment
 from core.pubsub.account import Account
-from core.pubsub.server import Connection, Hub, Traffic
-from core.route.view import RouteView
+from core.pubsub.server import Connection, Hub
 from core.runtime.clock import Clock
 from core.transport.session import ClientSession
 
-if TYPE_CHECKING:  # a server without JetStream starts without it
-    from core.model.cluster import MetaCluster
+if TYPE_CHECKING:  # a server without JetStream or without routes starts without them
+    from core.cluster.view import ClusterView
+    from core.route.mesh import Mesh
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,31 +41,6 @@ class About:
     websocket: dict[str, Any] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)
     """The configuration of the cluster without its name; empty: there is none."""
-
-
-class Mesh(Protocol):
-    """The routes to the other servers of the cluster (`core.route.mesh.Mesh`)."""
-
-    def routes(self) -> Sequence[RouteView]:
-        """Return the current state of each route."""
-        ...
-
-    def totals(self) -> Traffic:
-        """Return the traffic of all routes since the start."""
-        ...
-
-
-class Cluster(Protocol):
-    """The nodes that can lead (`core.cluster.view.ClusterView`)."""
-
-    @property
-    def leads(self) -> bool:
-        """True if this node leads."""
-        ...
-
-    def meta(self) -> MetaCluster:
-        """Return the meta cluster that /jsz shows."""
-        ...
 
 
 class Api(Protocol):
@@ -141,7 +116,7 @@ class Source:
         self.jetstream: JetStream | None = None
         self.has_leader: Callable[[], bool] = lambda: True
         self.mesh: Mesh | None = None
-        self.cluster: Cluster | None = None
+        self.cluster: ClusterView | None = None
         self.requests: Counter[str] = Counter()
         self.started = started or clock.now()
         self.config_loaded = self.started

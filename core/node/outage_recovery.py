@@ -14,8 +14,7 @@ and the next one finds out what was lost (`find_losses`).
 """
 
 import logging
-from collections.abc import Collection, Container, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping
 
 from core.errors import Fenced
 from core.jetstream.lane import Work
@@ -31,14 +30,8 @@ _DIRECTORY = 0
 """The stream number of the stream directory's own head row."""
 
 
-class Leases(Protocol):
-    """The locks of lease groups (`core.node.lease_session.LeaseSession`)."""
-
-    async def renew(self) -> None: ...
-
-
 async def lead_again(
-    leases: Leases,
+    renew: Callable[[], Awaitable[None]],
     writer: LogWriter,
     registry: Registry,
     work: Work,
@@ -47,14 +40,14 @@ async def lead_again(
     """Return what of `work` turns out committed, and what does not.
 
     Every stream takes its new epoch. Those that are not led any more are left out, also when they
-    were given up and are led anew: what became of the plan is in what was loaded. `changes`: how
-    many the stream directory has had.
+    were given up and are led anew: what became of the plan is in what was loaded. `renew`: bumps
+    the epochs (`LeaseSession.renew`). `changes`: how many the stream directory has had.
 
     Raises:
         Fenced: storage is not where this node left it.
         Unavailable: storage is still away.
     """
-    await leases.renew()
+    await renew()
     runners = {runner.stream: runner for runner in registry.streams.values()}
     heads = await writer.heads([_DIRECTORY, *runners])
     plans = dict(work)

@@ -430,7 +430,7 @@ class JetStreamRuntime:
         """Go on after storage was away; return the plans that were committed, and the others."""
         self._in_doubt = work
         committed, rest = await lead_again(
-            self.leases, self.writer, self.registry, work, self.directory.version
+            self.leases.renew, self.writer, self.registry, work, self.directory.version
         )
         await check_consumers(self.writer, self.registry)
         self._in_doubt = []

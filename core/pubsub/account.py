@@ -389,9 +389,7 @@ class Account:
         """
         if subject == to:
             return self.deliver(route, None, subject, reply, headers, payload)
-        if route.onward is not None:
-            route.onward.address(to)
-        return self.deliver(route, None, subject, reply, headers, payload, shown=True)
+        return self.deliver(route, None, subject, reply, headers, payload, to=to)
 
     def deliver(
         self,
@@ -402,17 +400,27 @@ class Account:
         headers: bytes,
         payload: bytes,
         *,
-        shown: bool = False,
+        to: bytes = b"",
     ) -> bool:
         """Append a message to the outputs of its receivers. Return False if there are none.
 
-        `shown`: receivers see `subject`, which is not the one that `route` was resolved for. The
-        caller calls `turn.arm`.
+        The caller calls `turn.arm`.
+
+        Args:
+            route: The receivers.
+            source: The session of the publisher; None: the publisher is not a client of this
+                server.
+            subject: The subject that receivers see.
+            reply: The reply subject, or empty.
+            headers: The header block, or empty.
+            payload: The payload.
+            to: The subject that `route` was resolved for, if it differs from `subject`; else empty.
         """
         delivered = False
+        refused: list[bytes] = []  # queue groups whose members here may not have the message
         if route.targets:
             tail = message_tail(reply, headers, payload)
-            if shown or not route.plain or not (source is None or source.echo):
+            if to or not route.plain or not (source is None or source.echo):
                 for target in route.targets:
                     if self.deliver_one(target, source, subject, tail, headers, payload, reply):
                         delivered = True
@@ -423,9 +431,13 @@ class Account:
             if self.deliver_group(group, source, subject, reply, headers, payload):
                 delivered = True
             elif route.onward is not None:
-                route.onward.take_group(group[0].queue)
+                refused.append(group[0].queue)
+        onward = route.onward if to or refused else None
         for service in route.services:
-            service.call(source, subject, reply, headers, payload)
+            if onward is not None and service is onward:
+                onward.forward((subject, reply, headers, payload), to, refused)
+            else:
+                service.call(source, subject, reply, headers, payload)
             delivered = True
         return delivered
 

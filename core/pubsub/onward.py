@@ -14,10 +14,11 @@ the servers is weighted by their number of members. The message names the groups
 server selects the members.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from core.protocol.messages import MessageColumns
+from core.protocol.messages import Message, MessageColumns
 from core.protocol.routed import Queues, routed_message
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.authored import AUTHOR_LINE, without_author
@@ -71,7 +72,7 @@ class Splitter:
         return found
 
 
-class Forward(ServiceSubscription):
+class Forward(Onward):
     """The service that sends the messages of one `Route` to the servers with subscribers.
 
     Attributes:
@@ -86,13 +87,7 @@ class Forward(ServiceSubscription):
         "_name",
         "_reached",
         "_spare",
-        "_to",
-        "_wanted",
-        "grouped",
-        "head",
         "links",
-        "sole",
-        "subjects",
         "takes_batches",
     )
 
@@ -114,24 +109,9 @@ class Forward(ServiceSubscription):
             if each.queue:
                 groups = self._spare if each.queue in groups_here else self._groups
                 groups.setdefault(each.queue, []).append(each)
-        self._wanted: list[bytes] = []
-        self._to = b""
         self.takes_batches = not self.grouped
         self.sole: Link | None = None
         self.head = b"RMSG %b " % self._name
-
-    def address(self, to: bytes) -> None:
-        """Route the next message by `to` instead of its own subject.
-
-        The receiving server learns the own subject only if the reply is an ack subject: it follows
-        an `@` there.
-        """
-        self._to = to
-
-    def take_group(self, queue: bytes) -> None:
-        """Send the next message also to a queue group whose local members refused it."""
-        if queue in self._spare:
-            self._wanted.append(queue)
 
     def blocked(self) -> Link | None:
         """Return a blocked link among those that a message may use; None if all accept output."""
@@ -140,26 +120,32 @@ class Forward(ServiceSubscription):
                 return link
         return None
 
-    def _forward(
-        self, source: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-    ) -> None:
-        if self._to:
+    def forward(self, message: Message, to: bytes, refused: Sequence[bytes]) -> None:
+        """Send a message once to each server that has receivers (see `Onward.forward`)."""
+        subject, reply, headers, payload = message
+        if to:
             if reply.startswith(ACK_PREFIX):
                 reply = b"%b@%b" % (reply, subject)
-            subject, self._to = self._to, b""
+            subject = to
+        wanted = [queue for queue in refused if queue in self._spare]
         size = len(headers) + len(payload)
-        if not self._groups and not self._wanted:
+        if not self._groups and not wanted:
             if not self.links:
                 return  # every group with remote members also has members here
             line = routed_message(self._name, subject, reply, (), headers, payload)
             for link in self.links:
                 link.send(line, MESSAGE + size)
             return
-        chosen = self._choose()
+        chosen = self._choose(wanted)
         for link in dict.fromkeys((*self.links, *chosen)):
             queues = tuple(chosen.get(link, ()))
             line = routed_message(self._name, subject, reply, queues, headers, payload)
             link.send(line, MESSAGE + size)
+
+    def _forward(
+        self, source: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        self.forward((subject, reply, headers, payload), b"", ())
 
     def _forward_traced(
         self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes
@@ -168,14 +154,16 @@ class Forward(ServiceSubscription):
         if not trace.only:
             self._forward(None, subject, reply, headers, payload)
 
-    def _choose(self) -> dict[Link, list[bytes]]:
-        """Choose a server for each queue group; return the groups by link."""
+    def _choose(self, wanted: Sequence[bytes]) -> dict[Link, list[bytes]]:
+        """Choose a server for each queue group without local members and for each of `wanted`.
+
+        Return the groups by link.
+        """
         chosen: dict[Link, list[bytes]] = {}
         for queue, members in self._groups.items():
             chosen.setdefault(self._account.one_of(members), []).append(queue)
-        for queue in self._wanted:
+        for queue in wanted:
             chosen.setdefault(self._account.one_of(self._spare[queue]), []).append(queue)
-        self._wanted.clear()
         return chosen
 
 

@@ -6,11 +6,11 @@ that could change it begins or ends; `stale` then becomes True. Its `targets`, `
 it does not know its subject unless `heads` is set.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from core.auth.grant import Guard
-from core.protocol.messages import MessageColumns
+from core.protocol.messages import Message, MessageColumns
 
 
 class Session(Protocol):
@@ -248,35 +248,39 @@ class RemoteInterest:
         self.is_of_node = is_of_node
 
 
-class Onward(Protocol):
+class Onward(ServiceSubscription):
     """The receivers of a `Route` on other servers (`core.pubsub.onward`).
 
     Attributes:
-        call: Sends them a message.
         sole: The link to the only receiver, if that is one other server and every message goes to
             it.
         head: The beginning of message lines for `sole`.
-        subjects: The filters of subscriptions in no queue group.
-        grouped: Queue group and filter of the other subscriptions.
+        subjects: The filters of receivers in no queue group.
+        grouped: Queue group and filter of the other receivers.
     """
 
-    call: ServiceCall
+    __slots__ = ("grouped", "head", "sole", "subjects")
+
     sole: Link | None
     head: bytes
     subjects: frozenset[bytes]
     grouped: frozenset[tuple[bytes, bytes]]
 
-    def address(self, to: bytes) -> None:
-        """Route the next message by `to` instead of its own subject."""
-        ...
+    def forward(self, message: Message, to: bytes, refused: Sequence[bytes]) -> None:
+        """Send a message to the servers that have receivers.
 
-    def take_group(self, queue: bytes) -> None:
-        """Send the next message also to a queue group whose local members refused it."""
-        ...
+        Args:
+            message: Subject, reply, headers and payload.
+            to: The subject to route the message by; empty: its own. The receiving server learns the
+                own subject only if the reply is an ack subject: it follows an `@` there.
+            refused: Queue groups whose local members may not have the message: a remote member gets
+                it.
+        """
+        raise NotImplementedError
 
     def blocked(self) -> Link | None:
         """Return a blocked link among those that a message may use; None if all accept output."""
-        ...
+        raise NotImplementedError
 
 
 Head = tuple[Subscription, Session, list[bytes], bytes]

@@ -11,6 +11,7 @@ from core.auth.users import Users
 from core.errors import AuthError
 from core.protocol.connect import Connect
 from core.protocol.holding import EVERYTHING, Held
+from core.protocol.parser import Publisher
 from core.pubsub.account import Account
 from core.pubsub.ending_log import EndingLog
 from core.pubsub.hub_view import Waiter
@@ -59,11 +60,33 @@ class Traffic:
 
 
 class Connection(Waiter, Session, Protocol):
-    """The part of a session that the hub uses."""
+    """A client's connection, for code that cannot import its session.
+
+    That is the hub, the parts of the session, and the API. The attributes are those of
+    `ClientSession`. `started` is in nanoseconds since the Unix epoch, `rtt` in nanoseconds.
+    """
 
     traffic: Traffic
     account: Account
+    connect: Connect
     connection_type: str
+    address: tuple[str, int] | None
+    client_ip: str
+    client_port: int
+    forwarded_for: str
+    is_connected: bool
+    no_responders: bool
+    started: int
+    rtt: int
+
+    @property
+    def publisher(self) -> Publisher:
+        """The publisher of the client's messages."""
+        ...
+
+    def say(self, line: bytes) -> None:
+        """Add a protocol line to the output."""
+        ...
 
     def written(self) -> int:
         """Return the number of bytes that the socket has accepted so far."""

@@ -1,4 +1,4 @@
-"""The interface of the mesh that its connections use."""
+"""The interface of the mesh that its links and the dialler use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.route.interest import LocalInterest
 from core.route.proof import Proving
 from core.route.settings import ClusterSettings, RouteUrl
 
-L = TypeVar("L", contravariant=True)
+L = TypeVar("L")
 """The kind of connection (`core.route.link`)."""
 
 
@@ -29,12 +29,13 @@ class Refused(ProtocolError):
 
 
 class Cluster(Protocol[L]):
-    """The part of a mesh that its links use.
+    """The part of a mesh that its links and the dialler use.
 
     Attributes:
         hub: The connections and accounts of this server.
         settings: The cluster settings in effect.
         interest: The subscriptions of this server, counted.
+        peers: The links whose handshake is complete, by server id of the peer.
         holds_messages: True if messages of peers wait while the hub holds publishes.
         takes_others: True if servers that prove nothing may join beside proved nodes.
     """
@@ -42,10 +43,17 @@ class Cluster(Protocol[L]):
     hub: Hub
     settings: ClusterSettings
     interest: LocalInterest
+    peers: dict[str, L]
     holds_messages: bool
     takes_others: bool
 
     def next_route_id(self) -> int: ...
+    def new_link(self, url: RouteUrl | None = None, is_configured: bool = False) -> L: ...
+
+    def is_open(self, link: L) -> bool:
+        """Return True if a link has a socket."""
+        ...
+
     def opened(self, link: L) -> None: ...
     def forget(self, link: L) -> None: ...
     def own_info(self) -> RouteInfo: ...

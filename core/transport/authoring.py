@@ -7,32 +7,14 @@ of a batch is delivered with the connection that published it (`core.pubsub.auth
 
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Protocol
 
 from core.auth.author import ASKED, Lacking, lacking
-from core.auth.grant import Guard
 from core.protocol import headers as header_blocks
 from core.protocol.messages import Message, MessageColumns
 from core.protocol.parser import Publisher
-from core.pubsub.account import Account
 from core.pubsub.authored import FAST, with_author
+from core.pubsub.server import Connection
 from core.transport.wording import permissions_violation, quoted
-
-
-class Author(Protocol):
-    """The connection that publishes the checked messages."""
-
-    account: Account
-    connection_type: str
-    guard: Guard | None
-
-
-class Client(Author, Protocol):
-    """An `Author` with output; `say` adds a protocol line to it."""
-
-    client_id: int
-
-    def say(self, line: bytes) -> None: ...
 
 
 class AuthorPublisher:
@@ -47,7 +29,7 @@ class AuthorPublisher:
     __slots__ = ("_authored", "_client", "_next", "_publish")
 
     def __init__(
-        self, client: Client, wrapped: Publisher, authored: Callable[[Message, bytes], None]
+        self, client: Connection, wrapped: Publisher, authored: Callable[[Message, bytes], None]
     ) -> None:
         self._client = client
         self._authored = authored
@@ -83,12 +65,12 @@ class AuthorPublisher:
         return False
 
 
-def asks_author(client: Author) -> bool:
+def asks_author(client: Connection) -> bool:
     """Return True if the headers of a client's messages require permissions."""
     return client.connection_type in client.account.hub.author_doors
 
 
-def missing_permission(client: Author, subject: bytes, headers: bytes) -> Lacking | None:
+def missing_permission(client: Connection, subject: bytes, headers: bytes) -> Lacking | None:
     """Return a permission that a message requires and its author lacks; None: none is missing."""
     guard = client.guard
     if guard is None or not headers:
@@ -102,14 +84,14 @@ def violation(missing: Lacking) -> str:
     return f"{doing} to {quoted(missing.subject)}"
 
 
-def authored_block(client: Client, reply: bytes, headers: bytes) -> bytes:
+def authored_block(client: Connection, reply: bytes, headers: bytes) -> bytes:
     """Return the header block that streams get of a batch message; empty for other messages."""
     if reply[-4:] == FAST or header_blocks.find(headers, header_blocks.BATCH_ID):
         return with_author(headers, author_of(client))
     return b""
 
 
-def author_of(client: Client) -> bytes:
+def author_of(client: Connection) -> bytes:
     """Return a text that identifies a connection among those of all nodes.
 
     No client can guess it.

@@ -410,7 +410,7 @@ class ClientSession(asyncio.Protocol):
         """Publish a message that may request a trace."""
         from core.transport.traced_publishing import publish_traced  # traces are rare
 
-        publish_traced(self, subject, reply, headers, payload)
+        publish_traced(self, self.trace, subject, reply, headers, payload)
 
     # -- subscribing
 
