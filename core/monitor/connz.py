@@ -13,7 +13,7 @@ from core.transport.session import ClientSession
 
 PAGE = 1024
 
-# sort option -> what to sort connections by, and whether the largest comes first
+# sort option -> key of a connection, and True for descending order
 _SORTS: dict[str, tuple[Callable[[dict[str, Any]], Any], bool]] = {
     "cid": (lambda c: c["cid"], False),
     "start": (lambda c: c["cid"], False),

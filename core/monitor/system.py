@@ -1,8 +1,9 @@
 """`$SYS.REQ.SERVER.`: the pages of the monitoring port, and a summary, over NATS.
 
-Only users of the system account ask. `PING` asks all servers of a cluster, an id in its place one
-of them; each answers for itself, so requests travel to all. The body is an object with the
-parameters of the page, and perhaps with what says which servers are meant.
+Only users of the system account can request them. `PING` addresses all servers of a cluster, a
+server id in its place one of them. Each server answers for itself, so requests are forwarded to all
+servers. The body is a JSON object with the parameters of the page, and optionally with filters that
+select servers.
 """
 
 from __future__ import annotations
@@ -40,13 +41,15 @@ _SKIPPED = "filtered response"
 
 
 class SystemServices:
-    """Answers such requests. Life cycle: `start`, `show` for each runtime, `stop`.
+    """The services that answer requests on `$SYS.REQ.SERVER.`.
+
+    Life cycle: `start`, `show` whenever this node begins or ends to lead, `stop`.
 
     Args:
-        hub: the server of which the pages tell; it has a system account.
-        clock: the time.
-        mesh: the links to other nodes.
-        cluster: the nodes that could lead.
+        hub: The server that the pages describe; it has a system account.
+        clock: The clock of the pages.
+        mesh: The links to other nodes; None: there is no cluster.
+        cluster: The nodes that can lead.
     """
 
     def __init__(self, hub: Hub, clock: Clock, mesh: Mesh | None, cluster: ClusterView) -> None:
@@ -58,17 +61,17 @@ class SystemServices:
         self._answered = 0
 
     def start(self) -> None:
-        """Subscribe."""
+        """Subscribe to the requests."""
         own = self._source.hub.server_id
         for place in ("PING", "PING.*", f"{own}.*"):
             self._account.subscribe(f"{_PREFIX}{place}".encode(), self._asked)
 
     def show(self, led: JetStream | None) -> None:
-        """Tell of what this node leads; None: nothing."""
+        """Show the streams that this node leads; None: it leads none."""
         self._source.jetstream = led
 
     async def stop(self) -> None:
-        """Answer nothing any more."""
+        """Stop answering."""
         await stop(*self._tasks)
 
     def _asked(
@@ -102,7 +105,7 @@ class SystemServices:
         values = {_NAMES.get(name, name): _text(value) for name, value in asked.items()}
         try:
             page = await page_of(self._source, path, Query(values))
-        except ApiError as error:  # storage is away
+        except ApiError as error:  # storage is unavailable
             self._say(reply, {"error": {"code": error.code, "description": error.description}})
             return
         text = page.body.decode()
@@ -138,7 +141,7 @@ class SystemServices:
 
 
 def _text(value: Any) -> str:
-    """Return a parameter as a query has it."""
+    """Return a parameter as text, in the form of a URL query."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

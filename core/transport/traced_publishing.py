@@ -1,7 +1,7 @@
-"""A publish whose way is traced (ADR-41): the same steps as any other, each of them noted.
+"""A publish with a message trace (ADR-41): the usual steps, each recorded.
 
-Such messages are rare, and take this way alone: the publishers of `core.transport.publishing` and
-the fan-out of an account know nothing of traces.
+Such messages are rare and use this path alone: the publishers of `core.transport.publishing` and
+the fan-out of an account contain no tracing.
 """
 
 from core.protocol import encoder
@@ -33,9 +33,9 @@ def publish_traced(
     headers: bytes,
     payload: bytes,
 ) -> None:
-    """Publish a message that may ask for a trace.
+    """Publish a message that may request a trace.
 
-    `log`: shows what the client sends; None: nothing does.
+    `log`: logs the operations of the client; None: no log is wanted.
     """
     destination = header_blocks.find(headers, DESTINATION)
     if not destination or destination == DISABLED:
@@ -73,7 +73,7 @@ class _Publishing:
         self._is_declined = False
 
     def publish(self, subject: bytes) -> None:
-        """Take the steps of the publishers, in their order."""
+        """Perform the steps of the publishers, in their order."""
         client, account = self._client, self._account
         reply, headers, payload = self._message
         if account.mappings is not None:
@@ -121,7 +121,7 @@ class _Publishing:
     # -- receivers
 
     def _deliver(self, route: Route, subject: bytes) -> bool:
-        """Offer it to all its receivers; False when there was none."""
+        """Offer the message to all its receivers. Return False if there are none."""
         delivered = False
         for target in route.targets:
             delivered = self._to_client(target, subject) or delivered
@@ -163,11 +163,11 @@ class _Publishing:
         return ""
 
     def _note(self, target: Subscription, error: str) -> None:
-        connect = getattr(target.session, "connect", None)  # what is inside the process has none
+        connect = getattr(target.session, "connect", None)  # other sessions have no CONNECT
         self._trace.reached(target, connect.name if connect is not None else "", error)
 
     def _to_service(self, service: ServiceSubscription, subject: bytes) -> bool:
-        """Hand it over, but to the system account only what is not just traced."""
+        """Call a service; call the system account only if the message is not trace-only."""
         reply, headers, payload = self._message
         if self._authored and service.takes_authors:
             headers = self._authored
