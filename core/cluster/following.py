@@ -1,4 +1,4 @@
-"""Follows the stream directory: changes of other nodes are soon known here.
+"""The follower of the stream directory: changes of other nodes are soon known here.
 
 A node learns a version from a link or a heartbeat, and reads the changes, once for all callers that
 wait. It announces the version it has read. A node that has made a change answers its client when

@@ -1,4 +1,4 @@
-"""Decides which nodes of a database a node dials, by their rows. No I/O.
+"""The choice of the nodes that a node dials, by the rows of all nodes. No I/O.
 
 Each node reads all rows with its heartbeat. Of two nodes the later one dials, at once. The earlier
 one waits two seconds for that, and dials then. Two connections at once are therefore rare, and two

@@ -25,8 +25,7 @@ def tags_of(placement: Placement | None) -> frozenset[str]:
 
 
 def unsuited(has: Set[str], wanted: Iterable[str]) -> str | None:
-    """Return the first wanted tag that the tags of a node do not satisfy; None: they satisfy all.
-    """
+    """Return the first wanted tag that a node's tags do not satisfy; None: they satisfy all."""
     for tag in wanted:
         if tag.startswith(NOT):
             is_suited = clean_tag(tag.removeprefix(NOT)) not in has

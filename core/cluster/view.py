@@ -297,8 +297,7 @@ class ClusterView:
         self._rows.pop(node, None)
 
     def hand_over(self, groups: Collection[int], successor: str) -> None:
-        """Transfer groups to the node of a name, or (empty) to any; without another node keep them.
-        """
+        """Transfer groups to the node of a name, or (empty) to any; alone, keep them."""
         if self.able():
             self._nodes.step_down(groups, successor)
 
@@ -330,8 +329,7 @@ class ClusterView:
         return {n for n in self.present() - {self.own} if self._rows[n].server_id in able}
 
     def evacuate(self) -> None:
-        """Transfer all groups, and own none until nodes come or go; without another node keep them.
-        """
+        """Transfer all groups, and own none until nodes come or go; alone, keep them."""
         if self.able():
             self._members_then = frozenset(self.responsive())
             self._nodes.tell_evacuated(True)

@@ -1,4 +1,4 @@
-"""Opens the lease session of a process.
+"""The start of a process's lease session.
 
 It imports little beside the driver of PostgreSQL. The runtime, whose import is slow, is loaded once
 there is a session.

@@ -90,7 +90,7 @@ class Command(Protocol):
 
 
 class Lifecycle:
-    """Runs a server for a command.
+    """The run of a server for a command.
 
     Attributes:
         gate: Holds, refuses or passes publishes.

@@ -41,7 +41,7 @@ class Refusals(Protocol):
 
     @property
     def learned(self) -> Subscribers[[]]:
-        """Called when the streams are known, or have changed."""
+        """Subscribers, called when the streams are known or have changed."""
         ...
 
     @property
@@ -71,7 +71,7 @@ class Refusals(Protocol):
 
 
 class PublishGate:
-    """Passes, holds or refuses the publishes to each stream.
+    """The gate that passes, holds or refuses the publishes to each stream.
 
     Args:
         server: The server of the sessions. Without links to other nodes this node is the only one,

@@ -51,7 +51,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One loss found in a database.
+    """One loss of a database.
 
     Attributes:
         key: The stream; None for the stream directory.

@@ -1,4 +1,4 @@
-"""Checks that no other user can have prepared a directory.
+"""A check that no other user can have prepared a directory.
 
 In a directory that everybody may write, such as the one for temporary files, another user may have
 put data whose configuration runs programs, or links to our files. Each path component below such a

@@ -117,7 +117,7 @@ class DirectoryView(Protocol):
 
 
 class DirectorySource(Protocol):
-    """Reads the stream directory for nodes without leases."""
+    """The reader of the stream directory for nodes without leases."""
 
     async def news(self, since: int) -> DirectoryNews:
         """Return the changes since a version; everything if it is below 0. Raises Unavailable."""
@@ -222,7 +222,7 @@ class StateWrite:
 
 
 class LogWriter(Protocol):
-    """Writes messages and heads; a node has one."""
+    """The writer of messages and heads; a node has one."""
 
     async def commit(self, commits: Sequence[StreamCommit]) -> None:
         """Write the plans of all streams in one transaction."""
@@ -242,7 +242,7 @@ class LogWriter(Protocol):
 
 
 class StoredMessages(Protocol):
-    """Reads single messages for a node that does not lead their streams.
+    """The reader of single messages for a node that does not lead their streams.
 
     Attributes:
         has_standby: True if reads go to a standby.
@@ -270,7 +270,7 @@ class StoredMessages(Protocol):
 
 
 class LogReader(Protocol):
-    """Reads committed rows, including rows of removed messages that are not deleted yet."""
+    """The reader of committed rows, including removed messages that are not deleted yet."""
 
     def when_settled(self, then: Callable[[], None]) -> None:
         """Call `then` once all running reads are finished; at once if there are none."""
@@ -396,7 +396,7 @@ class LogReader(Protocol):
 
 
 class Sweeper(Protocol):
-    """Deletes the rows of messages that were removed before.
+    """The deletion of rows of messages that were removed before.
 
     The message ids of rows stored after `ids_since` are kept, in the same transaction; None: keep
     none.
@@ -428,7 +428,7 @@ class Sweeper(Protocol):
 
 
 class StateStore(Protocol):
-    """Writes the states of consumers."""
+    """The writer of consumers' states."""
 
     async def write_states(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
         """Write states; return the (stream, consumer) pairs whose epoch was current."""

@@ -1,4 +1,4 @@
-"""Dispatches the events that change the ownership of lease groups in a running node.
+"""The dispatcher of the events that change the ownership of lease groups.
 
 A posted event is applied at once, and its commands are executed before the next event. Publishes
 must be held by the time the call returns, since an acknowledgement may then be sent to the peer.
@@ -28,7 +28,7 @@ Handlers = Mapping[Command, Handler]
 
 
 class Dispatch(Generic[Peer]):
-    """Applies events to the ownership of one node; subscribers execute the commands.
+    """The ownership of one node, the events that change it, and the subscribers of its commands.
 
     Attributes:
         ownership: The states, for reading.

@@ -358,7 +358,7 @@ class GroupPlacement:
             yield part
 
     async def _taken(self, node: str, groups: Collection[int]) -> None:
-        """Return when a node owns groups, leaves, or after 1 s; acquire offered groups meanwhile.
+        """Return when a node owns groups, leaves, or after 1 s; acquire offered groups in between.
 
         Otherwise two nodes that transfer groups to each other would wait for each other.
         """

@@ -28,15 +28,15 @@ class State(Enum):
     """The state of a lease group, as far as this node knows."""
 
     FREE = "free"
-    """No reachable node owns it: publishes are held, and refused after a time limit."""
+    """Without a reachable owner: publishes are held, and refused after a time limit."""
     LOADING = "loading"
-    """This node has the lease, and reads the streams."""
+    """Leased by this node, which reads the streams."""
     OWNED = "owned"
-    """This node serves the streams."""
+    """Served by this node."""
     TRANSFERRING = "transferring"
-    """This node has the lease, accepts nothing new, and stores everything received before."""
+    """Leased by this node, which accepts nothing new and stores everything received before."""
     PEER = "owned by a peer"
-    """A peer claims to serve the streams; publishes go to it."""
+    """Claimed by a peer, which serves the streams; publishes go to it."""
 
 
 class Command(Enum):
@@ -57,14 +57,14 @@ class Command(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The placement wants this node to own free groups."""
+    """A decision of the placement: this node is to own free groups."""
 
     groups: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class LeasesTaken:
-    """Locks of groups are acquired and their epochs raised, by this node; `claims` by group."""
+    """Acquired leases: this node has raised the epochs of the groups; `claims` by group."""
 
     claims: Mapping[int, int]
 
@@ -76,7 +76,7 @@ class LeasesTaken:
 
 @dataclass(frozen=True, slots=True)
 class LeasesRenewed:
-    """Epochs of groups are raised again, by this node in a new session; `claims` by group."""
+    """Leases renewed in a new session: the epochs were raised again; `claims` by group."""
 
     claims: Mapping[int, int]
 
@@ -88,7 +88,7 @@ class LeasesRenewed:
 
 @dataclass(frozen=True, slots=True)
 class LeasesLost:
-    """Another node has raised the epochs of groups since, or this node has ended its session.
+    """Lost leases: another node has raised the epochs since, or this node has ended its session.
 
     `why` is the reason for the log; empty: not worth logging.
     """
@@ -99,7 +99,7 @@ class LeasesLost:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The streams of groups are in memory since `at`, in nanoseconds since the Unix epoch."""
+    """Groups whose streams are in memory since `at`, in nanoseconds since the Unix epoch."""
 
     groups: frozenset[int]
     at: int
@@ -107,7 +107,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """The streams of groups could not be read."""
+    """Groups whose streams could not be read."""
 
     groups: frozenset[int]
 
@@ -145,7 +145,7 @@ class StepDownAsked:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Everything received for groups is stored; `transfer` has their next owners."""
+    """Groups whose received data is stored; `transfer` has their next owners."""
 
     transfer: TransferAsked
 
@@ -157,7 +157,7 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The locks of groups are free; `transfer` has their next owners."""
+    """Groups whose locks are released; `transfer` has their next owners."""
 
     transfer: TransferAsked
 
@@ -169,21 +169,21 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class PeerClaimed:
-    """A peer has become the owner of groups. `Ownership` derives this event from claims."""
+    """Groups of which a peer has become the owner. `Ownership` derives this event from claims."""
 
     groups: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerGone:
-    """The peer that owned groups owns them no more, and no other owner is known."""
+    """Groups whose owner, a peer, is gone, without another known owner."""
 
     groups: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerReleased:
-    """A peer has released groups.
+    """Groups that a peer has released.
 
     Attributes:
         groups: The groups.
@@ -198,21 +198,21 @@ class PeerReleased:
 
 @dataclass(frozen=True, slots=True)
 class StorageAway:
-    """The session that holds the locks is in doubt."""
+    """Groups of a lock session that is in doubt."""
 
     groups: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class StorageBack:
-    """A session holds the locks again."""
+    """Groups whose locks a session holds again."""
 
     groups: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class PatienceOver:
-    """Groups have had no owner for the longest time that publishes are held."""
+    """Groups without an owner for the longest time that publishes are held."""
 
     groups: frozenset[int]
 
@@ -322,7 +322,7 @@ LEASED = frozenset({State.LOADING, State.OWNED, State.TRANSFERRING})
 
 
 class ImpossibleTransitionError(Exception):
-    """An event met a lease group in a state for which `TRANSITIONS` has no row."""
+    """An event for a lease group in a state for which `TRANSITIONS` has no row."""
 
 
 class Ownership(Generic[Peer]):
@@ -358,7 +358,7 @@ class Ownership(Generic[Peer]):
         return {group: self.leases[group] for group in sorted(self.owned)}
 
     def within(self, state: State) -> frozenset[int]:
-        """Return the groups in a state other than `FREE`."""
+        """Return the groups in `state`, which must not be `FREE`."""
         return frozenset(group for group, each in self._states.items() if each is state)
 
     def unreachable(self, groups: Iterable[int]) -> frozenset[int]:

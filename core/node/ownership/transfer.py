@@ -80,7 +80,7 @@ class LoadHooks:
 
 
 class Transfers:
-    """Loads the streams of lease groups into memory, and removes them again.
+    """The transfers of lease groups: their streams are loaded into memory, and removed again.
 
     Args:
         dispatch: The ownership of this node.

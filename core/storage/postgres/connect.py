@@ -1,4 +1,4 @@
-"""Opens sessions with PostgreSQL, each with the settings for its purpose.
+"""Sessions with PostgreSQL, each with the settings for its purpose.
 
 Every session detects a dead peer within seconds, has only pg_catalog in its search path, and does
 not use JIT. It overrides settings of the role or the database (`ALTER ROLE ... SET`).
@@ -131,7 +131,7 @@ class _Pooled(asyncpg.Connection):  # type: ignore[misc]  # the driver is not ty
 
 
 class Connector:
-    """Opens sessions with one database.
+    """The source of sessions with one database.
 
     Args:
         dsn: A connection string as libpq reads it.

@@ -1,4 +1,4 @@
-"""Examines a database before jetgate uses it: obstacles, and settings that cost something.
+"""An examination of a database before jetgate uses it: obstacles, and costly settings.
 
 Nothing is changed. Each check yields a finding of its own, so a failing check hides no other.
 """
@@ -237,7 +237,7 @@ async def _clock(session: Any) -> Finding:
 
 
 async def _pace(session: Any) -> Finding:
-    """Measure the round trip of the shortest statement; each acknowledgement waits for one."""
+    """Measure the shortest round trip; an acknowledgement takes one, and a commit."""
     taken = []
     for _ in range(_ROUND_TRIPS):
         began = time.perf_counter()

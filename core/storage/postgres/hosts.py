@@ -1,4 +1,4 @@
-"""Opens a session with the first of several hosts that answers.
+"""A session with the first of several hosts that answers.
 
 The hosts are tried in their order. If a host has neither answered nor refused after 0.3 seconds,
 the next one is tried in parallel, as browsers do with addresses (RFC 8305). Of a primary and its

@@ -1,4 +1,4 @@
-"""Migrates a database to the schema of this release.
+"""The migration of a database to the schema of this release.
 
 One query decides whether a migration is needed. In an empty database the statements of all
 revisions are executed directly. Alembic is imported only to upgrade from an older revision, since
@@ -67,7 +67,7 @@ _CREATED_MEANWHILE = (
 
 
 class _Overtaken(Exception):
-    """Another node has migrated since the revision was read."""
+    """A migration by another node since the revision was read."""
 
 
 async def migrate(connector: Connector) -> bool:

@@ -24,7 +24,7 @@ OUTCOME_TIMEOUT_S = 2.0
 
 
 class Outcomes:
-    """Runs transactions over a pool.
+    """A runner of transactions over a pool.
 
     Args:
         pool: Sessions that may write.

@@ -26,8 +26,7 @@ _COLUMNS = f"""
 
 
 def page_of(condition: str, shelf: int) -> str:
-    """Return a query for the messages of a partition; `condition` may end in an order and a limit.
-    """
+    """Return a query for messages of a partition; `condition` may end in an order and a limit."""
     rows = f"select * from jetgate_store.message_{shelf} where {condition}"
     return f"select {_COLUMNS} from ({rows}) as m"
 

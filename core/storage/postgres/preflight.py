@@ -1,4 +1,4 @@
-"""Checks a database before jetgate stores messages in it.
+"""The checks of a database before jetgate stores messages in it.
 
 Each check reads one setting; its error text has the value and the expected one. All settings are
 read before any is refused, so the operator sees all reasons at once.

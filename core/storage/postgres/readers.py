@@ -22,7 +22,7 @@ import asyncpg
 from core.errors import OperatorError
 
 ALL_STREAMS = "*"
-"""Stands for every stream of an account, including future ones."""
+"""Name that means every stream of an account, including future ones."""
 
 _ITERATIONS = 4096
 _SALT_BYTES = 16

@@ -1,4 +1,4 @@
-"""Reads messages from PostgreSQL, and deletes the rows of removed messages.
+"""The reads of messages from PostgreSQL, and the deletion of rows of removed messages.
 
 One statement per method, over a small pool. Messages are returned as segments.
 """
@@ -37,7 +37,7 @@ _HAS_EXPIRY_HEADER = " or ".join(
 
 
 class _TooLarge(Unavailable):
-    """A result exceeds one gigabyte, the limit of a value in PostgreSQL."""
+    """A result beyond one gigabyte, the limit of a value in PostgreSQL."""
 
 
 class PostgresReader:

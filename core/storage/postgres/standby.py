@@ -1,4 +1,4 @@
-"""Checks that the server to read from is a standby of the nodes' database."""
+"""A check that the server to read from is a standby of the nodes' database."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Keeps other roles from blocking a migration.
+"""Migrations that other roles cannot block.
 
 A revision alters tables, so it waits for every open transaction that has read one of them. Any role
 may have one open: a role that may read a view of schema `jetgate`, or one that asks PostgreSQL for

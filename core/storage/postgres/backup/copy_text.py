@@ -13,7 +13,7 @@ _ESCAPES = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v
 
 
 class Lines:
-    """Splits pieces of any size into lines."""
+    """A splitter of pieces of any size into lines."""
 
     def __init__(self) -> None:
         self._begun: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Takes a backup while nodes serve: pg_dump and checksums of messages, from one snapshot.
+"""Backups while nodes serve: pg_dump and checksums of messages, from one snapshot.
 
 The snapshot contains everything acknowledged before it, and each transaction as a whole or not at
 all.

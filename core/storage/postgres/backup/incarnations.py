@@ -1,4 +1,4 @@
-"""Gives restored streams a new incarnation, so that clients notice and no old position is used.
+"""New incarnations of restored streams, so that clients notice and use no old position.
 
 A position is (incarnation of the stream, sequence). The incarnation is the time of creation. After
 an older state was restored, a sequence may stand for another message than before. WebSocket and SSE

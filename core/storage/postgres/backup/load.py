@@ -1,4 +1,4 @@
-"""Restores a backup into a database without streams, in one transaction.
+"""The restore of a backup into a database without streams, in one transaction.
 
 Every row passes through this process, which checks it. The head rows are locked before anything
 else is read, so a node that starts meanwhile leads nothing before the restore is complete.

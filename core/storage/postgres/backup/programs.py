@@ -1,4 +1,4 @@
-"""Finds and runs pg_dump and pg_restore.
+"""The programs pg_dump and pg_restore: where they are installed, and how they connect.
 
 No part of a connection string goes into a command line, which other users can read.
 """

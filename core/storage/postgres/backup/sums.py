@@ -116,7 +116,7 @@ def _mask(number: int, low: int, high: int) -> int:
 
 
 class Checker:
-    """Compares rows of messages with their checksums, and collects the differences.
+    """A comparison of rows of messages with their checksums; `differences` has the result.
 
     Args:
         streams: Labels of the streams by number; rows of other streams are skipped.
@@ -196,7 +196,7 @@ def _why(stream: StreamSums, number: int, span: Span, rows: int) -> tuple[int, s
 
 
 def ranges(seqs: Iterable[int]) -> str:
-    """Return the first of ascending sequences as text: `1, 5 to 9, ...`."""
+    """Return the first ten ranges of ascending sequences as text: `1, 5 to 9, ...`."""
     parts: list[list[int]] = []
     more = ""
     for count, seq in enumerate(seqs):

@@ -1,4 +1,4 @@
-"""Verifies a backup, a database, or a database against the backup restored into it.
+"""The verification of a backup, a database, or a database against its backup.
 
 Every message is read and compared with its checksum. With a backup, the spans are also compared
 with the checksums of its manifest.

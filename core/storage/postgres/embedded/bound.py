@@ -1,4 +1,4 @@
-"""Binds processes to the life of this one: the kernel kills them the moment this process ends.
+"""Processes bound to the life of this one: the kernel kills them the moment this process ends.
 
 The parent-death signal (prctl) reaches only the postmaster. Its children notice a little later that
 the postmaster is gone, while `kill -9; wait; rm -r` already removes the directory in which they

@@ -1,4 +1,4 @@
-"""Finds the PostgreSQL binaries and the system user to run them.
+"""The PostgreSQL binaries, and the system user to run them.
 
 PostgreSQL refuses to run as root. Under root, another unprivileged user runs it, and permissions of
 existing directories are never changed: binaries that this user cannot reach (a virtual environment
@@ -79,7 +79,7 @@ class Installation:
 
 
 class Programs:
-    """Runs programs one after the other until `end` is called, from any thread."""
+    """A runner of programs, one after the other, until `end` is called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Finds the embedded PostgreSQL that another jetgate runs in a data directory."""
+"""The embedded PostgreSQL that another jetgate runs in a data directory."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs PostgreSQL as a child process: start, watch, restart, stop.
+"""PostgreSQL as a child process: start, watch, restart, stop.
 
 *Life cycle.* `start` returns when PostgreSQL accepts connections; recovery may take minutes. A
 watcher restarts it, with growing pauses, whenever it ends by itself; sessions break and their

@@ -1,4 +1,4 @@
-"""Creates data directories as copies of a template.
+"""Data directories as copies of a template.
 
 `initdb` takes half a second or more, a copy a tenth of that. The template is one file in the user's
 cache, with a checksum for each file in it. Its name contains everything it depends on. One rename
@@ -41,7 +41,7 @@ _FORMAT = 2  # part of the name: raise it when `_prepare` changes
 
 
 class _Damaged(Exception):
-    """The template does not match its checksums."""
+    """A template that does not match its checksums."""
 
 
 def new_data_directory(
