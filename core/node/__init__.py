@@ -43,8 +43,8 @@ at which the last confirmed heartbeat was sent. Beyond that it defers deliveries
   groups; any other after 1 s.
 - A node stalls with its session open: after 4 s without a heartbeat another node ends the session.
 - The link to a peer is lost: publishes to its groups are held, and refused after 2 s.
-- Two nodes claim a group: the one with the higher claim owns it, and the others close their links
-  to the other claimant.
+- Two nodes claim a group: the one with the higher claim owns it. Other nodes close their links to
+  the one with the lower claim.
 - The rows of a group cannot be read: its lease is released. A damaged row ends the process.
 - A client publishes while a stream has no owner: the publish is held for 2 s (10 s after a start),
   then refused with 10008; at once if 16 MiB are held for the stream.

@@ -59,14 +59,14 @@ class Command(Protocol):
         ...
 
     async def prepare(self) -> Candidacy | None:
-        """Prepare everything that lives as long as the process; return None without JetStream.
+        """Prepare everything that lives as long as the process.
 
-        Raises OperatorError.
+        Returns None without JetStream. Raises OperatorError.
         """
         ...
 
     async def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """React to a loaded runtime: this process serves fully from now on.
+        """React to the start of service; `runtime` is None without JetStream.
 
         Raises Unavailable to be retried.
         """

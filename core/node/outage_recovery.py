@@ -1,4 +1,4 @@
-"""Recovery after a storage outage: finds out which of the plans in flight were committed.
+"""Recovery after a storage outage: the outcomes of the plans that were in flight.
 
 The group committer repeats this while storage is away (`core.jetstream.lane`).
 

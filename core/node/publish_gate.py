@@ -233,8 +233,7 @@ class PublishGate:
     def _leave_old_publishes(self) -> None:
         """Close client connections after this process stood still for longer than 2 s.
 
-        Their senders have given up by now, and may have published the same messages elsewhere
-        since.
+        The clients have given up by now, and may have published the same messages elsewhere since.
         """
         stood = 0 if self._mesh is None else self._mesh.stood_still
         if stood > PATIENCE_S * _SECOND:

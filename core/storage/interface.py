@@ -365,7 +365,7 @@ class LogReader(Protocol):
         ...
 
     async def positions(self, stream: int) -> list[Position]:
-        """Return how far each source of a stream was copied; former sources too."""
+        """Return the copied position of each source of a stream, former sources included."""
         ...
 
     async def schedules(
@@ -396,7 +396,7 @@ class LogReader(Protocol):
 
 
 class Sweeper(Protocol):
-    """The deletion of rows of messages that were removed before.
+    """The deletion of the rows of removed messages.
 
     The message ids of rows stored after `ids_since` are kept, in the same transaction; None: keep
     none.

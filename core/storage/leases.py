@@ -83,7 +83,7 @@ class Bumped:
 
     Attributes:
         groups: The lease groups whose streams have new epochs.
-        claim: The fencing token: above the token of every earlier bump of these groups.
+        claim: The number of this bump: above that of every earlier bump of these groups.
     """
 
     groups: frozenset[int]

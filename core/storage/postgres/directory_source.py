@@ -1,4 +1,4 @@
-"""The read of stream directory changes, with the version they lead to, in one statement.
+"""The changes of the stream directory since a version, read in one statement.
 
 The row of a stream has the version of its last change. A deleted stream leaves a row in `deletion`,
 kept for ten thousand versions. A reader gets everything if it knows less than that, if it knows

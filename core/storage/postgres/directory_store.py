@@ -117,7 +117,7 @@ _DROP = """
 _FORGET = "delete from jetgate_store.deletion where version < $1"
 
 Check = Callable[[], None]
-"""Raises ApiError if the change is not possible any more."""
+"""Function that raises ApiError if a change is not possible any more."""
 
 
 class PostgresDirectoryStore:

@@ -1,4 +1,4 @@
-"""The reads of messages from PostgreSQL, and the deletion of rows of removed messages.
+"""Queries for messages, and the deletion of rows of removed messages.
 
 One statement per method, over a small pool. Messages are returned as segments.
 """
@@ -410,7 +410,7 @@ class PostgresReader:
         return int(rows[0][0])
 
     async def positions(self, stream: int) -> list[Position]:
-        """Return how far each source of a stream was copied; former sources too."""
+        """Return the copied position of each source of a stream, former sources included."""
         rows = await self._fetch(
             "select key, seq, identity from jetgate_store.source where stream = $1", stream
         )

@@ -1,4 +1,4 @@
-"""The read of single messages on a node that does not lead, from the primary or a standby.
+"""Single messages, read by a node that does not lead, from the primary or a standby.
 
 The primary decides which messages exist, by one statement with the conditions of the SQL views
 (`migrations.sql_readers`): its heads, purges, records of replaced rows, and its clock. That

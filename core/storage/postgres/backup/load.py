@@ -42,7 +42,7 @@ class Damaged(OperatorError):
 
 
 class Restore:
-    """One restore.
+    """One restore of a backup.
 
     Args:
         archive: A backup.
@@ -169,7 +169,7 @@ class Restore:
 
 
 class _Ahead:
-    """A reader of an archive: yields its tables and the rows of each."""
+    """A reader of the tables of an archive, and of the rows of each."""
 
     def __init__(self, items: AsyncIterator[Item]) -> None:
         self._items = items
