@@ -27,8 +27,7 @@ _SECOND = 1_000_000_000
 KEPT: Final = 16
 """Number of readings compared; each heartbeat adds one."""
 DRIFT_PPM: Final = 100
-"""Largest drift of two quartz clocks, in parts per million: the error of a reading grows with age.
-"""
+"""Largest drift of two quartz clocks, in parts per million, by which a reading loses with age."""
 TOLERATED: Final = _SECOND
 """Difference of two clocks above which the log warns, in nanoseconds."""
 SLEW: Final = 10
