@@ -238,7 +238,8 @@ class Process:
         if SYSTEM_ACCOUNT in self._server.hub.accounts and cluster is not None:
             from core.monitor.system import SystemServices  # most nodes have no such users
 
-            self._system = SystemServices(self._server, cluster)
+            server = self._server
+            self._system = SystemServices(server.hub, server.clock, server.mesh, cluster)
             self._system.start()
 
     def _rest(self) -> asyncio.Task[None]:
@@ -335,7 +336,9 @@ class Process:
         assert self._node is not None
         self._node.runtime = runtime
         if self._system is not None:
-            self._system.show(runtime)
+            from core.monitor.source import JetStream
+
+            self._system.show(JetStream(registry=runtime.registry, api=runtime.api))
         gate = self._life.gate
         if self._changed is None:
             self._changed = gate.changed.subscribe(self._owners_changed)

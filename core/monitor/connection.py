@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from core import goinput
+from core.goinput import text_of
 from core.model.gotime import format_duration
 from core.monitor.times import age, moment
 from core.pubsub.route import Subscription
@@ -60,8 +60,3 @@ def describe_subscription(found: Subscription, account: str = "") -> dict[str, A
     if found.limit:
         shown["max"] = found.limit
     return shown | {"cid": found.session.client_id}
-
-
-def text_of(raw: bytes) -> str:
-    """Return a subject, a queue group or a sid as text."""
-    return goinput.text_of(raw)

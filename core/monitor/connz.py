@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from core.monitor.connection import describe, describe_subscription, text_of
+from core.goinput import text_of
+from core.monitor.connection import describe, describe_subscription
 from core.monitor.query import BadQuery, Query
 from core.monitor.source import Closed, Source
 from core.pubsub.server import Connection

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from core.monitor.connection import describe
 from core.monitor.times import moment
 from core.pubsub.account import Account
-from core.pubsub.server import Connection, Hub, Traffic
-from core.route.view import RouteView
+from core.pubsub.server import Connection, Hub
 from core.runtime.clock import Clock
 from core.transport.session import ClientSession
 
-if TYPE_CHECKING:  # a server without JetStream starts without it
-    from core.model.cluster import MetaCluster
+if TYPE_CHECKING:  # a server without JetStream or without routes starts without them
+    from core.cluster.view import ClusterView
+    from core.route.mesh import Mesh
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,31 +40,6 @@ class About:
     websocket: dict[str, Any] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)
     """What is configured of the cluster, but for its name; empty: there is none."""
-
-
-class Mesh(Protocol):
-    """The routes to the other servers of the cluster (`core.route.mesh.Mesh`)."""
-
-    def routes(self) -> Sequence[RouteView]:
-        """Return what they show of themselves now."""
-        ...
-
-    def totals(self) -> Traffic:
-        """Return what all have carried since the start."""
-        ...
-
-
-class Cluster(Protocol):
-    """The nodes that could lead (`core.cluster.view.ClusterView`)."""
-
-    @property
-    def leads(self) -> bool:
-        """Whether this node leads."""
-        ...
-
-    def meta(self) -> MetaCluster:
-        """Return what /jsz shows of them."""
-        ...
 
 
 class Api(Protocol):
@@ -133,7 +108,7 @@ class Source:
         self.jetstream: JetStream | None = None
         self.has_leader: Callable[[], bool] = lambda: True
         self.mesh: Mesh | None = None
-        self.cluster: Cluster | None = None
+        self.cluster: ClusterView | None = None
         self.requests: Counter[str] = Counter()
         self.started = started or clock.now()
         self.config_loaded = self.started

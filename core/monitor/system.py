@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from core.errors import ApiError
 from core.goinput import folded
 from core.model.tags import clean_tag
 from core.monitor.pages import page_of
 from core.monitor.query import Query
-from core.monitor.source import About, Api, Cluster, JetStream, Mesh, Source
+from core.monitor.source import About, JetStream, Source
 from core.monitor.times import moment
 from core.monitor.varz import summary
 from core.pubsub.route import Session
@@ -24,6 +24,10 @@ from core.pubsub.server import SYSTEM_ACCOUNT, Hub
 from core.pubsub.user_info import server_json
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
+
+if TYPE_CHECKING:
+    from core.cluster.view import ClusterView
+    from core.route.mesh import Mesh
 
 _PREFIX = "$SYS.REQ.SERVER."
 _SUMMARY = "STATSZ"
@@ -35,42 +39,21 @@ _NAMES = {"account": "acc", "consumer": "consumers", "leader_only": "leader-only
 _SKIPPED = "filtered response"
 
 
-class Served(Protocol):
-    """The NATS side of this process (`core.node.server.Server`)."""
-
-    hub: Hub
-    clock: Clock
-
-    @property
-    def mesh(self) -> Mesh | None:
-        """The links to other nodes."""
-        ...
-
-
-class Runtime(Protocol):
-    """JetStream in memory (`core.node.runtime.JetStreamRuntime`)."""
-
-    registry: Any
-
-    @property
-    def api(self) -> Api:
-        """The counters of API requests."""
-        ...
-
-
 class SystemServices:
     """Answers such requests. Life cycle: `start`, `show` for each runtime, `stop`.
 
     Args:
-        server: of which the pages tell; it has a system account.
+        hub: the server of which the pages tell; it has a system account.
+        clock: the time.
+        mesh: the links to other nodes.
         cluster: the nodes that could lead.
     """
 
-    def __init__(self, server: Served, cluster: Cluster) -> None:
+    def __init__(self, hub: Hub, clock: Clock, mesh: Mesh | None, cluster: ClusterView) -> None:
         about = About(jetstream={"max_memory": 0, "max_storage": 0, "strict": True})
-        self._source = source = Source(about, server.hub, server.clock)
-        source.mesh, source.cluster = server.mesh, cluster
-        self._account = server.hub.accounts[SYSTEM_ACCOUNT]
+        self._source = source = Source(about, hub, clock)
+        source.mesh, source.cluster = mesh, cluster
+        self._account = hub.accounts[SYSTEM_ACCOUNT]
         self._tasks: set[asyncio.Task[None]] = set()
         self._answered = 0
 
@@ -80,10 +63,9 @@ class SystemServices:
         for place in ("PING", "PING.*", f"{own}.*"):
             self._account.subscribe(f"{_PREFIX}{place}".encode(), self._asked)
 
-    def show(self, runtime: Runtime | None) -> None:
-        """Tell of what this node leads."""
-        leads = None if runtime is None else JetStream(registry=runtime.registry, api=runtime.api)
-        self._source.jetstream = leads
+    def show(self, led: JetStream | None) -> None:
+        """Tell of what this node leads; None: nothing."""
+        self._source.jetstream = led
 
     async def stop(self) -> None:
         """Answer nothing any more."""

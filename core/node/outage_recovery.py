@@ -14,8 +14,7 @@ finds the losses (`find_losses`).
 """
 
 import logging
-from collections.abc import Collection, Container, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping
 
 from core.errors import Fenced
 from core.jetstream.lane import Work
@@ -31,14 +30,8 @@ _DIRECTORY = 0
 """Stream number of the stream directory's own head row."""
 
 
-class Leases(Protocol):
-    """The locks of lease groups (`core.node.lease_session.LeaseSession`)."""
-
-    async def renew(self) -> None: ...
-
-
 async def lead_again(
-    leases: Leases,
+    renew: Callable[[], Awaitable[None]],
     writer: LogWriter,
     registry: Registry,
     work: Work,
@@ -47,14 +40,20 @@ async def lead_again(
     """Recover the leases; return the committed and the uncommitted parts of `work`.
 
     Every stream gets its new epoch. Streams that are no longer led are left out, as are those
-    loaded again since: their rows contain the outcome. `changes` is the number of changes of the
-    stream directory that this node knows.
+    loaded again since: their rows contain the outcome.
+
+    Args:
+        renew: Raises the epochs (`LeaseSession.renew`).
+        writer: Reads the head rows.
+        registry: The streams in memory.
+        work: The plans in flight.
+        changes: Number of changes of the stream directory that this node knows.
 
     Raises:
         Fenced: Storage differs from the state that this node left.
         Unavailable: Storage is still away.
     """
-    await leases.renew()
+    await renew()
     runners = {runner.stream: runner for runner in registry.streams.values()}
     heads = await writer.heads([_DIRECTORY, *runners])
     plans = dict(work)

@@ -431,7 +431,7 @@ class JetStreamRuntime:
         """Recover after a storage outage; return the committed plans, and the others."""
         self._in_doubt = work
         committed, rest = await lead_again(
-            self.leases, self.writer, self.registry, work, self.directory.version
+            self.leases.renew, self.writer, self.registry, work, self.directory.version
         )
         await check_consumers(self.writer, self.registry)
         self._in_doubt = []

@@ -1,9 +1,10 @@
 """Reads consecutive messages of one read into columns: the fast path of every parser of a server.
 
 Clients write PUB and HPUB, servers of a cluster RMSG and HMSG, the server of a leaf node LMSG and
-HMSG: a `Form` says which. Only the common form of a line is read: the verb in upper case at its
-beginning, legal length, no queue groups, the payload complete and followed by CR LF. At anything
-else, errors included, reading stops and the parser goes on from there.
+HMSG: a `Form` names them. Only the common form of a line is read: the verb in upper case (between
+servers at the beginning of the line), legal length, no queue groups, the payload complete and
+followed by CR LF. At anything else, errors included, reading stops and the parser goes on from
+there.
 
 Messages of one size are common. After some of them, one regular expression reads all that follow.
 """
@@ -29,7 +30,7 @@ PATTERN_SIZE_MAX = 4096
 PATTERNS = 1024
 """Expressions that are kept."""
 _PATTERN_LINE = 4096  # longest line that an expression matches
-_BLANKS = b" \t\r\n\x0b\x0c"
+_FIRST = 33  # the lowest byte that is no blank and no control character
 
 TOKEN = rb"([!-\xff]{1,2000})"
 """Neither blanks nor control characters; short enough for two of them on a legal line."""
@@ -96,24 +97,23 @@ def gather(
             break
         start = body = eol + 1
         stop = start + int(digits)
-        others = count - fewest
-        if args[0] != plain:
+        verb, others = args[0], count - fewest
+        if verb != plain:
             others -= 1
-            if not with_headers or args[0] != headed or not _is_size(args[-2]):
+            if verb != headed or not with_headers or not _is_size(args[-2]):
                 break
             body += int(args[-2])
-        if not 0 <= others <= 1 or data[pos] in _BLANKS:
+        if not 0 <= others <= 1:
             break
         reply = args[at + 1] if others else b""
         size = stop - body
         if size < 0 or stop - start > max_size or data[stop : stop + 2] != b"\r\n":
             break
-        if at > 1 and args[1] != account:
-            if account:
+        if marks:
+            if reply in marks or data[pos] < _FIRST or (account and args[1] != account):
                 break
-            account = args[1]
-        if reply in marks:
-            break
+            if at > 1:
+                account = args[1]
         subjects.append(args[at])
         replies.append(reply)
         headers.append(data[start:body])

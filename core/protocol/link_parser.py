@@ -124,7 +124,7 @@ class LinkParser(Generic[SinkT]):
             if (
                 (others == 0 or (others == 1 and args[-2] not in marks))
                 and args[0] == plain
-                and data[position] not in _BLANKS
+                and data[position] > 32
                 and (digits := args[-1]).isdigit()
                 and len(digits) <= MAX_SIZE_DIGITS
                 and (stop := eol + 1 + int(digits)) + 2 <= end
@@ -132,8 +132,14 @@ class LinkParser(Generic[SinkT]):
                 and data[stop] == 13
                 and data[stop + 1] == 10
             ):
-                account, reply = args[1] if at > 1 else b"", args[-2] if others else b""
-                on_message(account, args[at], reply, (), b"", data[eol + 1 : stop])
+                on_message(
+                    args[1] if at > 1 else b"",
+                    args[at],
+                    args[-2] if others else b"",
+                    (),
+                    b"",
+                    data[eol + 1 : stop],
+                )
                 position = stop + 2
             else:
                 position = self._read_any(data, position, eol, args)

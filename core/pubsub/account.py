@@ -374,9 +374,7 @@ class Account:
         """Deliver to the route of `to` a message that shows `subject`; the caller arms the turn."""
         if subject == to:
             return self.deliver(route, None, subject, reply, headers, payload)
-        if route.onward is not None:
-            route.onward.address(to)
-        return self.deliver(route, None, subject, reply, headers, payload, shown=True)
+        return self.deliver(route, None, subject, reply, headers, payload, to=to)
 
     def deliver(
         self,
@@ -387,17 +385,26 @@ class Account:
         headers: bytes,
         payload: bytes,
         *,
-        shown: bool = False,
+        to: bytes = b"",
     ) -> bool:
-        """Put a message into the outputs of its receivers; False when there was none.
+        """Put a message into the outputs of its receivers; return False when there was none.
 
-        `shown` says that `subject` is not the one the route was made for. The caller arms the
-        turn.
+        The caller arms the turn.
+
+        Args:
+            route: The receivers.
+            source: The session of the publisher, if it is a client of this server.
+            subject: The subject that receivers see.
+            reply: The reply subject, or empty.
+            headers: The header block, or empty.
+            payload: The payload.
+            to: The subject of the route, where it is another one than `subject`.
         """
         delivered = False
+        refused: list[bytes] = []  # queue groups whose members here may not have the message
         if route.targets:
             tail = message_tail(reply, headers, payload)
-            if shown or not route.plain or not (source is None or source.echo):
+            if to or not route.plain or not (source is None or source.echo):
                 for target in route.targets:
                     if self.deliver_one(target, source, subject, tail, headers, payload, reply):
                         delivered = True
@@ -408,9 +415,13 @@ class Account:
             if self.deliver_group(group, source, subject, reply, headers, payload):
                 delivered = True
             elif route.onward is not None:
-                route.onward.take_group(group[0].queue)
+                refused.append(group[0].queue)
+        onward = route.onward if to or refused else None
         for service in route.services:
-            service.call(source, subject, reply, headers, payload)
+            if onward is not None and service is onward:
+                onward.forward((subject, reply, headers, payload), to, refused)
+            else:
+                service.call(source, subject, reply, headers, payload)
             delivered = True
         return delivered
 

@@ -49,7 +49,7 @@ class MessageTrace:
         """Note the client that published it."""
         shown = {"name": name} if name else {}
         account = self._account.name
-        self._note("in", kind=0, cid=client_id, **shown, acc=account, subj=_text(subject))
+        self._note("in", kind=0, cid=client_id, **shown, acc=account, subj=text_of(subject))
 
     def refused(self, why: str) -> None:
         """Note in the first event that it came no further."""
@@ -57,20 +57,20 @@ class MessageTrace:
 
     def mapped(self, subject: bytes) -> None:
         """Note the subject that it goes to instead."""
-        self._note("sm", to=_text(subject))
+        self._note("sm", to=text_of(subject))
 
     def imported(self, subject: bytes, to: bytes) -> None:
         """Note a service of the system account."""
-        self._note("si", acc="$SYS", **{"from": _text(subject), "to": _text(to)})
+        self._note("si", acc="$SYS", **{"from": text_of(subject), "to": text_of(to)})
 
     def reached(self, target: Subscription, name: str, error: str) -> None:
         """Note a client; `error` says why it did not get the message."""
         event: dict[str, Any] = {"kind": 0, "cid": target.session.client_id}
         if name:
             event["name"] = name
-        event["sub"] = _text(target.subject)
+        event["sub"] = text_of(target.subject)
         if target.queue:
-            event["queue"] = _text(target.queue)
+            event["queue"] = text_of(target.queue)
         if error:
             event["error"] = error
         self._note("eg", **event)
@@ -120,9 +120,5 @@ def _grouped(pairs: list[tuple[bytes, bytes]]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, value in sorted(pairs, key=lambda pair: pair[0]):
         if value:
-            found.setdefault(_text(name), []).append(_text(value))
+            found.setdefault(text_of(name), []).append(text_of(value))
     return found
-
-
-def _text(raw: bytes) -> str:
-    return text_of(raw)

@@ -13,10 +13,11 @@ are others, chance chooses, weighted by how many members each has. The server it
 the names of the groups and chooses the members.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from core.protocol.messages import MessageColumns
+from core.protocol.messages import Message, MessageColumns
 from core.protocol.routed import Queues, routed_message
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.authored import AUTHOR_LINE, without_author
@@ -70,7 +71,7 @@ class Splitter:
         return found
 
 
-class Forward(ServiceSubscription):
+class Forward(Onward):
     """Sends messages of one route to the servers that have subscribers.
 
     Attributes:
@@ -85,13 +86,7 @@ class Forward(ServiceSubscription):
         "_name",
         "_reached",
         "_spare",
-        "_to",
-        "_wanted",
-        "grouped",
-        "head",
         "links",
-        "sole",
-        "subjects",
         "takes_batches",
     )
 
@@ -113,23 +108,9 @@ class Forward(ServiceSubscription):
             if each.queue:
                 groups = self._spare if each.queue in groups_here else self._groups
                 groups.setdefault(each.queue, []).append(each)
-        self._wanted: list[bytes] = []
-        self._to = b""
         self.takes_batches = not self.grouped
         self.sole: Link | None = None
         self.head = b"RMSG %b " % self._name
-
-    def address(self, to: bytes) -> None:
-        """Send the next message to `to`, and show its own subject where that is known.
-
-        That is known to whoever reads a reply subject of JetStream: it follows an `@` there.
-        """
-        self._to = to
-
-    def take_group(self, queue: bytes) -> None:
-        """Give the next message also to a member of a group whose members here refused it."""
-        if queue in self._spare:
-            self._wanted.append(queue)
 
     def blocked(self) -> Link | None:
         """Return a link that takes no more for now, if a message may go over one."""
@@ -138,26 +119,32 @@ class Forward(ServiceSubscription):
                 return link
         return None
 
-    def _forward(
-        self, source: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-    ) -> None:
-        if self._to:
+    def forward(self, message: Message, to: bytes, refused: Sequence[bytes]) -> None:
+        """Send a message to the servers that have receivers, once to each."""
+        subject, reply, headers, payload = message
+        if to:
             if reply.startswith(ACK_PREFIX):
                 reply = b"%b@%b" % (reply, subject)
-            subject, self._to = self._to, b""
+            subject = to
+        wanted = [queue for queue in refused if queue in self._spare]
         size = len(headers) + len(payload)
-        if not self._groups and not self._wanted:
+        if not self._groups and not wanted:
             if not self.links:
                 return  # the groups have members here
             line = routed_message(self._name, subject, reply, (), headers, payload)
             for link in self.links:
                 link.send(line, MESSAGE + size)
             return
-        chosen = self._choose()
+        chosen = self._choose(wanted)
         for link in dict.fromkeys((*self.links, *chosen)):
             queues = tuple(chosen.get(link, ()))
             line = routed_message(self._name, subject, reply, queues, headers, payload)
             link.send(line, MESSAGE + size)
+
+    def _forward(
+        self, source: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        self.forward((subject, reply, headers, payload), b"", ())
 
     def _forward_traced(
         self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes
@@ -166,14 +153,13 @@ class Forward(ServiceSubscription):
         if not trace.only:
             self._forward(None, subject, reply, headers, payload)
 
-    def _choose(self) -> dict[Link, list[bytes]]:
-        """Return which server is to serve which queue groups."""
+    def _choose(self, wanted: Sequence[bytes]) -> dict[Link, list[bytes]]:
+        """Choose a server for each queue group: those without members here, and `wanted`."""
         chosen: dict[Link, list[bytes]] = {}
         for queue, members in self._groups.items():
             chosen.setdefault(self._account.one_of(members), []).append(queue)
-        for queue in self._wanted:
+        for queue in wanted:
             chosen.setdefault(self._account.one_of(self._spare[queue]), []).append(queue)
-        self._wanted.clear()
         return chosen
 
 

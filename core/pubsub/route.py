@@ -6,11 +6,11 @@ change. A route may serve many subjects (all the reply subjects of one inbox), s
 know its subject unless `heads` is set.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from core.auth.grant import Guard
-from core.protocol.messages import MessageColumns
+from core.protocol.messages import Message, MessageColumns
 
 
 class Session(Protocol):
@@ -233,32 +233,37 @@ class RemoteInterest:
         self.is_of_node = is_of_node
 
 
-class Onward(Protocol):
+class Onward(ServiceSubscription):
     """The receivers of a route on other servers (`core.pubsub.onward`).
 
-    `subjects` are the filters of those that are in no queue group, `grouped` those of the others
-    with their groups. `sole` is the link to the only receiver when that is one other server, and
-    what is published is to be its, whatever it is; lines of messages begin with `head`. `call`
-    sends them a message.
+    Attributes:
+        sole: The link to the only receiver, when that is one other server which gets every message.
+        head: The beginning of a line that sends a message.
+        subjects: The filters of receivers in no queue group.
+        grouped: Queue group and filter of the other receivers.
     """
 
-    call: ServiceCall
+    __slots__ = ("grouped", "head", "sole", "subjects")
+
     sole: Link | None
     head: bytes
     subjects: frozenset[bytes]
     grouped: frozenset[tuple[bytes, bytes]]
 
-    def address(self, to: bytes) -> None:
-        """Send the next message to `to`, and show its own subject where that is known."""
-        ...
+    def forward(self, message: Message, to: bytes, refused: Sequence[bytes]) -> None:
+        """Send a message to the servers that have receivers.
 
-    def take_group(self, queue: bytes) -> None:
-        """Give the next message also to a member of a group whose members here refused it."""
-        ...
+        Args:
+            message: Subject, reply, headers, payload.
+            to: The subject to send it to; empty: its own. The subject that subscribers are to see
+                follows an `@` in a reply subject of JetStream then.
+            refused: Queue groups whose members here may not have it: a member elsewhere gets it.
+        """
+        raise NotImplementedError
 
     def blocked(self) -> Link | None:
         """Return a link that takes no more for now, if a message may go over one."""
-        ...
+        raise NotImplementedError
 
 
 Head = tuple[Subscription, Session, list[bytes], bytes]

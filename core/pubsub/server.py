@@ -36,6 +36,7 @@ from core.auth.users import Users
 from core.errors import AuthError
 from core.protocol.connect import Connect
 from core.protocol.holding import EVERYTHING, Held
+from core.protocol.parser import Publisher
 from core.pubsub.account import Account
 from core.pubsub.ending_log import EndingLog
 from core.pubsub.hub_view import Waiter
@@ -84,11 +85,33 @@ class Traffic:
 
 
 class Connection(Waiter, Session, Protocol):
-    """What the hub uses of a session."""
+    """A client's connection, as all know it that cannot import its session.
+
+    They are the hub, the parts of the session and the API. `ClientSession` says what the attributes
+    mean. `started` is in nanoseconds since the Unix epoch, `rtt` in nanoseconds.
+    """
 
     traffic: Traffic
     account: Account
+    connect: Connect
     connection_type: str
+    address: tuple[str, int] | None
+    client_ip: str
+    client_port: int
+    forwarded_for: str
+    is_connected: bool
+    no_responders: bool
+    started: int
+    rtt: int
+
+    @property
+    def publisher(self) -> Publisher:
+        """What the messages of the client go through."""
+        ...
+
+    def say(self, line: bytes) -> None:
+        """Add a protocol line to the output."""
+        ...
 
     def written(self) -> int:
         """Return how many bytes the socket has taken so far."""

@@ -1,4 +1,4 @@
-"""What a connection asks of the mesh it belongs to."""
+"""What a connection, and who dials for it, asks of the mesh it belongs to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.route.interest import LocalInterest
 from core.route.proof import Proving
 from core.route.settings import ClusterSettings, RouteUrl
 
-L = TypeVar("L", contravariant=True)
+L = TypeVar("L")
 """The kind of connection (`core.route.link`)."""
 
 
@@ -24,8 +24,9 @@ class Refused(ProtocolError):
 
 
 class Cluster(Protocol[L]):
-    """What a link asks of the mesh it belongs to.
+    """What a link and the dialer ask of their mesh.
 
+    `peers`: the links whose handshake is over, by the id of the peer.
     `holds_messages`: whether messages of peers wait while the hub holds publishes.
     `takes_others`: whether who proves nothing may be a peer, where others do.
     """
@@ -33,10 +34,17 @@ class Cluster(Protocol[L]):
     hub: Hub
     settings: ClusterSettings
     interest: LocalInterest
+    peers: dict[str, L]
     holds_messages: bool
     takes_others: bool
 
     def next_route_id(self) -> int: ...
+    def new_link(self, url: RouteUrl | None = None, is_configured: bool = False) -> L: ...
+
+    def is_open(self, link: L) -> bool:
+        """Whether a link has a socket."""
+        ...
+
     def opened(self, link: L) -> None: ...
     def forget(self, link: L) -> None: ...
     def own_info(self) -> RouteInfo: ...

@@ -11,12 +11,11 @@ import logging
 import os
 import random
 import socket
-from typing import Protocol
 
-from core.pubsub.server import Hub
 from core.route.addresses import joined
+from core.route.cluster import Cluster
 from core.route.link import RouteLink
-from core.route.settings import ClusterSettings, RouteUrl
+from core.route.settings import RouteUrl
 from core.runtime.tasks import spawn, stop
 
 log = logging.getLogger("jetgate.route")
@@ -30,24 +29,10 @@ GOSSIPED_MAX = 512
 """Addresses that are dialled at once before those that peers name are ignored."""
 
 
-class Dialled(Protocol):
-    """What dialling needs of the mesh."""
-
-    hub: Hub
-    settings: ClusterSettings
-    peers: dict[str, RouteLink]
-
-    def new_link(self, url: RouteUrl | None = None, is_configured: bool = False) -> RouteLink: ...
-
-    def is_open(self, link: RouteLink) -> bool:
-        """Whether a link has a socket."""
-        ...
-
-
 class Dialer:
     """The tasks that keep routes, by address."""
 
-    def __init__(self, mesh: Dialled) -> None:
+    def __init__(self, mesh: Cluster[RouteLink]) -> None:
         self._mesh = mesh
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 

@@ -11,10 +11,10 @@ Only committed messages are in an index: a plan is applied after COMMIT.
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from core.stream.subject_search import Known, Searchable
+from core.stream.subject_search import Searchable
 
 _LAST_BITS = 44
 _LAST_MASK = (1 << _LAST_BITS) - 1
@@ -92,7 +92,7 @@ class LogIndex(Searchable):
     def __len__(self) -> int:
         return len(self._map)
 
-    def subjects(self) -> Known:
+    def subjects(self) -> Collection[bytes]:
         return self._map
 
     def count(self, subject: bytes) -> int:
@@ -171,7 +171,7 @@ class LastIndex(Searchable):
     def __len__(self) -> int:
         return len(self._map)
 
-    def subjects(self) -> Known:
+    def subjects(self) -> Collection[bytes]:
         return self._map
 
     def count(self, subject: bytes) -> int:
@@ -225,7 +225,7 @@ class HistoryIndex(Searchable):
     def __len__(self) -> int:
         return len(self._map)
 
-    def subjects(self) -> Known:
+    def subjects(self) -> Collection[bytes]:
         return self._map
 
     def count(self, subject: bytes) -> int:

@@ -9,9 +9,8 @@ that went stay in the runs and are recognized by their absence from the index.
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Protocol
 
 from core.stream.purged import covered
 from core.subjects.subject import (
@@ -32,12 +31,6 @@ _SCANNED = 16
 """Names that one passes over in a text while looking at one."""
 
 
-class Known(Sized, Container[bytes], Protocol):
-    """The subjects of an index: a dict with them as keys."""
-
-    def __iter__(self) -> Iterator[bytes]: ...
-
-
 class SortedSubjects:
     """Sorted runs over the subjects of one index."""
 
@@ -49,7 +42,7 @@ class SortedSubjects:
         self.fresh: list[bytes] = []
         self.ready = False
 
-    def note(self, subjects: Sequence[bytes], known: Known) -> bool:
+    def note(self, subjects: Sequence[bytes], known: Collection[bytes]) -> bool:
         """Take new subjects, before the index does; False when keeping them costs too much."""
         self.fresh += [subject for subject in subjects if subject not in known]
         return len(self.fresh) + len(self._runs) * RUN <= 2 * len(known) + 4 * RUN
@@ -132,7 +125,7 @@ class Searchable(ABC):
         self.names: SortedSubjects | None = None
 
     @abstractmethod
-    def subjects(self) -> Known:
+    def subjects(self) -> Collection[bytes]:
         """Return the subjects: a dict, not to be changed."""
 
     def prepare(self, filters: Sequence[bytes]) -> Iterator[None]:

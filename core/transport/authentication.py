@@ -17,7 +17,7 @@ from core.errors import AuthError, ProtocolError
 from core.protocol.connect import Connect
 from core.protocol.parser import Parser
 from core.pubsub.password_checks import QueuedCheck
-from core.pubsub.server import Hub
+from core.pubsub.server import Connection, Hub
 from core.transport.wording import AUTHORIZATION_VIOLATION
 
 FAILURE = "Authentication Failure"
@@ -26,7 +26,7 @@ _KEPT_MAX = 32 * 1024
 """Bytes of a connection that are kept during a check before it is read no further."""
 
 
-class Unauthenticated(Protocol):
+class Unauthenticated(Connection, Protocol):
     """The session that has to authenticate.
 
     Attributes:
@@ -35,12 +35,7 @@ class Unauthenticated(Protocol):
     """
 
     hub: Hub
-    closed: bool
     caller: str
-    client_ip: str
-    connection_type: str
-    connect: Connect
-    is_connected: bool
     authentication: "Authentication | None"
 
     @property
@@ -50,9 +45,7 @@ class Unauthenticated(Protocol):
     def authorize(self, identity: Identity) -> None: ...
     def use_connect(self, connect: Connect, identity: Identity) -> None: ...
     def use_permissions(self) -> None: ...
-    def pause(self) -> None: ...
     def serve_kept(self, data: bytes) -> None: ...
-    def close(self, reason: str, error: str = "") -> None: ...
 
 
 class Authentication:

@@ -7,32 +7,14 @@ batch goes on with the connection that it is from (`core.pubsub.authored`).
 
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Protocol
 
 from core.auth.author import ASKED, Lacking, lacking
-from core.auth.grant import Guard
 from core.protocol import headers as header_blocks
 from core.protocol.messages import Message, MessageColumns
 from core.protocol.parser import Publisher
-from core.pubsub.account import Account
 from core.pubsub.authored import FAST, with_author
+from core.pubsub.server import Connection
 from core.transport.wording import permissions_violation, quoted
-
-
-class Author(Protocol):
-    """The connection whose messages are asked about."""
-
-    account: Account
-    connection_type: str
-    guard: Guard | None
-
-
-class Client(Author, Protocol):
-    """The same, to publish for; `say` adds a protocol line to its output."""
-
-    client_id: int
-
-    def say(self, line: bytes) -> None: ...
 
 
 class AuthorPublisher:
@@ -44,7 +26,7 @@ class AuthorPublisher:
     __slots__ = ("_authored", "_client", "_next", "_publish")
 
     def __init__(
-        self, client: Client, wrapped: Publisher, authored: Callable[[Message, bytes], None]
+        self, client: Connection, wrapped: Publisher, authored: Callable[[Message, bytes], None]
     ) -> None:
         self._client = client
         self._authored = authored
@@ -80,12 +62,12 @@ class AuthorPublisher:
         return False
 
 
-def asks_author(client: Author) -> bool:
+def asks_author(client: Connection) -> bool:
     """Say whether the author of a client's messages is asked about their headers."""
     return client.connection_type in client.account.hub.author_doors
 
 
-def missing_permission(client: Author, subject: bytes, headers: bytes) -> Lacking | None:
+def missing_permission(client: Connection, subject: bytes, headers: bytes) -> Lacking | None:
     """Return a permission that a message asks for and its author lacks."""
     guard = client.guard
     if guard is None or not headers:
@@ -99,14 +81,14 @@ def violation(missing: Lacking) -> str:
     return f"{doing} to {quoted(missing.subject)}"
 
 
-def authored_block(client: Client, reply: bytes, headers: bytes) -> bytes:
+def authored_block(client: Connection, reply: bytes, headers: bytes) -> bytes:
     """Return the header block that streams get of a message of a batch; empty: it is of none."""
     if reply[-4:] == FAST or header_blocks.find(headers, header_blocks.BATCH_ID):
         return with_author(headers, author_of(client))
     return b""
 
 
-def author_of(client: Client) -> bytes:
+def author_of(client: Connection) -> bytes:
     """Return what a connection is told from those of all nodes by; no client can guess it."""
     key = client.account.hub.author_key
     return blake2b(b"%d" % client.client_id, key=key, digest_size=16).hexdigest().encode()

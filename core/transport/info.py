@@ -1,26 +1,14 @@
 """INFO: what a server says of itself, and of the connection, to a client."""
 
-from typing import Protocol
-
 from core.model.release import API_LEVEL, SERVER_VERSION
 from core.protocol.connect import Info
-from core.pubsub.server import WEBSOCKET, Hub
+from core.pubsub.server import WEBSOCKET, Connection, Hub
 
 GO_VERSION = "go1.27.2"
 """Clients parse this member; it names the toolchain of the release we are compatible with."""
 
 
-class Informed(Protocol):
-    """The session that an INFO goes to; see `ClientSession` for what its attributes mean."""
-
-    address: tuple[str, int] | None
-    connection_type: str
-    is_connected: bool
-    client_id: int
-    client_ip: str
-
-
-def info_of(hub: Hub, session: Informed) -> Info:
+def info_of(hub: Hub, session: Connection) -> Info:
     """Return the INFO for one connection."""
     host, port = session.address or hub.client_address()
     authenticator = hub.authenticator_for(session.connection_type)
@@ -50,7 +38,7 @@ def info_of(hub: Hub, session: Informed) -> Info:
     )
 
 
-def _connect_urls(hub: Hub, session: Informed) -> list[str]:
+def _connect_urls(hub: Hub, session: Connection) -> list[str]:
     """Return where the client may connect to: those over WebSocket over WebSocket."""
     is_over = session.connection_type == WEBSOCKET
     return list(hub.ws_connect_urls if is_over else hub.connect_urls)

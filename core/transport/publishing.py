@@ -17,19 +17,19 @@ What is refused is answered with the reference server's -ERR, and the connection
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from core.auth.grant import Guard
 from core.protocol import encoder
 from core.protocol import headers as header_blocks
-from core.protocol.connect import Connect
 from core.protocol.messages import Message, MessageColumns
 from core.protocol.parser import Publisher
-from core.pubsub.account import ACK_PREFIX, Account, message_tail
+from core.pubsub.account import ACK_PREFIX, message_tail
 from core.pubsub.authored import deliver_authored
 from core.pubsub.batch import take_acks, take_together
 from core.pubsub.publish_rules import RESERVED_REPLY_STARTS, is_reserved, is_system
-from core.pubsub.route import MESSAGE, Session
+from core.pubsub.route import MESSAGE
+from core.pubsub.server import Connection
 from core.subjects.subject import can_publish
 from core.transport.authoring import AuthorPublisher, asks_author
 from core.transport.wording import permissions_violation, quoted
@@ -43,18 +43,7 @@ _SPECIAL = frozenset((b"$JS.A", b"$NRG."))
 OnPub = Callable[[bytes, bytes, bytes, bytes], None]
 
 
-class Client(Session, Protocol):
-    """The client whose messages are published; `say` adds a protocol line to its output."""
-
-    account: Account
-    connect: Connect
-    connection_type: str
-    no_responders: bool
-
-    def say(self, line: bytes) -> None: ...
-
-
-def publisher_for(client: Client) -> Publisher:
+def publisher_for(client: Connection) -> Publisher:
     """Return what the publishes of a client go through, by its CONNECT, permissions and account."""
     connect, guard, mappings = client.connect, client.guard, client.account.mappings
     is_plain = connect.echo and not connect.verbose and not connect.pedantic
@@ -73,7 +62,7 @@ class PlainPublisher:
 
     __slots__ = ("_account", "_client", "_dirty", "_routes")
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Connection) -> None:
         self._client = client
         self._account = client.account
         self._routes = client.account.routes
@@ -150,7 +139,7 @@ class CheckedPublisher:
 
     __slots__ = ("_client",)
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Connection) -> None:
         self._client = client
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
@@ -171,7 +160,7 @@ class GuardedPublisher:
 
     __slots__ = ("_client", "_guard", "_next", "_publish", "_publishable")
 
-    def __init__(self, client: Client, guard: Guard, wrapped: Publisher) -> None:
+    def __init__(self, client: Connection, guard: Guard, wrapped: Publisher) -> None:
         self._client = client
         self._guard = guard
         self._publishable = guard.grant.publishable
@@ -209,7 +198,7 @@ class MappedPublisher:
 
     __slots__ = ("_client", "_mappings", "_publish")
 
-    def __init__(self, client: Client, mappings: "Mappings", wrapped: Publisher) -> None:
+    def __init__(self, client: Connection, mappings: "Mappings", wrapped: Publisher) -> None:
         self._client = client
         self._mappings = mappings
         self._publish = wrapped.on_pub
@@ -235,7 +224,7 @@ class MappedPublisher:
         return _publish_singly(self.on_pub, batch)
 
 
-def publish_checked(client: Client, message: Message, authored: bytes = b"") -> None:
+def publish_checked(client: Connection, message: Message, authored: bytes = b"") -> None:
     """Publish a message with every check and answer there is.
 
     `authored`: the header block that streams get instead (`core.pubsub.authored`).
@@ -272,7 +261,7 @@ def _publish_singly(publish: OnPub, batch: MessageColumns) -> bool:
 
 
 def _take_special(
-    client: Client, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    client: Connection, subject: bytes, reply: bytes, headers: bytes, payload: bytes
 ) -> bool:
     """Deal with an ack or a refused subject; False when it goes the general way."""
     if subject.startswith(ACK_PREFIX):
@@ -283,7 +272,7 @@ def _take_special(
     return False
 
 
-def check_subject(client: Client, subject: bytes) -> None:
+def check_subject(client: Connection, subject: bytes) -> None:
     """Tell a pedantic client that a subject is invalid; it is published all the same."""
     if client.connect.pedantic and not can_publish(subject):
         client.say(encoder.error("Invalid Publish Subject"))
@@ -301,18 +290,18 @@ def subject_violation(subject: bytes) -> str:
     return f"Publish to {quoted(subject)}"
 
 
-def _refuse(client: Client, violation: str) -> None:
+def _refuse(client: Connection, violation: str) -> None:
     client.say(permissions_violation(violation))
 
 
-def answer_no_responders(client: Client, subject: bytes, reply: bytes) -> None:
+def answer_no_responders(client: Connection, subject: bytes, reply: bytes) -> None:
     """Tell the requester that nobody listens, on the subscription it listens with."""
     account = client.account
     if account.is_silent is None or not account.is_silent(subject):
         say_no_responders(client, subject, reply)
 
 
-def say_no_responders(client: Client, subject: bytes, reply: bytes) -> None:
+def say_no_responders(client: Connection, subject: bytes, reply: bytes) -> None:
     """Send a 503 to the subscription for a reply, also where nobody listening is usual."""
     for target in client.account.route(reply).targets:
         if target.session is client:

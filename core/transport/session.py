@@ -405,7 +405,7 @@ class ClientSession(asyncio.Protocol):
         """Publish a message that may ask for a trace of its way."""
         from core.transport.traced_publishing import publish_traced  # hardly anybody traces
 
-        publish_traced(self, subject, reply, headers, payload)
+        publish_traced(self, self.trace, subject, reply, headers, payload)
 
     # -- subscribing
 

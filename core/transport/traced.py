@@ -9,14 +9,14 @@ in which things happen, also between connections: a PUB, its payload, then the M
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Protocol, Self
+from typing import Self
 
 from core.errors import LimitExceeded
 from core.protocol.connect import Connect
 from core.protocol.messages import MessageColumns
 from core.protocol.parser import Parser, Publication, Publisher, ServerSink
 from core.protocol.partial_payload import check_end
-from core.pubsub.account import Account
+from core.pubsub.server import Connection
 from core.pubsub.trace_log import TraceLog
 from core.transport.wording import quoted
 
@@ -30,20 +30,7 @@ _SECRETS = re.compile(
 Show = Callable[[bytes], None]
 
 
-class Client(Protocol):
-    """Whose operations are logged."""
-
-    client_id: int
-    client_ip: str
-    client_port: int
-    connection_type: str
-    forwarded_for: str
-    is_connected: bool
-    connect: Connect
-    account: Account
-
-
-def trace_of(client: Client, trace_log: TraceLog | None) -> "ConnectionTrace | None":
+def trace_of(client: Connection, trace_log: TraceLog | None) -> "ConnectionTrace | None":
     """Return what logs the operations of a client; None: nothing does, or it is no client."""
     if trace_log is None or client.connection_type not in _KINDS:
         return None
@@ -65,7 +52,7 @@ def _go_on(after: Parser, before: Parser) -> None:
 class ConnectionTrace:
     """Writes the lines of one connection."""
 
-    def __init__(self, client: Client, trace_log: TraceLog) -> None:
+    def __init__(self, client: Connection, trace_log: TraceLog) -> None:
         self._client = client
         self._log = trace_log
 

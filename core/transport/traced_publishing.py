@@ -4,14 +4,12 @@ Such messages are rare, and take this way alone: the publishers of `core.transpo
 the fan-out of an account know nothing of traces.
 """
 
-from typing import Protocol
-
 from core.protocol import encoder
 from core.protocol import headers as header_blocks
-from core.protocol.parser import Publisher
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.message_trace import DESTINATION, DISABLED, MessageTrace
 from core.pubsub.route import Member, Route, ServiceSubscription, Session, Subscription
+from core.pubsub.server import Connection
 from core.transport import authoring, publishing
 from core.transport.traced import ConnectionTrace
 from core.transport.wording import quoted
@@ -27,25 +25,24 @@ _OF_THE_ACCOUNT = (b"$JS.API.DIRECT.GET.", b"$JS.API.CONSUMER.MSG.NEXT.")
 """Requests that the account answers itself; all others go to the system account."""
 
 
-class Client(publishing.Client, Protocol):
-    """The client whose message is traced."""
-
-    trace: ConnectionTrace | None
-
-    @property
-    def publisher(self) -> Publisher: ...
-
-
 def publish_traced(
-    client: Client, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    client: Connection,
+    log: ConnectionTrace | None,
+    subject: bytes,
+    reply: bytes,
+    headers: bytes,
+    payload: bytes,
 ) -> None:
-    """Publish a message that may ask for a trace."""
+    """Publish a message that may ask for a trace.
+
+    `log`: shows what the client sends; None: nothing does.
+    """
     destination = header_blocks.find(headers, DESTINATION)
     if not destination or destination == DISABLED:
         client.publisher.on_pub(subject, reply, headers, payload)
         return
-    if client.trace is not None:
-        client.trace.received_message(headers, payload)
+    if log is not None:
+        log.received_message(headers, payload)
     destination = destination.strip()
     guard = client.guard
     if guard is not None and guard.grant.limits_publish and not guard.may_publish(destination):
@@ -66,7 +63,7 @@ class _Publishing:
     """One traced publish."""
 
     def __init__(
-        self, client: Client, trace: MessageTrace, reply: bytes, headers: bytes, payload: bytes
+        self, client: Connection, trace: MessageTrace, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
         self._client = client
         self._account: Account = client.account

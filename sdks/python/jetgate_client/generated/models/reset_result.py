@@ -25,7 +25,7 @@ T = TypeVar("T", bound="ResetResult")
 
 @_attrs_define
 class ResetResult:
-    """The consumer after a reset, and the sequence it begins at.
+    """The consumer after a reset, and the sequence of its new start.
 
     Attributes:
         stream_name (str):
