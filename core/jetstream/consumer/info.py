@@ -1,4 +1,4 @@
-"""A consumer as the API shows it, and as the state writer stores it."""
+"""The CONSUMER.INFO of a consumer, and the row of its state."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
 
 class Shown(Protocol):
-    """A consumer as CONSUMER.INFO shows it."""
+    """The interface of a consumer for CONSUMER.INFO."""
 
     name: str
     config: ConsumerConfig
     created: int
     machine: ConsumerMachine
     last_delivered: int
-    """When it last delivered something, wall-clock nanoseconds; 0 = never."""
+    """Time of the last delivery, wall-clock nanoseconds; 0: never."""
     last_acked: int
-    """When the last acknowledgement came, wall-clock nanoseconds; 0 = never."""
+    """Time of the last acknowledgement, wall-clock nanoseconds; 0: never."""
     paused_until: int
-    """When to see whether the pause is over, monotonic nanoseconds; 0 = not paused."""
+    """Time of the next check for the end of the pause, monotonic nanoseconds; 0: not paused."""
 
     @property
     def in_memory(self) -> bool:
-        """Whether its configuration, or that of its stream, asks for memory storage."""
+        """True if the configuration of the consumer or of its stream asks for memory storage."""
 
 
 def consumer_info(
     consumer: Shown, stream: str, clock: Clock, cluster: ClusterInfo | None = None
 ) -> ConsumerInfo:
-    """Return what CONSUMER.INFO tells; acknowledgements that came are applied before.
+    """Return the CONSUMER.INFO of a consumer; the caller applies gathered acks before.
 
-    `cluster`: who leads it; None: this is a server on its own.
+    `cluster`: the leader and replicas of the consumer; None: this server runs alone.
     """
     machine = consumer.machine
     floor_cseq, floor_sseq = machine.pending.floor()
@@ -77,8 +77,8 @@ def consumer_info(
 def _shown_sseq(consumer: Shown) -> int:
     """Return the stream sequence of the last delivery.
 
-    As on the reference server, a consumer in memory that began with an empty stream and has
-    delivered nothing shows how far it has looked instead.
+    As in nats-server, a consumer in memory that started on an empty stream and has delivered
+    nothing shows the last sequence it has scanned instead.
     """
     machine = consumer.machine
     if consumer.in_memory and not (machine.delivered_cseq or machine.delivered_sseq):
@@ -87,7 +87,7 @@ def _shown_sseq(consumer: Shown) -> int:
 
 
 def _groups(consumer: Shown, clock: Clock) -> tuple[PriorityGroupState, ...]:
-    """Return the state of the first group; the reference shows no other."""
+    """Return the state of the first priority group; nats-server shows no other."""
     waiting = consumer.machine.waiting
     if not isinstance(waiting, GroupWaiting):
         return ()
@@ -100,7 +100,7 @@ def _groups(consumer: Shown, clock: Clock) -> tuple[PriorityGroupState, ...]:
 def state_write(
     machine: ConsumerMachine, clock: Clock, *, stream: int, consumer: int, epoch: int
 ) -> StateWrite:
-    """Return the row that holds the state of a consumer, under the epoch of its stream."""
+    """Return the row with the state of a consumer, fenced by the epoch of its stream."""
     return StateWrite(
         stream=stream,
         consumer=consumer,

@@ -60,9 +60,10 @@ class StoredRows:
     def expiry_rows(
         self, first: int, below: int
     ) -> Awaitable[list[tuple[int, bytes, int, int, int, bytes | None]]]:
-        """Read (sequence, subject, payload size, header size, time, header block) of [first, below).
+        """Read the rows of [first, below) with the columns that determine expiry.
 
-        The header block is None unless it has a TTL or marks a subject as deleted.
+        Returns (sequence, subject, payload size, header size, time, header block); the block is
+        None unless it has a TTL or marks a subject as deleted.
         """
         return self._reader.expiry_rows(self._stream, self._shelf, first, below)
 
