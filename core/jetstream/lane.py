@@ -134,8 +134,7 @@ class Lane:
         self._untold: list[Callable[[], None]] = []
 
     def tell(self, say: Callable[[], None]) -> None:
-        """Queue a callback that answers committed publishes; called after the next COMMIT is sent.
-        """
+        """Queue a callback that answers committed publishes, for after the next COMMIT is sent."""
         self._untold.append(say)
 
     def enqueue(self, runner: Runner) -> None:

@@ -36,7 +36,7 @@ class Commits(Protocol):
     """The interface of the group committer (`core.jetstream.lane.Lane`) for readers."""
 
     async def settled(self) -> None:
-        """Wait until each plan submitted so far is applied in memory or has failed."""
+        """Wait until the commit in progress is applied in memory or has failed."""
         ...
 
 
@@ -94,7 +94,7 @@ class StreamLog:
             await asyncio.wait([self.loading])
 
     async def settled(self) -> None:
-        """Wait until each plan submitted so far is applied in memory or has failed."""
+        """Wait until the commit in progress is applied in memory or has failed."""
         await self._commits.settled()
 
     async def deleted(self) -> None:
