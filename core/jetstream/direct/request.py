@@ -86,8 +86,8 @@ _decode = msgspec.json.Decoder(DirectGetRequest).decode
 def decode_request(body: bytes) -> DirectGetRequest | None:
     """Decode a request as nats-server does; None when it is malformed.
 
-    A strict decoder reads the usual requests. All others go to a slower decoder with Go's rules:
-    unknown names, names in any case, null, numbers out of range.
+    A strict decoder reads the usual requests. All others go to a slower decoder with the rules of
+    nats-server: unknown names, names in any case, null, numbers out of range.
     """
     try:
         request = _decode(body)

@@ -1,7 +1,7 @@
 """Batches of one stream, between its publishes and its plans (ADR-50).
 
 Gathered publishes are cut where an atomic batch ends: those before it are decided first, then the
-batch is one plan in one transaction, whatever its size. So storage has all of the batch or
+batch, of any size, is one plan in one transaction. So storage has all of the batch or
 nothing, and readers, which get a plan as a whole, never see a part. The messages of fast batches
 are decided together with all others. Open batches are kept in memory, and time out by the node's
 timer.

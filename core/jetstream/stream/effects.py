@@ -89,7 +89,7 @@ class PlanEffects:
             self._log.removed.hide(hidden, plan.record)
         if self._consumers:
             pairs = [(seq, subject) for seq, subject, _ in plan.removed]
-            # nats-server: a removal of many messages publishes no advisory for each of them.
+            # nats-server: a purge of many messages publishes no advisory for each of them.
             purged = bool(plan.purges)
             tells = not purged or len(pairs) == len(plan.purges)
             for consumer in self._consumers.values():
