@@ -63,7 +63,17 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class ApiServer:
-    """The part of the server that handlers use."""
+    """The part of the server that handlers use.
+
+    Attributes:
+        registry: The streams that this node leads.
+        transactions: The transactions of these streams.
+        gathering: Gathers data from all nodes.
+        limits: The limits of the account.
+        counters: Counts of API requests.
+        domain: The JetStream domain (empty: none).
+        trust: The trust window of this node.
+    """
 
     registry: Registry
     clock: Clock

@@ -71,8 +71,8 @@ SUBJECTS = (
         )
     ),
 )
-"""The subscriptions below the prefix. Each request matches exactly one of them, except those to
-which consumers and streams subscribe themselves."""
+"""The subscriptions below the prefix. Each request matches exactly one of them, except requests
+whose subjects consumers and streams subscribe to themselves."""
 
 API_SUBJECTS = (
     *(PREFIX + subject.encode() for subject in SUBJECTS),

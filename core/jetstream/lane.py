@@ -94,7 +94,7 @@ class Lane:
         refused: Count of messages answered with an error, by `err_code`.
         commit_ns: Total duration of commits, in nanoseconds.
         commit_counts: Count of commits by duration, in buckets of `COMMIT_BOUNDS`.
-        stopped: True once deposed.
+        stopped: True once deposed, or stopped by the runtime.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Lane:
         for runner, plan in decided:
             runner.emit(plan)
         if self.ready and not away:
-            # Runs when the next round waits for storage for the first time.
+            # The event loop runs it when the next round awaits storage for the first time.
             asyncio.get_running_loop().call_soon(self._tell)
         else:
             self._tell()

@@ -224,7 +224,7 @@ class Registry:
     async def update_stream(self, config: StreamConfig) -> StreamRunner:
         """Change a stream to a checked configuration.
 
-        Raises ApiError.
+        Raises ApiError; then the former configuration is stored again if it is still in use.
         """
         async with self._changes:
             runner = self.stream(config.name)

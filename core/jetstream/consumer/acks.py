@@ -35,7 +35,7 @@ class AckOwner(Stateful, Protocol):
     """Time of the last acknowledgement, wall-clock nanoseconds."""
 
     def wake(self) -> None:
-        """Schedule the applying of acknowledgements in this loop tick."""
+        """Schedule `apply` and the answers for this loop tick."""
         ...
 
 

@@ -312,7 +312,7 @@ class Consumers(dict[str, ConsumerRunner]):
                 return max((last for _, _, last in rows), default=first), [], 0
             case DeliverPolicy.LAST_PER_SUBJECT if self._stream.config.max_msgs_per_subject != 1:
                 rows = await subjects_matching(log, [f.encode() for f in config.filters])
-                # Messages stored during the search lie at or behind `end`.
+                # Messages stored during the search have sequences from `end` on.
                 chosen = sorted(last for _, _, last in rows if 0 < last < end)
                 if not chosen:
                     # nats-server starts at the last message, which the filters exclude.
@@ -325,7 +325,7 @@ class Consumers(dict[str, ConsumerRunner]):
         return first, [], 0
 
     async def _first(self) -> int:
-        """Return the stream's first sequence, behind removed messages. Raises Unavailable."""
+        """Return the exact first sequence of the stream. Raises Unavailable."""
         log, machine = self._log, self._log.machine
         if not machine.msgs:
             return machine.last_seq + 1 if machine.last_seq else machine.first_seq
@@ -336,7 +336,8 @@ class Consumers(dict[str, ConsumerRunner]):
     async def _first_since(self, config: ConsumerConfig) -> int:
         """Return the first sequence at or after the configured start time.
 
-        If the first message that the filters match lies behind it, return that one's sequence.
+        With filters whose first message lies after it, return the lowest such sequence instead,
+        unless it is the stream's last. Raises Unavailable.
         """
         log = self._log
         seq, last = await log.first_at_time(config.opt_start_time or 0), log.machine.last_seq

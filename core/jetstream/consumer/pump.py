@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PUSHED, PULLED = 2000, 512
 TURN_BYTES = 1 << 20
 """Bytes delivered per loop tick, about, at most: between ticks the sockets report backpressure.
-Pull consumers send less per tick (`PULLED` messages): clients request the next messages when some
+Pull consumers deliver fewer messages per tick (`PULLED`): clients request the next ones once some
 have arrived, and another node on the way forwards them while this one delivers the next."""
 _WINDOW = 256
 _EMPTY_WINDOW_COST = 16
@@ -240,7 +240,7 @@ class Pump:
             request.frame = routed_frame(onward.head, request.reply, self._head)
         return request.frame
 
-    # what comes next
+    # the next messages
 
     def _next(self, limit: int) -> Segment | None:
         """Return the next messages; None: at the end of the log, or a read is in progress.

@@ -84,7 +84,7 @@ class Copier:
                 self._positions.setdefault(position.key, position)
 
     async def _find(self, followers: list[Follower]) -> None:
-        """Begin to follow sources behind their newest message in the log.
+        """Begin to follow sources after their newest message in the log.
 
         The log of a promoted mirror contains such messages. Searching a long log takes time, so
         it is searched only for sources without a stored position.
@@ -306,7 +306,7 @@ class Copier:
     def _stall(
         self, follower: Follower, run: Run, reached: Reached, through: int, reason: ApiError
     ) -> None:
-        """Request again the first message behind `through`, which cannot be stored now."""
+        """Request again the first message after `through`, which cannot be stored now."""
         left = [seq for seq in run.seqs if seq > through]
         held = left[0], reason.err_code
         if self._held.get(follower.origin.key) != held:

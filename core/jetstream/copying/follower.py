@@ -4,7 +4,7 @@
                       |                (RESETTING: the consumer is reset)
                       +--refused-------> IDLE, for longer each time
 
-The only memory is the stored position: after every interruption a new consumer starts behind the
+The only memory is the stored position: after every interruption a new consumer starts after the
 last committed copy, so that no message is lost or stored twice. A flow-control request is
 answered once all messages before it are committed; that bounds the messages waiting here.
 """
@@ -47,6 +47,8 @@ _OLD_SERVER = (err_code("JSRequiredApiLevel"), err_code("JSInvalidJSON"))
 
 
 class Phase(Enum):
+    """The states of a follower; the module shows the transitions."""
+
     IDLE = auto()
     ASKING = auto()
     RESETTING = auto()
@@ -103,13 +105,13 @@ class Follower:
         self._start = start
         self._ready = ready
         self._left = 0
-        """Messages of the origin behind the last received one."""
+        """Messages of the origin after the last received one."""
         self._held: ErrorBody | None = None
-        """Why the next message cannot be stored now."""
+        """Error of the next message, which cannot be stored now; None: no error."""
         self._held_left = 0
         """Messages not copied while the next one cannot be stored; 0: it can be stored."""
         self._left_out: ErrorBody | None = None
-        """Why the last skipped message can never be stored."""
+        """Error of the last skipped message, which can never be stored; None: none."""
         self._inbox: Inbox | None = None
         self._waiting: deque[tuple[Run, Reached]] = deque()
         self._due = 0
@@ -120,7 +122,7 @@ class Follower:
         self._acks = False
         self._has_consumer = False
         self.forgets = False
-        """True if the origin is another stream of the same name than the one copied so far."""
+        """True if the origin was deleted and created anew, so that copying starts over."""
         self._cseq = self._sseq = 0
         self._kept = Reached(0, 0)
         self._flow: tuple[bytes, int] | None = None
@@ -204,7 +206,7 @@ class Follower:
     # -- asking ------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Request a consumer behind the stored position; wait for messages being stored first."""
+        """Request a consumer from the stored position on, once no message is being stored."""
         if self.busy:
             self._due = 0
             return
@@ -277,7 +279,7 @@ class Follower:
         self._pause(failed=True)
 
     def _follow(self, behind: int) -> None:
-        """Begin to process the messages of a consumer that delivers those behind a sequence."""
+        """Start processing a consumer's messages; `behind`: the sequence before the first."""
         self.phase = Phase.FOLLOWING
         self.error, self._fails = None, 0
         self._heard = self._clock.monotonic()

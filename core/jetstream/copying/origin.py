@@ -206,7 +206,7 @@ class Origin:
     # -- messages ----------------------------------------------------------------------------
 
     def renamed(self, subjects: list[bytes]) -> list[bytes]:
-        """Return the subjects under which messages are stored."""
+        """Apply the source's subject transforms; return the subjects under which to store."""
         if not self._transforms:
             return subjects
         if any(transform.varies for transform in self._transforms):

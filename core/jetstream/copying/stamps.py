@@ -37,7 +37,7 @@ class Stamps:
             expected: The consumer sequence that it should have.
 
         Returns:
-            The place behind the run's last message; `start` if the first one is unexpected.
+            The place after the run's last message; `start` if the first one is unexpected.
         """
         cseqs = self.cseqs
         count = len(cseqs) - start

@@ -4,7 +4,7 @@
     ─▶ one plan of the target: rows, and the last letter's number as a position ─▶ endings removed
 
 After a crash before the plan's COMMIT, the endings are still in the consumer's state. After a
-crash behind it, the position records that the letters are stored. If another node leads the
+crash after it, the position records that the letters are stored. If another node leads the
 target stream, the letters are sent to that node; they are sent again after a missing answer and
 by a new leader of the consumer. While the target is missing or refuses letters, the transfer is
 retried, and the endings count against `max_ack_pending` like unacknowledged messages.

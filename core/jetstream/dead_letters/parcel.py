@@ -20,8 +20,8 @@ class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         through: The number up to which letters of the run's era are stored; 0: none.
-        stopped: Why the letter after `through` is not stored; None: the run has no such letter.
-        refused: Why no letter of the run was stored; None: the run was processed.
+        stopped: Error of the letter after `through`; None: the run has no such letter.
+        refused: Error for which no letter of the run was stored; None: the run was processed.
     """
 
     through: int = 0

@@ -217,7 +217,7 @@ class _Reply:
         self._account.publish(self._reply, b"", b"NATS/1.0 " + text + b"\r\n", b"")
 
     async def go_on(self) -> bool:
-        """Yield to the event loop, wait while the receiver is blocked; return whether to go on.
+        """Yield to the event loop, wait while the receiver is blocked; return whether to continue.
 
         The receiver is a local client, or the link to another server. False: the log is closed or
         the reply subject has no subscriber.

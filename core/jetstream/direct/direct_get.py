@@ -1,4 +1,4 @@
-"""Direct Get (ADR-31): reads of a stream that its leader answers without the JetStream API.
+"""Direct Get (ADR-31): reads of messages of a stream, answered from its log.
 
 Messages in memory are answered at once. Other requests of a loop tick are gathered and read with
 one query; while it runs the next ones gather, as publishes do in a group commit.

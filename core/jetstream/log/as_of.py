@@ -1,4 +1,4 @@
-"""The last messages of subjects as of a sequence."""
+"""The last sequences of subjects as of a sequence, for Direct Get with `multi_last` (ADR-31)."""
 
 from __future__ import annotations
 

@@ -133,7 +133,10 @@ class StoredRows:
         return self._reader.schedules(self._stream, self._shelf, first, below)
 
     def replaced(self, schedules: Sequence[tuple[bytes, int]]) -> Awaitable[set[bytes]]:
-        """Read the subjects that have a message behind the given sequence, sent by no schedule."""
+        """Read those subjects that have a message after their sequence, sent by no schedule.
+
+        `schedules` are pairs (subject, sequence).
+        """
         return self._reader.replaced(self._stream, self._shelf, schedules)
 
     def dues(self) -> Awaitable[dict[int, int]]:

@@ -83,7 +83,7 @@ class StreamLog:
         self.loading: asyncio.Task[None] | None = None
         """The task that reads the subjects of a long log while it is served; None: finished."""
         self.closed = False
-        """Whether the stream was deleted, or this node no longer serves it."""
+        """True once the stream was deleted, or this node no longer serves it."""
         self._commits = commits
         self._deletions = deletions
         self._first = 0
@@ -101,7 +101,7 @@ class StreamLog:
         """Delete every row that is removed by now; return after that. Raises Unavailable."""
         await self._deletions.finish(self)
 
-    # -- what is there -----------------------------------------------------------------------
+    # -- live messages -----------------------------------------------------------------------
 
     @property
     def first_seq(self) -> int:

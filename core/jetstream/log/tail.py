@@ -89,7 +89,7 @@ class Tail:
         return None
 
     def since(self, seq: int) -> list[tuple[Segment, int]]:
-        """Return (segment, first index) pairs that cover everything from `seq` on."""
+        """Return (segment, first index) pairs that cover all messages in memory from `seq` on."""
         found = self.at(seq)
         if found is None:
             return []

@@ -67,10 +67,10 @@ class PlanEffects:
 
     def _purged(self, plan: StreamPlan) -> None:
         if plan.index is None:
-            # The plan's own messages lie behind the purged ones; `apply` appends them next.
+            # The plan's own messages follow the purged ones; `apply` appends them next.
             self._log.tail.clear(plan.before + 1)
             self._log.removed.clear()
-        # With interest retention a roll-up may not be stored: consumers continue behind it.
+        # With interest retention a roll-up may not be stored: consumers continue after it.
         below = plan.purged_below
         if not plan.msgs:
             below = min(below, plan.last_seq) + 1

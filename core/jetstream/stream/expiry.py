@@ -109,7 +109,7 @@ async def make_way(log: StreamLog, subjects: list[bytes], reason: bytes, now: in
 
 
 def advance(log: StreamLog, plan: PlanBuilder, gone: set[int]) -> None:
-    """Move the first sequence of a plan behind the messages that it removes."""
+    """Raise the first sequence of a plan above the messages that it removes."""
     if gone and len(gone) == log.machine.msgs:
         plan.first_seq = log.machine.last_seq + 1
     elif plan.first_seq in gone and (end := max(gone) + 1) - plan.first_seq == len(gone):

@@ -1,4 +1,4 @@
-"""Moving consumers behind purged or rolled-up messages, according to their filters."""
+"""Moving consumers past purged or rolled-up messages, according to their filters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def follow_rollups(log: StreamLog, consumers: Consumers, plan: StreamPlan) -> None:
-    """Move consumers behind the roll-ups of a committed plan."""
+    """Move consumers past the messages that a committed plan rolled up."""
     if not consumers:
         return
     first = log.first_in_memory()
@@ -24,7 +24,7 @@ def follow_rollups(log: StreamLog, consumers: Consumers, plan: StreamPlan) -> No
 
 
 async def follow_purge(log: StreamLog, consumers: Consumers, pattern: bytes | None) -> None:
-    """Move consumers behind a committed purge, also behind one that removed nothing.
+    """Move consumers past the messages of a committed purge, even if it removed none.
 
     `pattern` None: the purge was of all subjects. Raises Unavailable.
     """

@@ -99,7 +99,7 @@ class RetentionKeeper:
         """Examine messages after a consumer was deleted or its filters changed (interest only).
 
         As in nats-server, examines those from the consumer's ack floor (`start`) on; all of them
-        without other consumers, or if `start` lies behind the last sequence.
+        without other consumers, or if `start` is higher than the last sequence.
         """
         if self._by_interest:
             self._drops_unwanted = True
