@@ -325,7 +325,7 @@ class Copier:
     def reconsider(self) -> None:
         """Start or stop answering Direct Get for a mirror's origin (`mirror_direct`).
 
-        A mirror answers once it has caught up, unless the origin is led by this node.
+        A mirror answers once it has caught up, unless the origin answers on this node itself.
         """
         config = self._log.machine.config
         mirror: StreamSource | None = config.mirror
