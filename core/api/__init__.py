@@ -1,1 +1,1 @@
-"""The JetStream API (`$JS.API.>`): a table of requests and their handlers."""
+"""The JetStream API (`$JS.API.>`): the table of requests and their handlers."""

@@ -8,7 +8,7 @@ from core.model.release import API_LEVEL
 
 
 async def info(server: ApiServer, call: Call[Nothing]) -> AccountInfoResponse:
-    """Return what the account uses, and its limits."""
+    """Return the usage, limits and API statistics of the account."""
     counters = server.counters
     stats = replace(
         await server.gathering.usage(),

@@ -1,4 +1,4 @@
-"""What nodes ask each other: one request over a link, and one answer, or none in time."""
+"""Requests between nodes: one request over a link, and one answer or a timeout."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NODE = b"NODE."
 _ANSWER = b"ANSWER."
 
 Answerer = Callable[[bytes], Awaitable[bytes]]
-"""Returns the answer to the body of a request."""
+"""Returns the answer to a request, given its body."""
 
 
 class Asking:
-    """Asks other nodes, and answers them. Life cycle: `serve`, `start`, `stop`.
+    """Sends requests to other nodes, and answers theirs. Life cycle: `serve`, `start`, `stop`.
 
     Args:
-        places: the other nodes.
+        places: The other nodes.
     """
 
     def __init__(self, places: Places) -> None:
@@ -35,27 +35,27 @@ class Asking:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serve(self, verb: bytes, answer: Answerer) -> None:
-        """Have requests of a verb answered."""
+        """Register the function that answers requests of a verb."""
         self._answerers[_NODE + verb] = answer
 
     def start(self) -> None:
-        """Answer other nodes, and listen to their answers."""
+        """Begin to receive requests and answers of other nodes."""
         self._places.listen(_NODE, self._on_asked)
         self._places.listen(_ANSWER, self._on_answer)
 
     async def stop(self) -> None:
-        """Answer nothing any more."""
+        """Stop receiving requests and answers."""
         self._places.unlisten(_NODE)
         self._places.unlisten(_ANSWER)
         await stop(*self._tasks)
 
     def tell(self, verb: bytes, body: bytes) -> None:
-        """Send a request that needs no answer to every other node."""
+        """Send a request without answer to every other node."""
         for link in self._places.nodes().values():
             self._places.send(link, _NODE + verb, b"", b"", body)
 
     async def ask(self, verb: bytes, bodies: Mapping[Link, bytes]) -> list[bytes]:
-        """Return the answers of those that answer in time."""
+        """Send each link its body; return the answers that arrive within two seconds."""
         asked = []
         for link, body in bodies.items():
             reply = _ANSWER + nuid().encode()
@@ -83,5 +83,5 @@ class Asking:
 
     async def _answer(self, answerer: Answerer, reply: bytes, payload: bytes) -> None:
         answer = await answerer(payload)
-        for link in self._places.nodes().values() if reply else ():  # who has asked knows it
+        for link in self._places.nodes().values() if reply else ():  # Only the asker knows `reply`.
             self._places.send(link, reply, b"", b"", answer)

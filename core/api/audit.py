@@ -1,12 +1,12 @@
 """The audit advisory of API requests: the client, the request and the response.
 
-It is made only while its subject has a subscription, and published after the response, so also
-after the advisory of what the request did.
+The advisory is built only while its subject has a subscription. It is published after the
+response, so also after the advisories of the request's effects.
 
-Who serves a request publishes its audit, once. Where another node has sent it on, that one has told
-who the client is: in the first header, under the name that nats-server has for this. What a client
-says there itself is never believed: on a request that is served at once the header means nothing,
-and one that is sent on has the node's own in front of it.
+The node that serves a request publishes its audit, once. A node that forwards a request describes
+the client in the first header, with the header name that nats-server uses (`REQUEST_INFO`). A
+client cannot forge it: on a request that is served directly the header is ignored, and on a
+forwarded one the node's header precedes the client's.
 """
 
 from typing import cast
@@ -32,13 +32,14 @@ class Audit:
         self._advisories = advisories
 
     def has_interest(self) -> bool:
-        """Say whether the audit has a subscription."""
+        """Return whether the audit's subject has a subscription."""
         return self._advisories.audited()
 
     def introduce(self, session: Session | None, headers: bytes) -> bytes:
-        """Return the headers with which a request is sent on: they say first who the client is.
+        """Return the headers of a request to forward, with the client described first.
 
-        They stay as they are while nobody listens, but for what would be taken for that.
+        Without a subscription to the audit they are unchanged, unless the client's own first
+        header would be taken for a description; then an empty one precedes it.
         """
         client = self._client(session) if session is not None and self.has_interest() else None
         if client is None and without_client(headers)[0] == headers:
@@ -50,7 +51,7 @@ class Audit:
     ) -> None:
         """Publish the audit of a request; requests of the server itself are not audited.
 
-        `told`: what the node that has sent it on says of the client.
+        `told`: JSON of the client from the node that forwarded the request (empty: none).
         """
         client = _client_of(told) if session is None else self._client(session)
         if client is not None:
@@ -79,16 +80,16 @@ class Audit:
 
 
 def _with_client(headers: bytes, text: bytes) -> bytes:
-    """Return a header block that says first who the client is; empty: nobody who is audited."""
+    """Return a header block with JSON of the client in front (empty: a client not audited)."""
     line = b"%b: %b\r\n" % (REQUEST_INFO, text)
     first, end, rest = (headers or EMPTY).partition(_LINE_END)
-    return first + end + line + rest if end else headers  # without a line it says nothing
+    return first + end + line + rest if end else headers  # A block without a line has no header.
 
 
 def without_client(headers: bytes) -> tuple[bytes, bytes]:
-    """Return the header block of a request as its client sent it, and what says who that is.
+    """Split a header block into the client's own block and the JSON of the client.
 
-    A block without any header becomes none.
+    A block without any header becomes empty.
     """
     first, end, rest = headers.partition(_LINE_END)
     if not rest.startswith(REQUEST_INFO + b":"):
@@ -101,5 +102,5 @@ def without_client(headers: bytes) -> tuple[bytes, bytes]:
 def _client_of(told: bytes) -> ClientInfo | None:
     try:
         return codec.decode_lenient(ClientInfo, told) if told else None
-    except JsonError:  # of a server that is no node
+    except JsonError:  # Sent by a server that is no node of this database.
         return None

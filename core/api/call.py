@@ -22,14 +22,14 @@ P = ParamSpec("P")
 
 LARGE_BODY = 32 * 1024
 LARGE_LIST = 500
-"""Bodies of more bytes, lists of more subjects are processed in a thread."""
+"""Bodies of more bytes and lists of more subjects are processed in a thread."""
 
 
 class Body(Enum):
-    """How the body of a request is read, and the error for a wrong one."""
+    """Ways to decode the body of a request, with the error for a wrong body."""
 
     IGNORED = auto()
-    """Not read."""
+    """Not decoded."""
     JSON = auto()
     """Decoded; an empty body means all defaults."""
     OPTIONAL = auto()
@@ -37,7 +37,7 @@ class Body(Enum):
     EMPTY = auto()
     """Must be empty or an empty object, else JSNotEmptyRequest."""
     LENIENT = auto()
-    """Decoded by the rules of the reference's older JSON reader (`codec.decode_older`)."""
+    """Decoded by the rules of nats-server's older JSON decoder (`codec.decode_older`)."""
     NEEDED = auto()
     """Decoded; must not be empty, else JSBadRequest."""
 
@@ -48,7 +48,13 @@ class Nothing(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Counters:
-    """API requests since the start: answered, answered with an error, dropped."""
+    """Counts of API requests since the start.
+
+    Attributes:
+        total: Answered requests.
+        errors: Requests answered with an error.
+        dropped: Requests dropped because too many were queued.
+    """
 
     total: int = 0
     errors: int = 0
@@ -57,7 +63,17 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class ApiServer:
-    """The part of the server that handlers use."""
+    """The part of the server that handlers use.
+
+    Attributes:
+        registry: The streams that this node leads.
+        transactions: The transactions of these streams.
+        gathering: Gathers data from all nodes.
+        limits: The limits of the account.
+        counters: Counts of API requests.
+        domain: The JetStream domain (empty: none).
+        trust: The trust window of this node.
+    """
 
     registry: Registry
     clock: Clock
@@ -67,17 +83,14 @@ class ApiServer:
     counters: Counters = field(default_factory=Counters)
     domain: str = ""
     strict: bool = True
-    """Whether an unknown member of a request is an error."""
+    """True if an unknown member of a request is an error."""
     own: Callable[[], ServerLimits] = ServerLimits
-    """Returns the server's own limits, which account info does not show; a reload changes them."""
+    """Returns the server's own limits; account info does not show them, a reload changes them."""
     trust: Trust = field(default_factory=Trust)
 
     @property
     def config_limits(self) -> ServerLimits:
-        """The limits that configurations are checked against.
-
-        Of limits that both the account and the server have, the lower one.
-        """
+        """The limits for checks of configurations: the lower one of account and server."""
         account, server = self.limits, self.own()
         lower = {}
         for name in ("max_memory", "max_storage", "max_ack_pending"):
@@ -88,7 +101,13 @@ class ApiServer:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[R]):
-    """One request. `names` are the tokens of its subject that match wildcards of the route."""
+    """One request.
+
+    Attributes:
+        names: The tokens of its subject that match wildcards of the route.
+        request: The decoded body.
+        headers: The header block (empty: none).
+    """
 
     names: tuple[str, ...]
     request: R
@@ -98,12 +117,12 @@ class Call(Generic[R]):
 async def in_thread_if(
     is_large: bool, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Call a pure function; with a large input in a thread, to keep the event loop free."""
+    """Call a pure function; if `is_large`, in a thread, to keep the event loop free."""
     if is_large:
         return await asyncio.to_thread(function, *args, **kwargs)
     return function(*args, **kwargs)
 
 
 def page_offset(wanted: int, total: int) -> int:
-    """Return the offset of a page in a list of `total` elements."""
+    """Return the offset of a page, limited to [0, total]."""
     return min(max(wanted, 0), total)

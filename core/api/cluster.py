@@ -1,8 +1,8 @@
-"""The handlers of requests about who leads, and of those about the nodes of a cluster.
+"""The handlers of requests about leaders, replicas and the nodes of a cluster.
 
-A leader that is asked to step down answers first, and hands over then. To step down for a stream
-is to step down for its lease group. What nobody has is not taken away: every node reaches every
-message, so a peer that is removed from a stream gives its place to another.
+A leader answers a step-down request before it transfers. Stepping down for a stream transfers its
+whole lease group. Replicas hold no data of their own, since every node can read every message: a
+peer removed from a stream is only replaced by another node.
 """
 
 from core.api.call import ApiServer, Call, Nothing
@@ -29,7 +29,7 @@ from core.model.stream import (
 )
 
 _DIRECTORY = 0
-"""The lease group that the cluster itself is led with."""
+"""The lease group whose owner is the leader of the cluster."""
 
 
 def group_of(server: ApiServer, names: tuple[str, ...]) -> Group:
@@ -47,14 +47,14 @@ def group_of(server: ApiServer, names: tuple[str, ...]) -> Group:
 
 
 def exists(server: ApiServer, names: tuple[str, ...]) -> None:
-    """Refuse a request about what does not exist, whatever its body says."""
+    """Raise ApiError if the named stream or consumer does not exist, before reading the body."""
     group_of(server, names)
 
 
 async def step_stream_down(
     server: ApiServer, call: Call[LeaderStepdownRequest]
 ) -> StreamStepdownResponse:
-    """Have another node lead a stream."""
+    """Transfer a stream, with its lease group, to another node."""
     _step_down(server, call, group_of(server, call.names))
     return StreamStepdownResponse(success=True)
 
@@ -62,13 +62,13 @@ async def step_stream_down(
 async def step_consumer_down(
     server: ApiServer, call: Call[LeaderStepdownRequest]
 ) -> ConsumerStepdownResponse:
-    """Have another node lead a consumer, and its stream."""
+    """Transfer a consumer and its stream, with their lease group, to another node."""
     _step_down(server, call, group_of(server, call.names))
     return ConsumerStepdownResponse(success=True)
 
 
 async def step_down(server: ApiServer, call: Call[LeaderStepdownRequest]) -> MetaStepdownResponse:
-    """Have another node lead."""
+    """Transfer the leadership of the cluster to another node."""
     _step_down(server, call, None)
     return MetaStepdownResponse(success=True)
 
@@ -82,7 +82,7 @@ def _step_down(server: ApiServer, call: Call[LeaderStepdownRequest], group: Grou
 async def remove_stream_peer(
     server: ApiServer, call: Call[RemovePeerRequest]
 ) -> StreamRemovePeerResponse:
-    """Have another node in the place of a replica."""
+    """Replace a replica of a stream by another node."""
     _remove_peer(server, call)
     return StreamRemovePeerResponse(success=True)
 
@@ -90,7 +90,7 @@ async def remove_stream_peer(
 async def evacuate_stream_peer(
     server: ApiServer, call: Call[RemovePeerRequest]
 ) -> StreamEvacuatePeerResponse:
-    """Do the same: there is nothing to be copied first."""
+    """Replace a replica of a stream by another node; there are no data to copy first."""
     _remove_peer(server, call)
     return StreamEvacuatePeerResponse(success=True)
 
@@ -98,7 +98,7 @@ async def evacuate_stream_peer(
 async def remove_consumer_peer(
     server: ApiServer, call: Call[RemovePeerRequest]
 ) -> ConsumerRemovePeerResponse:
-    """Have another node in the place of a replica of a consumer."""
+    """Replace a replica of a consumer by another node."""
     _remove_peer(server, call)
     return ConsumerRemovePeerResponse(success=True)
 
@@ -106,7 +106,7 @@ async def remove_consumer_peer(
 async def evacuate_consumer_peer(
     server: ApiServer, call: Call[RemovePeerRequest]
 ) -> ConsumerEvacuatePeerResponse:
-    """Do the same."""
+    """Replace a replica of a consumer by another node; there are no data to copy first."""
     _remove_peer(server, call)
     return ConsumerEvacuatePeerResponse(success=True)
 
@@ -118,13 +118,13 @@ def _remove_peer(server: ApiServer, call: Call[RemovePeerRequest]) -> None:
 
 
 async def cancel_move(server: ApiServer, call: Call[Nothing]) -> None:
-    """Refuse: streams move at once."""
+    """Refuse: streams move at once, so no move is ever in progress."""
     group_of(server, call.names)
     raise api_error("JSStreamReconfigureNotInProgress")
 
 
 async def remove_server(server: ApiServer, call: Call[ServerRemoveRequest]) -> ServerRemoveResponse:
-    """Delete the row of a node that is gone; one that lives stays a member."""
+    """Delete the row of a node that has stopped; a running node stays a member."""
     cluster = _cluster(server)
     node = _member(cluster, call)
     if not cluster.lives(node):
@@ -135,7 +135,7 @@ async def remove_server(server: ApiServer, call: Call[ServerRemoveRequest]) -> S
 async def evacuate_server(
     server: ApiServer, call: Call[ServerRemoveRequest]
 ) -> ServerEvacuateResponse:
-    """Have a node lead nothing until nodes come or go."""
+    """Make a node release all its lease groups until the set of nodes changes."""
     cluster = _cluster(server)
     node = _member(cluster, call)
     if node == cluster.own:

@@ -70,14 +70,14 @@ async def _create(
 
 
 def _check_identity(runner: StreamRunner, headers: bytes) -> None:
-    """Refuse a mirror or source that began to copy an earlier stream of this name."""
+    """Raise ApiError for a mirror or source that copied an earlier stream of this name."""
     known = header_block.find(headers, STREAM_IDENTITY) if headers else None
     if known and known != runner.identity.encode():
         raise api_error("JSConsumerStreamIdentityMismatch", msg=runner.identity)
 
 
 async def names(server: ApiServer, call: Call[ConsumerPageRequest]) -> ConsumerNamesResponse:
-    """Return the names of a stream's consumers."""
+    """Return a page of the names of a stream's consumers."""
     consumers = server.registry.stream(call.names[0]).consumers
     found = sorted(name for name, runner in consumers.items() if not runner.hidden)
     offset = page_offset(call.request.offset, len(found))
@@ -88,7 +88,7 @@ async def names(server: ApiServer, call: Call[ConsumerPageRequest]) -> ConsumerN
 async def list_consumers(
     server: ApiServer, call: Call[ConsumerPageRequest]
 ) -> ConsumerListResponse:
-    """Return a stream's consumers with configuration and state."""
+    """Return a page of a stream's consumers with configuration and state."""
     consumers = server.registry.stream(call.names[0]).consumers
     found = [runner for _, runner in sorted(consumers.items()) if not runner.hidden]
     offset = page_offset(call.request.offset, len(found))
@@ -140,14 +140,14 @@ async def unpin(server: ApiServer, call: Call[ConsumerUnpinRequest]) -> Consumer
 
 
 def exists(server: ApiServer, names: tuple[str, ...]) -> bool:
-    """Say whether a consumer exists; the reference does not answer resets of others."""
+    """Return whether a consumer exists; nats-server does not answer resets of missing ones."""
     stream, name = names
     runner = server.registry.streams.get(stream)
     return runner is not None and name in runner.consumers
 
 
 async def reset(server: ApiServer, call: Call[ConsumerResetRequest]) -> ConsumerResetResponse:
-    """Reset a consumer to a sequence."""
+    """Reset a consumer to a sequence (0: the one after its ack floor)."""
     stream, name = call.names
     runner = server.registry.stream(stream)
     copies = bool(call.headers) and header_block.find(call.headers, STREAM_IDENTITY) is not None

@@ -1,9 +1,9 @@
 """Serves API requests: finds the route, decodes the body, calls the handler, answers.
 
-Requests about one stream are served in order, those about different streams concurrently. This is
-the only place where an error becomes JSON. A request without a route is not answered, but there is
-a subscription to its subject: the client times out, as with the reference, and does not get "no
-responders".
+Requests about one stream are served in order, those about different streams concurrently. Only
+this module converts errors to JSON. A request without a route gets no answer, although its
+subject has a subscription: as with nats-server, the client times out instead of receiving a
+"no responders" status.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ log = logging.getLogger("jetgate.api")
 
 PREFIX = b"$JS.API."
 OWN_PREFIX = b"$JG.API."
-"""Below it is what only jetgate serves; anywhere else such requests have no responders."""
+"""The prefix of requests that only jetgate serves; other servers have no responders for them."""
 QUEUE_MAX = 10_000
 _ELSEWHERE = tuple(
     api_error(name).err_code
@@ -71,23 +71,23 @@ SUBJECTS = (
         )
     ),
 )
-"""The subscriptions below the prefix: they match all requests but those that consumers and streams
-subscribe to themselves, each once."""
+"""The subscriptions below the prefix. Each request matches exactly one of them, except requests
+whose subjects consumers and streams subscribe to themselves."""
 
 API_SUBJECTS = (
     *(PREFIX + subject.encode() for subject in SUBJECTS),
     *(OWN_PREFIX + route.subject.encode() for route in OWN_ROUTES),
 )
-"""All of these, and our own, in full."""
+"""The full subjects of all API subscriptions, including those of `OWN_ROUTES`."""
 
 
 _NOT_SERVED_HERE = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
 
 
 def is_silent(subject: bytes) -> bool:
-    """Say whether a request without a subscription is not answered, not even with status 503.
+    """Return whether a request without a subscription gets no answer, not even status 503.
 
-    With an empty token in its subject it is: such a request has no responders.
+    A subject with an empty token returns False: such a request has no responders.
     """
     if b".." in subject or subject.endswith(b"."):
         return False
@@ -98,7 +98,13 @@ def is_silent(subject: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class QueuedRequest:
-    """A request in the queue of its stream."""
+    """A request in the queue of its stream.
+
+    Attributes:
+        route: The route of the request.
+        names: The names of stream and consumer in its subject.
+        session: The client's session; None: a peer or the server itself sent it.
+    """
 
     route: Route
     names: tuple[str, ...]
@@ -108,16 +114,16 @@ class QueuedRequest:
     headers: bytes
     payload: bytes
     is_routed: bool = False
-    """Whether another node has sent it on."""
+    """True if another node forwarded the request."""
     client: bytes = b""
-    """What that node says of the client, for the audit."""
+    """JSON of the client from the forwarding node, for the audit (empty: none)."""
 
 
 class Dispatcher:
     """Serves the API of one account.
 
     Attributes:
-        waiting: requests in all queues.
+        waiting: Count of requests in all queues.
     """
 
     def __init__(
@@ -143,7 +149,7 @@ class Dispatcher:
         self.waiting = 0
 
     def start(self) -> None:
-        """Subscribe to API requests, and to those that other nodes send on."""
+        """Subscribe to API requests, and to requests that other nodes forward."""
         self._subscriptions = [
             self._account.subscribe(subject, self.on_request, STRANGERS) for subject in API_SUBJECTS
         ]
@@ -152,7 +158,7 @@ class Dispatcher:
         self._account.is_silent = is_silent
 
     def unlisten(self) -> None:
-        """Take no requests any more."""
+        """Unsubscribe from all requests; queued ones are still served."""
         self._account.is_silent = None
         for subscription in self._subscriptions:
             self._account.unsubscribe(subscription)
@@ -161,7 +167,7 @@ class Dispatcher:
             self._places.unlisten(prefix)
 
     async def stop(self) -> None:
-        """Take no requests any more; those in queues are dropped."""
+        """Unsubscribe from all requests, and drop the queued ones."""
         self.unlisten()
         await stop(*self._tasks)
         self._queues.clear()
@@ -177,7 +183,7 @@ class Dispatcher:
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Queue a request; its queue's task serves it. One for another node is sent there."""
+        """Queue a request for the task of its queue, or forward it to the node that serves it."""
         found = self.find(subject)
         if found is None:
             return
@@ -219,7 +225,7 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
 
     def _drop_all(self) -> None:
-        """Drop all queued requests and the newest: there are too many, as on the reference."""
+        """Drop all queued requests and the newest, as nats-server does above its limit."""
         dropped = self.waiting + 1
         for queue in self._queues.values():
             queue.clear()
@@ -247,7 +253,7 @@ class Dispatcher:
             del self._queues[key]
 
     async def _serve_alone(self, waiting: QueuedRequest) -> None:
-        """Serve a request that keeps no other waiting."""
+        """Serve a request concurrently with its stream's queue."""
         self._alone += 1
         try:
             response = await self._serve(waiting)
@@ -257,7 +263,10 @@ class Dispatcher:
             self._alone -= 1
 
     async def _serve(self, waiting: QueuedRequest) -> Response | None:
-        """Call the handler; any exception becomes the error of the response."""
+        """Call the handler; convert any exception to the error of the response.
+
+        Returns None if there is no answer.
+        """
         route = waiting.route
         if not await self._server.trust.is_back():
             return route.response(error=ErrorBody.of(api_error("JSClusterNotAvail")))
@@ -283,10 +292,10 @@ class Dispatcher:
             return route.response(error=ErrorBody.of(unexpected))
 
     async def _refused(self, waiting: QueuedRequest, error: ApiError) -> Response | None:
-        """Return the answer for an error; none where another node turns out to lead the stream.
+        """Return the answer for an error, or forward the request and return None.
 
-        One that is not known is looked for once, before that is said. A request of a client is
-        sent on then, to be answered there.
+        For an unknown stream the directory is read once more. If another node leads the stream,
+        a client's request is forwarded to it.
         """
         names, route = waiting.names, waiting.route
         if names and error.err_code in _ELSEWHERE:
@@ -366,7 +375,7 @@ def _decode_lenient(route: Route, payload: bytes) -> msgspec.Struct:
 
 
 def is_empty(payload: bytes) -> bool:
-    """Say whether a body is empty, or one JSON object without members."""
+    """Return whether a body is empty, or one JSON object without members."""
     if not payload:
         return True
     if len(payload) > 1024 and payload.strip(b" \t\r\n{}"):

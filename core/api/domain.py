@@ -1,7 +1,7 @@
 """The API with a domain in its prefix: `$JS.<domain>.API.>` is mapped to `$JS.API.>`.
 
-A request is delivered as if it had been published on the mapped subject, and is answered with "no
-responders" if that has no subscription.
+A request is delivered as if published on the mapped subject. If that subject has no subscription,
+the answer is the status "no responders".
 """
 
 from core.api.dispatcher import PREFIX
@@ -9,11 +9,14 @@ from core.pubsub.account import Account, ServiceSubscription, Session
 from core.pubsub.route import STRANGERS
 
 _STORES = (b"$KV.", b"$OBJ.")
-"""Mapped to subjects outside the API: clients put the API prefix before those of their stores."""
+"""Mapped without the prefix: clients prepend the API prefix to subjects of KV and object stores."""
 
 
 def serve_domain(account: Account, domain: str) -> ServiceSubscription | None:
-    """Serve the API of an account under the prefix of a domain; None without one ("")."""
+    """Serve the API of an account under the prefix of a domain.
+
+    Returns the subscription; None for an empty domain.
+    """
     if not domain:
         return None
     prefix = b"$JS.%b.API." % domain.encode()

@@ -1,7 +1,7 @@
-"""What a node asks the others for a request that names no stream: infos of streams, and usage.
+"""Requests to all nodes, for API requests that name no stream: infos of streams, and usage.
 
-Each of the nodes tells of what it leads, while it may trust that it does (`core.jetstream.trust`).
-Who does not answer in time is left out. A node that is to lead nothing is told so in the same way.
+Each node answers for the streams that it leads, within its trust window (`core.jetstream.trust`).
+Nodes that do not answer in time are left out. The request to evacuate a node uses the same way.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _INFOS, _USAGE, _EVACUATE = b"INFOS", b"USAGE", b"EVACUATE"
 
 
 class Infos(msgspec.Struct):
-    """The infos of some streams."""
+    """The answer to a request for infos of streams."""
 
     streams: list[StreamInfo] = []
 
 
 class Gathering:
-    """Gathers what all nodes tell, and tells the others.
+    """Gathers data from all nodes, and answers such requests of peers.
 
     Args:
-        asking: asks nodes.
-        registry: what this node leads.
-        places: the other nodes.
+        asking: Sends requests to nodes.
+        registry: The streams that this node leads.
+        places: The other nodes.
     """
 
     def __init__(self, asking: Asking, registry: Registry, places: Places) -> None:
@@ -49,7 +49,7 @@ class Gathering:
     # -- asking ------------------------------------------------------------------------------
 
     async def infos(self, names: Iterable[str]) -> tuple[dict[str, StreamInfo], list[str]]:
-        """Return the infos of streams by name, whoever leads them, and who is missing."""
+        """Return ({name: info} of streams, names without an answer), from all nodes."""
         by_link: dict[Link | None, list[str]] = {}
         for name in names:
             by_link.setdefault(self._places.leader(name), []).append(name)
@@ -63,7 +63,7 @@ class Gathering:
         return found, [name for name in names if name not in found]
 
     async def usage(self) -> AccountStats:
-        """Return what the account uses on all nodes that answer."""
+        """Return the account's usage, summed over all nodes that answer."""
         total = self._registry.usage()
         asked = dict.fromkeys(self._places.nodes().values(), b"")
         for answer in await self._asking.ask(_USAGE, asked):
@@ -73,7 +73,7 @@ class Gathering:
         return total
 
     async def evacuate(self, node: str) -> bool:
-        """Have another node lead nothing; whether it says that it will."""
+        """Ask a peer to release all its lease groups. Returns True if it agreed."""
         link = self._places.nodes().get(node)
         return link is not None and bool(await self._asking.ask(_EVACUATE, {link: b""}))
 

@@ -1,11 +1,11 @@
-"""Which publishes wait while some streams have no leader.
+"""The publishes that are held while some streams have no leader.
 
-Those to subjects of these streams do, and what else is for them: acknowledgements, pull requests,
-other requests of the API. A request waits too that names no stream which is led: its answer may
-depend on all of them.
+These are publishes to subjects of such streams, and acknowledgements, pull requests and other API
+requests that name them. An API request that names no led stream is held too, since its answer may
+depend on all streams.
 
-Once `STREAM_MAX` bytes are kept because of publishes to a stream, more of these do not wait: who
-answers in the place of its leader refuses them (`core.api.leaderless`).
+Once `STREAM_MAX` bytes are held for a stream, further publishes to it are not held:
+`core.api.leaderless` refuses them in place of the leader.
 """
 
 from collections import Counter
@@ -17,25 +17,25 @@ from core.subjects.sublist import Sublist
 
 _JETSTREAM = (b"$JS.", b"$JG.")
 UNREFUSED = b"$J"
-"""What begins so is never refused as a publish to a stream."""
+"""The beginning of subjects that are never refused as publishes to a stream."""
 _OTHERS = (b"$JS.ACK.", b"$JS.FC.", b"$JS.EVENT.")
-"""What begins like requests and is none."""
+"""The beginnings of `$JS` subjects that are no API requests."""
 _CACHED = 10_000
 STREAM_MAX = 16 * 2**20
-"""Bytes that are kept of publishes to one stream."""
+"""Bytes of publishes that are held for one stream at most."""
 
 
 class HeldSubjects(Held):
-    """Says of the subject of a publish whether it has to wait, and counts what does.
+    """Decides whether a publish to a subject is held, and counts the bytes held.
 
     Args:
-        streams: those that have no leader, with their lease groups.
-        led: the names of the others.
+        streams: (configuration, lease group) of the streams without a leader.
+        led: The names of the other streams.
 
     Attributes:
-        refusable: the lease groups whose streams refuse publishes once too much is kept of them.
-            Who publishes to a stream that acknowledges nothing could not be told; he waits.
-        full: the streams of which too much is kept.
+        refusable: The lease groups whose full streams refuse publishes. Publishes to a stream with
+            `no_ack` are never refused but held, since their publishers get no answer.
+        full: The names of streams for which at least `STREAM_MAX` bytes are held.
     """
 
     def __init__(self, streams: Iterable[tuple[StreamConfig, int]], led: Iterable[str]) -> None:
@@ -55,7 +55,7 @@ class HeldSubjects(Held):
         self._known: dict[bytes, bool] = {}
 
     def __call__(self, subject: bytes) -> bool:
-        """Say whether a publish on this subject has to wait."""
+        """Return whether a publish to this subject is held."""
         held = self._known.get(subject)
         if held is None:
             held = self._is_held(subject)
@@ -64,7 +64,7 @@ class HeldSubjects(Held):
         return held
 
     def keep(self, subject: bytes, nbytes: int) -> None:
-        """Count bytes that are kept since a publish on this subject waits; negative: no longer."""
+        """Count `nbytes` more bytes held for a publish to this subject (negative: fewer)."""
         for stream in self._filters.match(subject)[0]:
             self._kept[stream] += nbytes
             if self._kept[stream] >= STREAM_MAX:
@@ -73,12 +73,12 @@ class HeldSubjects(Held):
                 self.full.discard(stream)
 
     def forget(self) -> None:
-        """Count anew: nothing is kept."""
+        """Reset all counts: nothing is held any more."""
         self._kept.clear()
         self.full.clear()
 
     def is_refused(self, subject: bytes) -> bool:
-        """Say whether `STREAM_MAX` bytes are kept of the stream, and who publishes can be told."""
+        """Return whether a publish to this subject is refused: its stream is full and refusable."""
         if not self.full or subject.startswith(UNREFUSED):
             return False
         streams = self._filters.match(subject)[0]

@@ -1,11 +1,11 @@
-"""What a node answers for streams whose leader it cannot reach: JetStream is not available (10008).
+"""Answers for streams whose leader this node cannot reach: JetStream is not available (10008).
 
-Without this a publisher would be told that nobody listens, which means to him that there is no such
-stream. The streams are those of the directory as this node knows it (`core.cluster.directory`).
-Requests of consumers for messages have no responders then, as in the reference without a leader: to
-their clients an answer is a message. So has Direct Get, but for what storage answers
-(`core.jetstream.direct.stored_get`). Other requests it answers only while there is no term, which
-does it else (`core.api.dispatcher`).
+Without them a publisher would receive "no responders", which means that no such stream exists.
+The streams are those of this node's copy of the directory (`core.cluster.directory`). Pull
+requests have no responders then, as in nats-server without a leader: a client would take any
+answer for a message. Direct Get has none either, except for requests that storage can answer
+(`core.jetstream.direct.stored_get`). Other API requests are answered here only while this node has
+no JetStream runtime; otherwise `core.api.dispatcher` answers them.
 
 Only requests are answered, and only those of clients of this node.
 """
@@ -28,15 +28,17 @@ from core.stream.texts import json_text, refusal
 
 
 class Leaderless:
-    """Life cycle: `answer` for changing groups, `close`.
+    """Answers requests for streams without a reachable leader.
+
+    Life cycle: `answer` for changing groups, then `close`.
 
     Args:
-        account: whose requests are answered.
-        directory: the streams that there are.
-        stored_get: answers Direct Get from storage; None: nobody does.
+        account: The account of the requesters.
+        directory: The streams of all nodes.
+        stored_get: Answers Direct Get from storage; None: Direct Get has no responders.
 
     Attributes:
-        learned: called when the streams are known, or others than before.
+        learned: Called when the directory is loaded or has changed.
     """
 
     def __init__(
@@ -55,17 +57,17 @@ class Leaderless:
 
     @property
     def is_known(self) -> bool:
-        """Whether the streams are known."""
+        """True once the directory is loaded."""
         return self._directory.is_known
 
     def groups(self) -> Collection[int]:
-        """Return the lease groups that have streams, as far as that is known."""
+        """Return the lease groups that have streams, according to the directory."""
         return self._directory.groups()
 
     def answer(self, groups: Collection[int], *, requests: bool) -> None:
-        """Answer for the streams of these groups from now on, and for no others.
+        """Answer for the streams of these lease groups from now on, and for no others.
 
-        `requests`: whether those of the API are answered too.
+        `requests`: also answer API requests.
         """
         before = self._groups, self._answers_requests
         self._groups, self._answers_requests = frozenset(groups), requests
@@ -79,10 +81,10 @@ class Leaderless:
             self._stored_get.unlisten()
 
     def held(self, groups: Collection[int], refusable: Collection[int]) -> HeldSubjects:
-        """Return which publishes have to wait for the streams of these groups.
+        """Return the subjects whose publishes are held for the streams of these lease groups.
 
-        `refusable`: those of them for which `answer` was called, and of which too much may be kept.
-        It is the same object while nothing changes for any publish.
+        `refusable`: the groups for which `answer` was called; publishes to their streams may be
+        refused. Returns the same object until the result changes for some publish.
         """
         key, refused = (frozenset(groups), self._directory.version), frozenset(refusable)
         held = None if self._held is None or self._held[0] != key else self._held[1]
@@ -97,13 +99,13 @@ class Leaderless:
         return held
 
     async def close(self) -> None:
-        """Answer nothing any more."""
+        """End all subscriptions."""
         self.answer((), requests=False)
         if self._stored_get is not None:
             await self._stored_get.close()
 
     def _learn(self, _changes: object) -> None:
-        """Answer for other streams than before, or for the first ones."""
+        """Subscribe again after a change of the directory."""
         if self._groups:
             self._subscribe()
         self.learned()

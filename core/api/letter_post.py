@@ -1,4 +1,4 @@
-"""Dead letters to the node that leads their stream, one request for each run of them."""
+"""Sending dead letters to the node that leads their stream, one request per run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _LETTERS = b"LETTERS"
 
 
 class LetterPost:
-    """Sends letters, and takes those of other nodes.
+    """Sends letters to other nodes, and stores letters that other nodes send.
 
     Args:
-        asking: asks nodes.
-        places: who leads which stream.
-        boxes: store into what this node leads.
+        asking: Sends requests to nodes.
+        places: Finds the leader of a stream.
+        boxes: Stores letters in the streams that this node leads.
     """
 
     def __init__(self, asking: Asking, places: Places, boxes: Boxes) -> None:
@@ -34,11 +34,14 @@ class LetterPost:
         asking.serve(_LETTERS, self._take)
 
     def reaches(self, name: str) -> bool:
-        """Whether another node leads a stream."""
+        """Return whether another node leads a stream."""
         return self._places.leader(name) is not None
 
     async def send(self, name: str, run: Run) -> Taken:
-        """Have letters stored. Raises ApiError: nobody says whether they are."""
+        """Send a run and return its outcome.
+
+        Raises ApiError JSClusterNotAvail without a leader or a timely answer.
+        """
         link = self._places.leader(name)
         if link is None:
             raise api_error("JSClusterNotAvail")

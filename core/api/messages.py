@@ -8,7 +8,7 @@ from core.model.stream import MsgDeleteRequest, MsgDeleteResponse
 
 
 async def get(server: ApiServer, call: Call[MsgGetRequest]) -> MsgGetResponse:
-    """Read one message by sequence, time, or subject."""
+    """Return one message by sequence, time, or subject."""
     request = call.request
     if request.batch > 0 or request.max_bytes > 0 or _is_contradictory(request):
         raise api_error("JSBadRequest")
@@ -27,9 +27,9 @@ async def get(server: ApiServer, call: Call[MsgGetRequest]) -> MsgGetResponse:
 
 
 def _is_contradictory(request: MsgGetRequest) -> bool:
-    """Say whether a request does not name exactly one way to find the message.
+    """Return whether a request does not select the message in exactly one way.
 
-    `next_by_subj` may be combined with a sequence or time to start at.
+    `next_by_subj` may be combined with a start sequence or start time.
     """
     ways = (request.seq > 0, bool(request.last_by_subj), request.start_time is not None)
     if sum(ways) > 1 or not (any(ways) or request.next_by_subj):

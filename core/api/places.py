@@ -1,7 +1,7 @@
-"""Where a request is served: by the owner of the stream that it names.
+"""The nodes that serve API requests: a request goes to the leader of the stream that it names.
 
-What names none is served by the node that has it. One for a stream that nobody knows goes to a node
-that can create it. A request goes one hop: who gets it from another node serves it.
+A request that names no stream is served by the node that received it. A request for an unknown
+stream goes to a node that can create streams. A request is forwarded once: its receiver serves it.
 """
 
 from collections.abc import Collection
@@ -20,39 +20,39 @@ class Leaders(Protocol):
 
     @property
     def leads(self) -> bool:
-        """Return whether this node owns any group."""
+        """True if this node owns any lease group."""
         ...
 
     def link(self, group: int) -> Link | None:
-        """Return the link to the peer that owns a group; None: no peer owns it."""
+        """Return the link to the peer that owns a lease group; None: no peer owns it."""
         ...
 
     def nodes(self) -> dict[str, Link]:
-        """Return the links to the other nodes, by the names of these."""
+        """Return the links to the other nodes, by node name."""
         ...
 
 
 class Nowhere:
-    """Stands for other nodes where there are none."""
+    """The `Leaders` of a node without peers."""
 
     leads = True
 
     def link(self, group: int) -> Link | None:
-        """Return none."""
+        """Return None."""
         return None
 
     def nodes(self) -> dict[str, Link]:
-        """Return none."""
+        """Return an empty dict."""
         return {}
 
 
 class Places:
-    """The places of the streams of one account.
+    """Finds the nodes that serve the requests of one account, and forwards requests to them.
 
     Args:
-        account: whose requests are sent.
-        directory: the streams of all nodes.
-        leaders: the nodes.
+        account: The account of the requests.
+        directory: The streams of all nodes.
+        leaders: The owners of lease groups.
     """
 
     def __init__(self, account: Account, directory: StreamDirectory, leaders: Leaders) -> None:
@@ -61,42 +61,44 @@ class Places:
         self._leaders = leaders
 
     def of(self, names: Collection[str], *, is_meta: bool) -> Link | None:
-        """Return the link to who serves a request; None: this node does.
+        """Return the link to the node that serves a request; None: this node serves it.
 
-        `is_meta`: it is about the cluster itself.
+        Args:
+            names: The names in the request's subject, the stream first.
+            is_meta: Whether the request is about the cluster itself.
         """
         if is_meta:
             return self._leaders.link(_DIRECTORY)
         if not names:
             return None
         account, name = self._account.name, next(iter(names))
-        # One that is new belongs to who leads its stage, or whose stage it is.
+        # A new stream belongs to the leader of its staging stream, or of its target if it is one.
         stream = self._directory.find(account, name) or self._directory.kin(account, name)
         if stream is not None:
             return self._leaders.link(stream.lease_group)
         return None if self._leaders.leads else self._leaders.link(_DIRECTORY)
 
     def nodes(self) -> dict[str, Link]:
-        """Return the links to the other nodes, by the names of these."""
+        """Return the links to the other nodes, by node name."""
         return self._leaders.nodes()
 
     def leader(self, name: str) -> Link | None:
-        """Return the link to who leads a stream; None: this node does, or nobody."""
+        """Return the link to the leader of a stream; None: this node leads it, or no node does."""
         return self.of((name,), is_meta=False)
 
     def send(
         self, link: Link, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
-        """Send a request on: past the subscriptions there, to what `listen` has named."""
+        """Send a request over a link: the peer passes it to its `listen` callback only."""
         name = NODES + self._account.name.encode()
         line = routed_message(name, subject, reply, (), headers, payload)
         link.send(line, MESSAGE + len(headers) + len(payload))
         self._account.turn.arm()
 
     def listen(self, below: bytes, serve: NodeCall) -> None:
-        """Have `serve` called with what other nodes send on subjects that begin so."""
+        """Call `serve` with messages that other nodes send on subjects beginning with `below`."""
         self._account.node_calls[below] = serve
 
     def unlisten(self, below: bytes) -> None:
-        """End what `listen` began, if it did."""
+        """Undo `listen`, if it was called."""
         self._account.node_calls.pop(below, None)

@@ -1,4 +1,4 @@
-"""Finds the route of an API request by the literal tokens of its subject."""
+"""Lookup of the route of an API request by the literal tokens of its subject."""
 
 from collections.abc import Iterable
 
@@ -9,10 +9,10 @@ _PREFIX_TOKENS = 2
 
 
 class RouteTable:
-    """Routes by their literal tokens."""
+    """Routes indexed by their literal tokens."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        # Route, names after the literal tokens, whether more may follow.
+        # Literal tokens -> (route, count of names after them, whether more names may follow).
         self._routes: dict[tuple[str, ...], list[tuple[Route, int, bool]]] = {}
         for route in routes:
             tokens = route.subject.split(".")
@@ -22,7 +22,7 @@ class RouteTable:
             self._routes.setdefault(literals, []).append(row)
 
     def find(self, subject: bytes) -> tuple[Route, tuple[str, ...]] | None:
-        """Return the route of a subject and the names in it; None if there is no route."""
+        """Return the route of a full subject and the names in it; None if there is no route."""
         tokens = subject.decode("utf-8", "replace").split(".")[_PREFIX_TOKENS:]
         for count in range(min(len(tokens), _LITERALS_MAX), 0, -1):
             for route, names, is_open in self._routes.get(tuple(tokens[:count]), ()):

@@ -1,7 +1,7 @@
 """The table of API requests: subject, body, request type, response type, handler.
 
-`CONSUMER.MSG.NEXT` and `DIRECT.GET` are not in it: each consumer and stream subscribes to its own,
-so that requests to one that does not exist have no responders.
+`CONSUMER.MSG.NEXT` and `DIRECT.GET` are not in the table: each consumer and stream subscribes to
+its own subject, so that requests to a missing one have no responders.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ Handler = Callable[[ApiServer, Call[Any]], Awaitable[Response | None]]
 
 
 class Level(Enum):
-    """When the header `Nats-Required-Api-Level` is checked, which differs between requests."""
+    """The time at which a request's header `Nats-Required-Api-Level` is checked."""
 
     BEFORE_BODY = auto()
     AFTER_BODY = auto()
@@ -34,7 +34,16 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row. In `subject`, `*` stands for one name and `>` for one or more."""
+    """One row of the table.
+
+    Attributes:
+        subject: The subject below the prefix: `*` stands for one name, `>` for one or more.
+        body: The way to decode the body.
+        request: The type of the decoded body.
+        response: The type of the response.
+        handler: Serves the request.
+        level: The time at which the required API level is checked.
+    """
 
     subject: str
     body: Body
@@ -43,13 +52,13 @@ class Route:
     handler: Handler
     level: Level = Level.BEFORE_BODY
     is_counted: bool = True
-    """Whether account info counts it even if it succeeds."""
+    """True if account info counts the request even if it succeeds."""
     exists: Callable[[ApiServer, tuple[str, ...]], bool] | None = None
-    """Says whether what the subject names exists; if not, the request is not answered."""
+    """Returns whether the named stream or consumer exists; if not, there is no answer."""
     before: Callable[[ApiServer, tuple[str, ...]], None] | None = None
-    """Raises ApiError for what the subject names, before the body is looked at."""
+    """Checks the names in the subject before the body is decoded; raises ApiError."""
     may_wait: bool = False
-    """Whether it is served beside the other requests of its stream: its answer may take long."""
+    """True: served concurrently with the stream's other requests, as the answer may take long."""
 
 
 _AFTER, _NEVER = Level.AFTER_BODY, Level.NEVER
@@ -182,7 +191,7 @@ CLUSTER_ROUTES: tuple[Route, ...] = (
         _PEER, c.ConsumerEvacuatePeerResponse, cluster.evacuate_consumer_peer,
     ),
 )  # fmt: skip
-"""Requests that are refused by a server on its own, as a cluster answers them."""
+"""Requests that a cluster serves, and that a server running alone refuses."""
 
 META_ROUTES: tuple[Route, ...] = (
     Route(
@@ -198,7 +207,7 @@ META_ROUTES: tuple[Route, ...] = (
         m.ServerRemoveRequest, m.ServerEvacuateResponse, cluster.evacuate_server,
     ),
 )  # fmt: skip
-"""Requests about the cluster itself: only users of the system account are answered."""
+"""Requests about the cluster itself, served only in the system account."""
 
 OWN_ROUTES: tuple[Route, ...] = (
     Route("TXN.OPEN.*", Body.NEEDED, t.OpenRequest, t.OpenResponse, transactions.open_run),
@@ -209,4 +218,4 @@ OWN_ROUTES: tuple[Route, ...] = (
     Route("TXN.INFO.*", Body.EMPTY, Nothing, t.LedgersResponse, transactions.info),
     Route("TXN.DELETE.*", Body.NEEDED, t.ForgetRequest, t.ForgetResponse, transactions.forget),
 )  # fmt: skip
-"""Requests that only jetgate serves, below a prefix of its own (`core.api.dispatcher`)."""
+"""Requests that only jetgate serves, below `core.api.dispatcher.OWN_PREFIX`."""

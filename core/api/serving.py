@@ -1,7 +1,7 @@
-"""What answers requests about the streams of one account: those of clients, and of other nodes.
+"""The services that answer API requests about one account's streams, of clients and of peers.
 
-Its parts know each other, and nothing of who takes lease groups. Where another node is to answer,
-the request goes there (`core.api.places`), or both are asked (`core.api.gathering`).
+They depend on each other, and not on the code that acquires lease groups. A request that another
+node has to answer is forwarded (`core.api.places`), or sent to all nodes (`core.api.gathering`).
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ _RECONNECTED = b"RECONNECTED"
 
 
 class Serving:
-    """The answers of one term. Life cycle: `start`, `unlisten`, `stop`, then `asking.stop`.
+    """The API services of one JetStream runtime.
+
+    Life cycle: `start`, `unlisten`, `stop`, then `asking.stop`.
 
     Args:
-        registry: the streams of the account that are led here; its services get the dead letters.
-        transactions: those of these streams.
-        leaders: who leads which of the others.
-        system: the account in which requests about the cluster are served; None: there is none.
-        limits: returns the server's own limits.
-        strict: whether a request with an unknown member is refused.
+        registry: The streams of the account that this node leads; sets `letters` of its services.
+        transactions: The transactions of these streams.
+        leaders: The owners of lease groups.
+        system: The account in which requests about the cluster are served; None: there is none.
+        limits: Returns the server's own limits.
+        strict: Whether a request with an unknown member is refused.
 
     Attributes:
-        asking: what nodes ask each other; answered until nobody is told any more that this one is
-            there.
-        letters: stores dead letters.
-        counters: those of API requests.
+        asking: Requests between nodes; answered until peers no longer see this node as a member.
+        letters: Stores dead letters.
+        counters: Counts of API requests.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Serving:
         self._domain: ServiceSubscription | None = None
 
     def start(self) -> None:
-        """Answer clients and other nodes."""
+        """Begin to answer clients and other nodes."""
         self.asking.start()
         for dispatcher in self._dispatchers:
             dispatcher.start()
@@ -98,7 +99,7 @@ class Serving:
         self._domain = serve_domain(account, services.domain)
 
     def unlisten(self) -> None:
-        """Take no requests of clients any more; safe without `start`."""
+        """Unsubscribe from requests of clients; may be called without `start`."""
         if self._domain is not None:
             self._registry.account.unsubscribe(self._domain)
             self._domain = None
@@ -106,14 +107,14 @@ class Serving:
             dispatcher.unlisten()
 
     async def stop(self) -> None:
-        """Answer no client any more, and store no dead letters; safe without `start`."""
+        """Stop answering clients and storing dead letters; may be called without `start`."""
         self.unlisten()
         await self.letters.stop()
         for dispatcher in self._dispatchers:
             await dispatcher.stop()
 
     def reconnected(self, api: str) -> None:
-        """Tell streams of all nodes that what they copy from is there again."""
+        """Notify mirrors and sources on all nodes that API prefix `api` is reachable again."""
         self._registry.reconnected(api)
         self.asking.tell(_RECONNECTED, api.encode())
 

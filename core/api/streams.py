@@ -36,7 +36,7 @@ from core.subjects.subject import compile_reading
 
 
 async def create(server: ApiServer, call: Call[StreamConfigRequest]) -> StreamCreateResponse:
-    """Create a stream; succeeds if it exists with the same configuration."""
+    """Create a stream; succeed if it exists with the same configuration."""
     (name,) = call.names
     config, _ = await in_thread_if(
         len(call.request.subjects) > LARGE_LIST,
@@ -48,7 +48,7 @@ async def create(server: ApiServer, call: Call[StreamConfigRequest]) -> StreamCr
         pedantic=call.request.pedantic,
     )
     runner, _ = await server.registry.create_stream(config, server.config_limits)
-    found = replace(await runner.info(), domain="")  # the reference omits it here
+    found = replace(await runner.info(), domain="")  # nats-server omits it here.
     return StreamCreateResponse(info=_shown(found), did_create=True)
 
 
@@ -96,7 +96,7 @@ async def info(server: ApiServer, call: Call[StreamInfoRequest]) -> StreamInfoRe
 
 
 async def names(server: ApiServer, call: Call[StreamPageRequest]) -> StreamNamesResponse:
-    """Return the names of streams, on request only of those with a subject."""
+    """Return a page of stream names, optionally only of streams with a matching subject."""
     found = _matching(server, call.request.subject)
     offset = page_offset(call.request.offset, len(found))
     page = found[offset : offset + NAMES_PAGE]
@@ -106,7 +106,7 @@ async def names(server: ApiServer, call: Call[StreamPageRequest]) -> StreamNames
 
 
 async def list_streams(server: ApiServer, call: Call[StreamListRequest]) -> StreamListResponse:
-    """Return streams with configuration and state, on request only of those with a subject."""
+    """Return a page of stream infos, optionally only of streams with a matching subject."""
     found = _matching(server, call.request.subject)
     offset = page_offset(call.request.offset, len(found))
     page, missing = await server.gathering.infos(found[offset : offset + LIST_PAGE])
@@ -126,7 +126,7 @@ async def delete(server: ApiServer, call: Call[Nothing]) -> StreamDeleteResponse
 
 
 async def purge(server: ApiServer, call: Call[StreamPurgeRequest]) -> StreamPurgeResponse:
-    """Purge messages: all, below a sequence, or all but the newest; of all or some subjects."""
+    """Purge messages: all, below a sequence, or all but the newest; optionally by subject."""
     request = call.request
     if request.seq and request.keep:
         raise api_error("JSBadRequest")
@@ -142,18 +142,18 @@ async def purge(server: ApiServer, call: Call[StreamPurgeRequest]) -> StreamPurg
 
 
 async def clustered(server: ApiServer, call: Call[Nothing]) -> None:
-    """Refuse a request that needs a cluster as the reference has it."""
+    """Refuse a request that needs a cluster (JSClusterRequired), as nats-server does."""
     raise api_error("JSClusterRequired")
 
 
 async def snapshot(server: ApiServer, call: Call[SnapshotRequest]) -> None:
-    """Refuse: not served yet."""
+    """Refuse a snapshot: not supported yet."""
     server.registry.stream(call.names[0])
     raise unsupported.refuse_request("snapshot")
 
 
 async def restore(server: ApiServer, call: Call[RestoreRequest]) -> None:
-    """Refuse: not served yet."""
+    """Refuse a restore: not supported yet."""
     (name,) = call.names
     if call.request.config.name not in ("", name):
         raise api_error("JSStreamMismatch")
@@ -161,7 +161,7 @@ async def restore(server: ApiServer, call: Call[RestoreRequest]) -> None:
 
 
 def _alternates(server: ApiServer, runner: StreamRunner) -> tuple[StreamAlternate, ...]:
-    """Return a stream and its mirrors, if it has any and this is a cluster."""
+    """Return a stream and its mirrors as alternates; empty without mirrors or a cluster."""
     cluster = server.registry.services.cluster
     if cluster is None:
         return ()
@@ -185,7 +185,10 @@ def _shown(info: StreamInfo) -> StreamInfo:
 
 
 def _matching(server: ApiServer, subject: str) -> list[str]:
-    """Return the names of streams, whoever leads them; with a subject of those that have it."""
+    """Return the sorted names of streams of all nodes whose subjects overlap `subject`.
+
+    An empty subject selects all streams.
+    """
     found = sorted(server.registry.configs().items())
     if not subject:
         return [name for name, _ in found]

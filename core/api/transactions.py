@@ -26,7 +26,7 @@ from core.stream.ledger import Attempt, Entry
 
 
 async def open_run(server: ApiServer, call: Call[OpenRequest]) -> OpenResponse:
-    """Give a run of an app its token, and create the stream that it stages in."""
+    """Open a run of an app: create the staging stream, and return the run's token."""
     runner = server.registry.stream(call.names[0])
     _check_target(runner)
     await _create_stage(server, runner)
@@ -37,7 +37,7 @@ async def open_run(server: ApiServer, call: Call[OpenRequest]) -> OpenResponse:
         incarnation=runner.created,
         token=entry.token,
         batch=None if entry.batch is None else entry.batch.number,
-        # What is done leaves nothing to do.
+        # A batch that is done leaves no work: the state is idle.
         state="idle" if standing.state == "done" else standing.state,
         stage=_stage(runner),
         max_payload=runner.services.max_payload(),
@@ -53,7 +53,7 @@ def _check_target(runner: StreamRunner) -> None:
 
 
 async def _create_stage(server: ApiServer, target: StreamRunner) -> None:
-    """Create the stream that blocks are staged in, unless it is there, to be led with its target.
+    """Create the staging stream, unless it exists, in the lease group of its target.
 
     Raises ApiError.
     """
@@ -75,7 +75,7 @@ def _stage(runner: StreamRunner) -> Stage:
 
 
 async def commit(server: ApiServer, call: Call[CommitRequest]) -> CommitResponse:
-    """Have a batch stored; tell how it stands when it is, or when the request expires."""
+    """Commit a batch; return its state once it has ended, or when the request expires."""
     runner = server.registry.stream(call.names[0])
     _check_target(runner)
     request = call.request
@@ -122,7 +122,7 @@ async def info(server: ApiServer, call: Call[Nothing]) -> LedgersResponse:
 
 
 async def forget(server: ApiServer, call: Call[ForgetRequest]) -> ForgetResponse:
-    """Delete the ledger of an app."""
+    """Delete the ledger entry of an app."""
     runner = server.registry.stream(call.names[0])
     await server.transactions.forget(runner, call.request.app)
     return ForgetResponse(success=True)

@@ -1,1 +1,1 @@
-"""JetStream on the node that leads: streams, consumers and Direct Get around the pure machines."""
+"""JetStream on a node that leads: the streams, consumers and Direct Get around pure machines."""

@@ -1,11 +1,11 @@
-"""Advisories and metrics: what the server tells about itself on `$JS.EVENT.>`.
+"""Advisories and metrics: the events that the server publishes on `$JS.EVENT.>`.
 
-An event is made only when somebody listens to its very subject (a client, or a stream that
-captures it): one look at the routes per event. Whoever could emit an event per message asks
-`heard` once per batch and forgets about it when the answer is no.
+An event is built only if its subject has a subscriber (a client, or a stream that captures it):
+one lookup in the routes per event. Code that could emit an event per message calls `heard` once
+per batch, and emits nothing if it returns False.
 
-Nothing may be told before it is committed, so every caller emits after the COMMIT of what it
-tells. Events have no reply subject and no headers.
+Callers emit an event after the COMMIT of the change that it reports. Events have no reply subject
+and no headers.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ API = b"$JS.EVENT.ADVISORY.API"
 
 
 class Advisories:
-    """Emits the events of one account.
+    """Publishes the events of one account.
 
     Args:
-        account: where events are published.
-        clock: the time of events.
-        server: the server's name, for events that tell it.
-        domain: the JetStream domain ("": none).
+        account: The account in which events are published.
+        clock: The clock for timestamps of events.
+        server: The server's name, for events that contain it.
+        domain: The JetStream domain (empty: none).
     """
 
     def __init__(self, account: Account, clock: Clock, server: str = "", domain: str = "") -> None:
@@ -63,13 +63,16 @@ class Advisories:
         self._domain = domain
 
     def heard(self, kind: str, *names: str) -> bool:
-        """Tell whether somebody listens to an event, e.g. `heard("ADVISORY.STREAM.CREATED", s)`."""
+        """Return whether an event's subject has a subscriber.
+
+        Example: `heard("ADVISORY.STREAM.CREATED", stream)`.
+        """
         return self._account.has_interest(".".join((PREFIX + kind, *names)).encode())
 
     def emit(self, where: str, event: type[Event], /, **fields: object) -> None:
-        """Publish an event on `$JS.EVENT.<where>` if somebody listens.
+        """Publish an event on `$JS.EVENT.<where>` if the subject has a subscriber.
 
-        `fields` are the members of the event but for its id, timestamp and domain.
+        `fields` are the members of the event without its id, timestamp and domain.
         """
         place = (PREFIX + where).encode()
         if not self._account.has_interest(place):
@@ -80,13 +83,13 @@ class Advisories:
     # -- API -------------------------------------------------------------------------------------
 
     def audited(self) -> bool:
-        """Tell whether somebody listens to API audits."""
+        """Return whether API audit events have a subscriber."""
         return self._account.has_interest(API)
 
     def api_audit(
         self, client: ClientInfo, subject: bytes, request: bytes, response: bytes
     ) -> None:
-        """An API request was answered; follows the event of what it did."""
+        """Publish an API audit of an answered request, after the events of its effects."""
         self.emit(
             "ADVISORY.API",
             ApiAudit,
@@ -98,7 +101,7 @@ class Advisories:
         )
 
     def api_limit_reached(self, dropped: int) -> None:
-        """API requests were dropped."""
+        """Publish that `dropped` API requests were dropped."""
         self.emit(
             "ADVISORY.API.LIMIT_REACHED", ApiLimitReached, server=self._server, dropped=dropped
         )
@@ -106,19 +109,19 @@ class Advisories:
     # -- streams ---------------------------------------------------------------------------------
 
     def stream_created(self, stream: str) -> None:
-        """A stream exists now."""
+        """Publish that a stream was created."""
         self.emit(f"ADVISORY.STREAM.CREATED.{stream}", StreamAction, stream=stream, action="create")
 
     def stream_updated(self, stream: str) -> None:
-        """A stream has a new configuration."""
+        """Publish that a stream has a new configuration."""
         self.emit(f"ADVISORY.STREAM.UPDATED.{stream}", StreamAction, stream=stream, action="modify")
 
     def stream_deleted(self, stream: str) -> None:
-        """A stream is gone; its consumers' events come before."""
+        """Publish that a stream was deleted, after the events of its consumers."""
         self.emit(f"ADVISORY.STREAM.DELETED.{stream}", StreamAction, stream=stream, action="delete")
 
     def batch_abandoned(self, stream: str, batch: bytes, reason: str) -> None:
-        """A batch was dropped (`reason`: incomplete, large, timeout, unsupported)."""
+        """Publish that a batch was dropped (`reason`: incomplete, large, timeout, unsupported)."""
         name = text_of(batch)
         self.emit(
             f"ADVISORY.STREAM.BATCH_ABANDONED.{stream}",
@@ -129,7 +132,7 @@ class Advisories:
         )
 
     def stream_led(self, stream: str, leader: str, replicas: Replicas) -> None:
-        """This server leads a stream; `replicas` are made only if somebody listens."""
+        """Publish that `leader` leads a stream; calls `replicas` only if there is a subscriber."""
         if self.heard("ADVISORY.STREAM.LEADER_ELECTED", stream):
             self.emit(
                 f"ADVISORY.STREAM.LEADER_ELECTED.{stream}",
@@ -140,7 +143,7 @@ class Advisories:
             )
 
     def domain_led(self, leader: str, cluster: str, replicas: Replicas) -> None:
-        """This server, of this id, leads a cluster."""
+        """Publish that the server with id `leader` leads the cluster of the domain."""
         if self.heard("ADVISORY.DOMAIN.LEADER_ELECTED"):
             self.emit(
                 "ADVISORY.DOMAIN.LEADER_ELECTED",
@@ -153,11 +156,11 @@ class Advisories:
     # -- consumers -------------------------------------------------------------------------------
 
     def consumer_created(self, stream: str, consumer: str) -> None:
-        """A consumer exists now."""
+        """Publish that a consumer was created."""
         self._consumer("CREATED", ConsumerAction, stream, consumer, action="create")
 
     def consumer_led(self, stream: str, consumer: str, leader: str, replicas: Replicas) -> None:
-        """This server leads a consumer."""
+        """Publish that `leader` leads a consumer."""
         if self.heard("ADVISORY.CONSUMER.LEADER_ELECTED", stream, consumer):
             self._consumer(
                 "LEADER_ELECTED",
@@ -169,15 +172,15 @@ class Advisories:
             )
 
     def consumer_deleted(self, stream: str, consumer: str) -> None:
-        """A consumer is gone."""
+        """Publish that a consumer was deleted."""
         self._consumer("DELETED", ConsumerAction, stream, consumer, action="delete")
 
     def consumer_paused(self, stream: str, consumer: str, *, paused: bool, until: int) -> None:
-        """A consumer was paused until a time, or resumed (`until` ZERO_TIME)."""
+        """Publish that a consumer is paused until a time (wall-clock nanoseconds), or resumed."""
         self._consumer("PAUSE", ConsumerPause, stream, consumer, paused=paused, pause_until=until)
 
     def group_pinned(self, stream: str, consumer: str, group: str, pinned_id: str) -> None:
-        """A client got a group for itself."""
+        """Publish that a priority group is pinned to a client."""
         account = self._account.name
         self._consumer(
             "PINNED",
@@ -190,14 +193,14 @@ class Advisories:
         )
 
     def group_unpinned(self, stream: str, consumer: str, group: str, reason: str) -> None:
-        """A group has no client of its own any more (`reason`: admin, timeout)."""
+        """Publish that a priority group is no longer pinned (`reason`: admin, timeout)."""
         account = self._account.name
         self._consumer(
             "UNPINNED", GroupUnpinned, stream, consumer, account=account, group=group, reason=reason
         )
 
     def max_deliveries(self, stream: str, consumer: str, seq: int, deliveries: int) -> None:
-        """A message was delivered as often as allowed. Once per message."""
+        """Publish, once per message, that a message was delivered `max_deliver` times."""
         self._consumer(
             "MAX_DELIVERIES", MaxDeliver, stream, consumer, stream_seq=seq, deliveries=deliveries
         )
@@ -205,7 +208,7 @@ class Advisories:
     def naked(
         self, stream: str, consumer: str, consumer_seq: int, seq: int, deliveries: int
     ) -> None:
-        """A message was refused with NAK."""
+        """Publish that a message was answered with NAK."""
         self._consumer(
             "MSG_NAKED",
             Nak,
@@ -225,7 +228,7 @@ class Advisories:
         deliveries: int,
         reason: str = "",
     ) -> None:
-        """A message was ended with TERM, or went while it was pending."""
+        """Publish that a message was answered with TERM, or removed while unacknowledged."""
         self._consumer(
             "MSG_TERMINATED",
             Terminated,
@@ -246,7 +249,7 @@ class Advisories:
         ack_time: int,
         deliveries: int,
     ) -> None:
-        """A sampled acknowledgement came `ack_time` nanoseconds after its delivery."""
+        """Publish the metric of a sampled ack, `ack_time` nanoseconds after the delivery."""
         self.emit(
             f"METRIC.CONSUMER.ACK.{stream}.{consumer}",
             AckMetric,

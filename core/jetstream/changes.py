@@ -1,4 +1,4 @@
-"""Changes of a log other than publishes: they take turns with them, and are plans as they are."""
+"""Changes of a log other than publishes: queued among publishes, committed as plans."""
 
 from __future__ import annotations
 
@@ -11,34 +11,39 @@ from core.errors import ApiError, Unresolved
 from core.stream.plan import PlanBuilder, StreamPlan
 
 Change = Callable[[int], Awaitable[PlanBuilder]]
-"""Plans a change when its turn comes, given the wall-clock time in nanoseconds.
+"""Plans a change in its turn, given the wall-clock time in nanoseconds.
 
-Raises ApiError to refuse it, Unavailable to be asked again when storage is back.
+Raises ApiError to refuse the change, Unavailable to be called again once storage is available.
 """
 
 Submit = Callable[[Change], "asyncio.Future[StreamPlan]"]
-"""Gives a change its turn; the future has the committed plan, or ApiError."""
+"""Queues a change; the future's result is the committed plan, or it raises ApiError."""
 
 WithoutInterest = Callable[[Iterable[bytes]], frozenset[bytes]]
-"""Returns the subjects that are not stored: retention is by interest, and no consumer has it."""
+"""Returns those of the subjects that are not stored: with interest retention and no consumer."""
 
 MapSubjects = Callable[[list[bytes]], list[bytes]]
-"""Returns the subjects under which messages published on some subjects are stored."""
+"""Maps subjects of publishes to the subjects under which the messages are stored."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A change that waits for its turn, or for the COMMIT of its plan."""
+    """A change that waits for its turn or for the COMMIT of its plan.
+
+    Attributes:
+        change: Plans the change.
+        done: Its result is the committed plan.
+    """
 
     change: Change
     done: asyncio.Future[StreamPlan]
 
 
 class Changes:
-    """The changes of one log that wait for their turn, oldest first; one is committed at a time.
+    """The queued changes of one log, oldest first; one is committed at a time.
 
-    After `close` each is refused, also one that is just being planned: nobody commits it, so nobody
-    would answer it. One that is being committed ends with Unresolved.
+    After `close` each is refused, including one that is being planned, since it is never
+    committed. One that is being committed ends with Unresolved.
     """
 
     def __init__(self) -> None:
@@ -50,7 +55,7 @@ class Changes:
         return bool(self._waiting)
 
     def add(self, change: Change) -> asyncio.Future[StreamPlan]:
-        """Queue a change; the future has the committed plan, or ApiError."""
+        """Queue a change; the future's result is the committed plan, or it raises ApiError."""
         done: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
         if self._closed is None:
             self._waiting.append(Waiting(change, done))
@@ -59,9 +64,9 @@ class Changes:
         return done
 
     async def plan_next(self, now: int) -> PlanBuilder | None:
-        """Return the plan of the oldest change; None when it is refused or nobody waits for it.
+        """Return the plan of the oldest change; None: it is refused, or its future was cancelled.
 
-        Raises Unavailable; the change keeps its place then.
+        Raises Unavailable; then the change keeps its place in the queue.
         """
         oldest = self._waiting.popleft()
         if oldest.done.cancelled():
@@ -84,27 +89,27 @@ class Changes:
         return plan
 
     def committed(self, plan: StreamPlan) -> None:
-        """Answer the change whose plan is committed, if the plan was that of one."""
+        """Resolve the future of the change being committed, if there is one."""
         planned, self._planned = self._planned, None
         if planned is not None and not planned.done.done():
             planned.done.set_result(plan)
 
     def failed(self, error: ApiError) -> None:
-        """Answer the change whose plan was not committed, if the plan was that of one."""
+        """Fail the change being committed, if there is one."""
         planned, self._planned = self._planned, None
         if planned is not None:
             _refuse(planned, error)
 
     def refuse(self, error: ApiError) -> None:
-        """Answer every change that waits for its turn."""
+        """Fail every change that waits for its turn."""
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             _refuse(each, error)
 
     def close(self, error: ApiError) -> None:
-        """Refuse every change from now on: this node does not lead the stream any more.
+        """Fail all changes, also later ones: this node does not lead the stream any more.
 
-        What became of one whose COMMIT is under way remains unknown here.
+        A change whose COMMIT is in progress fails with Unresolved: its outcome is unknown.
         """
         self._closed = error
         self.failed(Unresolved(error.code, error.err_code, error.description))

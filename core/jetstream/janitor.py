@@ -1,8 +1,8 @@
-"""The janitor: rows that are logically gone are deleted here, in bulk, on another connection.
+"""The janitor: deletes removed rows in bulk, on a separate connection.
 
-Removal is complete for every reader the moment its plan is committed. What remains is work
-without hurry: contiguous ranges below the first sequence, and scattered rows sorted so that two
-of a page cost one page image.
+A removal takes effect for every reader with the COMMIT of its plan; the deletion of the rows is
+not urgent. The janitor deletes contiguous ranges below the first sequence, and scattered rows in
+sorted order, so that two rows of a page cost one full-page image in the WAL.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ _PAUSE = 0.5
 
 
 class Janitor:
-    """Deletes the rows of the streams of one node, of one stream at a time.
+    """Deletes removed rows of the streams of one node, one stream at a time.
 
     Args:
-        clock: The time that deletions take.
+        clock: Measures how long deletions take.
         sweeper: Deletes rows.
-        directory_store: Forgets streams that have no rows left.
+        directory_store: Deletes the records of dropped streams that have no rows left.
+
+    Attributes:
+        rows: Count of deleted rows.
     """
 
     def __init__(self, clock: Clock, sweeper: Sweeper, directory_store: DirectoryStore) -> None:
@@ -48,38 +51,38 @@ class Janitor:
         self.rows = 0
 
     def sweep(self, log: StreamLog) -> None:
-        """Remember that a stream has rows to delete."""
+        """Queue a stream that has rows to delete."""
         self._wanted[log.stream] = log
         if len(log.removed.rows) >= _SCATTERED_ROWS or len(self._wanted) == 1:
             self._wake.set()
 
     def sweep_purge(self, log: StreamLog) -> None:
-        """Have the rows of a recorded purge by filter deleted soon, then its record."""
+        """Queue a stream with a recorded purge by filter: delete its rows, then the record."""
         self._wanted[log.stream] = log
         self._wake.set()
 
     def drop(self, stream: int, shelf: int) -> None:
-        """Delete all rows of a deleted stream."""
+        """Queue the deletion of all rows of a deleted stream."""
         self._dropped.append((stream, shelf))
         self._wake.set()
 
     def forget(self, log: StreamLog) -> None:
-        """Delete nothing more of a stream."""
+        """Remove a stream from the queue."""
         self._wanted.pop(log.stream, None)
 
     def begin_expiry(self, log: StreamLog) -> None:
-        """Let messages of a stream expire first: what nobody waits for is deleted later."""
+        """Pause background deletions while messages of a stream expire."""
         self._expiring.add(log.stream)
         self._calm.clear()
 
     def end_expiry(self, log: StreamLog) -> None:
-        """Go on: what had come of age in a stream is gone."""
+        """Resume background deletions once no stream has messages expiring."""
         self._expiring.discard(log.stream)
         if not self._expiring:
             self._calm.set()
 
     async def run(self) -> None:
-        """Sweep until cancelled; what a crash leaves undone is found again at the next start."""
+        """Delete rows until cancelled; the next start finds the rows that a crash leaves."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -100,12 +103,16 @@ class Janitor:
                 self._wake.set()
 
     async def finish(self, log: StreamLog) -> None:
-        """Delete every row of a stream that is logically gone by now. Raises Unavailable."""
+        """Delete every row of a stream that is removed by now. Raises Unavailable."""
         while await self._sweep_some(log):
             pass
 
     async def _sweep_at_leisure(self, log: StreamLog) -> None:
-        """Delete the same for nobody who waits: commits, and what expires now, go first."""
+        """Delete the removed rows of a stream in the background. Raises Unavailable.
+
+        Pauses after each statement for as long as it took, and while messages expire, so that
+        commits and expiry go first.
+        """
         started = self._clock.monotonic()
         while await self._sweep_some(log):
             await asyncio.sleep((self._clock.monotonic() - started) / 1e9)
@@ -113,7 +120,7 @@ class Janitor:
             started = self._clock.monotonic()
 
     async def _sweep_some(self, log: StreamLog) -> bool:
-        """Delete rows with one statement; False when there are none left."""
+        """Delete rows with one statement; return False if none are left. Raises Unavailable."""
         async with self._busy:
             below = log.first_seq
             if log.closed:
@@ -136,11 +143,11 @@ class Janitor:
             self._swept_below[log.stream] = below
 
     def _ids_since(self, log: StreamLog) -> int | None:
-        """Since when the ids of messages of a stream count; None: it has none."""
+        """Return the start of the stream's duplicate window, in nanoseconds; None: no ids."""
         return log.machine.ids_since(self._clock.now())
 
     async def forget_ids(self, log: StreamLog) -> None:
-        """Delete the ids of removed messages that the duplicate window is over for."""
+        """Delete ids of removed messages older than the duplicate window. Raises Unavailable."""
         window = log.machine.dedup.window
         if window > 0 and not log.closed:
             await self._sweeper.forget_ids(log.stream, self._clock.now() - window)
@@ -164,9 +171,9 @@ class Janitor:
             log.removed.forget_dropped(log.tail.start)
 
     def _forget_later(self, log: StreamLog, rows: list[int]) -> None:
-        """Keep rows that are gone in mind for as long as a read that began before may bring them.
+        """Forget deleted rows once all reads that began before the deletion have ended.
 
-        Nobody waits for that: the lane may have asked for the room, and reads may take minutes.
+        Nothing waits for that, since reads may take minutes.
         """
         self.rows += len(rows)
         log.rows.when_settled(partial(_forget, log, rows))

@@ -1,17 +1,17 @@
-"""The lane: gather -> decide -> commit -> emit, for all streams that this node leads.
+"""The group committer (`Lane`): gather -> decide -> commit -> emit, for all streams of this node.
 
-While one commit is in flight the next batch gathers. A round takes everything that is ready,
-decides it stream by stream, writes it as one transaction, and only then lets acks and deliveries
-out. There is no timer: a lone publisher waits for nothing but its own commit. Where the next batch
-is there already, it is on its way to storage before the acks of the last are written.
+While one commit is in progress the next batch gathers. A round takes all ready streams, decides
+stream by stream, writes one transaction, and only then emits acks and deliveries. There is no
+timer: a lone publisher waits only for its own commit. If the next batch is ready by then, it is
+sent to storage before the acks of the previous one are written.
 
-Failure: when the connection is lost during COMMIT the plans are kept, unacknowledged, until the
-heads are read again under a bumped epoch; a plan whose head is there was committed and is acked,
-one whose head is not there is committed again. What was gathered meanwhile is refused after two
-seconds (JSClusterNotAvail) so that no client waits for ever.
+Failure: if the connection is lost during COMMIT, the plans are kept, unacknowledged, until the
+head rows are read again under a new epoch. A plan whose head row is found was committed and is
+acked; the others are committed again. Publishes gathered meanwhile are refused after two seconds
+(JSClusterNotAvail), so that no client waits forever.
 
-A commit that is fenced was not made, and its publishes are not answered: another node leads one of
-its streams. Those are given up, and the rest is committed without them.
+A fenced commit changed nothing, and its publishes are not answered: another node leads one of
+its streams. Those streams are released, and the other plans are committed again.
 """
 
 import asyncio
@@ -34,22 +34,22 @@ log = logging.getLogger("jetgate.lane")
 
 ROUND_ROWS = 8192
 STREAM_ROWS = 4096
-# Seconds after which what waits for storage is refused, and after which a COMMIT is given up.
+# Seconds after which waiting publishes are refused, and after which a COMMIT is abandoned.
 PATIENCE = 2.0
 STALLED = 10.0
 
 
-# Upper bounds, in seconds, of the buckets that commits are counted in.
+# Upper bounds of the buckets of commit durations, in seconds.
 COMMIT_BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
 _RETRY_S = 0.1
-"""Pause between two attempts to commit while storage is away, in seconds."""
+"""Pause between two attempts to commit while storage is unavailable, in seconds."""
 _REFUSED = "store refused the messages"
 
 
 class Runner(Protocol):
-    """What the lane knows of a stream."""
+    """The interface of a stream's leader for the group committer."""
 
     stream: int
     shelf: int
@@ -66,23 +66,35 @@ class Runner(Protocol):
 
 
 Work = list[tuple[Runner, StreamPlan]]
-"""Streams, each with its plan in one commit."""
+"""Streams with their plans in one commit."""
 
 
 class Lane:
-    """The one writer of a node.
+    """The group committer: the one writer of message rows of a node.
 
     Args:
-        recover: called after storage failed; returns when this node leads again with fresh
-            epochs, and tells which of the given plans were committed, and which are to be. Raises
-            Unavailable while storage is away, Fenced when another node has taken over.
-        sift: called when a commit was fenced; gives up the streams that another node leads, and
-            returns the others with their plans. Raises Fenced when that is all, Unavailable.
-        deposed: called when another node leads; the lane stops.
-        health: told whether storage takes commits.
+        writer: Commits the plans.
+        turn: The loop tick, at whose end sessions write.
+        clock: The clock.
+        trusted: Returns whether the trust window is open.
+        recover: Called after a storage failure. Returns (committed plans, plans to commit again)
+            once this node leads again with new epochs. Raises Unavailable while storage is
+            unavailable, Fenced if another node has taken over.
+        sift: Called after a fenced commit. Releases the streams that another node leads, and
+            returns the others with their plans. Raises Fenced if none are left, Unavailable.
+        deposed: Called when another node leads; the group committer stops.
+        health: Records whether storage accepts commits.
+        release: Called in each round after publishes were taken, to resume paused reading.
 
     Attributes:
-        refused: how many messages were answered with an error, by its number (`err_code`).
+        ready: Streams with work for the next round.
+        commits: Count of commits.
+        messages: Count of committed messages.
+        failures: Count of plans that storage refused.
+        refused: Count of messages answered with an error, by `err_code`.
+        commit_ns: Total duration of commits, in nanoseconds.
+        commit_counts: Count of commits by duration, in buckets of `COMMIT_BOUNDS`.
+        stopped: True once deposed, or stopped by the runtime.
     """
 
     def __init__(
@@ -122,18 +134,18 @@ class Lane:
         self._untold: list[Callable[[], None]] = []
 
     def tell(self, say: Callable[[], None]) -> None:
-        """Have something said of what was just committed, soon: after the next commit was sent."""
+        """Queue a callback that answers committed publishes, for after the next COMMIT is sent."""
         self._untold.append(say)
 
     def enqueue(self, runner: Runner) -> None:
-        """Give a runner a place in the next round, unless it has one."""
+        """Add a stream to the next round unless it is already queued."""
         if not runner.queued:
             runner.queued = True
             self.ready.append(runner)
             self._wake.set()
 
     async def run(self) -> None:
-        """Serve rounds until deposed or cancelled."""
+        """Run rounds until deposed or cancelled."""
         while not self.stopped:
             if not (self.ready or self._is_doubted):
                 self._idle.set()
@@ -147,20 +159,20 @@ class Lane:
                 await self._round()
 
     def verify(self) -> None:
-        """Have storage compared with memory before the next round: it may not be the same."""
+        """Compare storage with memory before the next round; call this if they may differ."""
         self._is_doubted = True
         self._wake.set()
 
     async def drain(self) -> None:
-        """Return when everything that was gathered is committed and emitted."""
+        """Wait until all gathered work is committed and emitted."""
         while not self.stopped and (self.ready or not self._idle.is_set()):
             await self._idle.wait()
             await asyncio.sleep(0)
 
     async def settled(self) -> None:
-        """Return when memory has what is on its way to storage now, or it was refused.
+        """Wait until the commit in progress is applied in memory or has failed.
 
-        A reader of storage may see a commit before this node learns that it was one.
+        A reader of storage may see a commit before this node receives its confirmation.
         """
         await self._taken.wait()
 
@@ -175,13 +187,13 @@ class Lane:
                 plan = await runner.next_plan(STREAM_ROWS, self._clock.now())
             except Unavailable as error:
                 self.health.failed(COMMITS, str(error))
-                # The round ends here: waiting now would let streams that have a plan in it queue
-                # for a second one.
+                # End the round here: waiting now would let streams with a plan in this round
+                # queue for a second one.
                 self.ready.append(runner)
                 away = True
                 break
-            # Only now: what arrived during the await above must not queue the runner twice, for
-            # two plans of one stream never share a transaction.
+            # Only now: publishes that arrived during the await must not queue the stream again,
+            # since two plans of one stream never share a transaction.
             runner.queued = False
             if runner.has_work():
                 self.enqueue(runner)
@@ -199,12 +211,12 @@ class Lane:
             finally:
                 self._taken.set()
         if decided and not self._trusted():
-            # What a duplicate or a refusal is, another node may know better by now.
+            # Another node may lead by now, and decide duplicates and refusals differently.
             decided = await self._settle(decided)
         for runner, plan in decided:
             runner.emit(plan)
         if self.ready and not away:
-            # Runs when the next round waits for storage for the first time.
+            # The event loop runs it when the next round awaits storage for the first time.
             asyncio.get_running_loop().call_soon(self._tell)
         else:
             self._tell()
@@ -212,14 +224,14 @@ class Lane:
             await self._settle([])
 
     def _tell(self) -> None:
-        """Let out what waited for a commit."""
+        """Call the queued callbacks, and flush the sessions."""
         untold, self._untold = self._untold, []
         for say in untold:
             say()
         self._turn.run()
 
     async def _commit(self, work: Work) -> None:
-        """Commit, then emit; resolve what failed."""
+        """Commit the plans, then emit them; recover from failures."""
         while work and not self.stopped:
             started = self._clock.monotonic()
             try:
@@ -271,7 +283,7 @@ class Lane:
             runner.emit(plan)
 
     async def _part(self, work: Work, error: Refused) -> None:
-        """Storage refused and nothing was written: one stream must not fail the others."""
+        """Handle a refused commit: commit plans one by one, and fail a plan refused alone."""
         if len(work) > 1:
             for pair in work:
                 await self._commit([pair])
@@ -281,7 +293,7 @@ class Lane:
         if error.is_full:
             self.health.failed(SPACE, str(error))
         else:
-            # Not an outage: others may be stored.
+            # Not an outage: storage may accept other plans.
             self.health.works(COMMITS)
             log.error("storage refused a commit: %s", error)
         runner.fail(
@@ -292,7 +304,7 @@ class Lane:
         )
 
     async def _without_fenced(self, work: Work) -> Work:
-        """Return what of a fenced commit is to be committed again."""
+        """Return the plans of a fenced commit that are to be committed again."""
         try:
             async with asyncio.timeout(PATIENCE):
                 return await self._sift(work)
@@ -304,7 +316,7 @@ class Lane:
             return await self._settle(work)
 
     async def _settle(self, work: Work) -> Work:
-        """Wait for storage and leadership; emit what turns out committed, return the rest."""
+        """Wait for storage and leadership; emit plans found committed, return the others."""
         patient_until = self._clock.monotonic() + int(PATIENCE * 1e9)
         while not self.stopped:
             try:
@@ -322,13 +334,13 @@ class Lane:
             if committed:
                 self._emit(committed)
                 self._tell()
-            if not rest:  # else their commit tells
+            if not rest:  # Else the commit of the rest reports the health.
                 self.health.works(COMMITS)
             return rest
         return []
 
     def refuse(self, code: int, count: int) -> None:
-        """Count messages that were answered with an error."""
+        """Count messages answered with an error, by `err_code`."""
         if count:
             self.refused[code] = self.refused.get(code, 0) + count
 

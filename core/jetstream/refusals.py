@@ -1,4 +1,4 @@
-"""Failures of storage as clients of the API hear of them."""
+"""Conversion of storage failures into API errors or retries."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _AGAIN_S = 0.1
 
 
 class Closing(Protocol):
-    """What may be over: the log of a stream that another node leads."""
+    """The interface of a log whose stream may be lost to another node."""
 
     closed: bool
 
 
 async def once_available(work: Callable[[], Awaitable[None]], of: Closing) -> None:
-    """Do what follows upon a change that is committed: again where storage fails.
+    """Apply the effects of a committed change; retry every 100 ms while storage is unavailable.
 
-    An error would say that nothing was changed. Once `of` is closed nothing is left to do here.
+    Raising the error would mean to the caller that the change failed. Stops once `of` is closed.
     """
     while not of.closed:
         try:
@@ -34,7 +34,7 @@ async def once_available(work: Callable[[], Awaitable[None]], of: Closing) -> No
 
 
 async def or_not_available(work: Awaitable[T]) -> T:
-    """Await work on storage. Raises ApiError JSClusterNotAvail where it fails."""
+    """Await work on storage. Raises ApiError JSClusterNotAvail for a StorageError."""
     try:
         return await work
     except StorageError:

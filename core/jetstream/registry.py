@@ -1,7 +1,7 @@
 """The streams of one account on the node that leads them.
 
-Creating, changing and dropping go through here one at a time: the directory first, memory after
-COMMIT, so that nothing exists which storage does not know.
+Streams are created, changed and deleted one at a time: first in the directory, in memory after
+COMMIT, so that no stream exists in memory that storage does not have.
 """
 
 from __future__ import annotations
@@ -37,36 +37,43 @@ _LOGS, _CHURN = 0, 1
 
 
 def shelf_for(config: StreamConfig) -> int:
-    """Choose the shelf of a new stream: what loses messages all the time stays apart from logs."""
+    """Choose the partition of a new stream: 0 for logs, 1 for streams that often lose messages."""
     short_lived = 0 < config.max_age < _HOUR_NS or config.retention is not Retention.LIMITS
     return _CHURN if config.max_msgs_per_subject > 0 or short_lived else _LOGS
 
 
 def _known(runner: StreamRunner, doubtful: int = 0) -> Known:
-    """What clients have seen of a stream."""
+    """Return the state of a stream that clients may have seen."""
     mirrors, changes = runner.config.mirror is not None, runner.consumers.changes
     return Known(runner.log.first_seq, runner.machine.last_seq, doubtful, mirrors, changes)
 
 
 class Registry:
-    """The streams of one account by name."""
+    """The streams of one account that this node leads.
+
+    Attributes:
+        streams: The streams by name.
+    """
 
     def __init__(self, account: Account, services: Services) -> None:
         self.account = account
         self.services = services
         self.streams: dict[str, StreamRunner] = {}
-        self._left: list[StreamRunner] = []  # when it was closed
+        self._left: list[StreamRunner] = []  # The streams at the time of `close`.
         self._changes = asyncio.Lock()
         if services.resources is not None:
             services.resources.used = self._used
 
     def configs(self) -> dict[str, StreamConfig]:
-        """Return the configurations of all streams by name, whoever leads them."""
+        """Return the configurations of all streams of the account by name, on all nodes."""
         known = self.services.directory.of(self.account.name)
         return {name: stream.config for name, stream in known.items()}
 
     def stream(self, name: str) -> StreamRunner:
-        """Return a stream; raises ApiError JSStreamNotFound, JSClusterNotAvail."""
+        """Return a stream that this node leads.
+
+        Raises ApiError JSStreamNotFound, or JSClusterNotAvail if another node leads it.
+        """
         runner = self.streams.get(name)
         if runner is None:
             known = self.services.directory
@@ -75,14 +82,15 @@ class Registry:
         return runner
 
     def exists(self, name: str) -> bool:
-        """Whether there is a stream of that name, whoever leads it."""
+        """Return whether a stream of that name exists, led by any node."""
         known = self.services.directory
         return name in self.streams or known.find(self.account.name, name) is not None
 
     async def is_elsewhere(self, name: str) -> bool:
-        """Whether a stream may be there that this node does not lead.
+        """Return whether a stream may exist that another node leads.
 
-        One that is not known is looked for once where other nodes may have created it.
+        For an unknown name the directory is read once, since a peer may have created the stream.
+        Returns True if storage is unavailable.
         """
         follower = self.services.directory_follower
         if name in self.streams or not follower.sharing.has_others:
@@ -98,9 +106,9 @@ class Registry:
     # -- load --------------------------------------------------------------------------------
 
     async def open(self, row: StreamRow, consumers: list[ConsumerRow]) -> StreamRunner:
-        """Bring one stream back from storage, with its consumers.
+        """Load one stream and its consumers from storage.
 
-        Raises OperatorError: its row is damaged.
+        Raises OperatorError if its row is damaged, and Unavailable.
         """
         config = stored_config(row.name, row.stream, row.config)
         runner = StreamRunner(row, config, self.account, self.services)
@@ -112,7 +120,7 @@ class Registry:
         return runner
 
     async def expire_overdue(self, runners: Iterable[StreamRunner]) -> None:
-        """Let messages leave whose time came while nobody was there; the lane has to run."""
+        """Expire messages that came due before this node led; needs a running group committer."""
         for runner in runners:
             if runner.machine.expiry is None:
                 continue
@@ -129,11 +137,22 @@ class Registry:
         limits: ServerLimits = NO_LIMITS,
         lease_group: int | None = None,
     ) -> tuple[StreamRunner, bool]:
-        """Create a checked stream; (the stream, False) when an identical one exists.
+        """Create a stream from a checked configuration.
 
-        What it was checked for beside other streams is checked again when there are new ones.
-        `lease_group`: what it is to be led with; None: what its stage is, if there is one, or whose
-        stage it is. Raises ApiError; JSClusterNotAvail where this node does not lead that.
+        Checks against other streams are repeated if the directory has changed meanwhile.
+
+        Args:
+            config: The configuration.
+            limits: The account's limits.
+            lease_group: The lease group; None: that of its staging stream, or of the stream that
+                it stages for, if one exists; else the directory chooses.
+
+        Returns:
+            (the stream, True), or (the stream, False) if an identical one exists.
+
+        Raises:
+            ApiError: The stream is refused; JSClusterNotAvail if this node does not own the
+                lease group.
         """
         async with self._changes:
             existing = self.streams.get(config.name)
@@ -169,7 +188,7 @@ class Registry:
         )
         row = await or_not_available(self.services.directory_store.add_stream(new, check))
         if row.lease_group not in self.services.groups():
-            raise api_error("JSClusterNotAvail")  # lost meanwhile: another node leads the stream
+            raise api_error("JSClusterNotAvail")  # The lease group was lost meanwhile.
         runner = StreamRunner(row, config, self.account, self.services)
         self.streams[config.name] = runner
         runner.start()
@@ -182,30 +201,30 @@ class Registry:
         return self.services.directory.kin(self.account.name, name)
 
     def _check_new(self, config: StreamConfig, limits: ServerLimits, group: int | None) -> None:
-        """Refuse a stream that cannot be created beside those of all nodes."""
+        """Raise ApiError if a new stream conflicts with existing ones, of all nodes."""
         others = self.configs()
         if (existing := others.get(config.name)) is not None:
-            is_there = is_same(config, existing)  # and led by another node
+            is_there = is_same(config, existing)  # Another node leads it.
             raise api_error("JSClusterNotAvail" if is_there else "JSStreamNameExist")
         check_room(config, others.values(), limits)
         check_overlap(config, others.values())
         kin = self._kin(config.name)
         if kin is not None and kin.lease_group != group:
-            raise api_error("JSClusterNotAvail")  # it came meanwhile: the next attempt goes there
+            raise api_error("JSClusterNotAvail")  # `kin` is new: a retry goes to its leader.
 
     def _check_placement(self, config: StreamConfig) -> None:
-        """Refuse another cluster, and tags that no node suits."""
+        """Raise ApiError for a placement in another cluster, or with tags that no node has."""
         if (cluster := self.services.cluster) is not None:
             cluster.check(config.placement)
 
     def _check_origins(self, config: StreamConfig) -> None:
-        """Raise whatever following the origins would raise, before the configuration is stored."""
+        """Raise the errors of the origins' configuration before it is stored."""
         origins_of(config, self.account.name, self.services.domain)
 
     async def update_stream(self, config: StreamConfig) -> StreamRunner:
         """Change a stream to a checked configuration.
 
-        Raises ApiError.
+        Raises ApiError; then the former configuration is stored again if it is still in use.
         """
         async with self._changes:
             runner = self.stream(config.name)
@@ -226,23 +245,23 @@ class Registry:
         return runner
 
     def _check_changed(self, config: StreamConfig) -> None:
-        """Refuse a configuration that a stream cannot have beside those of all nodes."""
+        """Raise ApiError if a changed configuration conflicts with other streams, of all nodes."""
         others = self.configs()
         others.pop(config.name, None)
         check_overlap(config, others.values())
 
     async def settled(self) -> None:
-        """Return when changes of streams that have begun are over."""
+        """Wait until changes of streams in progress have ended."""
         async with self._changes:
             pass
 
     async def _shared(self) -> None:
-        """Return when other nodes know what this one has changed, or that takes too long."""
+        """Wait until linked nodes have read the directory's version, for a limited time."""
         follower = self.services.directory_follower
         await follower.sharing.shared(follower.directory.version)
 
     def tell_led(self, runners: Iterable[StreamRunner]) -> None:
-        """Tell who listens that this node leads what has several replicas: it took over."""
+        """Publish leader-elected advisories of replicated streams and consumers."""
         for runner in runners:
             self._tell_led(runner)
             for consumer in runner.consumers.values():
@@ -255,12 +274,12 @@ class Registry:
             runner.advisories.stream_led(config.name, cluster.own, peers)
 
     def _tell_copiers(self, name: str, *, is_new: bool = False) -> None:
-        """Streams that copy this one need not wait to find out."""
+        """Notify mirrors and sources on this node that stream `name` has changed."""
         for runner in self.streams.values():
             runner.copier.poke(name, is_new=is_new)
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Tell streams that copy what another node has created, changed or deleted."""
+        """Notify mirrors and sources of streams that peers created, changed or deleted."""
         account, led = self.account.name, self.services.groups()
         names = {
             change.stream.name: change.is_new
@@ -272,7 +291,10 @@ class Registry:
                 runner.copier.poke(name, is_new=names[name])
 
     def led_anew(self, groups: Collection[int]) -> None:
-        """Streams that copy one whose leader is another now ask that one for a consumer."""
+        """Notify mirrors and sources whose origin, in one of these lease groups, has a new leader.
+
+        They request a consumer from it.
+        """
         known = self.services.directory.of(self.account.name)
         for runner in self.streams.values():
             for name in runner.copier.origins():
@@ -280,7 +302,7 @@ class Registry:
                     runner.copier.poke(name, is_new=True)
 
     def reconnected(self, api: str) -> None:
-        """Streams that copy from behind an API prefix need not wait either."""
+        """Notify mirrors and sources with external origins that API prefix `api` is reachable."""
         for runner in self.streams.values():
             runner.copier.reconnected(api)
 
@@ -307,14 +329,14 @@ class Registry:
                     runner.stream, lambda: runner.epoch
                 )
                 await or_not_available(drop)
-                if self.streams.get(name) is runner:  # else it was given up meanwhile
+                if self.streams.get(name) is runner:  # Else the stream was lost meanwhile.
                     del self.streams[name]
                 self.services.acknowledged.deleted(self._key(runner), _known(runner))
                 runner.close()
                 return runner.machine.unchanged()
 
-            # In its turn in the lane: a commit under way must still find the stream's head, and
-            # what was published meanwhile must not look for it afterwards.
+            # As a change in its turn: a commit in progress needs the stream's head row, and later
+            # publishes must not look for it.
             await runner.submit(drop)
             self._tell_copiers(name)
             runner.advisories.stream_deleted(name)
@@ -322,24 +344,24 @@ class Registry:
         await self._shared()
 
     def give_up(self, runner: StreamRunner) -> None:
-        """Stop leading a stream, which another node leads now: nothing more is said of it here."""
+        """Close a stream that another node leads now; nothing of it is answered any more."""
         if self.streams.get(runner.name) is not runner:
             return
         log.warning("another node leads stream %s", runner.name)
         self.let_go(runner)
 
     def let_go(self, runner: StreamRunner) -> None:
-        """Take a stream out of memory: another node is to lead it."""
+        """Close a stream and remove it from memory, before another node leads it."""
         consumers = set(runner.consumers.values())
         self.streams.pop(runner.name, None)
         runner.close(shutdown=True)
         self.services.states.forget(consumers)
 
     def known(self, doubtful: Mapping[int, int]) -> dict[Key, Known]:
-        """Return what clients have seen of each stream, also after `close`.
+        """Return the state of each stream that clients may have seen, also after `close`.
 
         Args:
-            doubtful: by stream number, the last sequence that is on its way to storage.
+            doubtful: Last sequences whose COMMIT is in progress, by stream number.
         """
         return {
             self._key(runner): _known(runner, doubtful.get(runner.stream, 0))
@@ -352,12 +374,12 @@ class Registry:
     # -- numbers -----------------------------------------------------------------------------
 
     def _used(self) -> Iterator[tuple[Storage, int]]:
-        """Yield what each stream uses of which kind of storage, in bytes."""
+        """Yield (kind of storage, used bytes) of each stream."""
         for runner in self.streams.values():
             yield runner.config.storage, runner.machine.bytes
 
     def usage(self) -> AccountStats:
-        """Return what the account uses."""
+        """Return the usage of the account: bytes used and reserved, streams and consumers."""
         runners = self.streams.values()
         memory = sum(r.machine.bytes for r in runners if r.config.storage is Storage.MEMORY)
         total = sum(r.machine.bytes for r in runners)
@@ -372,7 +394,7 @@ class Registry:
         )
 
     def close(self) -> None:
-        """Stop everything without a word to storage: shutdown, or another node leads."""
+        """Close all streams without changing storage: at a shutdown or loss of leadership."""
         for runner in self.streams.values():
             runner.close(shutdown=True)
         self._left += self.streams.values()

@@ -1,7 +1,7 @@
-"""What the streams of a node may use together, in memory and on file.
+"""The node's limits on the bytes that its streams store together, per kind of storage.
 
-A node without limits (0) asks nothing. With limits, what is used is added up once per turn of
-the loop, and only when something is published.
+Without limits (0) nothing is counted. With limits, the used bytes are added up at most once per
+loop tick, and only when messages are published.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Resources:
-    """Limits in bytes for all streams of one kind of storage (0: none)."""
+    """Limits in bytes for all streams of each kind of storage (0: none)."""
 
     def __init__(self, turn: Turn, max_memory: int = 0, max_file: int = 0) -> None:
         self._turn = turn
@@ -24,10 +24,10 @@ class Resources:
         self._used: dict[Storage, int] = {}
         self._counted = -1
         self.used: Callable[[], Iterable[tuple[Storage, int]]] = tuple
-        """What each stream uses of which kind."""
+        """Returns (kind of storage, used bytes) of each stream."""
 
     def left(self, storage: Storage) -> int | None:
-        """Return how many bytes are left (below 0: more is used already; None: no limit)."""
+        """Return the bytes left of a limit (negative: it is exceeded; None: no limit)."""
         limit = self._limits[storage]
         if not limit:
             return None

@@ -1,4 +1,4 @@
-"""What the streams and consumers of a node share."""
+"""The services that the streams and consumers of a node share."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class LetterWriter(Protocol):
     machine: ConsumerMachine
     closed: bool
     letters_due: int
-    """The number of the newest ending that a durable state tells of. Those behind it may end again
-    after a crash, and would have a second letter."""
+    """The number of the newest ending that a committed state contains. A crash may repeat later
+    endings, so that their messages would get a second letter."""
 
     @property
     def log(self) -> StreamLog:
@@ -44,19 +44,19 @@ class LetterWriter(Protocol):
         ...
 
     def letters_taken(self, through: int) -> None:
-        """Hear that letters up to a number are stored."""
+        """Remove the endings whose dead letters are stored, up to a number."""
         ...
 
 
 class Letters(Protocol):
-    """Who stores dead letters."""
+    """Stores dead letters (`core.jetstream.dead_letters.letters.DeadLetters`)."""
 
     def take(self, consumer: LetterWriter) -> None:
-        """Store the dead letters of a consumer that are due, soon."""
+        """Schedule the storing of a consumer's due dead letters."""
         ...
 
     async def taken(self, consumer: LetterWriter) -> None:
-        """Return when those of a consumer are stored, or it takes too long."""
+        """Wait until the dead letters of a consumer are stored, for a limited time."""
         ...
 
 
@@ -65,11 +65,16 @@ TAIL_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class Services:
-    """The services of the node that leads, wired once for all its streams.
+    """The services of a node that leads, created once for all its streams.
 
-    `cluster`: the nodes that could lead; None: this is a server on its own. `groups`: returns the
-    lease groups that this node leads. `unstored_copies`: messages that mirrors and sources could
-    not store, by the number of the error.
+    Attributes:
+        cluster: The nodes that could lead; None: this server runs alone.
+        groups: Returns the lease groups that this node owns.
+        lane: The group committer.
+        max_payload: Returns the largest payload in bytes that clients may publish.
+        press: Called to pause reading from busy publishers (backpressure).
+        unstored_copies: Count of messages that mirrors and sources could not store, by
+            `err_code`.
     """
 
     clock: Clock

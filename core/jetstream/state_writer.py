@@ -1,8 +1,8 @@
-"""Consumer states on their way to storage: one row per consumer, coalesced.
+"""Writing consumer states to storage: one row per consumer, several changes in one write.
 
-A changed state is written at most 50 ms late; a double ack is written by the next flush, which
-starts at once when none is in flight, and is answered after COMMIT. Flushing never takes more
-than a fifth of the time.
+A changed state is written within about 50 ms. A double ack is written by the next flush, which
+starts at once if none is in progress, and answered after COMMIT. After a flush that takes longer
+than 10 ms the pause is five times as long as the flush.
 """
 
 from __future__ import annotations
@@ -24,15 +24,19 @@ INTERVAL = 0.05
 
 
 class Stateful(Protocol):
-    """What the writer knows of a consumer."""
+    """The interface of a consumer for the state writer."""
 
     def state_write(self) -> StateWrite | None:
-        """Return the state to write now (None: the consumer is gone)."""
+        """Return the state to write now (None: the consumer is closed or not stored)."""
         ...
 
 
 class StateWriter:
-    """Writes the states of all consumers that this node leads."""
+    """Writes the states of all consumers that this node leads.
+
+    Attributes:
+        flushes: Count of successful flushes.
+    """
 
     def __init__(
         self, store: StateStore, turn: Turn, clock: Clock, deposed: Callable[[str], None]
@@ -43,7 +47,8 @@ class StateWriter:
         self._deposed = deposed
         self._dirty: dict[Stateful, None] = {}
         self._waiting: list[tuple[Stateful, Callable[[], None]]] = []
-        self._flushing: list[tuple[Stateful, Callable[[], None]]] = []  # who waits for this flush
+        # Callbacks that wait for the flush in progress.
+        self._flushing: list[tuple[Stateful, Callable[[], None]]] = []
         self._urgent = asyncio.Event()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -52,20 +57,20 @@ class StateWriter:
         self.flushes = 0
 
     def mark(self, consumer: Stateful) -> None:
-        """Write this consumer's state soon."""
+        """Schedule the writing of this consumer's state."""
         if not self._dirty:
             self._wake.set()
             self._idle.clear()
         self._dirty[consumer] = None
 
     def sync(self, consumer: Stateful, done: Callable[[], None]) -> None:
-        """Write this consumer's state with the next flush, and call `done` after COMMIT."""
+        """Write this consumer's state in the next flush, and call `done` after its COMMIT."""
         self.mark(consumer)
         self._waiting.append((consumer, done))
         self._urgent.set()
 
     async def written(self, consumers: Iterable[Stateful]) -> None:
-        """Return when the states that consumers have now are in storage."""
+        """Wait until the present states of consumers are committed."""
         left = set(consumers)
         done = asyncio.Event()
 
@@ -80,7 +85,7 @@ class StateWriter:
             await done.wait()
 
     def forget(self, consumers: Container[Stateful]) -> None:
-        """Write and answer nothing more of consumers that another node leads now."""
+        """Drop pending writes and callbacks of consumers that another node leads now."""
         self._dirty = {each: None for each in self._dirty if each not in consumers}
         for waiting in (self._waiting, self._flushing):
             waiting[:] = [pair for pair in waiting if pair[0] not in consumers]
@@ -96,7 +101,7 @@ class StateWriter:
             pause = max(INTERVAL, 5 * (self._clock.monotonic() - started) / 1e9)
 
     async def _gather(self, pause: float) -> None:
-        """Wait for more changes, unless somebody waits for this flush."""
+        """Wait `pause` seconds for more changes, or until a callback waits for the flush."""
         try:
             async with asyncio.timeout(pause):
                 await self._urgent.wait()
@@ -104,7 +109,10 @@ class StateWriter:
             pass
 
     async def flush(self) -> None:
-        """Write everything that is dirty now."""
+        """Write all states marked so far, and call the callbacks of those written.
+
+        Does not raise: while storage is unavailable the states stay marked; Fenced calls `deposed`.
+        """
         dirty, self._dirty = self._dirty, {}
         waiting, self._waiting = self._waiting, []
         self._flushing = waiting
@@ -132,9 +140,9 @@ class StateWriter:
         if waiting:
             self._turn.run()
         if lost:
-            # An epoch was bumped since: by this node after a lost connection, in which case the
-            # fresh epoch is taken by the next flush, or by another node, which the lane finds out.
-            # Or the row of a consumer is gone whose deletion was not confirmed; the others go on.
+            # The epoch was increased since: by this node after a lost connection (the next flush
+            # uses the new epoch), or by another node (the group committer, `lane`, detects it).
+            # Or the row of a consumer is missing whose deletion was not confirmed.
             self._give_back(lost, [pair for pair in waiting if pair[0] in lost])
             await asyncio.sleep(INTERVAL)
         elif not self._dirty:
@@ -161,11 +169,15 @@ class StateWriter:
             self._urgent.set()
 
     def close(self) -> None:
-        """Answer nobody any more: consumers that end with the node are not gone from storage."""
+        """Call no further callbacks.
+
+        Consumers that stop with the node have no state to write, but are still stored: their
+        double acks must not be answered.
+        """
         self._closed = True
 
     async def drain(self) -> None:
-        """Write what is left; return when nothing is dirty and no write is in flight."""
+        """Write all marked states; return when none is left and no write is in progress."""
         while not self._idle.is_set():
             self._urgent.set()
             self._wake.set()

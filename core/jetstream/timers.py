@@ -1,7 +1,7 @@
-"""The one timer of a node: a heap of everything that has a deadline, and one `call_later`.
+"""The one timer of a node: a heap of the deadlines of all owners, and one `call_later`.
 
-An owner tells its earliest deadline with `at`; it may become later without a word, because a
-wake-up that finds nothing due only asks the owner again. So the hot path pays one comparison.
+An owner registers its earliest deadline with `at`. It need not register a later deadline: a
+wake-up without due work only asks the owner again. So the hot path costs one comparison.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ from core.runtime.clock import Clock
 
 
 class Timed(Protocol):
-    """Something with deadlines, in monotonic nanoseconds."""
+    """The interface of an owner of deadlines, in monotonic nanoseconds."""
 
     armed: int
-    """The wake-up that is in the heap for this owner, 0 = none; kept by `Timers`."""
+    """Time of the owner's wake-up in the heap, 0: none; `Timers` maintains it."""
 
     def deadline(self) -> int | None: ...
     def on_deadline(self, now: int) -> None: ...
@@ -32,7 +32,10 @@ class Timers:
         self._handle_at = 0
 
     def at(self, owner: Timed, when: int | None) -> None:
-        """Wake the owner at `when` unless it is woken earlier anyway."""
+        """Call the owner's `on_deadline` at `when` or before (None: never).
+
+        `when` is in monotonic nanoseconds. An earlier wake-up of the owner stays as it is.
+        """
         if when is None or (owner.armed and owner.armed <= when):
             return
         owner.armed = when
@@ -42,11 +45,11 @@ class Timers:
             self._schedule()
 
     def forget(self, owner: Timed) -> None:
-        """Never wake this owner again."""
+        """Cancel the wake-up of an owner."""
         owner.armed = 0
 
     def run(self) -> None:
-        """Wake every owner that is due. Called by the event loop, or by a test's clock."""
+        """Wake every owner that is due; called by the event loop, or by a test's clock."""
         now = self._clock.monotonic()
         heap = self._heap
         while heap and heap[0][0] <= now:
@@ -54,14 +57,14 @@ class Timers:
             if owner.armed == when:
                 owner.armed = 0
                 owner.on_deadline(now)
-                # Not before the next tick of the clock: an owner that stays due must not spin.
+                # Later than now: an owner that stays due must not be called in a busy loop.
                 again = owner.deadline()
                 self.at(owner, again if again is None else max(again, now + 1))
         if self._handle is None or (heap and heap[0][0] < self._handle_at):
             self._schedule()
 
     def close(self) -> None:
-        """Wake nobody any more."""
+        """Cancel all wake-ups."""
         self._heap.clear()
         if self._handle is not None:
             self._handle.cancel()

@@ -1,9 +1,9 @@
-"""Trust: whether a leader may tell clients what its memory holds.
+"""The trust window of a leader: the time during which it may answer from memory.
 
-A leader that has not heard from PostgreSQL for some seconds may have a successor, which takes
-acknowledgements that this node knows nothing of. So outside its trust window
-(`core.node.trust_window`) it delivers nothing and answers no API request; it goes on as soon as its
-leadership is confirmed. Direct Get does not ask: its reader wants what one node has.
+After some seconds without an answer from PostgreSQL, another node may lead and receive
+acknowledgements that this node does not know. So outside its trust window
+(`core.node.trust_window`) a leader delivers nothing and answers no API request; it resumes once its
+leadership is confirmed. Direct Get ignores the window: any node's copy is a valid answer.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import asyncio
 from collections.abc import Callable
 
 HOLD_S = 2.0
-"""How long API requests wait for the leadership to be confirmed, from the first of them on."""
+"""Seconds for which API requests wait for confirmed leadership, counted from the first of them."""
 
 
 class Trust:
-    """The trust window as the streams and consumers of a node see it.
+    """The interface of the trust window for the streams and consumers of a node.
 
     Args:
-        is_open: says whether the leadership was confirmed recently enough.
+        is_open: Returns whether the leadership was confirmed recently enough.
     """
 
     def __init__(self, is_open: Callable[[], bool] = lambda: True) -> None:
@@ -29,14 +29,14 @@ class Trust:
         self._confirmed = asyncio.Event()
 
     def allows(self, go_on: Callable[[], None]) -> bool:
-        """Whether there is trust now; else `go_on` is called, once, when there is again."""
+        """Return whether the window is open; if not, call `go_on` once at the next `confirm`."""
         if self._is_open():
             return True
         self._waiting[go_on] = None
         return False
 
     async def is_back(self) -> bool:
-        """Whether there is trust; when not, after waiting for it."""
+        """Wait until the window is open, at most `HOLD_S` seconds; return whether it is."""
         if self._is_open():
             return True
         now = asyncio.get_running_loop().time()
@@ -51,7 +51,7 @@ class Trust:
         return self._is_open()
 
     def confirm(self) -> None:
-        """The leadership has been confirmed: go on with what waits."""
+        """Call the waiting callbacks after the leadership was confirmed."""
         self._until = None
         self._confirmed.set()
         self._confirmed = asyncio.Event()

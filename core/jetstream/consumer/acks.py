@@ -1,7 +1,7 @@
-"""The acknowledgements of one consumer: gathered, applied once per turn, answered when durable.
+"""The acknowledgements of one consumer: applied once per loop tick, answered once durable.
 
-Plain acknowledgements of a consumer with policy explicit are only noted; everything else (a
-double ack, NAK, TERM, ...) is carried out one by one, after the noted ones.
+Plain acknowledgements of a consumer with ack policy explicit are only gathered. All others (a
+double ack, NAK, TERM, ...) are applied one by one, after the gathered ones.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from core.pubsub.account import Account, Session
     from core.runtime.clock import Clock
 
-_DIGITS_MAX = 20  # of a number of 64 bits
+_DIGITS_MAX = 20  # digits of a 64-bit number
 
 
 class Consumer(Stateful, Protocol):
-    """A consumer, as its acknowledgements, its listeners and CONSUMER.INFO know it."""
+    """The interface of a consumer for its acknowledgements, its listeners and CONSUMER.INFO."""
 
     name: str
     config: ConsumerConfig
     created: int
-    """When it was created, wall-clock nanoseconds."""
+    """Time of its creation, wall-clock nanoseconds."""
     machine: ConsumerMachine
     closed: bool
     used: int
-    """When a client last asked for or acknowledged something, monotonic nanoseconds."""
+    """Time of a client's last request or acknowledgement, monotonic nanoseconds."""
     last_delivered: int
-    """When it last delivered something, wall-clock nanoseconds; 0 = never."""
+    """Time of the last delivery, wall-clock nanoseconds; 0 = never."""
     last_acked: int
-    """When the last acknowledgement came, wall-clock nanoseconds; 0 = never."""
+    """Time of the last acknowledgement, wall-clock nanoseconds; 0 = never."""
     paused_until: int
     """When to see whether the pause is over, monotonic nanoseconds; 0 = not paused."""
 
@@ -51,21 +51,21 @@ class Consumer(Stateful, Protocol):
         ...
 
     def wake(self) -> None:
-        """Have acknowledgements applied in this turn of the loop."""
+        """Schedule `apply` and the answers for this loop tick."""
         ...
 
 
 class AckIntake:
-    """Takes the acknowledgements that clients send to one consumer.
+    """Applies the acknowledgements that clients send to one consumer.
 
     Args:
-        consumer: Who is told what happened.
-        machine: The rules.
-        account: Where answers go.
-        clock: The time.
-        states: Stores what acknowledgements change.
-        advisories: Tells of what is refused, terminated or sampled.
-        names: Of the stream and of the consumer.
+        consumer: The consumer.
+        machine: The state and rules of the consumer.
+        account: The account to which answers are published.
+        clock: The clock.
+        states: Stores changed consumer states.
+        advisories: Publishes advisories on NAK, TERM and sampled acknowledgements.
+        names: (stream name, consumer name).
     """
 
     def __init__(
@@ -86,14 +86,17 @@ class AckIntake:
         self._advisories = advisories
         self._names = names
         self.noted: list[bytes] = []
-        """Stream sequences of plain acknowledgements, as they stood in the subject."""
+        """Stream sequences of gathered plain acknowledgements, as digits from the ack subject."""
         self.answers: list[bytes] = []
-        """Who waits for an answer."""
+        """Reply subjects of double acks that wait for an answer."""
         self._each = False
         self.configure()
 
     def configure(self) -> None:
-        """Take the machine's configuration: whether every acknowledgement is looked at."""
+        """Decide from the machine's configuration whether acks are applied one by one.
+
+        Ack policy all and ack sampling require it.
+        """
         machine = self._machine
         self._each = machine.acks_all or machine.sampler is not None
 
@@ -105,7 +108,11 @@ class AckIntake:
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Take one acknowledgement; `parts` is its subject (see `AckTaker`)."""
+        """Apply one acknowledgement, or gather a plain one.
+
+        `parts` is the ack subject in six parts: `$JS.ACK.<stream>.<consumer>`, delivery count,
+        stream sequence, consumer sequence, time, messages left.
+        """
         if payload in acks.PLAIN and not reply and not self._each:
             self.noted.append(parts[2])
             self._consumer.wake()
@@ -122,7 +129,7 @@ class AckIntake:
     def take_row(
         self, parted: list[list[bytes]], session: Session | None, payloads: list[bytes]
     ) -> None:
-        """Take some acknowledgements without reply and headers, in order."""
+        """Apply or gather acknowledgements without reply and headers, in order."""
         if not self._each and acks.PLAIN.issuperset(payloads):
             self.noted += [parts[2] for parts in parted]
             self._consumer.wake()
@@ -131,7 +138,7 @@ class AckIntake:
             self.take(parts, session, b"", b"", payload)
 
     def _act(self, payload: bytes, sseq: int, cseq: int, parts: list[bytes], reply: bytes) -> None:
-        """Carry out one acknowledgement that is not a plain one."""
+        """Apply one acknowledgement according to its kind."""
         machine, now = self._machine, self._clock.monotonic()
         self._consumer.used = now
         kind, argument = acks.parse(payload)
@@ -152,9 +159,9 @@ class AckIntake:
         self._states.mark(self._consumer)
 
     def _settle(self, kind: AckKind, reason: bytes, sseq: int, cseq: int, count: int) -> None:
-        """Finish a message. TERM counts as an acknowledgement of the same kind."""
+        """Acknowledge or terminate a message, and publish its advisories."""
         machine = self._machine
-        # With all acknowledged up to it, it says nothing new.
+        # With ack policy all, an ack at or below the ack floor changes nothing.
         if not machine.acks_all or sseq > machine.pending.floor()[1]:
             self._consumer.last_acked = self._clock.now()
         sampler: Sampler | None = machine.sampler
@@ -170,7 +177,7 @@ class AckIntake:
             self._advisories.terminated(*self._names, cseq, sseq, count, text)
 
     def apply(self) -> None:
-        """Apply the plain acknowledgements that were noted."""
+        """Apply the gathered plain acknowledgements."""
         noted, self.noted = self.noted, []
         if not noted:
             return
@@ -180,7 +187,7 @@ class AckIntake:
         self._states.mark(self._consumer)
 
     def answer_later(self) -> None:
-        """Answer double acks once the state that contains them is durable."""
+        """Answer the waiting double acks once the state that contains them is committed."""
         answers, self.answers = self.answers, []
 
         def answer() -> None:
@@ -191,20 +198,20 @@ class AckIntake:
 
 
 def number(text: bytes) -> int:
-    """Read digits. Raises ValueError for anything else, and for more than a sequence has."""
+    """Parse up to 20 ASCII digits. Raises ValueError for any other text."""
     if not text.isdigit() or len(text) > _DIGITS_MAX:
         raise ValueError("not a sequence")
     return int(text)
 
 
 def _numbers(texts: list[bytes]) -> list[int]:
-    """Read those of the texts that are sequences: as a rule all of them."""
+    """Parse those texts that are sequences; leave out the others."""
     if all(texts) and b"".join(texts).isdigit():
-        with suppress(ValueError):  # Python reads some thousand digits and no more.
+        with suppress(ValueError):  # Python limits the digits that `int` parses.
             return list(map(int, texts))
     return [int(text) for text in texts if text.isdigit() and len(text) <= _DIGITS_MAX]
 
 
 def _deliveries(parts: list[bytes]) -> int:
-    """How often the message was delivered, as its ack subject says."""
+    """Return the delivery count in an ack subject (0: it is no valid number)."""
     return int(parts[1]) if parts[1].isdigit() and len(parts[1]) <= _DIGITS_MAX else 0

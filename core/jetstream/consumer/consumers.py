@@ -1,8 +1,8 @@
-"""The consumers of one stream: creating, changing, restoring and deleting them, also inactive ones.
+"""The consumers of one stream: creating, changing, restoring, deleting and expiring them.
 
-A refused request changes nothing: everything is checked before anything is touched. A consumer
-exists when its directory row is committed; its start position is fixed before that, so that no
-message stored meanwhile is missed.
+A refused request changes nothing: all checks precede the first change. A consumer exists once its
+directory row is committed. Its start position is determined before that, so that it misses no
+message stored meanwhile.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger("jetgate.consumers")
 
 EPHEMERAL_NAME = 8
 _STORE = ("JSConsumerCreate", "consumer")
-"""How a consumer is refused whose configuration cannot be stored."""
+"""The error name and the noun for a configuration that cannot be stored."""
 _NO_LIMITS = ServerLimits()
 
 
@@ -47,7 +47,7 @@ class Consumers(dict[str, ConsumerRunner]):
     """The consumers of a stream by name.
 
     Attributes:
-        changes: how many the stream directory has had of them.
+        changes: Count of changes of the stream's consumers in the stream directory.
     """
 
     def __init__(self, stream: ConsumedStream) -> None:
@@ -69,7 +69,7 @@ class Consumers(dict[str, ConsumerRunner]):
         limits: ServerLimits = _NO_LIMITS,
         pedantic: bool = False,
     ) -> ConsumerRunner:
-        """Create a consumer or change the one that has its name.
+        """Create a consumer, or change the one with its name.
 
         Raises:
             ApiError: The request is refused; nothing has changed.
@@ -114,7 +114,7 @@ class Consumers(dict[str, ConsumerRunner]):
             runner = self.get(name)
             if runner is None:
                 raise api_error("JSConsumerNotFound")
-            # While its state still tells what it settled.
+            # Before the state row is deleted, which contains the endings.
             if runner.machine.endings and self._stream.services.letters is not None:
                 await self._stream.services.letters.taken(runner)
             await self._stream.caught_up()
@@ -130,7 +130,9 @@ class Consumers(dict[str, ConsumerRunner]):
             await self._stream.less_wanted(runner.machine.pending.floor()[1])
 
     async def pause(self, name: str, until: int) -> ConsumerRunner:
-        """Deliver nothing until a wall-clock time; a time that is over, or ZERO_TIME, resumes.
+        """Pause deliveries until a wall-clock time in nanoseconds.
+
+        A time in the past, or ZERO_TIME, resumes them.
 
         Raises:
             ApiError: JSConsumerNotFound, there is none of that name.
@@ -147,14 +149,14 @@ class Consumers(dict[str, ConsumerRunner]):
             return runner
 
     async def reset(self, name: str, seq: int) -> tuple[ConsumerInfo, int]:
-        """Let a consumer start over, at a sequence or (0) at its ack floor.
+        """Reset a consumer to a sequence, or (0) to the one after its ack floor.
 
         Returns:
-            The consumer as it starts over, and the sequence it delivers next.
+            The info of the consumer after the reset, and the sequence it delivers next.
 
         Raises:
-            ApiError: JSConsumerNotFound, there is none; JSConsumerInvalidReset, its start policy
-                does not allow the sequence; JSClusterNotAvail, storage is away.
+            ApiError: JSConsumerNotFound, there is none; JSConsumerInvalidReset, its deliver
+                policy does not allow the sequence; JSClusterNotAvail, storage is unavailable.
         """
         async with self._changing:
             runner = self.get(name)
@@ -170,12 +172,12 @@ class Consumers(dict[str, ConsumerRunner]):
             except TimeoutError:
                 raise api_error("JSClusterNotAvail") from None
             if seq <= self._log.machine.last_seq + 1:
-                # As on the reference server, what a start that lies ahead passes over stays.
+                # nats-server: messages that a reset beyond the last sequence skips are kept.
                 await self._stream.less_wanted()
             return info, seq
 
     async def _check_reset(self, config: ConsumerConfig, seq: int) -> None:
-        """Refuse a sequence that the consumer would never have delivered."""
+        """Raise JSConsumerInvalidReset if the deliver policy excludes a sequence."""
         reason = ""
         match config.deliver_policy:
             case DeliverPolicy.ALL:
@@ -191,14 +193,14 @@ class Consumers(dict[str, ConsumerRunner]):
             raise api_error("JSConsumerInvalidReset", err=reason)
 
     def start(self) -> None:
-        """Serve clients: the stream is open and its consumers are restored."""
+        """Start all consumers; later ones start when they are created."""
         if not self._started:
             self._started = True
             for runner in self.values():
                 runner.start()
 
     def close(self, *, shutdown: bool = False) -> None:
-        """Stop all of them: this server goes away, or else the stream is deleted."""
+        """Stop all consumers: at a shutdown of this server, or after the stream was deleted."""
         for runner in list(self.values()):
             runner.close(deleted=not shutdown)
             if not shutdown:
@@ -206,13 +208,16 @@ class Consumers(dict[str, ConsumerRunner]):
         self.clear()
 
     async def restore(self, row: ConsumerRow, config: ConsumerConfig) -> ConsumerRunner:
-        """Bring a consumer of the directory back, redeliveries and all; `start` lets it serve."""
+        """Restore a consumer from its directory row and stored state; `start` starts it.
+
+        A state that cannot be decoded is logged, and the consumer starts anew. Raises Unavailable.
+        """
         runner = await self._make(row.consumer, row.name, config, row.created)
         if row.state is not None:
             try:
                 runner.restore_state(row.state)
             except StateError as error:
-                # A damaged state never costs the consumer itself: it starts over.
+                # A damaged state must not delete the consumer: it starts anew.
                 log.error("consumer %s.%s starts over: %s", self._log.name, row.name, error)
         await runner.pending_count.count()
         self._enter(runner)
@@ -221,7 +226,7 @@ class Consumers(dict[str, ConsumerRunner]):
     # -- steps -------------------------------------------------------------------------------
 
     def _epoch(self) -> int:
-        """The stream's epoch by now: it may be bumped while a change is under way."""
+        """Return the stream's current epoch; it may increase during a change."""
         return self._stream.epoch
 
     async def _add(self, name: str, config: ConsumerConfig) -> ConsumerRunner:
@@ -246,7 +251,7 @@ class Consumers(dict[str, ConsumerRunner]):
 
     async def _change(self, runner: ConsumerRunner, config: ConsumerConfig) -> ConsumerRunner:
         if config == runner.config:
-            # Nothing to change; that it stays paused is told as after a change.
+            # Nothing to change; the pause advisory is published as after a change.
             if runner.paused_until:
                 self._tell_pause(runner)
             return runner
@@ -289,7 +294,11 @@ class Consumers(dict[str, ConsumerRunner]):
         return ConsumerRunner(stream, number, name, config, created, machine, self._delete_inactive)
 
     async def _start(self, config: ConsumerConfig) -> tuple[int, list[int], int]:
-        """Where a new consumer starts: next sequence, chosen ones, where the rest begins."""
+        """Return the start position of a new consumer.
+
+        As (next sequence, the last sequences per subject for deliver policy last_per_subject,
+        the sequence from which all messages are delivered after those).
+        """
         log = self._log
         machine = log.machine
         first, end = await self._first(), machine.last_seq + 1
@@ -303,10 +312,10 @@ class Consumers(dict[str, ConsumerRunner]):
                 return max((last for _, _, last in rows), default=first), [], 0
             case DeliverPolicy.LAST_PER_SUBJECT if self._stream.config.max_msgs_per_subject != 1:
                 rows = await subjects_matching(log, [f.encode() for f in config.filters])
-                # What was stored during the search comes in its turn.
+                # Messages stored during the search have sequences from `end` on.
                 chosen = sorted(last for _, _, last in rows if 0 < last < end)
                 if not chosen:
-                    # The reference starts with the last message, which is not wanted.
+                    # nats-server starts at the last message, which the filters exclude.
                     return max(end - 1, first, 1), [], 0
                 return chosen[0], chosen, end
             case DeliverPolicy.BY_START_SEQUENCE:
@@ -316,7 +325,7 @@ class Consumers(dict[str, ConsumerRunner]):
         return first, [], 0
 
     async def _first(self) -> int:
-        """The stream's first sequence, past what was removed from its beginning."""
+        """Return the exact first sequence of the stream. Raises Unavailable."""
         log, machine = self._log, self._log.machine
         if not machine.msgs:
             return machine.last_seq + 1 if machine.last_seq else machine.first_seq
@@ -325,7 +334,11 @@ class Consumers(dict[str, ConsumerRunner]):
         return log.first_seq
 
     async def _first_since(self, config: ConsumerConfig) -> int:
-        """Where the start time leads; if nothing that is wanted comes before, to the first."""
+        """Return the first sequence at or after the configured start time.
+
+        With filters whose first message lies after it, return the lowest such sequence instead,
+        unless it is the stream's last. Raises Unavailable.
+        """
         log = self._log
         seq, last = await log.first_at_time(config.opt_start_time or 0), log.machine.last_seq
         found = [await next_by_subject(log, name.encode(), 0) for name in config.filters]
@@ -334,7 +347,7 @@ class Consumers(dict[str, ConsumerRunner]):
         return first if seq < first < last else seq
 
     def _enter(self, runner: ConsumerRunner) -> None:
-        """From here on the stream tells the consumer what happens."""
+        """Add a consumer to the stream, and start it if the others are started."""
         self[runner.name] = runner
         if self._started:
             runner.start()

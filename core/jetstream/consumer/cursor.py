@@ -1,9 +1,9 @@
-"""Where a consumer stands in the log, and how it gets what comes next.
+"""A consumer's read position in the log.
 
-Warm messages come from the stream's tail without any copying. Cold ones are read ahead in
-segments of 2000 rows, the next one while the first is delivered: at most one read is in flight
-per consumer, and there is never a task per message. Messages that are removed while a segment is
-held here are hidden, because only the stream knows that they are gone.
+Messages in the stream's tail are used without copying. Others are read from storage in segments
+of 2000 rows, the next one while the first is delivered: at most one read is in progress per
+consumer, and no task belongs to a single message. Messages removed while the cursor holds their
+segment are recorded in `hidden`, because the segment still contains them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Cursor:
 
     Args:
         log: The log of the stream.
-        clock: Tells when storage was found to be away.
-        wake: Called when a read has brought something; the consumer then asks again.
+        clock: The clock for `failed_at`.
+        wake: Called after each read; the consumer then calls `at` or `pick` again.
     """
 
     def __init__(self, log: StreamLog, clock: Clock, wake: Callable[[], None]) -> None:
@@ -48,12 +48,12 @@ class Cursor:
         self.hidden: set[int] = set()
         self.reading = False
         self.failed_at = 0
-        """When storage was found to be away, monotonic nanoseconds; 0 = it was not."""
+        """Time of the last failed read, monotonic nanoseconds; 0: none since `retry`."""
 
     def at(self, seq: int) -> tuple[Segment, int] | None:
-        """Return the first message at or after `seq` as (segment, index).
+        """Return (segment, index) of the first message at or after `seq`.
 
-        None means: a read is under way (`reading`), or there is nothing up to the last sequence.
+        None: a read is in progress (`reading`), or no message follows up to the last sequence.
         """
         log = self._log
         while True:
@@ -75,9 +75,9 @@ class Cursor:
             return None
 
     def pick(self, seqs: Sequence[int]) -> tuple[Segment, int] | None:
-        """Return a single message, the first of `seqs`; the others are read along with it.
+        """Return (segment, index) of the message `seqs[0]`; the others are read along with it.
 
-        None means: a read is under way (`reading`), or the message is gone.
+        None: a read is in progress (`reading`), or the message is removed.
         """
         seq = seqs[0]
         place = self._log.tail.at(seq)
@@ -96,7 +96,7 @@ class Cursor:
         return place if segment.seqs[index] == seq else None
 
     def hide(self, removed: Iterable[tuple[int, bytes]]) -> None:
-        """Messages were removed: do not deliver them out of what is held here."""
+        """Hide removed (sequence, subject) messages that held segments or a read may contain."""
         if self._cold is None and self._picked is None and not self.reading:
             return
         self.hidden.update(seq for seq, _ in removed)
@@ -104,7 +104,7 @@ class Cursor:
             self.reset()
 
     def reset(self) -> None:
-        """Hold nothing; what a read under way brings is not wanted any more."""
+        """Drop all segments; the result of a read in progress is ignored."""
         self._drop_cold()
         self._asked, self._picked = set(), None
         self._empty = range(0)
@@ -112,7 +112,7 @@ class Cursor:
         self.hidden.clear()
 
     def _held(self, seq: int) -> Segment | None:
-        """Return the cold segment that answers for `seq`."""
+        """Return the segment from storage that covers `seq`; None: none does."""
         if self._cold is not None and self._cold_from <= seq <= self._cold.last:
             return self._cold
         if self._ahead is not None and self._ahead[0] <= seq <= self._ahead[1].last:
@@ -145,14 +145,14 @@ class Cursor:
         try:
             await read()
         except CoreError:
-            # Until `retry` it is as good as under way: nobody may take the rest for empty.
+            # `reading` stays True until `retry`, so that the rest is not taken for empty.
             self.failed_at = self._clock.monotonic()
         finally:
             self.reading = self.failed_at > 0
         self._wake()
 
     def retry(self) -> None:
-        """Let what failed because storage was away be read again."""
+        """Allow reads again after a failed one."""
         self.failed_at, self.reading = 0, False
 
     async def _read(self, seq: int) -> None:

@@ -1,4 +1,4 @@
-"""A consumer as the API shows it, and as the state writer stores it."""
+"""The CONSUMER.INFO of a consumer, and the row of its state."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def consumer_info(
     consumer: Consumer, stream: str, clock: Clock, cluster: ClusterInfo | None = None
 ) -> ConsumerInfo:
-    """Return what CONSUMER.INFO tells; acknowledgements that came are applied before.
+    """Return the CONSUMER.INFO of a consumer; the caller applies gathered acks before.
 
-    `cluster`: who leads it; None: this is a server on its own.
+    `cluster`: the leader and replicas of the consumer; None: this server runs alone.
     """
     machine = consumer.machine
     floor_cseq, floor_sseq = machine.pending.floor()
@@ -58,8 +58,8 @@ def consumer_info(
 def _shown_sseq(consumer: Consumer) -> int:
     """Return the stream sequence of the last delivery.
 
-    As on the reference server, a consumer in memory that began with an empty stream and has
-    delivered nothing shows how far it has looked instead.
+    As in nats-server, a consumer in memory that started on an empty stream and has delivered
+    nothing shows the last sequence it has scanned instead.
     """
     machine = consumer.machine
     if consumer.in_memory and not (machine.delivered_cseq or machine.delivered_sseq):
@@ -68,7 +68,7 @@ def _shown_sseq(consumer: Consumer) -> int:
 
 
 def _groups(consumer: Consumer, clock: Clock) -> tuple[PriorityGroupState, ...]:
-    """Return the state of the first group; the reference shows no other."""
+    """Return the state of the first priority group; nats-server shows no other."""
     waiting = consumer.machine.waiting
     if not isinstance(waiting, GroupWaiting):
         return ()
@@ -81,7 +81,7 @@ def _groups(consumer: Consumer, clock: Clock) -> tuple[PriorityGroupState, ...]:
 def state_write(
     machine: ConsumerMachine, clock: Clock, *, stream: int, consumer: int, epoch: int
 ) -> StateWrite:
-    """Return the row that holds the state of a consumer, under the epoch of its stream."""
+    """Return the row with the state of a consumer, fenced by the epoch of its stream."""
     return StateWrite(
         stream=stream,
         consumer=consumer,

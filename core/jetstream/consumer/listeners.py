@@ -1,4 +1,4 @@
-"""Who listens to a push consumer: it is served while somebody does."""
+"""The subscribers of a push consumer: it delivers while its deliver subject has one."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Listeners:
     """Watches the deliver subject and the flow-control answers of one consumer.
 
     Args:
-        consumer: The consumer; a pull consumer has nothing to watch.
-        machine: Its rules.
-        account: Where subscribers are.
-        clock: The time.
-        states: Stores what acknowledgements change.
+        consumer: The consumer; for a pull consumer nothing is watched.
+        machine: The state and rules of the consumer.
+        account: The account of the subscribers.
+        clock: The clock.
+        states: Stores changed consumer states.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Listeners:
         self._states = states
 
     def start(self) -> list[ServiceSubscription]:
-        """Begin to watch; returns subscriptions to end with the consumer."""
+        """Begin to watch; return the subscriptions that the consumer has to end."""
         push = self._machine.push
         if push is None:
             return []
@@ -64,9 +64,9 @@ class Listeners:
             self._account.on_interest.remove(self._on_interest)
 
     def present(self) -> bool:
-        """Whether somebody listens on the deliver subject, in the right queue group.
+        """Return whether the deliver subject has a subscriber, in the configured queue group.
 
-        As in the reference, a wildcard that covers the subject does not count.
+        As in nats-server, a wildcard subscription that covers the subject does not count.
         """
         config = self._consumer.config
         subject = config.deliver_subject.encode()
@@ -88,7 +88,7 @@ class Listeners:
         )
 
     def watch(self) -> None:
-        """Begin or stop to push, by who listens."""
+        """Start or stop pushing, depending on `present`."""
         push = self._machine.push
         if push is None:
             return
@@ -117,10 +117,10 @@ class Listeners:
             self._consumer.wake()
 
     def _acknowledged(self, told: dict[bytes, bytes]) -> None:
-        """Take the acknowledgement that came with a flow-control answer (ADR-60).
+        """Apply the acknowledgement in the headers of a flow-control answer (ADR-60).
 
-        A copy that is further than this consumer, which lost its position, tells its own place:
-        all that was delivered is meant.
+        If this consumer lost its position, a mirror or source may report a sequence beyond the
+        last delivery; then all deliveries are acknowledged.
         """
         machine = self._machine
         cseq, sseq = (parse_uint(told.get(name, b"")) for name in (_LAST_CONSUMER, _LAST_STREAM))
@@ -131,13 +131,13 @@ class Listeners:
 
 
 def make_push(config: ConsumerConfig, stream: bytes, name: str, burst: int = 0) -> Push | None:
-    """The push side of a configuration, if it has one.
+    """Return the push state of a consumer; None for a pull consumer.
 
     Args:
         config: Complete configuration.
         stream: Name of the stream.
         name: Name of the consumer.
-        burst: Size of the largest message in bytes; 0 or less = what the server takes.
+        burst: Bytes of the largest message; 0 or less: 1 MiB (`MAX_PAYLOAD`).
     """
     if not config.deliver_subject:
         return None

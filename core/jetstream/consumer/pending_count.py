@@ -1,8 +1,8 @@
-"""How many messages a consumer has still to deliver (`num_pending`), counted anew when it must be.
+"""Counting the messages that a consumer has still to deliver (`num_pending`).
 
-As a rule the number follows from what is stored, delivered and removed. After a purge, a change of
-the filters or a reset it is counted: at once where memory knows, else in the background, again
-while the stream changes under the count, and later where storage is away.
+Normally stores, deliveries and removals update the number. After a purge, a change of the filters
+or a reset it is counted anew: at once if memory suffices, else in the background. The count is
+repeated if the stream changes meanwhile, and retried later if storage is unavailable.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class PendingCount:
 
     Args:
         name: The consumer's name.
-        machine: Whose number it is.
+        machine: The machine of the consumer.
         log: The log of the stream.
-        clock: The time.
-        wake: Called when a count has ended.
+        clock: The clock.
+        wake: Called at the end of each count.
     """
 
     def __init__(
@@ -56,27 +56,29 @@ class PendingCount:
 
     @property
     def holds_deliveries(self) -> bool:
-        """Whether deliveries wait for a count: each message tells how many are left.
+        """True while deliveries wait for a count, since each message contains the number.
 
-        One is let through whenever a count had to begin again: whoever purges in a loop cannot hold
-        deliveries for ever.
+        A restarted count allows one delivery, so that repeated purges cannot block them forever.
         """
         return self._running > 0 and not self._may_deliver_once
 
     def delivered(self) -> None:
-        """Take note of a delivery."""
+        """Record a delivery."""
         self._may_deliver_once = False
 
     def invalidate(self) -> None:
-        """Have it counted when the consumer has its turn."""
+        """Request a new count at the consumer's next `count_if_due`."""
         self._is_stale = True
 
     def deadline(self) -> int | None:
-        """Return when to count again after storage was away, monotonic nanoseconds."""
+        """Return the time of the next attempt after a failed count, monotonic nanoseconds.
+
+        None: no attempt is due.
+        """
         return self._retry_at or None if self._is_stale and not self._running else None
 
     def count_if_due(self) -> None:
-        """Begin to count if it has to be, and is not to wait for storage."""
+        """Start a count if one is requested and its retry time has come."""
         if self._is_stale and not self._running and self._clock.monotonic() >= self._retry_at:
             self._begin()
 
@@ -86,7 +88,7 @@ class PendingCount:
         if not machine.chosen and machine.upcoming() <= log.first_seq:
             count = count_at_once(log, machine.match, machine.filters)
         if count is None:
-            # Until it is known, rather too many than too few.
+            # Until the count ends, the number errs on the high side.
             machine.count(log.machine.msgs, is_exact=machine.is_counted)
             self._running += 1
             spawn(self._count_in_background(), name=f"count for consumer {self._name}")
@@ -98,15 +100,15 @@ class PendingCount:
         try:
             await self.count()
         except CoreError:
-            self._may_deliver_once = True  # It takes as long as storage is away.
+            self._may_deliver_once = True  # The outage may last: deliver without an exact number.
         finally:
             self._running -= 1
             self._wake()
 
     async def count(self) -> None:
-        """Count; again when the stream changed meanwhile.
+        """Count, and repeat (at most five times) if the stream changes meanwhile.
 
-        Raises Unavailable; it is counted when storage is back.
+        Raises Unavailable; then `count_if_due` retries after 250 ms.
         """
         self._running += 1
         try:
@@ -132,7 +134,7 @@ class PendingCount:
         self._may_deliver_once = self._is_stale
 
     def _basis(self) -> tuple[int, int, int, Match | None]:
-        """Return what a count is about: where it begins, how far the log is, what is wanted."""
+        """Return the inputs of a count: (start, last sequence, messages of the log, filter)."""
         machine, log = self._machine, self._log.machine
         start = machine.live_from if machine.chosen else machine.upcoming()
         return start, log.last_seq, log.msgs, machine.match

@@ -1,8 +1,8 @@
-"""The pump of a consumer: from the log to the sockets, at most 2000 messages or 1 MiB per turn.
+"""Delivery from the log to the sessions: at most 2000 messages or 1 MiB per loop tick.
 
-Messages leave in batches cut from segments: the machine says how many and to whom, the frame of
-the receiver turns the columns into lines, the lines go to the session's output list. Only a
-receiver that is not one plain client subscription takes the path message by message.
+Messages are delivered in batches cut from segments. The machine decides how many go to which
+receiver, the receiver's frame formats the columns as protocol lines, and the lines are appended
+to the session's output. Receivers other than one client subscription get message by message.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ if TYPE_CHECKING:
 
 PUSHED, PULLED = 2000, 512
 TURN_BYTES = 1 << 20
-"""About what is delivered in one turn at most: then the sockets say whether they take more. Who
-pulls asks for the next when some have come, so these are written soon: another node on the way
-works on them while this one delivers the next."""
+"""Bytes delivered per loop tick, about, at most: between ticks the sockets report backpressure.
+Pull consumers deliver fewer messages per tick (`PULLED`): clients request the next ones once some
+have arrived, and another node on the way forwards them while this one delivers the next."""
 _WINDOW = 256
 _EMPTY_WINDOW_COST = 16
 
 
 class Pump:
-    """Delivers for one consumer as long as there is somebody to deliver to.
+    """Delivers the messages of one consumer to its receivers.
 
     Args:
         log: The log of the stream.
-        account: Where receivers are.
-        turn: The turn of the loop, at whose end sessions write.
-        cursor: Where the messages come from.
-        machine: The rules.
+        account: The account of the receivers.
+        turn: The loop tick, at whose end sessions write.
+        cursor: Reads the messages.
+        machine: The state and rules of the consumer.
         head: `$JS.ACK.<stream>.<consumer>`.
-        wake: Called when a receiver that could not take more can again.
+        wake: Called when a blocked receiver is writable again.
     """
 
     def __init__(
@@ -80,19 +80,22 @@ class Pump:
         self.delivered = 0
         original = machine.config.replay_policy is ReplayPolicy.ORIGINAL
         self.replay = Replay() if original else None
-        """The pauses to keep, until the end of the stream was reached."""
+        """Paces deliveries with replay policy original; None: otherwise, or once caught up."""
         self._wake = wake
         self._held: set[Output] = set()
         self._is_cut = False
 
     def set_receiver(self) -> None:
-        """Take the deliver subject of the configuration."""
+        """Set the receiver of a push consumer to the configured deliver subject."""
         self._receiver = PullRequest(self._machine.config.deliver_subject.encode())
 
     # the loop
 
     def run(self, now: int) -> bool:
-        """Deliver; True when there may be more to do in another turn."""
+        """Deliver messages; return True if another loop tick may deliver more.
+
+        `now` is in monotonic nanoseconds.
+        """
         machine = self._machine
         budget = PULLED if machine.push is None else PUSHED
         self._is_cut = False
@@ -117,7 +120,7 @@ class Pump:
                 if self._cursor.reading:
                     return False
                 if is_chosen:
-                    continue  # It was gone, which says nothing of those that follow.
+                    continue  # The first chosen message is removed; the others may exist.
                 machine.ended(self._log.machine.last_seq)
                 machine.waiting.end_of_stream()
                 self.replay = None
@@ -136,7 +139,7 @@ class Pump:
         return True
 
     def send_statuses(self) -> None:
-        """Send what the machine has to say to the requesters."""
+        """Send the status messages that the machine has for pull requests."""
         outbox = self._machine.outbox
         if outbox:
             for reply, block in outbox:
@@ -147,7 +150,7 @@ class Pump:
     # receivers
 
     def _somebody(self, budget: int, now: int) -> bool:
-        """Whether a receiver is there that can take messages."""
+        """Return whether a receiver can take messages now."""
         machine = self._machine
         push = machine.push
         if push is None:
@@ -164,10 +167,10 @@ class Pump:
         return not self._is_blocked(self._route(self._receiver))
 
     def _is_blocked(self, route: Route) -> bool:
-        """Whether a receiver takes no more; then the consumer is woken when it does again.
+        """Return whether the only receiver is blocked; if so, call `wake` once it is writable.
 
-        That is a session that is the only one, or another server: what is for it waits with what
-        all others have for it, and has no limit of its own.
+        The receiver is a session, or the link to another server: the output for that server is
+        shared by all consumers and has no limit of its own.
         """
         output: Output | None = None
         if route.sole is not None:
@@ -186,7 +189,7 @@ class Pump:
         self._wake()
 
     def _check_requests(self, budget: int) -> None:
-        """Forget requests nobody listens for any more; pass over those that cannot take more."""
+        """Drop pull requests whose reply has no subscriber, and park those that are blocked."""
         waiting = self._machine.waiting
         count = len(waiting)
         while count:
@@ -203,7 +206,7 @@ class Pump:
             count = len(waiting)
 
     def forget_gone(self) -> None:
-        """Forget all requests nobody listens for any more."""
+        """Drop all pull requests whose reply subject has no subscriber any more."""
         waiting = self._machine.waiting
         for request in list(waiting.queue):
             if not self._route(request).interest:
@@ -216,9 +219,9 @@ class Pump:
         return route
 
     def _one_target(self, requests: set[PullRequest]) -> bool:
-        """Whether one subscription gets it all: a line does not tell for which request it is.
+        """Return whether all requests have the same receiver: lines do not name the request.
 
-        Elsewhere than in this server that is one subject.
+        That is one subscription on this server, or one reply subject on another server.
         """
         targets = {self._route(request).sole for request in requests}
         if None in targets:
@@ -237,15 +240,18 @@ class Pump:
             request.frame = routed_frame(onward.head, request.reply, self._head)
         return request.frame
 
-    # what comes next
+    # the next messages
 
     def _next(self, limit: int) -> Segment | None:
-        """Cut the next messages out of the log; an empty batch = a window without wanted ones."""
+        """Return the next messages; None: at the end of the log, or a read is in progress.
+
+        An empty batch means that no message of the examined window matches.
+        """
         machine, cursor, log = self._machine, self._cursor, self._log
         seq = machine.upcoming()
         nothing = machine.num_pending <= 0 and machine.is_counted
         if machine.match is not None and nothing and log.tail.at(seq) is None:
-            # Nothing is wanted below the tail, so nothing has to be read to know it.
+            # No message is pending, so none has to be read from storage.
             machine.passed(log.machine.last_seq + 1)
             return None
         place = cursor.at(seq)
@@ -264,13 +270,13 @@ class Pump:
         return batch
 
     def _fitting(self, segment: Segment, limit: int) -> int:
-        """Return how many messages of the average size a turn may deliver, at most `limit`."""
+        """Return how many messages of average size fit into one loop tick, at most `limit`."""
         most = max(TURN_BYTES * len(segment) // segment.nbytes, 1)
         self._is_cut = limit > most
         return min(limit, most)
 
     def _wanted(self, segment: Segment, start: int, stop: int) -> list[int]:
-        """The places of a window that are live and match the filters."""
+        """Return the places of a window whose messages are live and match the filters."""
         machine, hidden, held = self._machine, self._log.removed.hidden, self._cursor.hidden
         places: Sequence[int] = range(start, stop)
         if machine.match is not None:
@@ -282,7 +288,7 @@ class Pump:
         return list(places)
 
     def _next_chosen(self, limit: int) -> Segment | None:
-        """Cut the next of the chosen messages (last per subject) out of the log."""
+        """Return the next chosen messages (deliver policy last_per_subject); None as `_next`."""
         machine, cursor, log = self._machine, self._cursor, self._log
         wanted = machine.chosen[:limit]
         place = cursor.pick(machine.chosen)
@@ -308,7 +314,10 @@ class Pump:
     # first deliveries
 
     def _deliver(self, batch: Segment, now: int) -> int:
-        """Deliver what the receivers take of a batch; returns the work done, at least 1."""
+        """Deliver as much of a batch as the receivers take.
+
+        Returns the number of messages, but at least 1: the part of the tick's budget used.
+        """
         machine = self._machine
         if machine.config.headers_only:
             batch = without_payloads(batch)
@@ -357,13 +366,13 @@ class Pump:
         self._ask(request)
 
     def _ask(self, request: bytes) -> None:
-        """Send a flow-control request, if there is one to send."""
+        """Send a flow-control request with this reply subject (empty: none)."""
         if request:
             subject = self._receiver.reply
             self._account.send(subject, subject, request, FLOW_CONTROL_REQUEST, b"")
 
     def _sizes(self, batch: Segment) -> list[int]:
-        """Sizes of the messages of a batch, each with the ack subject of the last."""
+        """Return the bytes of each message of a batch, with the length of the last ack subject."""
         machine = self._machine
         cseq, left = machine.delivered_cseq + len(batch), max(machine.num_pending - 1, 0)
         ack = len(ack_subject(self._head, 1, batch.seqs[-1], cseq, batch.times[-1], left))
@@ -375,7 +384,7 @@ class Pump:
         ]
 
     def _size(self, batch: Segment, index: int) -> int:
-        """Size of a message of the batch with its ack subject."""
+        """Return the bytes of a message of the batch including its ack subject."""
         machine = self._machine
         ack = ack_subject(
             self._head,
@@ -388,7 +397,7 @@ class Pump:
         return batch.size(index) + len(ack)
 
     def _emit(self, request: PullRequest, batch: Segment, cseq: int, left: int) -> None:
-        """Send a batch to one receiver."""
+        """Send a batch to one receiver; `cseq` and `left` are those of its first message."""
         route = self._route(request)
         target = route.sole
         if target is None:
@@ -409,11 +418,14 @@ class Pump:
     def _emit_onward(
         self, onward: Onward | None, request: PullRequest, batch: Segment, cseq: int, left: int
     ) -> bool:
-        """Send a batch to another server, where its only receiver is; False if it is not so."""
+        """Send a batch over a link to the server of its only receiver.
+
+        Returns False if there are other receivers, or the batch needs the path per message.
+        """
         if onward is None or onward.sole is None or batch.headers is not None:
             return False
         if request.reply in batch.subjects:
-            return False  # such a message goes as it was published
+            return False  # A message on the reply subject itself is sent as it was published.
         routed = self._routed_frame(request, onward)
         written, size = routed_lines(batch, routed, cseq, left)
         onward.sole.send(written, len(batch) * MESSAGE + size)
@@ -423,7 +435,7 @@ class Pump:
     def _emit_in_turn(
         self, owners: list[PullRequest], batch: Segment, cseq: int, left: int
     ) -> None:
-        """Send a batch message by message, each to the request whose turn it is."""
+        """Send a batch message by message, each to the request that owns it."""
         dirty = self._turn.dirty
         for index, request in enumerate(owners):
             target = self._route(request).sole
@@ -466,7 +478,7 @@ class Pump:
         header: bytes | None,
         payload: bytes,
     ) -> None:
-        """Send one message; when nobody got it after all it is due for redelivery."""
+        """Send one message; without a receiver, queue it for redelivery."""
         target = self._route(request).sole
         if target is not None:
             out = target.session.out
@@ -484,7 +496,7 @@ class Pump:
     # redelivery
 
     def _redeliver(self, sseq: int, now: int) -> bool:
-        """Deliver one message again; False while it has to be read first."""
+        """Redeliver one message; False: it has to be read first, or flow control blocks it."""
         machine, cursor = self._machine, self._cursor
         place = None
         if self._log.is_live(sseq) and sseq not in cursor.hidden:
@@ -507,7 +519,7 @@ class Pump:
             owners = machine.waiting.take(1, now, lambda _: size)
             if not owners:
                 if not machine.waiting.queue:
-                    machine.pending.requeue()  # As on the reference server.
+                    machine.pending.requeue()  # As in nats-server.
                 self.send_statuses()
                 return True
             request = owners[0]
@@ -525,7 +537,7 @@ class Pump:
         return True
 
     def heartbeat(self) -> None:
-        """Tell the deliver subject that the consumer lives."""
+        """Send an idle heartbeat to the deliver subject of a push consumer."""
         machine, push = self._machine, self._machine.push
         assert push is not None, "pull requests have heartbeats of their own"
         block = idle_heartbeat(machine.delivered_cseq, machine.scanned_sseq, push.request)

@@ -1,9 +1,9 @@
-"""ConsumerRunner: one consumer's machine, its place in the log, its subjects and its deadlines.
+"""ConsumerRunner: one consumer's machine, read position, subscriptions and deadlines.
 
-Pull requests, acknowledgements and stored messages only leave a note and put the runner on the
-turn's list; `on_turn` applies the acknowledgements of the turn in one go and then pumps. Whatever
-changed is marked for the state writer; an acknowledgement that wants an answer gets it after the
-state was committed. A deadline ends an inactive consumer (`on_deadline`).
+Pull requests, acknowledgements and stored messages are recorded and schedule `on_turn`, which
+runs once per loop tick: it applies the tick's acknowledgements together and then delivers. A
+changed state is marked for the state writer. A double ack is answered after the state's COMMIT.
+A deadline deletes an inactive consumer (`on_deadline`).
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 _FAILED_RETRY = 250_000_000
-# Added to the inactivity threshold, so that a client that comes back just in time is in time.
-# A push consumer that names its threshold has no such grace: the reference means it to the letter.
+# Added to the inactivity threshold, so that a client that returns just in time is not too late.
+# A push consumer with a threshold of its own has no such grace, as in nats-server.
 _INACTIVE_GRACE = 100_000_000
 _DURABLE_WITHIN = 10.0
 _REMOVED = "Unacknowledged message was deleted"
 
 
 class ConsumerRunner:
-    """The owner of one consumer on the node that leads its stream.
+    """Runs one consumer on the node that leads its stream.
 
     Args:
         stream: The stream.
@@ -59,8 +59,8 @@ class ConsumerRunner:
         name: Its name; an ephemeral consumer's is not in its configuration.
         config: Complete configuration.
         created: Wall-clock nanoseconds.
-        machine: The rules, with the start position set.
-        on_inactive: Called when nobody has used the consumer for its inactivity threshold.
+        machine: The state and rules of the consumer, with the start position set.
+        on_inactive: Called when no client has used the consumer for its inactivity threshold.
     """
 
     def __init__(
@@ -84,17 +84,17 @@ class ConsumerRunner:
         self.armed = 0
         self.closed = False
         self.letters_due = 0
-        """The number of the newest ending that a durable state tells of."""
+        """The number of the newest ending that a committed state contains."""
         self.hidden = config.direct
-        """Nobody is told of it and nothing is stored: whoever copies asks again after a crash."""
+        """True: not listed and not stored; a mirror or source creates it anew after a crash."""
         self.last_delivered = 0
         self.last_acked = 0
         self.paused_until = 0
-        """Monotonic nanoseconds; 0 = not paused."""
+        """End of the pause, monotonic nanoseconds; 0: not paused."""
         self.used = services.clock.monotonic()
-        """When a client last asked for or acknowledged something, monotonic nanoseconds."""
+        """Time of a client's last request or acknowledgement, monotonic nanoseconds."""
         self.expiring = False
-        """Whether it is being deleted because nobody uses it."""
+        """True while the consumer is being deleted for inactivity."""
         self._account = stream.account
         self._clock = services.clock
         self._turn = services.turn
@@ -127,11 +127,11 @@ class ConsumerRunner:
 
     @property
     def in_memory(self) -> bool:
-        """Whether its configuration, or that of its stream, asks for memory storage."""
+        """True if the configuration of the consumer or of its stream asks for memory storage."""
         return self.config.mem_storage or not self._log.machine.on_file
 
     def start(self) -> None:
-        """Listen for requests, acknowledgements and subscribers."""
+        """Subscribe to requests and acknowledgements, and watch the deliver subject."""
         account, names = self._account, (self._log.name.encode(), self.name.encode())
         self.subscriptions = [
             account.subscribe(b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % names, self._on_next)
@@ -141,7 +141,7 @@ class ConsumerRunner:
         self.subscriptions += self.listeners.start()
         self._timers.at(self, self.deadline())
         if self.machine.endings:
-            self._send_letters(self.machine.endings.last)  # what is restored is durable
+            self._send_letters(self.machine.endings.last)  # A restored state is committed.
         self.wake()
 
     def _ack_heads(self) -> list[bytes]:
@@ -153,7 +153,7 @@ class ConsumerRunner:
         return [self._head, long]
 
     def close(self, *, deleted: bool) -> None:
-        """Stop; waiting requests are told whether the consumer or only this server goes away."""
+        """Stop, and end waiting requests with a status: consumer deleted or server shutdown."""
         if self.closed:
             return
         self.acks.apply()
@@ -175,14 +175,14 @@ class ConsumerRunner:
     # -- turns -------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Have `on_turn` called in this turn of the loop."""
+        """Schedule `on_turn` in this loop tick."""
         if not self._queued and not self.closed:
             self._queued = True
             self._turn.ready.append(self)
             self._turn.arm()
 
     def on_turn(self) -> None:
-        """Apply the acknowledgements of the turn, deliver, remember what changed."""
+        """Apply the tick's acknowledgements, deliver, and mark changes for the state writer."""
         self._queued = False
         if self.closed:
             return
@@ -210,14 +210,14 @@ class ConsumerRunner:
         self._timers.at(self, self.deadline())
 
     def _deliver(self) -> None:
-        """Deliver what there is, unless another node may lead by now."""
+        """Deliver messages, unless another node may lead by now (outside the trust window)."""
         pump = self.pump
         if not self._trust.allows(self.wake):
             pump.send_statuses()
             return
         before = pump.delivered
         if pump.run(self._clock.monotonic()):
-            # The rest after the other consumers and the sockets had their turn.
+            # Deliver the rest after other consumers and the sockets have run.
             asyncio.get_running_loop().call_soon(self.wake)
         if pump.delivered != before:
             self.last_delivered = self._clock.now()
@@ -225,7 +225,7 @@ class ConsumerRunner:
             self.pending_count.delivered()
 
     def _send_letters(self, through: int) -> None:
-        """Have the dead letters stored up to a number that a durable state tells of."""
+        """Start storing the dead letters up to a number that a committed state contains."""
         self.letters_due = max(self.letters_due, through)
         letters = self.stream.services.letters
         if letters is not None and not self.closed:
@@ -237,7 +237,7 @@ class ConsumerRunner:
         return self._log
 
     def letters_taken(self, through: int) -> None:
-        """Dead letters up to a number are stored."""
+        """Remove the endings whose dead letters are stored, up to a number."""
         self.machine.letters_taken(through)
         self._states.mark(self)
         self.wake()
@@ -248,7 +248,7 @@ class ConsumerRunner:
             self.stream.settle(settled)
 
     def settle_now(self) -> None:
-        """Have acknowledgements that wait for the end of the turn take effect."""
+        """Apply acknowledgements now instead of at the end of the loop tick."""
         self.acks.apply()
         if self.machine.settled:
             self._report_settled()
@@ -269,7 +269,7 @@ class ConsumerRunner:
                     tell.group_unpinned(*names, event.group, event.reason)
 
     def deadline(self) -> int | None:
-        """When something is due next."""
+        """Return the next deadline, monotonic nanoseconds; None: there is none."""
         times = [
             self.machine.deadline(),
             self._inactive_at(),
@@ -284,7 +284,7 @@ class ConsumerRunner:
         return min((time for time in times if time is not None), default=None)
 
     def on_deadline(self, now: int) -> None:
-        """Let pass what is due: requests, heartbeats, acknowledgements, the consumer itself."""
+        """Process due deadlines: pull requests, heartbeats, ack waits, pauses, inactivity."""
         if self.closed:
             return
         if self.acks.noted:
@@ -318,14 +318,17 @@ class ConsumerRunner:
         return self.used + threshold + (0 if is_exact else _INACTIVE_GRACE)
 
     def deletion_failed(self) -> None:
-        """Stay, and be deleted when nobody has used the consumer that long once more."""
+        """Restart the inactivity threshold after a deletion that failed."""
         self.expiring = False
         if not self.closed:
             self.used = self._clock.monotonic()
             self._timers.at(self, self.deadline())
 
     def _in_use(self, now: int) -> bool:
-        """Whether somebody still waits, or may still acknowledge; then the threshold restarts."""
+        """Return whether a client still waits or may still acknowledge.
+
+        If so, the inactivity threshold restarts.
+        """
         machine = self.machine
         waiting = any(self._account.has_interest(r.reply) for r in machine.waiting.queue)
         if not waiting and machine.push is None and len(machine.pending):
@@ -351,13 +354,13 @@ class ConsumerRunner:
         self.wake()
 
     def has_subscriber(self) -> bool:
-        """Whether it delivers to somebody who listens on its deliver subject."""
+        """Return whether this is a push consumer whose deliver subject has a subscriber."""
         return self.machine.push is not None and self.machine.push.active
 
     # -- from the stream ---------------------------------------------------------------------
 
     def on_stored(self, segment: Segment, counts: dict[bytes, int]) -> None:
-        """Messages were committed."""
+        """Process committed messages; `counts` maps each subject to its number of messages."""
         machine = self.machine
         if machine.match is None:
             count = len(segment)
@@ -365,19 +368,22 @@ class ConsumerRunner:
             count = sum(counts[subject] for subject in filter(machine.match, counts))
         if count:
             machine.stored(count)
-            if segment.last >= machine.next_seq:  # A start may lie ahead.
+            if segment.last >= machine.next_seq:  # The start may lie beyond the last sequence.
                 self._wake_if_served()
 
     def on_removed(
         self, removed: Sequence[tuple[int, bytes]], *, tells: bool = True, purged: bool = False
     ) -> None:
-        """Messages left the stream; `tells` and `purged` as `ConsumerMachine.removed` has them."""
+        """Process removed (sequence, subject) messages.
+
+        `tells` and `purged` have the meaning that `ConsumerMachine.removed` describes.
+        """
         chosen = len(self.machine.chosen)
         is_done = self.machine.removed(removed, tells=tells, purged=purged)
         if is_done:
             self.last_acked = self._clock.now()
         if is_done or len(self.machine.chosen) < chosen:
-            self._states.mark(self)  # Or a restart would go on waiting for what is not there.
+            self._states.mark(self)  # Else a restart would wait for removed messages.
         self.cursor.hide(removed)
         if self.machine.events:
             self.wake()
@@ -389,27 +395,27 @@ class ConsumerRunner:
             self.wake()
 
     def watch_retention(self) -> None:
-        """Tell the stream what is settled, if its retention asks for that."""
+        """Report finished messages to the stream if its retention depends on consumers."""
         watched = self.stream.config.retention is not Retention.LIMITS
         self.machine.watch_settled(is_watched=watched)
 
     def needs(self, seq: int, subject: bytes) -> bool:
-        """Whether a message is still to be delivered here or waits for its acknowledgement."""
+        """Return whether a message is still to be delivered here or is unacknowledged."""
         return self.machine.needs(seq, subject)
 
     def on_purged(self, first_seq: int) -> None:
-        """Everything below `first_seq` is gone."""
+        """Process a purge of all messages below `first_seq`."""
         self.cursor.reset()
         if self.machine.has_open_below(first_seq):
             self.last_acked = self._clock.now()
         if self.machine.purged(first_seq):
-            # What the stream adds in the same commit is reported after this call.
+            # Messages that the same commit adds are reported after this call.
             self.pending_count.invalidate()
         self._states.mark(self)
         self.wake()
 
     def follow(self, pattern: bytes, left: int, first: int) -> None:
-        """Go on where a purge or roll-up leaves it, see `start_after`."""
+        """Continue at the position that a purge or roll-up leaves; see `start_after`."""
         machine = self.machine
         start = start_after(machine.filters, pattern, left, first)
         if start is None:
@@ -419,7 +425,10 @@ class ConsumerRunner:
         self._states.mark(self)
 
     async def reset(self, seq: int) -> ConsumerInfo:
-        """Start over at a sequence; returns how that looked when it is durable."""
+        """Reset to a sequence; return the info at that time, once the state is committed.
+
+        Raises TimeoutError after ten seconds (`_DURABLE_WITHIN`), and Unavailable.
+        """
         self.acks.apply()
         self.last_acked = self.last_delivered = 0
         self.cursor.reset()
@@ -436,17 +445,17 @@ class ConsumerRunner:
     # -- configuration and state -------------------------------------------------------------
 
     def configure(self, config: ConsumerConfig) -> None:
-        """Take a new configuration; the caller sets `num_pending` when filters changed."""
+        """Apply a new configuration; the caller counts `num_pending` anew if filters changed."""
         old, self.config = self.config, config
         self.machine.configure(config)
-        self._states.mark(self)  # Deadlines may have moved.
+        self._states.mark(self)  # Deadlines, part of the state, may have changed.
         self.acks.configure()
         self._take_pause()
         if old.deliver_subject != config.deliver_subject:
             self.pump.set_receiver()
             if self.machine.push is not None:
                 self.machine.push.stop()
-            self.listeners.watch()  # a new group counts from the next listener on
+            self.listeners.watch()  # A new deliver group applies from the next subscriber on.
         self.used = self._clock.monotonic()
         self._timers.at(self, self.deadline())
         self.wake()
@@ -456,13 +465,13 @@ class ConsumerRunner:
         self.paused_until = self._clock.monotonic() + monotonic_wait(left) if left > 0 else 0
 
     def _resume(self) -> None:
-        """The time is over; the configuration keeps it until somebody changes it."""
+        """Publish the end of a pause; the configuration keeps `pause_until`."""
         until = self.config.pause_until or 0
         tell = self.stream.advisories.consumer_paused
         tell(self._log.name, self.name, paused=False, until=until)
 
     def restore_state(self, state: bytes) -> None:
-        """Take over a persisted state. Raises StateError when it cannot be read."""
+        """Restore a stored state. Raises StateError when it cannot be decoded."""
         restored: ConsumerState = decode(state)
         last = self._log.machine.last_seq
         restored.delivered_sseq = min(restored.delivered_sseq, max(last, 0))
@@ -471,7 +480,7 @@ class ConsumerRunner:
         self.machine.restored(restored, shift, self._log.is_live)
 
     def state_write(self) -> StateWrite | None:
-        """What the state writer stores for this consumer; None when it is gone or hidden."""
+        """Return the row of the consumer's state; None if it is closed or hidden."""
         if self.closed or self.hidden:
             return None
         self.acks.apply()
@@ -484,7 +493,7 @@ class ConsumerRunner:
         )
 
     def info(self) -> ConsumerInfo:
-        """The consumer as the API shows it."""
+        """Return the CONSUMER.INFO."""
         self.acks.apply()
         self.pending_count.count_if_due()
         if self.machine.waiting.queue:
@@ -494,13 +503,13 @@ class ConsumerRunner:
 
     @property
     def group(self) -> Group:
-        """The nodes that stand for it."""
+        """The nodes of the consumer's group, as infos show them."""
         return consumer_group(
             self.stream.group, self.stream.config, self.name, self.created, self.config
         )
 
     def tell_led(self) -> None:
-        """Tell who listens that this node leads it, where it has several replicas."""
+        """Publish the leader-elected advisory if the consumer has several replicas."""
         cluster, group = self.stream.services.cluster, self.group
         if cluster is not None and group.replicas > 1 and not self.hidden:
             peers = partial(cluster.peers, group)

@@ -1,4 +1,4 @@
-"""A stream as its consumers know it."""
+"""The interface of a stream for its consumers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ConsumedStream(Protocol):
-    """What consumers need of the stream whose messages they deliver."""
+    """The stream whose messages consumers deliver."""
 
     log: StreamLog
     config: StreamConfig
@@ -27,21 +27,25 @@ class ConsumedStream(Protocol):
 
     @property
     def group(self) -> Group:
-        """The nodes that stand for it."""
+        """The nodes of the stream's group, as infos show them."""
         ...
 
     def settle(self, sseqs: Sequence[int]) -> None:
-        """Hear what a consumer is done with; told only where retention depends on it.
+        """Record messages that a consumer has finished; called only if retention needs it.
 
         Args:
-            sseqs: Settled for good: acknowledged, terminated, or delivered without need of acks.
+            sseqs: Stream sequences of messages that the consumer acknowledged, terminated, or
+                delivered with ack policy none.
         """
         ...
 
     async def caught_up(self) -> None:
-        """Return when what consumers have acknowledged so far is gone, if it has to go."""
+        """Wait until retention has removed all messages acknowledged so far that have to go."""
         ...
 
     async def less_wanted(self, start: int = 0) -> None:
-        """Remove what a consumer that went or changed was the last to want, from `start` on."""
+        """Remove messages from `start` on that no consumer needs any more.
+
+        Called after a consumer was deleted or changed.
+        """
         ...

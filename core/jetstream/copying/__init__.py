@@ -1,1 +1,1 @@
-"""Mirrors and sources: one stream filled from others, over the same API that clients use."""
+"""Mirrors and sources: filling one stream from others, over the API that clients use."""

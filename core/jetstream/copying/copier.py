@@ -1,7 +1,7 @@
-"""The copier of a stream: its followers, and the one way in which what they bring is stored.
+"""The copier of a mirror or of a stream with sources: its followers, and storing their messages.
 
-What arrives while one plan is committed gathers for the next, from all origins together. A plan
-is a command of the stream's runner, so that copies, publishes and removals take turns.
+Messages that arrive while one plan is committed gather for the next, from all origins together.
+A plan is a change of the stream's log, so that copies are queued among publishes and removals.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Copier:
 
     Args:
         log: The log of the stream.
-        facts: What the machine has to be told before it decides.
-        account: Where the origins are.
+        facts: Reads the preconditions of plans.
+        account: The account in which the origins are read.
         services: The node's services.
-        submit: Gives copies their turn.
+        submit: Queues a change of the log.
         map_subjects: The stream's subject transform.
     """
 
@@ -70,7 +70,7 @@ class Copier:
         self._batch: list[tuple[Follower, Run, Reached]] = []
         self._copied: Copied | None = None
         self._busy = False
-        # The message that each origin waits with: its sequence, and the number of the error.
+        # Origin key -> (sequence, `err_code`) of the message that cannot be stored now.
         self._held: dict[str, tuple[int, int]] = {}
         self._direct: DirectGet | None = None
         self._mirrors = False
@@ -78,15 +78,16 @@ class Copier:
     # -- life --------------------------------------------------------------------------------
 
     async def restore(self, config: StreamConfig) -> None:
-        """Learn how far the sources of a configuration were copied. Raises Unavailable."""
+        """Load the stored positions of a configuration's sources. Raises Unavailable."""
         if config.sources:
             for position in await self._log.rows.positions():
                 self._positions.setdefault(position.key, position)
 
     async def _find(self, followers: list[Follower]) -> None:
-        """Let sources begin behind what the log has of them: it may be a mirror's, promoted.
+        """Begin to follow sources after their newest message in the log.
 
-        Looking through a long log takes its time, so it is done only where no position is known.
+        The log of a promoted mirror contains such messages. Searching a long log takes time, so
+        it is searched only for sources without a stored position.
         """
         for follower in followers:
             key, start = follower.origin.key, None
@@ -103,7 +104,10 @@ class Copier:
                 follower.begin()
 
     async def _search(self, origin: Origin) -> Start | None:
-        """Find the newest message of a source by what its header says. Raises Unavailable."""
+        """Return the position in the newest `Nats-Stream-Source` header of an origin; None: none.
+
+        Raises Unavailable.
+        """
         name, below = origin.key.partition(" ")[0].encode(), self._log.machine.last_seq + 1
         while True:
             page = await self._log.rows.sourced(name, below)
@@ -116,15 +120,15 @@ class Copier:
                     return start
 
     def start(self) -> None:
-        """Follow every origin of the configuration."""
+        """Begin to follow every origin of the configuration."""
         self._follow(self._log.machine.config)
 
     def configure(self, config: StreamConfig) -> None:
-        """Take a new configuration: origins that stay are followed on."""
+        """Apply a new configuration; unchanged origins are followed without interruption."""
         self._follow(config)
 
     def close(self, *, forget: bool) -> None:
-        """Follow nobody; `forget` consumers that would stay behind."""
+        """Stop all followers; `forget`: also delete their durable consumers at the origins."""
         for follower in self._followers.values():
             follower.close(forget=forget)
         self._followers.clear()
@@ -138,7 +142,7 @@ class Copier:
             old = before.pop(origin.key, None)
             if old is not None and old.origin.is_same(origin):
                 self._followers[origin.key] = old
-                old.poke(is_new=False)  # The stream may take now what it did not.
+                old.poke(is_new=False)  # The new configuration may accept a refused message.
                 continue
             if old is not None:
                 old.close(forget=True)
@@ -156,15 +160,18 @@ class Copier:
             spawn(self._find(unknown), name=f"sources of {self._log.name}")
 
     def _knows(self, origin: Origin) -> bool:
-        """Whether it is known how far an origin was copied, without looking through the log."""
+        """Return whether the position in an origin is known without searching the log."""
         return origin.mirrors or origin.key in self._positions or not self._log.machine.last_seq
 
     def origins(self) -> set[str]:
-        """Return the names of the streams that are copied, wherever they are."""
+        """Return the names of the origins' streams, also of external ones."""
         return {follower.origin.source.name for follower in self._followers.values()}
 
     def poke(self, name: str, *, is_new: bool = False) -> None:
-        """A stream of that name came, changed or went."""
+        """Notify followers that an origin of that name was created, changed or deleted.
+
+        `is_new`: it was created anew, or has a new leader.
+        """
         for follower in self._followers.values():
             source = follower.origin.source
             if source.name == name and source.external is None:
@@ -172,16 +179,16 @@ class Copier:
         self.reconsider()
 
     def reconnected(self, api: str) -> None:
-        """Whoever serves an API prefix is there again."""
+        """Notify followers of external origins that API prefix `api` is reachable again."""
         for follower in self._followers.values():
             external = follower.origin.source.external
             if external is not None and external.api.rstrip(".") == api:
                 follower.poke(is_new=True)
 
-    # -- where they are ----------------------------------------------------------------------
+    # -- positions ---------------------------------------------------------------------------
 
     def _begin(self, follower: Follower) -> Start:
-        """Where a follower has to begin."""
+        """Return the position from which a follower has to read."""
         if follower.origin.mirrors:
             return Start(self._log.machine.last_seq)
         position = self._positions.get(follower.origin.key)
@@ -190,13 +197,13 @@ class Copier:
         return Start(position.seq, position.identity)
 
     def mirror_info(self) -> StreamSourceInfo | None:
-        """How far the mirror is, if the stream is one."""
+        """Return the progress of a mirror; None: the stream is no mirror."""
         if not self._mirrors:
             return None
         return next((follower.info() for follower in self._followers.values()), None)
 
     def source_infos(self) -> tuple[StreamSourceInfo, ...]:
-        """How far the sources are."""
+        """Return the progress of the sources; empty for a mirror."""
         if self._mirrors:
             return ()
         return tuple(
@@ -212,13 +219,13 @@ class Copier:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Have what waits stored, unless something is being stored."""
+        """Submit a plan for the waiting messages, unless one is in progress."""
         if not self._busy and not self._log.closed:
             self._busy = True
             self._submit(self._plan).add_done_callback(self._stored)
 
     def _gather(self) -> list[tuple[Follower, Run, Reached]]:
-        """Take what waits: as much from each origin as a fair share allows."""
+        """Take waiting messages, from each origin up to an equal share of `_ROWS`."""
         ready = [f for f in self._followers.values() if f.has_waiting()]
         batch: list[tuple[Follower, Run, Reached]] = []
         for follower in ready:
@@ -229,7 +236,7 @@ class Copier:
         return batch
 
     async def _plan(self, now: int) -> PlanBuilder:
-        """Plan to store what waits; called again with the same if storage is away meanwhile."""
+        """Plan to store the waiting messages; called again for the same ones after Unavailable."""
         machine, current = self._log.machine, self._followers
         batch = [entry for entry in self._batch if current.get(entry[1].key) is entry[0]]
         self._batch = batch or self._gather()
@@ -246,7 +253,7 @@ class Copier:
         return self._copied.plan
 
     def _fresh(self, run: Run) -> Run:
-        """Return a copy of a run, without what is stored already."""
+        """Return a copy of a run without messages that are stored already."""
         if self._mirrors:
             return run.after(self._log.machine.last_seq).part(0, len(run))
         position = self._positions.get(run.key)
@@ -257,7 +264,7 @@ class Copier:
         return run.after(position.seq).part(0, len(run))
 
     def _stored(self, done: asyncio.Future[StreamPlan]) -> None:
-        """Tell the followers what is committed, and go on with what came meanwhile."""
+        """Report the outcome of a plan to the followers, and submit the next plan."""
         batch, self._batch = self._batch, []
         copied, self._copied = self._copied, None
         self._busy = False
@@ -268,7 +275,7 @@ class Copier:
             for follower, run, reached in batch:
                 logger.warning("%s: %s", self._complaint(follower), error or "given up")
                 follower.stalled(reached.cseq - len(run) + 1)
-            # What was refused before it had its turn, and what came meanwhile, waits still.
+            # Messages refused before their turn, and those that arrived meanwhile, still wait.
             if self._has_waiting():
                 asyncio.get_running_loop().call_later(_RETRY, self._go_on)
             return
@@ -291,7 +298,7 @@ class Copier:
         return any(follower.has_waiting() for follower in self._followers.values())
 
     def _leave_out(self, follower: Follower, seq: int, error: ApiError) -> None:
-        """Tell that a message can never be stored."""
+        """Count, log and show a message that can never be stored."""
         self._services.unstored_copies[error.err_code] += 1
         follower.left_out(_about(seq, error))
         logger.warning("%s is without message %d: %s", self._complaint(follower), seq, error)
@@ -299,11 +306,11 @@ class Copier:
     def _stall(
         self, follower: Follower, run: Run, reached: Reached, through: int, reason: ApiError
     ) -> None:
-        """Have the first message behind `through` asked for again, which cannot be stored now."""
+        """Request again the first message after `through`, which cannot be stored now."""
         left = [seq for seq in run.seqs if seq > through]
         held = left[0], reason.err_code
         if self._held.get(follower.origin.key) != held:
-            # It is counted and logged once, and not for each attempt.
+            # Counted and logged once, not for each attempt.
             self._held[follower.origin.key] = held
             self._services.unstored_copies[reason.err_code] += 1
             text = "%s waits with message %d: %s"
@@ -316,7 +323,10 @@ class Copier:
     # -- Direct Get for the origin -----------------------------------------------------------
 
     def reconsider(self) -> None:
-        """Answer Direct Get in place of the origin once caught up, unless it does so itself."""
+        """Start or stop answering Direct Get for a mirror's origin (`mirror_direct`).
+
+        A mirror answers once it has caught up, unless the origin answers on this node itself.
+        """
         config = self._log.machine.config
         mirror: StreamSource | None = config.mirror
         wanted = mirror is not None and config.mirror_direct and not self._log.closed
@@ -324,7 +334,8 @@ class Copier:
             wanted = any(follower.caught_up for follower in self._followers.values())
             subject = f"$JS.API.DIRECT.GET.{mirror.name}".encode()
             route = self._account.route(subject)
-            # Not the origin: other servers, and what this one answers while it does not lead.
+            # Services other than the origin's leader: links to other servers, and answers from
+            # storage (`here`).
             others = (each for each in route.services if not isinstance(each, Forward))
             wanted = wanted and all(each.here for each in others)
         self._serve_origin(wanted)
@@ -342,7 +353,7 @@ class Copier:
 
 
 def _about(seq: int, error: ApiError) -> ErrorBody:
-    """Return an error as the info of the stream shows it, with the sequence in the origin."""
+    """Return an error for the stream's info, with the sequence in the origin."""
     return ErrorBody(
         code=error.code,
         err_code=error.err_code,

@@ -1,12 +1,12 @@
-"""Follower: keeps a stream up with one origin.
+"""Follower: reads one origin and passes its messages to the copier.
 
     IDLE --time--> ASKING --consumer--> FOLLOWING --gap, silence, no room--> IDLE
-                      |                (RESETTING: the consumer starts over)
+                      |                (RESETTING: the consumer is reset)
                       +--refused-------> IDLE, for longer each time
 
-Nothing is remembered but what is stored: after every interruption a consumer is asked for behind
-the last copy that was committed, so that nothing is lost and nothing comes twice. Flow-control
-requests are answered when what was sent before them is committed; that bounds what waits here.
+The only memory is the stored position: after every interruption a new consumer starts after the
+last committed copy, so that no message is lost or stored twice. A flow-control request is
+answered once all messages before it are committed; that bounds the messages waiting here.
 """
 
 from __future__ import annotations
@@ -40,13 +40,15 @@ _SILENCE = 10 * _SECOND
 _PAUSE, _PAUSE_MAX = 2 * _SECOND, 60 * _SECOND
 _IDENTITY = b"Nats-Stream-Identity"
 _MISMATCH = err_code("JSConsumerStreamIdentityMismatch")
-# Fewer messages than this behind the origin is as good as none.
+# A follower with fewer messages left counts as caught up.
 _NEARLY = 10
-# Servers that do not know what is asked for: a required API level, a member of the configuration.
+# Errors of servers that support neither the required API level nor the member `sourcing`.
 _OLD_SERVER = (err_code("JSRequiredApiLevel"), err_code("JSInvalidJSON"))
 
 
 class Phase(Enum):
+    """The states of a follower; the module shows the transitions."""
+
     IDLE = auto()
     ASKING = auto()
     RESETTING = auto()
@@ -55,14 +57,14 @@ class Phase(Enum):
 
 
 class Reached(NamedTuple):
-    """How far the origin's consumer was with a message.
+    """The sequences of the origin's consumer at a delivered message.
 
-    The origin takes no acknowledgement beyond what it delivered. So it is told this, and not how
-    far the copy is: that is further while messages come again.
+    Acknowledgements to the origin contain these sequences and not the copy's position: the origin
+    refuses an ack beyond its last delivery, and during redelivery the copy is ahead of it.
 
     Attributes:
-        cseq: the consumer sequence.
-        sseq: the sequence in the origin.
+        cseq: The consumer sequence.
+        sseq: The stream sequence in the origin.
     """
 
     cseq: int
@@ -70,14 +72,14 @@ class Reached(NamedTuple):
 
 
 class Follower:
-    """Copies from one origin.
+    """Follows one origin.
 
     Args:
-        account: where to ask.
-        services: the node's services.
-        origin: whom to follow.
-        start: tells where to begin, from what is stored.
-        ready: called when messages wait to be stored.
+        account: The account in which the origin is read.
+        services: The node's services.
+        origin: The origin.
+        start: Returns the position to start from, according to storage.
+        ready: Called when messages wait to be stored.
     """
 
     def __init__(
@@ -92,24 +94,24 @@ class Follower:
         self.phase = Phase.IDLE
         self.armed = 0
         self.busy = False
-        """Whether some of what it brought is being stored now."""
+        """True while messages of this follower are being stored."""
         self.identity = ""
         self.error: ErrorBody | None = None
         self.caught_up = False
-        """Whether it was nearly at the end of the origin once."""
+        """True once fewer than ten messages were left at the origin."""
         self._account = account
         self._services = services
         self._clock = services.clock
         self._start = start
         self._ready = ready
         self._left = 0
-        """How many messages the origin has behind the last that came."""
+        """Messages of the origin after the last received one."""
         self._held: ErrorBody | None = None
-        """Why the next message cannot be stored now."""
+        """Error of the next message, which cannot be stored now; None: no error."""
         self._held_left = 0
-        """How many messages are not copied while the next cannot be stored; 0: it can."""
+        """Messages not copied while the next one cannot be stored; 0: it can be stored."""
         self._left_out: ErrorBody | None = None
-        """Why the last message was left out that can never be stored."""
+        """Error of the last skipped message, which can never be stored; None: none."""
         self._inbox: Inbox | None = None
         self._waiting: deque[tuple[Run, Reached]] = deque()
         self._due = 0
@@ -120,7 +122,7 @@ class Follower:
         self._acks = False
         self._has_consumer = False
         self.forgets = False
-        """Whether the origin is not the stream that was copied so far."""
+        """True if the origin was deleted and created anew, so that copying starts over."""
         self._cseq = self._sseq = 0
         self._kept = Reached(0, 0)
         self._flow: tuple[bytes, int] | None = None
@@ -128,12 +130,12 @@ class Follower:
     # -- life --------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start to follow."""
+        """Open the session, and request a consumer."""
         self._inbox = Inbox(self._account, self)
         self._ask()
 
     def close(self, *, forget: bool) -> None:
-        """Stop; `forget` a consumer that would stay behind at the origin."""
+        """Stop; `forget`: also delete a durable consumer that this follower created."""
         if self.phase is Phase.CLOSED:
             return
         self.phase = Phase.CLOSED
@@ -146,11 +148,11 @@ class Follower:
             self._inbox.close()
 
     def poke(self, *, is_new: bool) -> None:
-        """The origin may be there: do not wait for the time to come.
+        """Request a consumer soon, because the origin may have become available.
 
         Args:
-            is_new: It, or the way to it, is another one: its consumer, or what that sent last,
-                may be lost.
+            is_new: The origin, or the connection to it, is new: the present consumer or its last
+                messages may be lost.
         """
         if is_new and self.phase is Phase.FOLLOWING:
             self._pause(failed=False)
@@ -161,13 +163,13 @@ class Follower:
     # -- time --------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
-        """When something is due next."""
+        """Return the next deadline, monotonic nanoseconds; None: there is none."""
         if self.phase is Phase.FOLLOWING:
             return self._heard + _SILENCE
         return self._due or None
 
     def on_deadline(self, now: int) -> None:
-        """Ask, or ask again."""
+        """Request a consumer after a pause, a missing answer or a silence of ten seconds."""
         if self.phase is Phase.IDLE:
             if self._due and now >= self._due:
                 self._ask()
@@ -183,7 +185,10 @@ class Follower:
         self._services.timers.at(self, when)
 
     def _pause(self, *, failed: bool) -> None:
-        """Let go of the consumer and ask for another one later."""
+        """Abandon the consumer, and request another one later.
+
+        The pause is two seconds since the last request; after failures it doubles up to a minute.
+        """
         assert self._inbox is not None, "only a follower that began is interrupted"
         self._inbox.unwatch()
         self._waiting.clear()
@@ -201,7 +206,7 @@ class Follower:
     # -- asking ------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Ask for a consumer behind what is stored; not before all that came is."""
+        """Request a consumer from the stored position on, once no message is being stored."""
         if self.busy:
             self._due = 0
             return
@@ -224,7 +229,7 @@ class Follower:
             self._pause(failed=True)
 
     def _reset(self, headers: bytes) -> None:
-        """Have a durable consumer send again what it was not told to be stored."""
+        """Reset a durable consumer, so that it redelivers its unacknowledged messages."""
         assert self._inbox is not None, "only a follower that began asks"
         self.phase = Phase.RESETTING
         name = self.origin.reference or self.origin.consumer
@@ -233,7 +238,7 @@ class Follower:
             self._pause(failed=True)
 
     def on_answer(self, headers: bytes, payload: bytes) -> None:
-        """Take the consumer, or the reason why there is none."""
+        """Process the answer to a consumer request: its info, or an error."""
         if self.phase not in (Phase.ASKING, Phase.RESETTING):
             return
         try:
@@ -261,7 +266,7 @@ class Follower:
     def _refused(self, error: ErrorBody) -> None:
         self.error = error
         if error.err_code == _MISMATCH and not self.forgets:
-            # Another stream has the name now; it is copied from its beginning.
+            # Another stream has the name now: copy it from its beginning.
             self.forgets = True
             self._fails = 0
             self._pause(failed=False)
@@ -274,7 +279,7 @@ class Follower:
         self._pause(failed=True)
 
     def _follow(self, behind: int) -> None:
-        """The consumer is there; it sends what lies behind a sequence."""
+        """Start processing a consumer's messages; `behind`: the sequence before the first."""
         self.phase = Phase.FOLLOWING
         self.error, self._fails = None, 0
         self._heard = self._clock.monotonic()
@@ -288,7 +293,7 @@ class Follower:
     # -- messages ----------------------------------------------------------------------------
 
     def on_messages(self, columns: MessageColumns) -> None:
-        """Take what the origin sent."""
+        """Process messages of the origin; a gap in the consumer sequences ends the consumer."""
         self._heard = self._clock.monotonic()
         stamps = read_stamps(columns.replies)
         if stamps is None or self.phase in (Phase.IDLE, Phase.CLOSED):
@@ -296,7 +301,7 @@ class Follower:
         start, count = 0, len(stamps.cseqs)
         while start < count:
             if stamps.cseqs[start] == 1 and self._acks:
-                self._cseq = 0  # A durable consumer started over.
+                self._cseq = 0  # A durable consumer was reset.
             stop = stamps.unbroken(start, self._cseq + 1)
             if stop > start:
                 self._take(columns, stamps, start, stop)
@@ -318,7 +323,7 @@ class Follower:
         self._waiting.append((run, Reached(self._cseq, stamps.seqs[stop - 1])))
 
     def _run(self, columns: MessageColumns, stamps: Stamps, start: int, stop: int) -> Run:
-        """Return messages as they will be stored; those that came before are not among them."""
+        """Return a part of a batch as a run, without messages received before."""
         seqs = stamps.seqs[start:stop]
         run = Run(self.origin.key, self.identity, max(seqs[-1], self._sseq))
         run.seqs, run.times = seqs, stamps.times[start:stop]
@@ -328,7 +333,7 @@ class Follower:
         return run.after(self._sseq)
 
     def _dress(self, run: Run) -> Run:
-        """Give messages the subjects and headers that they are stored with."""
+        """Set the subjects and headers with which messages are stored."""
         columns = run.columns
         if columns.has_headers:
             columns.headers = cleaned(columns.headers, mirrors=self.origin.mirrors)
@@ -343,7 +348,10 @@ class Follower:
         return run
 
     def next_run(self, limit: int) -> tuple[Run, Reached] | None:
-        """Return what waits, up to about so many messages, and how far the consumer was."""
+        """Return waiting messages, about `limit` at most, and the consumer's sequences after them.
+
+        None: no messages wait.
+        """
         if self.phase is not Phase.FOLLOWING or not self._waiting:
             return None
         run, reached = self._waiting.popleft()
@@ -353,13 +361,13 @@ class Follower:
         return self._dress(run), reached
 
     def has_waiting(self) -> bool:
-        """Whether there is something to store."""
+        """Return whether messages wait to be stored."""
         return self.phase is Phase.FOLLOWING and bool(self._waiting)
 
-    # -- what was stored ---------------------------------------------------------------------
+    # -- outcomes of plans -------------------------------------------------------------------
 
     def kept(self, reached: Reached) -> None:
-        """What came up to there is committed."""
+        """Record that messages up to `reached` are committed."""
         self.busy = self.forgets = False
         self._held, self._held_left = None, 0
         if self.phase is Phase.FOLLOWING:
@@ -369,15 +377,15 @@ class Follower:
             self._ask()
 
     def left_out(self, error: ErrorBody) -> None:
-        """Show why a message is left out of the copy, until another one is or this ends."""
+        """Show in the info why a message was skipped."""
         self._left_out = error
 
     def stalled(self, cseq: int, error: ErrorBody | None = None) -> None:
-        """Ask again for the message with this consumer sequence, which could not be stored.
+        """Request a message again that could not be stored.
 
         Args:
-            cseq: the consumer sequence.
-            error: why the stream cannot take it; None: storage is unavailable.
+            cseq: The consumer sequence of the message.
+            error: Why the stream refuses the message; None: storage is unavailable.
         """
         self.busy = False
         self._held = error
@@ -389,7 +397,7 @@ class Follower:
     # -- control -----------------------------------------------------------------------------
 
     def on_control(self, reply: bytes, headers: bytes) -> None:
-        """Take a heartbeat or a flow-control request."""
+        """Process a heartbeat or flow-control request; a missing message ends the consumer."""
         self._heard = self._clock.monotonic()
         if reply:
             self._flow = reply, self._cseq
@@ -408,12 +416,12 @@ class Follower:
             self._answer_flow()
 
     def on_broken(self) -> None:
-        """Ask again for what could not be read."""
+        """Request a new consumer, because output could not be parsed."""
         if self.phase is not Phase.CLOSED:
             self._pause(failed=True)
 
     def _answer_flow(self) -> None:
-        """Answer the flow-control request if all that was sent before it is stored."""
+        """Answer the flow-control request once all messages before it are committed."""
         if self._flow is None or self._kept.cseq < self._flow[1]:
             return
         (reply, _), self._flow = self._flow, None
@@ -421,13 +429,14 @@ class Follower:
         self._account.publish(reply, b"", block if self._acks else b"", b"")
 
     def info(self) -> StreamSourceInfo:
-        """How far it is, as the API shows it."""
+        """Return the progress, for `mirror` or `sources` in STREAM.INFO."""
         source = self.origin.source
         now = self._clock.monotonic()
         return StreamSourceInfo(
             name=source.name,
             external=source.external,
-            # As the reference server counts, but for what it takes to be copied and is not.
+            # As nats-server counts, except for messages that could not be stored: nats-server
+            # counts them as copied.
             lag=self._held_left or max(self._left - 1, 0),
             active=now - self._heard if self._heard else -1,
             error=self.error or self._held or self._left_out,

@@ -1,7 +1,7 @@
-"""The session with which a stream reads another: an ordinary client of the account, in process.
+"""The in-process session with which a stream reads an origin as a client of the account.
 
-The server writes to it what it would write to a socket; a flush of the turn is read at once. So
-an origin may be a stream of this server or whoever else answers its API prefix.
+The server writes to the session as it writes to a socket; the flush at the end of a loop tick is
+parsed at once. So an origin may be a stream of this server, or any server behind an API prefix.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ _CONTROL = b"NATS/1.0 100"
 
 
 class Reader(Protocol):
-    """Who reads."""
+    """The receiver of an inbox's messages and answers (`Follower`)."""
 
     def on_messages(self, columns: MessageColumns) -> None:
-        """Take messages in order; `columns.replies` are their ack subjects."""
+        """Process messages in order; `columns.replies` are their ack subjects."""
         ...
 
     def on_control(self, reply: bytes, headers: bytes) -> None:
-        """Take a heartbeat or a flow-control request; what was sent before it was handed over."""
+        """Process a heartbeat or flow-control request, after the messages sent before it."""
         ...
 
     def on_answer(self, headers: bytes, payload: bytes) -> None:
-        """Take the answer to the last request."""
+        """Process the answer to the last request."""
         ...
 
     def on_broken(self) -> None:
-        """Something could not be read; what was sent is incomplete."""
+        """Handle output that could not be parsed: messages may be missing."""
         ...
 
 
 class Inbox:
-    """A session of the account whose output goes to a reader."""
+    """A session of the account that passes its output to a reader."""
 
     def __init__(self, account: Account, reader: Reader) -> None:
         self.out: list[bytes] = []
@@ -74,17 +74,17 @@ class Inbox:
         self._account.add(subscription)
         return subscription
 
-    # -- what the reader asks for ------------------------------------------------------------
+    # -- for the reader ----------------------------------------------------------------------
 
     def watch(self, subject: bytes) -> None:
-        """Read messages sent to a subject, and no longer those of the subject before."""
+        """Subscribe to the messages of a subject instead of the previous one."""
         self.unwatch()
         self._sid += 1
         self._watched_sid = b"%d" % self._sid
         self._watched = self._subscribe(subject, self._watched_sid)
 
     def unwatch(self) -> None:
-        """Read no messages; those under way are dropped."""
+        """Unsubscribe from messages, and drop those not yet passed on."""
         watched, self._watched = self._watched, None
         self._watched_sid = b""
         self._columns = MessageColumns()
@@ -92,7 +92,10 @@ class Inbox:
             self._account.remove(watched)
 
     def ask(self, subject: bytes, headers: bytes, body: bytes) -> bool:
-        """Send a request; False when nobody would take it. A later one makes it forgotten."""
+        """Send a request; return False if its subject has no subscriber.
+
+        The answers to earlier requests are ignored from then on.
+        """
         self._asked += 1
         if not self._account.has_interest(subject):
             return False
@@ -100,7 +103,7 @@ class Inbox:
         return True
 
     def close(self) -> None:
-        """End every subscription."""
+        """End all subscriptions."""
         self.closed = True
         self.unwatch()
         self._account.remove(self._answers)
@@ -109,7 +112,7 @@ class Inbox:
     # -- the session -------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Read what the turn has written here."""
+        """Parse the output of the loop tick, and pass it to the reader."""
         data = b"".join(self.out)
         self.out.clear()
         if self.closed:
@@ -118,13 +121,13 @@ class Inbox:
             self._parser.feed(data)
             self._hand_over()
         except Exception:
-            # Whoever has a turn after this session must not suffer from what it cannot read.
+            # An error must not prevent the flushing of other sessions in this loop tick.
             log.exception("what an origin sent cannot be read")
             self._parser = ClientParser(self)
             self._reader.on_broken()
 
     def forget(self, subscription: Subscription) -> None:
-        """No subscription here has a limit."""
+        """Do nothing: no subscription of this session has a message limit."""
 
     def _hand_over(self) -> None:
         columns = self._columns
@@ -148,17 +151,19 @@ class Inbox:
             self._hand_over()
             self._reader.on_answer(headers, payload)
 
+    # In-process sessions receive none of the following commands.
+
     def on_info(self, body: bytes) -> None:
-        """Not sent to sessions in the process."""
+        """Ignore INFO."""
 
     def on_ping(self) -> None:
-        """Not sent to sessions in the process."""
+        """Ignore PING."""
 
     def on_pong(self) -> None:
-        """Not sent to sessions in the process."""
+        """Ignore PONG."""
 
     def on_ok(self) -> None:
-        """Not sent to sessions in the process."""
+        """Ignore +OK."""
 
     def on_err(self, text: bytes) -> None:
-        """Not sent to sessions in the process."""
+        """Ignore -ERR."""

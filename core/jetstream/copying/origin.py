@@ -1,4 +1,4 @@
-"""An origin as its copier sees it: what to ask for, and what becomes of its messages."""
+"""One origin of a mirror or source: consumer requests, and the transformation of its messages."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _HEARTBEAT = _SECOND
 _INACTIVE = 10 * _SECOND
 _ACK_WAIT = 22 * 3600 * _SECOND
 _API = "$JS.API"
-# What stands between the filters, and between the destinations, of a source with several.
+# Separates the filters, and the destinations, of a source with several transforms.
 _BETWEEN = "\f"
 _SOURCE = b"Nats-Stream-Source: "
-# What was said to the origin alone.
+# Headers that applied to the publish into the origin only.
 _SAID = (b"Nats-Expected-", b"Nats-Batch-")
 _KEY_MAX = 2048
 _DROPPED = (b"Nats-Stream-Source:", *_SAID)
@@ -33,14 +33,19 @@ _DROPPED = (b"Nats-Stream-Source:", *_SAID)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin: after a sequence of an incarnation of the origin; 0 = as configured."""
+    """The position from which to read an origin.
+
+    Attributes:
+        after: The last sequence already copied; 0: start as configured.
+        identity: The incarnation of the origin (`Nats-Stream-Identity`); empty: unknown.
+    """
 
     after: int = 0
     identity: str = ""
 
 
 def words_of(source: StreamSource) -> str:
-    """Return what names a source in `Nats-Stream-Source` headers: name, filters, destinations."""
+    """Return the text "name filters destinations" that `Nats-Stream-Source` has for a source."""
     name = source.name
     if source.external is not None:
         name += ":" + short_hash(source.external.api).decode()
@@ -55,9 +60,9 @@ def words_of(source: StreamSource) -> str:
 
 
 def key_of(words: str) -> str:
-    """Return what names a source within its stream: its words, of long ones a digest.
+    """Return the storage key of a source: its words, or a digest of words above 2,048 bytes.
 
-    It is the key of a row in storage, which has at most 2,704 bytes of text without a NUL.
+    A key in storage has at most 2,704 bytes of text without a NUL.
     """
     encoded = words.encode()
     if len(encoded) <= _KEY_MAX and b"\0" not in encoded:
@@ -66,16 +71,16 @@ def key_of(words: str) -> str:
 
 
 def _fields(words: str) -> tuple[str, str, str]:
-    """Return name, filters and destinations as headers have them.
+    """Split words into name, filters and destinations, as headers contain them.
 
-    nats-server 2.15.1 cuts a destination at its first blank: `{{partition(3, 1)}}` has one.
+    nats-server 2.15.1 cuts a destination at its first blank, as in `{{partition(3, 1)}}`.
     """
     name, filters, targets, *_ = words.split(" ")
     return name, filters, targets
 
 
 def origins_of(config: StreamConfig, account: str, domain: str) -> list[Origin]:
-    """Return what a stream copies: the origin of a mirror, or one for each source."""
+    """Return the origins of a stream: that of a mirror, or one for each source."""
     names = config.name, account, domain
     if config.mirror is not None:
         return [Origin(config.mirror, *names, mirrors=True)]
@@ -86,11 +91,11 @@ class Origin:
     """One origin of one stream.
 
     Args:
-        source: how it is configured.
-        stream: the stream that copies.
-        account: its account.
-        domain: of this server, "" for none.
-        mirrors: whether the stream is a mirror.
+        source: The configuration of the mirror or source.
+        stream: The name of the stream that copies.
+        account: The name of its account.
+        domain: The JetStream domain of this server (empty: none).
+        mirrors: Whether the stream is a mirror.
     """
 
     def __init__(
@@ -114,11 +119,11 @@ class Origin:
         self._line = b"%b%b %%d %b %b %%b%%b\r\n\r\n" % (_SOURCE, *fields)
 
     def is_same(self, other: Origin) -> bool:
-        """Whether the same is copied in the same way."""
+        """Return whether both have the same configuration."""
         return self.source == other.source and self.mirrors == other.mirrors
 
     def start_in(self, header: bytes) -> Start | None:
-        """Return the position that a `Nats-Stream-Source` header tells; None: of another origin."""
+        """Return the position in a `Nats-Stream-Source` header; None: it is of another origin."""
         name, number, *fields = (*header.decode("utf-8", "replace").split(" "), "")
         seq = parse_uint(number.encode())
         if seq is None or (name, *fields[:2]) != self._fields:
@@ -129,11 +134,11 @@ class Origin:
 
     @property
     def reference(self) -> str:
-        """The consumer that the configuration refers to, "" when one is made."""
+        """The durable consumer that the configuration names (empty: the follower creates one)."""
         return self.source.consumer.name if self.source.consumer is not None else ""
 
     def deliver_subject(self) -> str:
-        """Return where messages are to be sent, another subject each time."""
+        """Return the deliver subject: a new one for each call, or that of the named consumer."""
         if self.source.consumer is not None:
             return self.source.consumer.deliver_subject
         letter, external = "M" if self.mirrors else "S", self.source.external
@@ -141,18 +146,18 @@ class Origin:
         return f"{prefix}.{letter}.{nuid(8)}".replace("..", ".")
 
     def subject(self, verb: str) -> bytes:
-        """Return the subject of a request about consumers."""
+        """Return the subject of a consumer request, such as `CREATE.<stream>`, for the origin."""
         external = self.source.external
         prefix = external.api if external is not None and external.api else _API
         return f"{prefix}.CONSUMER.{verb}".replace("..", ".").encode()
 
     def create(self, start: Start, deliver: str, *, plain: bool) -> tuple[bytes, bytes]:
-        """Return subject and body of the request for a consumer.
+        """Return subject and body of the request that creates a consumer.
 
         Args:
-            start: where to begin.
-            deliver: where to send.
-            plain: ask in the way of servers that do not know `sourcing` yet.
+            start: The position to start from.
+            deliver: The deliver subject.
+            plain: Leave out `sourcing`, for servers that do not support it.
         """
         name = f"{self.consumer}_{nuid(8)}" if plain else self.consumer
         config = ConsumerConfig(
@@ -190,7 +195,7 @@ class Origin:
         return {"deliver_policy": DeliverPolicy.ALL}
 
     def headers(self, start: Start) -> bytes:
-        """Return the headers of a request: the API level it needs, and who the origin was."""
+        """Return the headers of a request: required API level, and a source's known identity."""
         if self.mirrors:
             return b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n"
         return (
@@ -201,7 +206,7 @@ class Origin:
     # -- messages ----------------------------------------------------------------------------
 
     def renamed(self, subjects: list[bytes]) -> list[bytes]:
-        """Return the subjects under which messages are stored."""
+        """Apply the source's subject transforms; return the subjects under which to store."""
         if not self._transforms:
             return subjects
         if any(transform.varies for transform in self._transforms):
@@ -219,7 +224,7 @@ class Origin:
     def blocks(
         self, headers: list[bytes], seqs: Sequence[int], subjects: list[bytes], identity: str
     ) -> list[bytes]:
-        """Return the header blocks of sourced messages: their own, and where they come from."""
+        """Return the header blocks of messages with `Nats-Stream-Source` added."""
         last = b" " + identity.encode() if identity else b""
         line = self._line
         return [
@@ -229,8 +234,9 @@ class Origin:
 
 
 def cleaned(headers: list[bytes], *, mirrors: bool) -> list[bytes]:
-    """Return header blocks without expectations, without the batch that the message came in, and,
-    but for a mirror, without a former origin.
+    """Return header blocks without `Nats-Expected-*` and `Nats-Batch-*`.
+
+    Unless `mirrors`, also without a former `Nats-Stream-Source`.
     """
     dropped = _SAID if mirrors else _DROPPED
     return [

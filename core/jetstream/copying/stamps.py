@@ -1,4 +1,4 @@
-"""What the ack subjects of deliveries tell: sequences, times, and how much is left.
+"""The ack subjects of deliveries: sequences, times, and the number of messages left.
 
 `$JS.ACK.<stream>.<consumer>.<delivered>.<sseq>.<cseq>.<time>.<left>`, or the longer form with
 domain and account before the stream and a random token at the end (ADR-15).
@@ -15,7 +15,14 @@ _DELIVERED, _LONG_DELIVERED = 4, 6
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """Columns of one batch; `left` is what the origin still had after its last message."""
+    """Columns of the ack subjects of one batch.
+
+    Attributes:
+        seqs: Stream sequences in the origin.
+        cseqs: Consumer sequences.
+        times: Nanoseconds since the Unix epoch.
+        left: Messages that the origin still had after the last one of the batch.
+    """
 
     seqs: list[int]
     cseqs: list[int]
@@ -23,11 +30,14 @@ class Stamps:
     left: int
 
     def unbroken(self, start: int, expected: int) -> int:
-        """Return the place behind the last message, from `start` on, before which none is missing.
+        """Return the end of the run of consecutive consumer sequences that begins at `start`.
 
         Args:
-            start: the first place to look at.
-            expected: the consumer sequence it should have.
+            start: The place of the first message to examine.
+            expected: The consumer sequence that it should have.
+
+        Returns:
+            The place after the run's last message; `start` if the first one is unexpected.
         """
         cseqs = self.cseqs
         count = len(cseqs) - start
@@ -40,7 +50,7 @@ class Stamps:
 
 
 def read_stamps(replies: Sequence[bytes]) -> Stamps | None:
-    """Read the ack subjects of a batch; None when it holds something that is no delivery."""
+    """Parse the ack subjects of a batch; None if one of them is no ack subject."""
     at = _DELIVERED if replies[0].count(b".") == _SHORT else _LONG_DELIVERED
     rows = [reply.split(b".") for reply in replies]
     try:

@@ -1,1 +1,1 @@
-"""Dead letters: from the consumers that this node leads into their streams, whoever leads these."""
+"""Transfer of dead letters from the consumers of this node to streams led by any node."""

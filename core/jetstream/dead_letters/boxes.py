@@ -1,7 +1,7 @@
-"""Dead letters into the streams that this node leads, from whichever node they come.
+"""Storing dead letters in the streams that this node leads; any node may send them.
 
-The number of the last letter of a consumer is stored with the letters, as a position. So letters
-that come again, from the same node or from who leads their consumer since, are known.
+A stream stores the number of a consumer's last dead letter with the letters, as a position. The
+position identifies letters that arrive again, also from a later leader of the consumer.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class Boxes:
-    """Where letters are put, by the name of the stream.
+    """Stores dead letters in the streams of one account that this node leads.
 
     Args:
         streams: The streams that this node leads, by name.
-        exists: Whether there is a stream of a name, whoever leads it.
+        exists: Returns whether a stream of that name exists, led by any node.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Boxes:
         return name in self._streams
 
     async def store(self, name: str, run: Run) -> Taken:
-        """Store letters; return when that is committed. Raises ApiError and StorageError."""
+        """Store letters in stream `name`; return after COMMIT. Raises ApiError and StorageError."""
         runner = self._streams.get(name)
         if runner is None:
             self._boxes.pop(name, None)
@@ -55,7 +55,10 @@ class Boxes:
         return await box.store(run)
 
     async def store_sent(self, name: str, run: Run) -> Taken:
-        """Store letters of a consumer that another node leads; say what becomes of them."""
+        """Store letters that a peer sent; return refusals in `Taken` instead of raising them.
+
+        Refuses a run (JSClusterNotAvail) while an earlier one with its key is being stored.
+        """
         box = self._boxes.get(name)
         if box is not None and run.key in box.under_way:
             return Taken(refused=ErrorBody.of(api_error("JSClusterNotAvail")))
@@ -68,11 +71,11 @@ class Boxes:
 
 
 class _Box:
-    """The letters of one stream, from as long as this node leads it.
+    """Stores the dead letters of one stream while this node leads it.
 
     Attributes:
-        runner: Its leader.
-        under_way: The keys of the runs that are being stored, or wait for that.
+        runner: The leader of the stream.
+        under_way: The keys of the runs that are being stored or wait for `_turn`.
     """
 
     def __init__(self, runner: StreamRunner) -> None:
@@ -82,12 +85,12 @@ class _Box:
         self._turn = asyncio.Lock()
 
     async def store(self, run: Run) -> Taken:
-        """Store letters that are not stored yet. Raises ApiError and StorageError."""
+        """Store those letters of a run that are not stored yet. Raises ApiError, StorageError."""
         if self.runner.config.mirror is not None:
             raise api_error("JSStreamStoreFailed", err="a mirror takes no dead letters")
         self.under_way.add(run.key)
         try:
-            # One after the other: a plan has to know what the one before it has stored.
+            # One run at a time: a plan depends on the positions that the previous plan stored.
             async with self._turn:
                 return await self._store(run)
         finally:
@@ -105,7 +108,7 @@ class _Box:
         try:
             await runner.submit(plan)
         except BaseException:
-            self._positions = None  # read again, whatever became of the plan
+            self._positions = None  # The outcome is unknown here: read the positions again.
             raise
         assert self._positions is not None, "a plan has read them"
         for known in copied[0].plan.positions:
@@ -114,12 +117,12 @@ class _Box:
         return Taken(self._through(run), None if stopped is None else ErrorBody.of(stopped))
 
     def _through(self, run: Run) -> int:
-        """Return the number up to which letters are stored."""
+        """Return the number up to which letters of the run's era are stored (0: none)."""
         position = self._positions.get(run.key) if self._positions is not None else None
         return position.seq if position is not None and position.identity == run.identity else 0
 
     async def _fresh(self, run: Run) -> Run:
-        """Return a run without the letters that are stored already. Raises Unavailable."""
+        """Return the run without letters that are stored already. Raises Unavailable."""
         if self._positions is None:
             positions = await self.runner.log.rows.positions()
             self._positions = {position.key: position for position in positions}

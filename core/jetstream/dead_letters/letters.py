@@ -1,13 +1,13 @@
-"""Dead letters into their streams: once each, whatever crashes.
+"""Delivery of dead letters to their streams: each is stored exactly once, also after a crash.
 
-    message ends ─▶ the consumer's state is committed, the ending in it ─▶ letters of the consumer
-    ─▶ one plan of the target: rows, and the number of the last letter as a position ─▶ endings go
+    message ends ─▶ COMMIT of the consumer's state with the ending ─▶ letters of the consumer
+    ─▶ one plan of the target: rows, and the last letter's number as a position ─▶ endings removed
 
-A crash before the plan leaves the endings in the state; one after it leaves the position, which
-says that they are stored. A target that another node leads is that node's to write: letters are
-sent there, and so they are when it does not answer, or when the consumer has another leader since.
-A target that is not there, or takes nothing, is asked again; meanwhile the endings hold up
-deliveries as unacknowledged messages do (`max_ack_pending`).
+After a crash before the plan's COMMIT, the endings are still in the consumer's state. After a
+crash after it, the position records that the letters are stored. If another node leads the
+target stream, the letters are sent to that node; they are sent again after a missing answer and
+by a new leader of the consumer. While the target is missing or refuses letters, the transfer is
+retried, and the endings count against `max_ack_pending` like unacknowledged messages.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class DeadLetters:
     """The dead letters of all consumers of an account.
 
     Args:
-        boxes: Store into the streams that this node leads.
+        boxes: Stores letters in the streams that this node leads.
 
     Attributes:
-        post: Brings letters to other nodes.
+        post: Sends letters to peers.
     """
 
     def __init__(self, boxes: Boxes) -> None:
@@ -64,7 +64,7 @@ class DeadLetters:
         self._stopped = False
 
     def take(self, consumer: LetterWriter) -> None:
-        """Store the dead letters of a consumer that are due, soon."""
+        """Schedule the storing of a consumer's due dead letters."""
         name = consumer.machine.dead_letters
         if name and not self._stopped:
             self._target(name).take(consumer)
@@ -76,9 +76,9 @@ class DeadLetters:
         return target
 
     async def taken(self, consumer: LetterWriter) -> None:
-        """Return when those of a consumer are stored.
+        """Wait until the dead letters of a consumer are stored.
 
-        Not for ever: two seconds, and not at all for a stream that is not there.
+        Waits at most two seconds (`_PATIENCE_S`), and only while the target stream has a leader.
         """
         name = consumer.machine.dead_letters
         try:
@@ -92,13 +92,13 @@ class DeadLetters:
         return name in self._boxes or self.post.reaches(name)
 
     async def stop(self) -> None:
-        """Store no more: what is left is in the states of the consumers."""
+        """Stop storing letters; the remaining endings stay in the states of the consumers."""
         self._stopped = True
         await stop(*(target.task for target in self._targets.values()))
 
 
 class _Target:
-    """The letters for one stream; its task lives while there are some."""
+    """The letters for one target stream; `task` runs while consumers wait."""
 
     def __init__(self, name: str, boxes: Boxes, post: Post) -> None:
         self._name = name
@@ -110,13 +110,13 @@ class _Target:
         self.task: asyncio.Task[None] | None = None
 
     def take(self, consumer: LetterWriter) -> None:
-        """Store what a consumer has."""
+        """Queue the letters of a consumer, and start the task if none runs."""
         self._waiting[consumer] = None
         if self.task is None:
             self.task = spawn(self._run(), name=f"dead letters into {self._name}")
 
     async def turn(self) -> None:
-        """Return after something was tried."""
+        """Return after the next attempt to store letters, successful or not."""
         self._turned.clear()
         await self._turned.wait()
 
@@ -142,14 +142,14 @@ class _Target:
             self._turned.set()
 
     def _complain(self, consumer: LetterWriter, error: CoreError) -> None:
-        """Say it once for each reason."""
+        """Log an error unless the previous log line of this target has the same text."""
         if (text := str(error)) != self._complained:
             self._complained = text
             name = f"{consumer.log.name}.{consumer.name}"
             logger.warning("dead letters of %s wait for stream %s: %s", name, self._name, text)
 
     async def _store(self, consumer: LetterWriter) -> None:
-        """Store some of a consumer's letters. Raises ApiError and StorageError."""
+        """Store the oldest due letters of a consumer. Raises ApiError and StorageError."""
         machine = consumer.machine
         if consumer.closed or machine.dead_letters != self._name or not _due(consumer, 1):
             return
@@ -161,7 +161,10 @@ class _Target:
             self._taken(consumer, run, taken)
 
     async def _deliver(self, run: Run) -> Taken:
-        """Have letters stored by who leads the stream. Raises ApiError and StorageError."""
+        """Store letters here, or send them to the leader of the stream.
+
+        A run that is too large to send is returned as stopped. Raises ApiError and StorageError.
+        """
         if self._name in self._boxes or not self._post.reaches(self._name):
             return await self._boxes.store(self._name, run)
         try:
@@ -172,7 +175,7 @@ class _Target:
             return Taken(stopped=ErrorBody.of(error))
 
     def _taken(self, consumer: LetterWriter, run: Run, taken: Taken) -> None:
-        """Tell the consumer what is stored; go on with the rest. Raises ApiError."""
+        """Remove the stored endings from the consumer, and queue the rest. Raises ApiError."""
         if taken.through:
             consumer.letters_taken(taken.through)
             stored = {o for o in self._oversize if o[0] == run.identity and o[1] <= taken.through}
@@ -180,7 +183,7 @@ class _Target:
         if _due(consumer, 1):
             self._waiting[consumer] = None
         if taken.stopped is not None:
-            # The first that was not stored; perhaps it can be without headers and payload.
+            # The first letter that was not stored: retry it once without headers and payload.
             error = error_of(taken.stopped)
             place = run.identity, max(taken.through + 1, run.seqs[0])
             if not is_too_large(error) or place in self._oversize:
@@ -190,7 +193,10 @@ class _Target:
     # -- writing letters ---------------------------------------------------------------------
 
     async def _letters(self, consumer: LetterWriter) -> Run:
-        """Write the oldest letters of a consumer. Raises Unavailable."""
+        """Build the oldest due letters of a consumer. Raises Unavailable.
+
+        At most `_AT_ONCE` letters, or about `_BYTES_AT_ONCE` bytes of headers and payloads.
+        """
         log, endings = consumer.log, consumer.machine.endings
         oldest = _due(consumer, _AT_ONCE)
         run = Run(f"dead {log.name} {consumer.name}", endings.era, 0)
@@ -219,10 +225,10 @@ class _Target:
 
 
 def _due(consumer: LetterWriter, limit: int) -> list[tuple[int, Ending]]:
-    """Return the oldest endings that a durable state tells of, with their numbers."""
+    """Return up to `limit` (number, ending) pairs that a committed state contains, oldest first."""
     return consumer.machine.endings.oldest(limit, consumer.letters_due)
 
 
 def is_too_large(error: ApiError) -> bool:
-    """Say whether a letter was refused for its size."""
+    """Return whether the error refuses a letter for its size."""
     return error.err_code in _TOO_LARGE or error.description.endswith("message too large")

@@ -1,4 +1,4 @@
-"""Some dead letters of one consumer on their way to another node, and what that answers."""
+"""The encoding of one consumer's dead letters for a peer, and the peer's answer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from core.model.response import ErrorBody
 from core.stream.copying import Run
 
 PARCEL_MAX = 48 << 20
-"""A link ends with a message of more than 64 MiB."""
+"""Bytes of an encoded run at most; a link between nodes closes above 64 MiB."""
 
 
 class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of some letters.
+    """The outcome of storing a run of letters.
 
     Attributes:
-        through: the number up to which those of this era are stored; 0: none is.
-        stopped: why the next one is not stored; None: it was not among them.
-        refused: why nothing could be tried.
+        through: The number up to which letters of the run's era are stored; 0: none.
+        stopped: Error of the letter after `through`; None: the run has no such letter.
+        refused: Error for which no letter of the run was stored; None: the run was processed.
     """
 
     through: int = 0
@@ -30,26 +30,26 @@ class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Post(Protocol):
-    """Brings letters to the node that leads their stream."""
+    """Sends letters to the peer that leads their stream."""
 
     def reaches(self, name: str) -> bool:
-        """Whether another node leads a stream."""
+        """Return whether another node leads a stream."""
         ...
 
     async def send(self, name: str, run: Run) -> Taken:
-        """Have letters stored. Raises ApiError: nobody says whether they are."""
+        """Send a run and return its outcome. Raises ApiError if the outcome is unknown."""
         ...
 
 
 class Nobody:
-    """Stands for other nodes where there are none."""
+    """The `Post` of a node without peers."""
 
     def reaches(self, name: str) -> bool:
-        """Return that no other node leads a stream."""
+        """Return False."""
         return False
 
     async def send(self, name: str, run: Run) -> Taken:
-        """Refuse."""
+        """Raise ApiError JSStreamNotFound."""
         raise api_error("JSStreamNotFound")
 
 
@@ -65,7 +65,10 @@ class _Parcel(msgspec.Struct, array_like=True):
 
 
 def packed(name: str, run: Run) -> bytes:
-    """Return letters for a stream as they are sent. Raises ApiError: one is too large for that."""
+    """Encode letters for a stream as MessagePack.
+
+    Raises ApiError JSStreamMessageExceedsMaximum above `PARCEL_MAX` bytes.
+    """
     columns = run.columns
     parcel = _Parcel(
         name,
@@ -84,7 +87,7 @@ def packed(name: str, run: Run) -> bytes:
 
 
 def unpacked(body: bytes) -> tuple[str, Run]:
-    """Return the name of a stream, and the letters for it."""
+    """Decode letters; return the name of their stream and the run."""
     parcel = msgspec.msgpack.decode(body, type=_Parcel)
     run = Run(parcel.key, parcel.identity, parcel.through, parcel.seqs, [0] * len(parcel.seqs))
     columns = run.columns
@@ -96,5 +99,5 @@ def unpacked(body: bytes) -> tuple[str, Run]:
 
 
 def error_of(body: ErrorBody) -> ApiError:
-    """Return the error that a node has answered."""
+    """Return the error of a peer's answer."""
     return ApiError(body.code, body.err_code, body.description)

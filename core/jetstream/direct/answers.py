@@ -1,4 +1,4 @@
-"""How Direct Get answers: the headers that tell of a message, and statuses (ADR-31)."""
+"""Answers of Direct Get: the headers that describe a message, and statuses (ADR-31)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Answers:
 
     Args:
         stream: The name of the stream.
-        account: Where requesters are.
+        account: The account of the requesters.
     """
 
     def __init__(self, stream: bytes, account: Account) -> None:
@@ -27,7 +27,7 @@ class Answers:
         self._seconds: dict[int, str] = {}
 
     def header_block(self, message: Message, more: bytes) -> bytes:
-        """Return the headers of an answer: the message's own, what is known of it, and `more`."""
+        """Return the headers of an answer: the message's own, the ADR-31 ones, and `more`."""
         seq, ts, subject, headers, _ = message
         return (
             b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"
@@ -42,7 +42,7 @@ class Answers:
         )
 
     def _stamp(self, ts: int) -> bytes:
-        """Format a time; the whole seconds, which many share, are formatted once."""
+        """Format a time (nanoseconds) as RFC 3339; the part up to whole seconds is cached."""
         second, fraction = divmod(ts, 1_000_000_000)
         text = self._seconds.get(second)
         if text is None:

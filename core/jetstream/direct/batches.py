@@ -1,11 +1,11 @@
 """Direct Get with many answers (ADR-31): batches, and the last messages of many subjects.
 
-The requests of one session are served one after the other, so that what they hold in memory is
-bounded by the number of sessions. An answer is written in slices; between two of them others get
-their turn, and while the receiver's socket takes no more nothing is read for it.
+The requests of one session are served one after the other, so that the number of sessions bounds
+the memory they use. An answer is written in slices. Between two slices the event loop runs other
+work, and while the receiver is blocked nothing is read for it.
 
-The last messages of many subjects are those of one instant: what is published or removed while
-they are written changes nothing, unless a message is gone from storage by its turn.
+The last messages of many subjects are those of one instant. Publishes and removals during the
+answer do not change it, except that a message already deleted from storage is left out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DirectBatches:
 
     Args:
         log: The log of the stream.
-        account: Where requesters are.
+        account: The account of the requesters.
         answers: Builds the answers.
     """
 
@@ -54,7 +54,7 @@ class DirectBatches:
         self._queues: dict[Session | None, deque[Work]] = {}
 
     def ask(self, session: Session | None, request: DirectGetRequest, reply: bytes) -> None:
-        """Take a request; it is answered after those that the session asked before."""
+        """Queue a request; it is answered after the session's earlier ones."""
         queue = self._queues.get(session)
         if queue is not None:
             queue.append((request, reply))
@@ -73,7 +73,7 @@ class DirectBatches:
                     else:
                         await self._batch(request, reply)
                 except Unavailable:
-                    continue  # no answer: the requester times out and may ask again
+                    continue  # No answer: the requester times out and may retry.
         finally:
             del self._queues[session]
 
@@ -81,7 +81,7 @@ class DirectBatches:
         return request.max_bytes or self._account.hub.limits.max_pending
 
     async def _batch(self, request: DirectGetRequest, reply: bytes) -> None:
-        """Answer with messages from a sequence or time on, of the subjects that match."""
+        """Answer with up to `batch` matching messages from a sequence or time on."""
         log = self._log
         seq = request.seq
         if request.start_time is not None:
@@ -129,7 +129,7 @@ class DirectBatches:
             up_to = await log.first_at_time(parse_time(request.up_to_time)) - 1
         timed = request.up_to_time is not None
         filters = [pattern.encode() for pattern in request.multi_last or ()]
-        # A file store of the reference server has nothing to say of what is still to come.
+        # nats-server: with a file store, a future sequence has no results.
         is_ahead = up_to > log.machine.last_seq and log.machine.on_file
         if is_ahead or (timed and up_to < log.machine.first_seq):
             out.status(b"404 No Results\r\n")
@@ -150,7 +150,10 @@ class DirectBatches:
         )
 
     async def _send(self, out: _Reply, seqs: list[int], batch: int, most: int) -> None:
-        """Send messages by sequence; one that is gone from storage is left out."""
+        """Send messages by sequence, up to `batch` messages or `most` bytes.
+
+        Messages that are deleted from storage are left out.
+        """
         chunk, start, sent = _CHUNK, 0, 0
         while start < len(seqs):
             some = seqs[start : start + chunk]
@@ -171,12 +174,18 @@ class DirectBatches:
 
 
 def _rows_for(size: int) -> int:
-    """Return how many messages of about `size` bytes to hold at once."""
+    """Return the number of messages of about `size` bytes to read per query."""
     return min(max(_CHUNK_BYTES // max(size, 1), 1), MOST_SUBJECTS)
 
 
 class _Reply:
-    """The messages that go to one reply subject; each tells `last` and `pending`."""
+    """Writes the answers to one request.
+
+    Attributes:
+        pending: Messages still to come (`Nats-Num-Pending`).
+        last: The sequence of the previous message (`Nats-Last-Sequence`); 0: none yet.
+        nbytes: Bytes of subjects, headers and payloads written so far.
+    """
 
     def __init__(
         self, log: StreamLog, account: Account, answers: Answers, reply: bytes, *, no_hdr: bool
@@ -191,7 +200,7 @@ class _Reply:
         self.nbytes = 0
 
     def put(self, message: Message) -> None:
-        """Write one message."""
+        """Write one message to the reply subject."""
         seq, _, subject, headers, payload = message
         if self._no_hdr:
             self._account.publish(self._reply, b"", b"", payload)
@@ -204,13 +213,14 @@ class _Reply:
         self.nbytes += len(subject) + len(headers) + len(payload)
 
     def status(self, text: bytes) -> None:
-        """Write a status."""
+        """Write a status to the reply subject."""
         self._account.publish(self._reply, b"", b"NATS/1.0 " + text + b"\r\n", b"")
 
     async def go_on(self) -> bool:
-        """Let others have a turn, wait for a blocked receiver; False when nobody listens.
+        """Yield to the event loop, wait while the receiver is blocked; return whether to continue.
 
-        The receiver is a client here, or the server that others are connected to.
+        The receiver is a local client, or the link to another server. False: the log is closed or
+        the reply subject has no subscriber.
         """
         await asyncio.sleep(0)
         route = self._account.route(self._reply)

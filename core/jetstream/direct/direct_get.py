@@ -1,7 +1,7 @@
-"""Direct Get (ADR-31): reads of a stream that any subscriber may ask for.
+"""Direct Get (ADR-31): reads of messages of a stream, answered from its log.
 
-Hits in memory are answered at once. The misses of one turn are gathered and read with one query,
-and while it runs the next ones gather: the commit pattern again, for reads.
+Messages in memory are answered at once. Other requests of a loop tick are gathered and read with
+one query; while it runs the next ones gather, as publishes do in a group commit.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ class DirectGet:
     """Serves `$JS.API.DIRECT.GET.<stream>` and its subject form for one stream.
 
     Args:
-        log: the log of the stream.
-        account: where requests come from.
-        turn: the turn of the loop, at whose end sessions write.
-        name: answer for a stream of this name; the stream's own by default.
-        queue: share the requests with others of this queue group.
+        log: The log of the stream.
+        account: The account of the requesters.
+        turn: The loop tick, at whose end sessions write.
+        name: The stream name in the request subject (default: the stream's own name). A mirror
+            may answer for its origin.
+        queue: The queue group that shares the requests (empty: none).
     """
 
     def __init__(
@@ -61,17 +62,18 @@ class DirectGet:
         self._queue = queue
         self._skip = len(self._subject) + 1
         self.subscriptions: list[ServiceSubscription] = []
-        # What storage is asked for: sequence, reply, without headers, as the last of which subject.
+        # Requests to read from storage: (sequence, reply, without headers, subject whose last
+        # message is asked for or b"").
         self._missed: list[tuple[int, bytes, bool, bytes]] = []
         self._reading = False
         self._batches = DirectBatches(log, account, self._answers)
-        # last answers by subject: version seen, sequence, what follows the subscription id, and
-        # what to add to `Subscription.sent`
+        # Last answers by subject: (machine version at which it was valid, sequence, the bytes
+        # that follow the subscription id, increment of `Subscription.sent`).
         self._cache: dict[bytes, tuple[int, int, bytes, int]] = {}
         self._cached_bytes = 0
 
     def configure(self, allowed: bool) -> None:
-        """Listen when the stream allows Direct Get, else be nobody (no responders)."""
+        """Subscribe if the stream allows Direct Get; else unsubscribe (503 no responders)."""
         if allowed == bool(self.subscriptions):
             return
         if not allowed:
@@ -90,7 +92,7 @@ class DirectGet:
     def _on_subject(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, body: bytes
     ) -> None:
-        """The subject form: the last message of the subject that ends the request's."""
+        """Answer the subject form, `...GET.<stream>.<subject>`: the subject's last message."""
         if not reply:
             return
         wanted = subject[self._skip :]
@@ -116,7 +118,7 @@ class DirectGet:
         out += (b"HMSG ", reply, target.mid, known[2])
 
     def _is_fresh(self, subject: bytes) -> bool:
-        """Whether the kept answer of a subject is still that of its last message."""
+        """Return whether the cached answer of a subject is still its last message."""
         _, seq, tail, sent = self._cache[subject]
         if self._machine.index.last(subject) != seq:
             return False
@@ -124,8 +126,8 @@ class DirectGet:
         return True
 
     def _last_of(self, wanted: bytes, reply: bytes, no_hdr: bool = False) -> None:
-        """Answer with the last message of a subject, which may be a filter."""
-        # A message may be on a subject that holds wildcards: what this matches is asked for.
+        """Answer with the last message of a subject or filter."""
+        # Even if a stored subject contains wildcard characters, they act as a filter here.
         if b"*" in wanted or b">" in wanted:
             self._spawn(reply, last_by_subject(self._log, wanted), no_hdr)
         elif seq := self._machine.index.last(wanted):
@@ -192,7 +194,7 @@ class DirectGet:
             spawn(self._read_missed(), name=f"direct get {self._log.name}")
 
     async def _read_missed(self) -> None:
-        """Read everything that was missed, again and again while more gathers."""
+        """Answer the gathered requests from storage until none are left."""
         log = self._log
         try:
             while self._missed:
@@ -201,7 +203,7 @@ class DirectGet:
                 try:
                     page = await log.rows.points(seqs)
                 except Unavailable:
-                    continue  # no answer: the requester times out and may ask again
+                    continue  # No answer: the requester times out and may retry.
                 live = log.live(page) if page is not None else None
                 rows = {s: i for i, s in enumerate(live.seqs)} if live is not None else {}
                 for seq, reply, no_hdr, subject in batch:
@@ -209,10 +211,10 @@ class DirectGet:
                     if place is not None and live is not None:
                         self._answer(reply, message_at(live, place), no_hdr, b"")
                     elif subject and log.machine.index.last(subject) != seq:
-                        # A newer message took its place while storage was read.
+                        # A newer message replaced it during the read.
                         self._last_of(subject, reply, no_hdr)
                     elif subject and log.is_live(seq):
-                        # One takes its place with a commit that is still to show.
+                        # A commit that memory does not show yet replaces it.
                         self._spawn(reply, last_by_subject(log, subject), no_hdr)
                     else:
                         self._answers.status(reply, b"404 Message Not Found")
@@ -247,7 +249,7 @@ class DirectGet:
         self._send(reply, len(block), body)
 
     def _remember(self, subject: bytes, seq: int, tail: bytes, sent: int) -> None:
-        """Keep what follows the subscription id of an answer, while its message is the last."""
+        """Cache the bytes of an answer that follow the subscription id (`tail`)."""
         if self._cached_bytes > _CACHE_BYTES:
             self._cache.clear()
             self._cached_bytes = 0
@@ -255,7 +257,7 @@ class DirectGet:
         self._cached_bytes += len(subject) + len(tail) + _ENTRY_COST
 
     def _send(self, reply: bytes, header_size: int, body: bytes) -> None:
-        """Write an answer straight into the session of its only receiver."""
+        """Write an answer directly to the output of its only receiver, or else publish it."""
         target = self._account.route(reply).sole
         if target is None:
             self._account.publish(reply, b"", body[:header_size], body[header_size:])

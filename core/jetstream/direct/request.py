@@ -1,4 +1,4 @@
-"""The body of a Direct Get request (ADR-31). Unknown members are ignored, as the reference does."""
+"""The body of a Direct Get request (ADR-31); unknown members are ignored, as in nats-server."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ LACKS_LEVEL = b"412 Required Api Level"
 
 
 class DirectGetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to get. `start_time` and `up_to_time` are RFC 3339 texts."""
+    """The members of a request (ADR-31); `start_time` and `up_to_time` are RFC 3339 texts."""
 
     seq: Uint64 = 0
     last_by_subj: str = ""
@@ -27,21 +27,21 @@ class DirectGetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     no_hdr: bool = False
 
     def is_usual(self) -> bool:
-        """Whether something is asked for, with numbers that are in range."""
+        """Return whether the request is not empty and all its numbers are in [0, 2**63)."""
         numbers = (self.seq, self.up_to_seq, self.batch, self.max_bytes)
         return min(numbers) >= 0 and max(numbers) < 2**63 and self != _NOTHING
 
     def is_by_sequence(self) -> bool:
-        """Whether one message is asked for, by its sequence."""
+        """Return whether the request selects one message by its sequence."""
         return self == DirectGetRequest(seq=self.seq, no_hdr=self.no_hdr, max_bytes=self.max_bytes)
 
     def is_malformed(self) -> bool:
-        """Whether a time is none."""
+        """Return whether `start_time` or `up_to_time` is not a valid time."""
         times = (self.start_time, self.up_to_time)
         return any(text is not None and not _is_time(text) for text in times)
 
     def refusal(self) -> bytes:
-        """Return the status that refuses a request (empty: it is fine)."""
+        """Return the status that refuses the request (empty: it is valid)."""
         if self.is_malformed():
             return b"408 Malformed Request"
         named = (self.seq, self.last_by_subj, self.next_by_subj, self.start_time, self.multi_last)
@@ -62,7 +62,7 @@ class DirectGetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_request(headers: bytes, body: bytes) -> DirectGetRequest | bytes:
-    """Return what a request asks for, or the status that refuses it."""
+    """Decode and check a request; return it, or the status that refuses it."""
     if headers and lacks_level(headers):
         return LACKS_LEVEL
     if not body:
@@ -74,7 +74,7 @@ def read_request(headers: bytes, body: bytes) -> DirectGetRequest | bytes:
 
 
 def lacks_level(headers: bytes) -> bool:
-    """Whether a request needs a level of the API that is not served."""
+    """Return whether `Nats-Required-Api-Level` names an API level that is not supported."""
     level = publish_headers(headers).get(b"Nats-Required-Api-Level")
     return bool(level) and not is_level_supported(level or b"")
 
@@ -84,10 +84,10 @@ _decode = msgspec.json.Decoder(DirectGetRequest).decode
 
 
 def decode_request(body: bytes) -> DirectGetRequest | None:
-    """Read a request as the reference does; None when it is malformed.
+    """Decode a request as nats-server does; None when it is malformed.
 
-    What clients send is read by the fast way. Anything else goes the way that knows the
-    reference's rules: unknown names and names in any case, null, numbers out of range.
+    A strict decoder reads the usual requests. All others go to a slower decoder with the rules of
+    nats-server: unknown names, names in any case, null, numbers out of range.
     """
     try:
         request = _decode(body)

@@ -1,12 +1,12 @@
-"""Direct Get by sequence on a node that does not lead: from storage, for its own clients.
+"""Direct Get by sequence, read from storage for the clients of a node that does not lead.
 
     request ──▶ answered from storage
-         └────▶ passed on to the leader: any other form, streams that storage cannot answer for,
-                storage away, too many waiting ──▶ no responders, where nobody leads
+         └────▶ forwarded to the leader: any other form of request, streams that storage cannot
+                answer for, storage unavailable, full queue ──▶ no responders without a leader
 
-The answers are those of the leader (`DirectGet`). While somebody leads, all requests go to him,
-unless there is a standby to read from. Requests wait for at most two reads at a time, each of many
-messages; what has waited for two seconds, or finds the queue full, is passed on.
+The answers equal those of the leader (`DirectGet`). While a stream has a leader, all requests go
+there, unless a standby database is available for reading. At most two reads run at a time, each
+of up to 128 messages. Requests that wait for two seconds or find the queue full are forwarded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,14 @@ _NOT_FOUND = b"404 Message Not Found"
 
 
 class _Request(NamedTuple):
-    """A request as it came, when that was, and what it asks for: a sequence, or its `status`."""
+    """A request as received, and its decoded form.
+
+    Attributes:
+        since: When the request arrived, monotonic nanoseconds.
+        seq: The sequence of the message.
+        status: The status that refuses the request (empty: it is valid).
+        no_hdr: Whether the answer has no headers.
+    """
 
     session: Session | None
     subject: bytes
@@ -59,12 +66,14 @@ class _Request(NamedTuple):
 
 
 class StoredGet:
-    """Life cycle: `listen` and `unlisten` in turns, `close`.
+    """Answers Direct Get requests by sequence from storage.
+
+    Life cycle: `listen` and `unlisten` alternately, then `close`.
 
     Args:
-        account: whose requests are answered.
-        messages: storage.
-        clock: for how long requests wait.
+        account: The account of the requesters.
+        messages: Reads messages from storage.
+        clock: Measures how long requests wait.
     """
 
     def __init__(self, account: Account, messages: StoredMessages, clock: Clock) -> None:
@@ -78,7 +87,7 @@ class StoredGet:
         self._answers: dict[bytes, Answers] = {}
 
     def listen(self) -> None:
-        """Answer requests from now on."""
+        """Subscribe to requests."""
         if self._subscription is None:
             subject = _PREFIX + b"*"
             self._subscription = self._account.subscribe(
@@ -86,13 +95,13 @@ class StoredGet:
             )
 
     def unlisten(self) -> None:
-        """Take no more requests: those that wait are answered, or passed on."""
+        """Unsubscribe; waiting requests are still answered or forwarded."""
         if self._subscription is not None:
             self._account.unsubscribe(self._subscription)
             self._subscription = None
 
     async def close(self) -> None:
-        """Answer nothing any more."""
+        """Unsubscribe, drop the waiting requests and stop the reads."""
         self.unlisten()
         self._waiting.clear()
         await stop(*self._reads)
@@ -124,7 +133,7 @@ class StoredGet:
             task.add_done_callback(self._reads.discard)
 
     def _leads(self, subject: bytes) -> bool:
-        """Whether this node leads the stream: then it answers from memory."""
+        """Return whether this node leads the stream and so answers from memory."""
         route = self._account.route(subject)
         others = (*route.services, *(each for group in route.groups for each in group))
         return any(
@@ -133,7 +142,7 @@ class StoredGet:
         )
 
     def _pass_on(self, request: _Request) -> None:
-        """Give a request to the leader, or say that nobody answers it."""
+        """Forward a request to the leader; without one answer 503 no responders."""
         session, subject, reply, headers, body = request[:5]
         route = self._account.route(subject)
         if route.onward is not None:
@@ -146,7 +155,7 @@ class StoredGet:
     # -- answers -----------------------------------------------------------------------------
 
     async def _drain(self) -> None:
-        """Read what waits, again and again while more gathers."""
+        """Read and answer the waiting requests until none are left."""
         while self._waiting:
             oldest = self._clock.monotonic() - _PATIENCE_NS
             batch: list[_Request] = []
@@ -160,7 +169,7 @@ class StoredGet:
                 await self._read(batch)
 
     async def _read(self, batch: list[_Request]) -> None:
-        """Answer some requests; what storage has no answer to is passed on."""
+        """Answer requests from storage; forward those that storage cannot answer."""
         left = dict(enumerate(batch))
         wanted = [(text_of(request.stream), request.seq) for request in batch]
         try:

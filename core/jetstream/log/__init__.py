@@ -1,1 +1,1 @@
-"""The log of a stream as its readers see it."""
+"""Read access to the messages of a stream: memory, storage and removals."""

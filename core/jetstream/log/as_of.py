@@ -1,4 +1,4 @@
-"""The last messages of subjects as of a sequence."""
+"""The last sequences of subjects as of a sequence, for Direct Get with `multi_last` (ADR-31)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ _WINDOW_MAX = 500_000
 async def last_as_of(
     log: StreamLog, filters: Sequence[bytes], up_to: int, most: int
 ) -> tuple[list[int], int]:
-    """Return the last sequence, ascending, of every subject that matches, and as of which one.
+    """Return the last sequence of every matching subject as of a sequence (for ADR-31).
 
     Args:
-        log: the stream's log.
-        filters: which subjects.
-        up_to: the sequence of the instant; 0: now.
-        most: more than this many are not wanted: the answer may then be cut after one more.
+        log: The stream's log.
+        filters: Subject filters; a subject matches any of them.
+        up_to: The sequence of the instant; 0: the present last sequence.
+        most: With more results than this the list may be cut after `most` + 1 entries, and its
+            entries may be 0.
+
+    Returns:
+        The sequences, ascending, and the sequence of the instant.
 
     Raises Unavailable.
     """
@@ -38,7 +42,7 @@ async def last_as_of(
             names += part
             if not up_to and len(names) > most:
                 return [0] * len(names), machine.last_seq
-        # A search of several slices is of one instant only if nothing was stored meanwhile.
+        # A search in several parts shows one instant only if nothing is stored meanwhile.
         if up_to or before in (-1, machine.last_seq):
             break
     up_to = up_to or machine.last_seq
@@ -61,7 +65,10 @@ async def last_as_of(
 
 
 async def _stored_before(log: StreamLog, names: set[bytes], up_to: int, most: int) -> list[int]:
-    """Return the last sequences of subjects up to one: windows of the log, newest first."""
+    """Return the last live sequences of `names` at or below `up_to`, at most about `most`.
+
+    Reads windows of the log from storage, newest first. Raises Unavailable.
+    """
     await log.deleted()
     found: list[int] = []
     width = _WINDOW

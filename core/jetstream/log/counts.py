@@ -1,4 +1,4 @@
-"""How many messages of a log match, from a sequence on."""
+"""Counting the matching messages of a log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _PAGE = 200_000
 async def count_from(
     log: StreamLog, seq: int, match: Match | None, filters: Sequence[bytes]
 ) -> int:
-    """Return how many live messages at or after `seq` match. Raises Unavailable."""
+    """Count the live messages at or after `seq` that match (None: all). Raises Unavailable.
+
+    The count may be too high if messages are stored during the search.
+    """
     machine = log.machine
     if seq > machine.last_seq:
         return 0
@@ -29,7 +32,7 @@ async def count_from(
         last = machine.last_seq
         rows = await subjects_matching(log, filters)
         count = sum(count for subject, count, _ in rows if match(subject))
-        # A long search lets others store; rather too many than too few.
+        # Messages may be stored during a long search; the count errs on the high side.
         return count + machine.last_seq - last
     if match is None and machine.msgs == machine.last_seq - log.first_seq + 1:
         return machine.last_seq - seq + 1
@@ -44,7 +47,11 @@ async def count_from(
 
 
 def count_at_once(log: StreamLog, match: Match | None, filters: Sequence[bytes]) -> int | None:
-    """Return how many messages match, or None where that would hold up others."""
+    """Count the matching messages in memory (`match` None: all).
+
+    Returns None while subjects are being loaded, or if the index has more than
+    `_COUNT_AT_ONCE` subjects: counting would block the event loop.
+    """
     index = log.machine.index
     if match is None:
         return log.machine.msgs
@@ -60,7 +67,7 @@ async def _count_stored(log: StreamLog, first: int, last: int, match: Match | No
     if not log.removed.purges:
         rows = await log.rows.subjects(first, last)
         return sum(n for subject, n, _ in rows if match is None or match(subject))
-    for start in range(first, last + 1, _PAGE):  # Rows of a purge are still there.
+    for start in range(first, last + 1, _PAGE):  # Rows of unfinished purges are still stored.
         names = await log.rows.names(start, min(start + _PAGE - 1, last))
         live = [subject for seq, subject in names if log.is_live(seq)]
         count += sum(1 for subject in live if match is None or match(subject))

@@ -1,4 +1,4 @@
-"""Reading what a stream's decision about a batch depends on beside its state."""
+"""Reading the preconditions (`Facts`) that a batch needs besides the state of the stream."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from core.stream.facts import LastMessages, StoredRows
 
 _FEW = 64
-"""So many subjects are looked up one by one; for more, all messages are looked through."""
+"""Up to this many subjects are queried one by one; for more, one query reads all messages."""
 
 
 class FactReader:
-    """Reads the facts for one stream.
+    """Reads the preconditions of batches for one stream.
 
     Args:
         log: The log of the stream.
-        resources: What the streams of the node may use together (None: no limit).
+        resources: The node's limits on stored bytes (None: no limit).
         max_payload: Returns the largest payload in bytes that clients may publish.
-        without_interest: Tells which subjects are not stored.
+        without_interest: Returns those of the given subjects that no consumer wants.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class FactReader:
         self._without_interest = without_interest
 
     async def read(self, columns: MessageColumns, now: int) -> Facts:
-        """Return the facts of a batch, and have the machine know enough of the oldest messages.
+        """Return the preconditions of a batch; also load oldest messages the machine lacks.
 
-        Raises Unavailable.
+        `now` is in nanoseconds since the Unix epoch. Raises Unavailable.
         """
         log, machine = self._log, self._log.machine
         facts = NO_FACTS
@@ -74,9 +74,9 @@ class FactReader:
 
 
 async def last_messages_of(log: StreamLog, subjects: Iterable[bytes]) -> LastMessages:
-    """Return the last message of each subject that has one: from memory, the rest in one query.
+    """Return {subject: (header block, payload)} of the last messages of subjects that have one.
 
-    Raises Unavailable.
+    Reads memory, and the rest in one query. Raises Unavailable.
     """
     newest: dict[bytes, tuple[bytes, bytes]] = {}
     stored: list[int] = []
@@ -95,7 +95,10 @@ async def last_messages_of(log: StreamLog, subjects: Iterable[bytes]) -> LastMes
 
 
 async def _replaced(log: StreamLog, columns: MessageColumns) -> StoredRows:
-    """Return the messages of each subject that the batch rolls up or ends, if storage knows."""
+    """Return the stored messages of subjects that the batch rolls up or whose schedule it ends.
+
+    Leaves out subjects whose messages the index in memory knows. Raises Unavailable.
+    """
     index = log.machine.index
     rows: dict[bytes, list[tuple[int, int]]] = {}
     purged = PurgedFilters()
@@ -111,7 +114,7 @@ async def _replaced(log: StreamLog, columns: MessageColumns) -> StoredRows:
 
 
 def _rolled_up(subject: bytes, block: bytes) -> tuple[bytes, ...]:
-    """Return the subject of a publish if it is rolled up."""
+    """Return (subject,) if the header block asks for a roll-up of the subject, else ()."""
     if block.find(ROLLUP) < 0 or publish_headers(block).get(ROLLUP, b"").lower() != b"sub":
         return ()
     return (subject,)
@@ -120,7 +123,10 @@ def _rolled_up(subject: bytes, block: bytes) -> tuple[bytes, ...]:
 async def _add_covered(
     log: StreamLog, pattern: bytes, rows: dict[bytes, list[tuple[int, int]]]
 ) -> None:
-    """Add the messages of each subject that a filter covers, if storage knows."""
+    """Add to `rows` the stored messages of each covered subject that the index lacks.
+
+    Raises Unavailable.
+    """
     index = log.machine.index
     wanted: list[bytes] = []
     async for part in search(index, (pattern,)):

@@ -1,4 +1,7 @@
-"""The last sequence of subjects whose newest messages go, which the index does not know."""
+"""The new last sequences of subjects whose newest messages are removed.
+
+The index in memory knows only the newest message of each subject, so these come from storage.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ _WINDOW, _WINDOW_MAX = 1_000, 200_000
 async def last_sequences(
     log: StreamLog, subjects: Iterable[bytes], gone: Container[int]
 ) -> dict[bytes, int]:
-    """Return the last sequence of each subject that is there and not in `gone`.
+    """Return the last live sequence of each subject that is not in `gone`.
 
-    Raises Unavailable.
+    Subjects without one are left out. Raises Unavailable.
     """
     wanted = set(subjects)
     found: dict[bytes, int] = {}

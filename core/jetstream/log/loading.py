@@ -1,6 +1,6 @@
-"""Bringing the state of a stream back from storage: nothing but rows and the head row is needed.
+"""Restoring the memory state of a stream from its rows and its head row.
 
-Message bodies are not read: subjects come from the log's index, sizes from row lengths, message
+Payloads are not read: subjects come from the index of the rows, sizes from row lengths, message
 ids from the headers inside the deduplication window.
 """
 
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("jetgate.streams")
 
 _PAGE = 100_000
-# Messages from which on a log is read while it is served, instead of before.
+# A log with more messages may be read while it is already served.
 _LONG = 200_000
 _RETRY = 0.2
-# Subjects taken in before the event loop gets its turn back.
+# Subjects loaded before control returns to the event loop.
 _SLICE = 20_000
 _SAME_AGE_NS = 1_000_000
 
 
 def take_head(log: StreamLog, head: Head) -> bool:
-    """Set bounds and counts as the head row has them; whether the rest may be read later.
+    """Restore bounds and counts from the head row.
 
-    A long log without limits that evict may be served at once: see `load_behind`.
+    Returns True if the subjects may be read while the stream is served (`load_behind`): for logs
+    of more than 200,000 messages without schedules, TTLs or limits that evict.
     """
     machine = log.machine
     machine.restore_head(
@@ -53,7 +54,7 @@ def take_head(log: StreamLog, head: Head) -> bool:
 
 
 async def load(log: StreamLog, head: Head, now: int) -> None:
-    """Read subjects, what limits supersede, and message ids. Raises Unavailable.
+    """Read the subjects, the messages that limits supersede, and message ids. Raises Unavailable.
 
     Args:
         log: The log, with the bounds that `take_head` set.
@@ -66,12 +67,12 @@ async def load(log: StreamLog, head: Head, now: int) -> None:
     replaced = [seq for seq, _, _ in superseded]
     log.removed.hide(replaced, machine.unchanged().build().record)
     count = sum(n for _, n, _ in index.items())
-    # What expired may still be stored: it counts until it is found to be due again.
+    # Expired rows may still be stored: they count until their expiry is detected again.
     msgs = count if expiry is not None else _agreed(log, count, head)
     machine.restore_index(index, msgs)
     if replaced and not set(replaced).issubset(await log.rows.recorded()):
-        # The node went down between saving a smaller limit and enforcing it: readers of storage
-        # would see these rows.
+        # The node crashed between storing a smaller limit and enforcing it: SQL readers would
+        # see these rows.
         await log.deleted()
     if machine.msgs != head.msgs:
         machine.recount(nbytes=await _counted_bytes(log))
@@ -79,7 +80,10 @@ async def load(log: StreamLog, head: Head, now: int) -> None:
 
 
 async def load_behind(log: StreamLog, head: Head, now: Callable[[], int]) -> None:
-    """Read subjects and ids of a log that is being served and may grow meanwhile."""
+    """Read the subjects and message ids of a log that is served and may grow meanwhile.
+
+    Retries while storage is unavailable, until the log is closed.
+    """
     machine = log.machine
     index = machine.index
     assert isinstance(index, LogIndex), "only a log without limits is loaded behind"
@@ -102,7 +106,7 @@ async def load_behind(log: StreamLog, head: Head, now: Callable[[], int]) -> Non
 
 
 async def _counted_bytes(log: StreamLog) -> int:
-    """Count the bytes of a stream anew, from the row lengths of what is there."""
+    """Return the bytes of a stream, computed from its stored row lengths. Raises Unavailable."""
     machine = log.machine
     await log.deleted()
     count, content, blocks = await log.rows.totals(machine.first_seq, machine.last_seq)
@@ -128,11 +132,11 @@ async def build_index(
     Args:
         log: The log of the stream.
         limit: Messages that a subject may have.
-        first: Where to begin.
-        expiry: Empty queues to read the rows into as well.
+        first: The lowest sequence to read.
+        expiry: Empty queues that also receive the rows (None: the stream has no TTLs).
 
     Returns:
-        The index, and the (sequence, subject, size) of rows that the limit supersedes.
+        The index, and (sequence, subject, size in bytes) of the rows that the limit supersedes.
     """
     machine = log.machine
     index = make_index(limit)
@@ -164,7 +168,7 @@ async def build_index(
 async def _pages(
     log: StreamLog, first: int, last: int, expiry: Expiry | None
 ) -> AsyncIterator[list[Row]]:
-    """Yield the stream's rows in order; what may expire goes into `expiry` on the way."""
+    """Yield pages of (sequence, subject, size) rows, ascending; also load them into `expiry`."""
     machine = log.machine
     size = machine.record_size.of_row
     for start in range(first, last + 1, _PAGE):
@@ -186,9 +190,9 @@ async def _pages(
 
 
 async def _restore_ids(log: StreamLog, head: Head, now: int) -> None:
-    """Read the message ids inside the window, a page of sequences at a time.
+    """Read the message ids inside the deduplication window, one page of sequences at a time.
 
-    Those of removed messages too: whoever repeats one of them must not have it stored again.
+    Includes ids of removed messages: a repeated publish of such a message is a duplicate too.
     """
     machine = log.machine
     newest = await log.rows.range(head.last_seq, 1) if head.msgs else None
@@ -212,7 +216,10 @@ async def _restore_ids(log: StreamLog, head: Head, now: int) -> None:
 def _by_age(
     rows: list[tuple[int, int, bytes]],
 ) -> Iterator[tuple[int, list[tuple[bytes, int]]]]:
-    """Group (sequence, time, id) rows whose times are as good as equal."""
+    """Group (sequence, time, id) rows whose times differ by at most one millisecond.
+
+    Yields (time of the first row, [(id, sequence), ...]).
+    """
     ids: list[tuple[bytes, int]] = []
     begun = 0
     for seq, ts, msg_id in rows:

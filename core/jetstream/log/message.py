@@ -1,4 +1,4 @@
-"""One message of a stream as readers of its log get it."""
+"""The tuple that represents one stored message to readers of a stream."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from core.model.segment import Segment
 
 Match = Callable[[bytes], bool]
-"""Whether a subject is wanted."""
+"""Predicate over a subject: True selects the message."""
 
 Message = tuple[int, int, bytes, bytes, bytes]
-"""Sequence, time in nanoseconds, subject, header block (empty: none), payload."""
+"""(sequence, nanoseconds since the Unix epoch, subject, header block (empty: none), payload)."""
 
 
 def message_at(segment: Segment, index: int) -> Message:
-    """Return one message of a segment."""
+    """Return the message at place `index` of a segment."""
     headers = segment.headers[index] if segment.headers is not None else None
     return (
         segment.seqs[index],
@@ -26,14 +26,14 @@ def message_at(segment: Segment, index: int) -> Message:
 
 
 def messages_of(segment: Segment | None) -> list[Message]:
-    """Return all messages of a segment (None: none)."""
+    """Return all messages of a segment; an empty list for None."""
     if segment is None:
         return []
     return [message_at(segment, place) for place in range(len(segment))]
 
 
 def select(segment: Segment, places: list[int]) -> Segment | None:
-    """Return the messages of a segment at `places` (None when there are none)."""
+    """Return a segment of the messages at `places`; None for no places."""
     if len(places) == len(segment):
         return segment
     if not places:

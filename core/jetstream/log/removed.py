@@ -1,10 +1,10 @@
-"""What is gone from a stream for every reader, although memory or storage still holds it.
+"""The removed messages of a stream that memory or storage still holds.
 
-    hidden ──▶ its row is deleted ──▶ no read of before is under way ──▶ forgotten
+    hidden ──▶ row deleted ──▶ reads that began before have ended ──▶ forgotten
 
-A removal is complete with the COMMIT that decides it: from then on readers leave the sequence
-out. Its row is deleted later, in bulk, and the sequence is remembered until neither storage, nor a
-read that began before the deletion, nor the tail can bring the message back.
+A removal takes effect with its COMMIT: from then on readers leave the sequence out. The row is
+deleted later, in bulk. The sequence is remembered until neither storage, nor a read that began
+before the deletion, nor the tail can return the message.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class Removed:
     """The removed messages of one stream, by sequence.
 
     Attributes:
-        hidden: what readers leave out. Sequences below the stream's first one need not be here.
-        deleted: sequences whose rows are deleted, which a read that began before may still bring.
-        generation: how often sequences were forgotten. Who looked at `hidden` before has to look
-            again when it is another one.
+        hidden: Sequences that readers leave out; those below the stream's first may be absent.
+        deleted: Sequences whose rows are deleted, but which earlier reads may still return.
+        generation: Count of changes that forget sequences. A reader that examined `hidden`
+            before such a change has to examine it again.
     """
 
     def __init__(self) -> None:
         self.hidden: set[int] = set()
         self.generation = 0
-        # In the order of removal, which is the order of deletion: what a newer message of its
-        # subject replaced must not outlive that message in storage.
-        # Each has the number of the record (`StreamPlan.record`) of the plan that removed it.
+        # Sequence -> record number (`StreamPlan.record`) of the plan that removed the message.
+        # Rows are deleted in this order, that of removal: a replaced message must not outlive
+        # in storage the newer message that replaced it.
         self._rows: dict[int, int] = {}
         self._record = 0
         self._purged: list[int] = []
@@ -42,10 +42,10 @@ class Removed:
     # -- removal -----------------------------------------------------------------------------
 
     def hide(self, seqs: Collection[int], record: int) -> None:
-        """Let no reader see some messages; their rows wait to be deleted.
+        """Hide messages from readers, and queue their rows for deletion.
 
         Args:
-            seqs: The messages.
+            seqs: The sequences of the messages.
             record: `StreamPlan.record` of the plan that removed them.
         """
         self.hidden.update(seqs)
@@ -53,12 +53,12 @@ class Removed:
         self._record = record
 
     def hide_purged(self, seqs: Iterable[int], rows: Iterable[int]) -> None:
-        """The same for a purge by filter that was recorded; `rows` are all that it removes."""
+        """Hide the messages `seqs`, and queue all `rows` of a recorded purge for deletion."""
         self.hidden.update(seqs)
         self._purged += sorted(rows)
 
     def clear(self) -> None:
-        """Forget everything but recorded purges: nothing in the stream is older than a purge."""
+        """Forget all but recorded purges, after a purge of the whole stream."""
         self.hidden.clear()
         self._rows.clear()
 
@@ -66,36 +66,36 @@ class Removed:
 
     @property
     def rows(self) -> Collection[int]:
-        """The rows that wait to be deleted, but for those of recorded purges."""
+        """Sequences of rows that wait for deletion, except those of recorded purges."""
         return self._rows.keys()
 
     @property
     def purges(self) -> bool:
-        """Whether rows of recorded purges wait to be deleted."""
+        """True while rows of recorded purges wait for deletion."""
         return bool(self._purged)
 
     def next_rows(self, limit: int) -> tuple[list[int], int]:
-        """Return which rows are to be deleted next, ascending.
+        """Return (rows, record): up to `limit` rows to delete next, ascending.
 
-        With them, the number of the first record of replaced rows that is not done then.
+        Once they are deleted, all records of replaced rows numbered below `record` are obsolete.
         """
         rows = list(islice(self._rows, limit))
         left = islice(self._rows.values(), limit, None)
         return sorted(rows), next(left, self._record + 1)
 
     def next_purged(self, limit: int) -> tuple[list[int], bool]:
-        """Return which rows of recorded purges are next, and whether they are the last."""
+        """Return up to `limit` rows of recorded purges, and whether no other is left."""
         rows = self._purged[:limit]
         return rows, len(rows) == len(self._purged)
 
     def mark_deleted(self, rows: list[int]) -> None:
-        """Take note that rows are deleted; `forget` follows when no read of before is left."""
+        """Record that rows are deleted; call `forget` once all earlier reads have ended."""
         for seq in rows:
             self._rows.pop(seq, None)
         self.deleted.update(rows)
 
     def mark_purged_deleted(self, rows: list[int]) -> None:
-        """The same for the first of the rows of recorded purges."""
+        """Record that the first `rows` of recorded purges are deleted."""
         del self._purged[: len(rows)]
         self.deleted.update(rows)
 
@@ -108,7 +108,7 @@ class Removed:
         self.generation += 1
 
     def forget_dropped(self, tail_start: int) -> None:
-        """Forget, after a recorded purge, what the tail dropped during it and storage lacks."""
+        """Forget sequences that neither the tail nor storage holds after a recorded purge."""
         held = self.deleted.union(self._rows)
         self.hidden.difference_update(
             [seq for seq in self.hidden if seq < tail_start and seq not in held]
@@ -116,7 +116,7 @@ class Removed:
         self.generation += 1
 
     def tail_dropped(self, segment: Segment) -> None:
-        """Forget what only a segment held that the tail has just dropped."""
+        """Forget the sequences of a dropped tail segment that storage does not hold either."""
         if self.hidden and not self._purged:
             dropped = set(segment.seqs)
             self.hidden.difference_update(dropped.difference(self._rows, self.deleted))

@@ -1,4 +1,4 @@
-"""The stored rows of one stream: a `LogReader` bound to the stream's number and shelf."""
+"""The stored rows of one stream: a `LogReader` bound to the stream's number and partition."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 class StoredRows:
-    """Reads of committed rows; rows that are only logically removed are among them.
+    """Reads of committed rows, including removed rows that are not deleted yet.
 
-    The methods are those of `LogReader` without the stream and its shelf. All raise Unavailable.
+    The methods are those of `LogReader` without the stream and its partition (`shelf`). All reads
+    raise Unavailable. Times are nanoseconds since the Unix epoch, sizes are bytes.
     """
 
     def __init__(self, reader: LogReader, stream: int, shelf: int) -> None:
@@ -24,101 +25,120 @@ class StoredRows:
         self._shelf = shelf
 
     def when_settled(self, then: Callable[[], None]) -> None:
-        """Call `then` when every read that is under way now has ended."""
+        """Call `then` once every read in progress now has ended (at once if there is none)."""
         self._reader.when_settled(then)
 
     # -- whole messages ----------------------------------------------------------------------
 
     def range(self, seq: int, limit: int) -> Awaitable[Segment | None]:
-        """Read up to `limit` messages at or after a sequence."""
+        """Read up to `limit` messages at or after a sequence; None: none."""
         return self._reader.range(self._stream, self._shelf, seq, limit)
 
     def points(self, seqs: Sequence[int]) -> Awaitable[Segment | None]:
-        """Read single messages; `seqs` ascend, those that are not there are left out."""
+        """Read single messages; `seqs` are ascending, missing ones are left out (None: all)."""
         return self._reader.points(self._stream, self._shelf, seqs)
 
     # -- parts of messages -------------------------------------------------------------------
 
     def sizes_from(self, seq: int, limit: int) -> Awaitable[list[tuple[int, bytes, int, int, int]]]:
-        """Read (sequence, subject, payload and header sizes, time) from a sequence on."""
+        """Read up to `limit` (sequence, subject, payload size, header size, time) from `seq` on."""
         return self._reader.sizes_from(self._stream, self._shelf, seq, limit)
 
     def names(self, first: int, last: int) -> Awaitable[list[tuple[int, bytes]]]:
-        """Read (sequence, subject) between two sequences."""
+        """Read (sequence, subject) of [first, last], ascending."""
         return self._reader.names(self._stream, self._shelf, first, last)
 
     def sizes(
         self, subject: bytes | None, first: int, below: int
     ) -> Awaitable[list[tuple[int, bytes, int, int]]]:
-        """Read (sequence, subject, payload and header sizes), of one subject or of all."""
+        """Read (sequence, subject, payload size, header size) of [first, below), ascending.
+
+        `subject` None: of all subjects.
+        """
         return self._reader.sizes(self._stream, self._shelf, subject, first, below)
 
     def expiry_rows(
         self, first: int, below: int
     ) -> Awaitable[list[tuple[int, bytes, int, int, int, bytes | None]]]:
-        """Read the same with the time, and the header block where it says something of TTLs."""
+        """Read the rows of [first, below) with the columns that determine expiry.
+
+        Returns (sequence, subject, payload size, header size, time, header block); the block is
+        None unless it has a TTL or marks a subject as deleted.
+        """
         return self._reader.expiry_rows(self._stream, self._shelf, first, below)
 
     def message_ids(
         self, since_ts: int, first: int, last: int
     ) -> Awaitable[list[tuple[int, int, bytes]]]:
-        """Read (sequence, time, message id) of messages stored after a time that have one."""
+        """Read (sequence, time, message id) of [first, last] stored after `since_ts`.
+
+        Includes removed messages whose ids are kept.
+        """
         return self._reader.message_ids(self._stream, self._shelf, since_ts, first, last)
 
     def first_removed_id(self, since_ts: int) -> Awaitable[int | None]:
-        """Read a sequence before which no removed message, stored after a time, left its id."""
+        """Read a lower bound of the removed sequences whose ids are kept, stored after a time.
+
+        None: there are none.
+        """
         return self._reader.first_removed_id(self._stream, since_ts)
 
     def sourced(self, name: bytes, below: int) -> Awaitable[list[bytes]]:
-        """Read what the headers of messages copied from a source say of it, newest first."""
+        """Read some `Nats-Stream-Source` values that begin with `name`, newest first.
+
+        Each value follows its sequence and a blank. Reads only sequences lower than `below`.
+        """
         return self._reader.sourced(self._stream, self._shelf, name, below)
 
     # -- by subject --------------------------------------------------------------------------
 
     def subjects(self, first: int, last: int) -> Awaitable[list[tuple[bytes, int, int]]]:
-        """Read (subject, count, last sequence) of the subjects between two sequences."""
+        """Read (subject, count of messages, last sequence) of the subjects in [first, last]."""
         return self._reader.subjects(self._stream, self._shelf, first, last)
 
     def recorded(self) -> Awaitable[list[int]]:
-        """Return the sequences that plans have recorded as replaced, deleted or not."""
+        """Read the sequences that plans recorded as replaced, whether deleted or not."""
         return self._reader.recorded(self._stream)
 
     def last_before(self, subject: bytes, seq: int) -> Awaitable[int]:
-        """Return the last sequence of a subject below a sequence (0: none)."""
+        """Read the last sequence of a subject below a sequence (0: none)."""
         return self._reader.last_before(self._stream, self._shelf, subject, seq)
 
     def next_of(self, subject: bytes, seq: int) -> Awaitable[int]:
-        """Return the first sequence of a subject at or after a sequence (0: none)."""
+        """Read the first sequence of a subject at or after a sequence (0: none)."""
         return self._reader.next_of(self._stream, self._shelf, subject, seq)
 
     # -- numbers -----------------------------------------------------------------------------
 
     def newest(self, count: int) -> Awaitable[int]:
-        """Return the sequence with which the newest `count` messages begin (0: fewer)."""
+        """Read the sequence of the `count`-th newest message (0: there are fewer)."""
         return self._reader.newest(self._stream, self._shelf, count)
 
     def totals(self, first: int, last: int) -> Awaitable[tuple[int, int, int]]:
-        """Return how many messages, bytes of content and header blocks lie between two."""
+        """Read (messages, bytes of content, messages with headers) of [first, last]."""
         return self._reader.totals(self._stream, self._shelf, first, last)
 
     def first_at(self, ts: int, first: int, last: int) -> Awaitable[int]:
-        """Return the first sequence stored at or after a time (`last` + 1: none)."""
+        """Read the first sequence in [first, last] stored at or after `ts` (`last` + 1: none)."""
         return self._reader.first_at(self._stream, self._shelf, ts, first, last)
 
     # -- schedules and sources ---------------------------------------------------------------
 
     def positions(self) -> Awaitable[list[Position]]:
-        """Read how far sources were copied."""
+        """Read the positions of sources and dead letters, including those of former sources."""
         return self._reader.positions(self._stream)
 
     def schedules(self, first: int, below: int) -> Awaitable[list[tuple[int, bytes, int, bytes]]]:
-        """Read (sequence, subject, time, header block) of messages that are schedules."""
+        """Read (sequence, subject, time, header block) of the schedules in [first, below)."""
         return self._reader.schedules(self._stream, self._shelf, first, below)
 
     def replaced(self, schedules: Sequence[tuple[bytes, int]]) -> Awaitable[set[bytes]]:
-        """Return the subjects of those (subject, sequence) that have a newer message."""
+        """Read those subjects that have a message after their sequence, sent by no schedule.
+
+        `schedules` are pairs (subject, sequence).
+        """
         return self._reader.replaced(self._stream, self._shelf, schedules)
 
     def dues(self) -> Awaitable[dict[int, int]]:
-        """Read when schedules that repeat come due next, by their sequences."""
+        """Read the next due times of repeating schedules, by sequence; former schedules too."""
         return self._reader.dues(self._stream)

@@ -1,4 +1,4 @@
-"""Walking through the live messages of a stream from a sequence on."""
+"""Iteration over the live messages of a stream, in order of sequence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from core.model.segment import Segment
 
 SLICE = 256
-"""Messages that are given at once."""
+"""Messages per yielded part at most."""
 _FIRST_ROWS = 32
 _MOST_ROWS = 2000
 _PAGE_BYTES = 1 << 20
@@ -30,12 +30,12 @@ async def scan(
 ) -> AsyncIterator[Found]:
     """Yield (segment, places) of live messages at or after `seq` whose subjects match.
 
-    Stops when there is no more, not after `limit`, which only says how many are worth reading
-    ahead. Raises Unavailable.
+    Continues to the end of the stream; `limit` only bounds how many messages one query reads.
+    Raises Unavailable.
     """
     match = compile_reading(filters) if log.machine.on_file else compile_filters(filters)
     seq, known = max(seq, log.machine.first_seq), -1
-    # What took the place of a message meanwhile lies behind what was the end at first.
+    # A message that replaces another one during the walk is stored after the first end: repeat.
     while known != (last := log.machine.last_seq):
         known, end = last, await _end(log, filters, match)
         if seq > end:
@@ -60,7 +60,7 @@ async def scan(
 
 
 async def _end(log: StreamLog, filters: Sequence[bytes], match: Match | None) -> int:
-    """Return the last sequence that matches now (0: none)."""
+    """Return the last sequence that matches now (0: none; no filters: the stream's last)."""
     if match is None:
         return log.machine.last_seq
     return max((last for _, _, last in await subjects_matching(log, filters)), default=0)
@@ -72,13 +72,13 @@ def _live(log: StreamLog, segment: Segment, places: range, match: Match | None) 
 
 
 def _rows(segment: Segment) -> int:
-    """Return how many messages like these to read at once."""
+    """Return the number of messages per query: `_PAGE_BYTES` of the segment's average size."""
     size = sum(map(len, segment.payloads)) // len(segment) + 1
     return min(max(_PAGE_BYTES // size, 1), _MOST_ROWS)
 
 
 async def _cold(log: StreamLog, seq: int, limit: int) -> AsyncIterator[Segment]:
-    """Yield pages from storage up to where memory begins."""
+    """Yield pages of live messages from storage up to the start of the tail."""
     rows = min(_FIRST_ROWS, limit)
     while seq < log.tail.start:
         page = await log.read(seq, rows)
@@ -90,7 +90,10 @@ async def _cold(log: StreamLog, seq: int, limit: int) -> AsyncIterator[Segment]:
 
 
 async def _cold_matching(log: StreamLog, seq: int, match: Match) -> AsyncIterator[Segment]:
-    """The same for messages that match: their sequences come from the index of the rows."""
+    """Yield pages of matching messages from storage up to the start of the tail.
+
+    Their sequences come from the index of the rows, so that only matching rows are read.
+    """
     width, rows = _WINDOW, _FIRST_ROWS
     while seq < log.tail.start:
         stop = min(seq + width, log.tail.start) - 1

@@ -1,4 +1,4 @@
-"""Searches over the subjects of a stream that leave the event loop to others now and then."""
+"""Searches over the subjects of a stream that yield to the event loop between parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def search(index: SubjectIndex, filters: Sequence[bytes]) -> AsyncIterator[list[bytes]]:
-    """Yield the subjects that a filter matches, none twice; without filters all."""
+    """Yield lists of the subjects that any filter matches, each once; all without filters."""
     for _ in index.prepare(filters):
         await asyncio.sleep(0)
     is_first = True

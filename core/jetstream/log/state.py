@@ -1,4 +1,4 @@
-"""The state of a log as STREAM.INFO tells it."""
+"""The `state` of a stream in STREAM.INFO."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ async def state_of(
     """Return the stream's state.
 
     Args:
-        log: The log.
-        consumers: Tells how many consumers the stream has.
-        deleted: Whether sequences between the first and the last that have no message are listed.
-        subjects: Subjects to tell, with their counts.
+        log: The log of the stream.
+        consumers: Returns the number of the stream's consumers.
+        deleted: Whether to list the sequences between first and last that have no message.
+        subjects: Subjects to list with their message counts; None: none.
 
     Raises Unavailable.
     """
@@ -35,13 +35,13 @@ async def state_of(
         lost = await _gaps(log) if deleted and _missing(log) else []
         if _agrees(log, first) and len(lost) == (_missing(log) if deleted else 0):
             break
-        # It changed meanwhile, or storage is ahead of memory.
+        # The log changed during the reads, or storage is ahead of memory.
         await log.settled()
     empty = not machine.msgs
     first_seq = machine.last_seq + 1 if empty else log.first_seq
     if empty and not machine.first_seq:
         first_seq = 0
-    # A file store of the reference server that never held anything counts sequence 0 as lost.
+    # An unused file store of nats-server counts sequence 0 as deleted.
     never = deleted and not first_seq and machine.on_file
     return StreamState(
         messages=machine.msgs,
@@ -59,20 +59,20 @@ async def state_of(
 
 
 def _missing(log: StreamLog) -> int:
-    """Return how many sequences between the first and the last have no message."""
+    """Count the sequences between the first and the last that have no message."""
     machine = log.machine
     return machine.last_seq - log.first_seq + 1 - machine.msgs if machine.msgs else 0
 
 
 def _agrees(log: StreamLog, first: Message | None) -> bool:
-    """Whether a message may be the first of the stream as memory has it now."""
+    """Return whether `first` (None: empty stream) agrees with the state in memory."""
     if first is None:
         return not log.machine.msgs
     return first[0] == log.first_seq and log.is_live(first[0]) and _missing(log) >= 0
 
 
 async def _gaps(log: StreamLog) -> list[int]:
-    """Return the sequences between first and last that have no message now."""
+    """List the sequences between first and last that have no message. Raises Unavailable."""
     machine, last = log.machine, log.machine.last_seq
     rows = await log.rows.names(machine.first_seq, last)
     there = {seq for seq, _ in rows if log.is_live(seq)}

@@ -1,11 +1,12 @@
-"""The log of one stream as its readers see it: memory first, storage for the rest.
+"""Read access to the messages of one stream: memory first, storage for the rest.
 
-A log is the newest messages in memory (`tail`), the rows in storage (`rows`), the state of the
-stream (`machine`: bounds, counts, subjects), and what is gone although one of them still holds it
-(`removed`). Reading needs nothing else: no leader, no lane, no consumer. So Direct Get, consumers,
-mirrors and the deletion of rows take a log, and a node that does not lead a stream could read it.
+A log combines the newest messages in memory (`tail`), the rows in storage (`rows`), the state of
+the stream (`machine`: bounds, counts, subjects) and the removed messages that memory or storage
+still holds (`removed`). Readers depend on nothing else: not on the stream's leader, the group
+committer (`lane`) or consumers. Direct Get, consumers, mirrors and the deletion of rows take a
+log, and a node that does not lead a stream could read it.
 
-Rows are not filtered by storage; every read here leaves out what is gone.
+Storage returns removed rows too; every read of this module leaves them out.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ if TYPE_CHECKING:
     from core.stream.machine import StreamMachine
 
 _PAGE = 2000
-_PAGE_BYTES = 4 << 20  # it is decoded at once: 32 MiB held up everybody for 100 ms
+_PAGE_BYTES = 4 << 20  # A page is decoded in one step: 32 MiB blocked the event loop for 100 ms.
 _OLDEST_PAGE = 5000
 
 
 class Commits(Protocol):
-    """The commits of the node, as readers of storage know them (`core.jetstream.lane.Lane`)."""
+    """The interface of the group committer (`core.jetstream.lane.Lane`) for readers."""
 
     async def settled(self) -> None:
-        """Return when memory has what is on its way to storage now, or it was refused."""
+        """Wait until the commit in progress is applied in memory or has failed."""
         ...
 
 
 class Deletions(Protocol):
-    """The deletion of rows, as readers of storage know it (`core.jetstream.janitor.Janitor`)."""
+    """The interface of the row deletion (`core.jetstream.janitor.Janitor`) for readers."""
 
     async def finish(self, log: StreamLog) -> None:
-        """Delete every row of a stream that is logically gone by now. Raises Unavailable."""
+        """Delete every row of a stream that is removed by now. Raises Unavailable."""
         ...
 
 
@@ -52,13 +53,13 @@ class StreamLog:
 
     Args:
         stream: The number of the stream in storage.
-        shelf: The table that its rows are in.
+        shelf: The partition of the message table that holds its rows.
         name: The stream's name.
         machine: The state of the stream.
-        reader: Storage.
+        reader: Reads from storage.
         tails: The memory that the tails of all streams share.
-        commits: Whether storage may be ahead of memory.
-        deletions: Who deletes the rows of removed messages.
+        commits: The group committer, for waiting until memory has caught up with storage.
+        deletions: Deletes the rows of removed messages.
     """
 
     def __init__(
@@ -80,42 +81,42 @@ class StreamLog:
         self.removed = Removed()
         self.tail = Tail(tails, machine.last_seq + 1, self.removed.tail_dropped)
         self.loading: asyncio.Task[None] | None = None
-        """Reads the subjects of a long log that is served already."""
+        """The task that reads the subjects of a long log while it is served; None: finished."""
         self.closed = False
-        """Whether the stream was deleted, or this node no longer serves it."""
+        """True once the stream was deleted, or this node no longer serves it."""
         self._commits = commits
         self._deletions = deletions
         self._first = 0
 
     async def loaded(self) -> None:
-        """Return when the subjects of the stream are known."""
+        """Wait until all subjects of the stream are in memory."""
         while self.loading is not None:
             await asyncio.wait([self.loading])
 
     async def settled(self) -> None:
-        """Return when memory has what is on its way to storage now, or it was refused."""
+        """Wait until the commit in progress is applied in memory or has failed."""
         await self._commits.settled()
 
     async def deleted(self) -> None:
-        """Have every row deleted that is logically gone by now. Raises Unavailable."""
+        """Delete every row that is removed by now; return after that. Raises Unavailable."""
         await self._deletions.finish(self)
 
-    # -- what is there -----------------------------------------------------------------------
+    # -- live messages -----------------------------------------------------------------------
 
     @property
     def first_seq(self) -> int:
-        """The first sequence as far as it is known: no live message is below it.
+        """A lower bound of the first sequence: no live message is below it.
 
-        The machine's bound, or a higher one that a look at the messages brought.
+        The machine's bound, or a higher one that a read found.
         """
         return max(self._first, self.machine.first_seq)
 
     def is_live(self, seq: int) -> bool:
-        """Whether a message that storage or the tail holds is still the stream's."""
+        """Return whether a message that storage or the tail holds is not removed."""
         return seq >= self.machine.first_seq and seq not in self.removed.hidden
 
     def live(self, segment: Segment) -> Segment | None:
-        """Return what of a segment is still the stream's (None: nothing)."""
+        """Return the messages of a segment that are not removed; None: no message is left."""
         first, last, hidden = self.machine.first_seq, self.machine.last_seq, self.removed.hidden
         if not hidden and segment.first >= first and segment.last <= last:
             return segment
@@ -127,10 +128,9 @@ class StreamLog:
     # -- by sequence -------------------------------------------------------------------------
 
     async def read(self, seq: int, limit: int) -> Segment | None:
-        """Return up to `limit` live messages at or after `seq` from storage (None: no more).
+        """Return up to `limit` live messages at or after `seq` from storage; None: none left.
 
-        Fewer where messages are large: a page of the average ones is to stay small enough to hold.
-        Raises Unavailable.
+        Reads fewer if messages of average size would exceed `_PAGE_BYTES`. Raises Unavailable.
         """
         seq = max(seq, self.machine.first_seq)
         limit = min(limit, max(self._page_rows(), 1))
@@ -145,11 +145,11 @@ class StreamLog:
         return None
 
     def _page_rows(self) -> int:
-        """Return how many messages of average size a page may have."""
+        """Return the number of average-sized messages that fit into `_PAGE_BYTES`."""
         return _PAGE_BYTES * self.machine.msgs // max(self.machine.bytes, 1)
 
     async def get(self, seq: int) -> Message | None:
-        """Return one message by its sequence. Raises Unavailable."""
+        """Return one live message by its sequence; None: there is none. Raises Unavailable."""
         if not self.machine.first_seq <= seq <= self.machine.last_seq or seq in self.removed.hidden:
             return None
         found = self.in_tail(seq)
@@ -161,9 +161,9 @@ class StreamLog:
         return message_at(page, 0)
 
     async def get_all(self, seqs: Sequence[int]) -> dict[int, Message]:
-        """Return messages by sequence: from memory, and the rest in one query, live or not.
+        """Return messages by sequence, removed ones too: from memory, the rest in one query.
 
-        Raises Unavailable.
+        Missing sequences are left out. Raises Unavailable.
         """
         found: dict[int, Message] = {}
         for seq in seqs:
@@ -177,7 +177,7 @@ class StreamLog:
         return found
 
     def in_tail(self, seq: int) -> Message | None:
-        """Return one live message by its sequence if memory holds it."""
+        """Return one live message by its sequence if memory holds it; None otherwise."""
         if seq in self.removed.hidden or seq < self.machine.first_seq:
             return None
         place = self.tail.at(seq)
@@ -188,7 +188,10 @@ class StreamLog:
     # -- the first ---------------------------------------------------------------------------
 
     async def first_message(self) -> Message | None:
-        """Return the oldest live message; `first_seq` is exact then. Raises Unavailable."""
+        """Return the oldest live message (None: the stream is empty); makes `first_seq` exact.
+
+        Raises Unavailable.
+        """
         machine = self.machine
         if not machine.msgs:
             return None
@@ -204,13 +207,16 @@ class StreamLog:
             if live is not None:
                 self._first = max(self._first, live.first)
                 return message_at(live, 0)
-            # Meanwhile many of the oldest may have left.
+            # Many of the oldest messages may have been removed during the read.
             seq = max(page.last + 1, machine.first_seq)
             limit = _PAGE
         return None
 
     def first_in_memory(self) -> int:
-        """Return the first sequence as memory knows it (`first_message` makes it exact)."""
+        """Return the first sequence without reading storage; a lower bound if memory lacks rows.
+
+        `first_message` makes it exact. An empty stream returns the last sequence + 1.
+        """
         machine = self.machine
         if not machine.msgs:
             return machine.last_seq + 1
@@ -218,23 +224,26 @@ class StreamLog:
         return self.first_seq
 
     def _first_in_tail(self) -> tuple[Segment, int] | None:
-        """Find the oldest live message in memory, where memory holds all; note where it is."""
+        """Return (segment, index) of the oldest live message, and store its sequence.
+
+        None unless the tail holds all messages from `first_seq` on.
+        """
         seq = self.first_seq
         if seq < self.tail.start:
             return None
         for segment, start in self.tail.since(seq):
             for place in range(start, len(segment)):
                 if self.is_live(segment.seqs[place]):
-                    self._first = segment.seqs[place]  # Nobody looks at what is gone twice.
+                    self._first = segment.seqs[place]  # The next search skips the removed ones.
                     return segment, place
         return None
 
     # -- by time -----------------------------------------------------------------------------
 
     async def first_at_time(self, ns: int) -> int:
-        """Return the first sequence stored at or after a time (last + 1: none).
+        """Return the first sequence stored at or after a time; the last sequence + 1: none.
 
-        Raises Unavailable.
+        `ns` is in nanoseconds since the Unix epoch. Raises Unavailable.
         """
         machine, ns = self.machine, unix_nanos(ns)
         if not machine.msgs or ns > machine.last_ts:
@@ -243,22 +252,22 @@ class StreamLog:
         seq = await self.rows.first_at(since, machine.first_seq, machine.last_seq)
         while seq <= machine.last_seq:
             last = machine.last_seq
-            # The search may end at a sequence that has no message (any more).
+            # The sequence that the search found may have no message (any more).
             page = await self.read(seq, 1)
             if page is not None:
                 return page.first
-            seq = last + 1  # what comes meanwhile is later
+            seq = last + 1  # Messages stored during the read have later times.
         return seq
 
     async def get_at_time(self, ns: int) -> Message | None:
-        """Return the first message stored at or after a time. Raises Unavailable."""
+        """Return the first message stored at or after a time; None: none. Raises Unavailable."""
         machine, ns = self.machine, unix_nanos(ns)
         while True:
             version, seq = machine.version, await self.first_at_time(ns)
             found = await self.get(seq)
             if found is not None or not machine.msgs or ns > machine.last_ts:
                 return found
-            # There was one: it left while storage was read, or with a commit that is still to show.
+            # It was removed during the read, or by a commit that memory does not show yet.
             await self.settled()
             if machine.version == version:
                 return None
@@ -286,7 +295,7 @@ class StreamLog:
         )
 
     async def rows_of(self, subject: bytes) -> list[tuple[int, int]]:
-        """Return (sequence, size) of the live messages of a subject, from storage.
+        """Return (sequence, size in bytes) of the live messages of a subject, from storage.
 
         Raises Unavailable.
         """
@@ -296,7 +305,10 @@ class StreamLog:
         return [(seq, size(subject, data, hdr)) for seq, _, data, hdr in rows if self.is_live(seq)]
 
     async def rows_of_all(self, subjects: frozenset[bytes]) -> dict[bytes, list[tuple[int, int]]]:
-        """Return the same of many subjects. Raises Unavailable."""
+        """Return {subject: [(sequence, size in bytes), ...]} of live messages, from storage.
+
+        Raises Unavailable.
+        """
         machine = self.machine
         found: dict[bytes, list[tuple[int, int]]] = {subject: [] for subject in subjects}
         rows = await self.rows.sizes(None, machine.first_seq, machine.last_seq + 1)

@@ -1,4 +1,4 @@
-"""Messages of a log by subject: which subjects there are, the last and the next message of some."""
+"""Lookups by subject: matching subjects, and the last and next message of a filter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WINDOW_MAX = 200_000
 async def subjects_matching(
     log: StreamLog, filters: Sequence[bytes]
 ) -> list[tuple[bytes, int, int]]:
-    """Return (subject, count, last sequence) of every subject that a filter matches."""
+    """Return (subject, count of messages, last sequence) of every subject that a filter matches."""
     await log.loaded()
     index = log.machine.index
     kept: list[tuple[bytes, int, int]] = []
@@ -32,7 +32,7 @@ async def subjects_matching(
 
 
 async def last_by_subject(log: StreamLog, pattern: bytes) -> Message | None:
-    """Return the newest message whose subject matches. Raises Unavailable."""
+    """Return the newest message whose subject matches; None: none. Raises Unavailable."""
     tried = 0
     while True:
         rows = await subjects_matching(log, [pattern])
@@ -43,12 +43,15 @@ async def last_by_subject(log: StreamLog, pattern: bytes) -> Message | None:
         if found is not None:
             return found
         if log.is_live(seq):
-            await log.settled()  # Its row went with a commit that is still to show.
-        tried = seq  # A publish may have superseded it while storage was read: look again.
+            await log.settled()  # A commit that memory does not show yet deleted the row.
+        tried = seq  # A publish may have superseded it during the read: search again.
 
 
 async def next_by_subject(log: StreamLog, pattern: bytes, seq: int) -> Message | None:
-    """Return the first message at or after `seq` whose subject matches. Raises Unavailable."""
+    """Return the first message at or after `seq` whose subject matches; None: none.
+
+    Raises Unavailable.
+    """
     machine = log.machine
     match = compile_reading([pattern]) if machine.on_file else compile_filters([pattern])
     while True:
@@ -58,14 +61,17 @@ async def next_by_subject(log: StreamLog, pattern: bytes, seq: int) -> Message |
         found = await _next_of(log, match, names, start) if names else None
         if found is not None or not names:
             return found
-        # There was one: it left while storage was read, or with a commit that is still to show.
+        # It was removed during the read, or by a commit that memory does not show yet.
         await log.settled()
         if machine.version == version:
             return None
 
 
 async def get_message(log: StreamLog, request: MsgGetRequest) -> Message | None:
-    """Return the message that STREAM.MSG.GET asks for. Raises Unavailable."""
+    """Return the message that a STREAM.MSG.GET request selects; None: none.
+
+    Raises Unavailable.
+    """
     if request.last_by_subj:
         return await last_by_subject(log, request.last_by_subj.encode())
     seq = request.seq
@@ -81,7 +87,10 @@ async def get_message(log: StreamLog, request: MsgGetRequest) -> Message | None:
 async def _next_of(
     log: StreamLog, match: Match | None, names: dict[bytes, int], seq: int
 ) -> Message | None:
-    """Find the same, given the last sequences of the subjects that match and have one."""
+    """Return the first live match at or after `seq`; None: it was removed meanwhile.
+
+    `names` maps each candidate subject to its last sequence. Raises Unavailable.
+    """
     machine = log.machine
     if len(names) == 1:
         ((only, last),) = names.items()
@@ -114,7 +123,10 @@ def _next_in_tail(log: StreamLog, match: Match | None, seq: int) -> Message | No
 async def _next_in_storage(
     log: StreamLog, match: Match | None, seq: int
 ) -> tuple[int, Message | None]:
-    """Look through storage up to where memory begins; return where the look ended, too."""
+    """Search storage from `seq` up to the start of the tail.
+
+    Returns (sequence at which the search ended, message or None). Raises Unavailable.
+    """
     width = _WINDOW
     end = min(log.tail.start - 1, log.machine.last_seq)
     while seq <= end:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from core.model.segment import Segment
 
-# Roughly what a message costs beyond its payload: objects, list slots, subject.
+# Approximate bytes per message besides its payload: objects, list slots, subject.
 _MESSAGE_COST = 100
 _SMALL = 64
 _FULL = 512
 
 
 class TailBudget:
-    """Bounds the bytes of all tails of a node; the oldest segment of all goes first."""
+    """Limits the bytes of all tails of a node; evicts the node's oldest segment first."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -21,7 +21,7 @@ class TailBudget:
         self._order: deque[tuple[Tail, Segment, int]] = deque()
 
     def charge(self, tail: "Tail", segment: Segment, cost: int) -> None:
-        """Account for bytes added to a tail."""
+        """Count `cost` bytes added to a tail, and evict segments above the limit."""
         self.used += cost
         order = self._order
         if order and order[-1][1] is segment:
@@ -35,7 +35,13 @@ class TailBudget:
 
 
 class Tail:
-    """The newest segments of one stream, contiguous up to its last sequence."""
+    """The newest segments of one stream, contiguous up to its last sequence.
+
+    Args:
+        budget: The memory shared by all tails.
+        start: The lowest sequence that the tail may hold.
+        dropped: Called with each segment that the budget evicts.
+    """
 
     def __init__(self, budget: TailBudget, start: int, dropped: Callable[[Segment], None]) -> None:
         self.start = start
@@ -44,7 +50,7 @@ class Tail:
         self._dropped = dropped
 
     def append(self, segment: Segment) -> None:
-        """Add what was just committed; small neighbours share one segment."""
+        """Add a committed segment; a small one is merged into the last segment."""
         cost = segment.nbytes + _MESSAGE_COST * len(segment)
         segments = self._segments
         if segments and len(segment) < _SMALL and len(segments[-1]) < _FULL:
@@ -54,19 +60,22 @@ class Tail:
         self._budget.charge(self, segments[-1], cost)
 
     def drop(self, segment: Segment) -> None:
-        """Forget the oldest segment (the budget asks; a cleared tail has it no more)."""
+        """Remove `segment` if it is still the oldest one (`clear` may have removed it before)."""
         if self._segments and self._segments[0] is segment:
             del self._segments[0]
             self.start = segment.last + 1
             self._dropped(segment)
 
     def clear(self, start: int) -> None:
-        """Forget everything; the tail begins anew at `start`."""
+        """Remove all segments; the tail then begins at `start`."""
         self._segments.clear()
         self.start = start
 
     def at(self, seq: int) -> tuple[Segment, int] | None:
-        """Return the first message at or after `seq` as (segment, index), if it is in memory."""
+        """Return (segment, index) of the first message at or after `seq`.
+
+        None if `seq` lies before the tail, or no message follows.
+        """
         segments = self._segments
         if seq < self.start or not segments:
             return None
@@ -80,7 +89,7 @@ class Tail:
         return None
 
     def since(self, seq: int) -> list[tuple[Segment, int]]:
-        """Return (segment, first index) pairs that cover everything from `seq` on."""
+        """Return (segment, first index) pairs that cover all messages in memory from `seq` on."""
         found = self.at(seq)
         if found is None:
             return []
@@ -94,7 +103,7 @@ def _first(segment: Segment) -> int:
 
 
 def _extend(segment: Segment, more: Segment) -> None:
-    """Append in place: readers that stand in the segment keep their position."""
+    """Append in place, so that positions of readers in the segment stay valid."""
     seqs, new = segment.seqs, more.seqs
     if isinstance(seqs, range) and isinstance(new, range) and seqs.stop == new.start:
         segment.seqs = range(seqs.start, new.stop)

@@ -1,1 +1,1 @@
-"""The leader of a stream: publishes, changes of the log, retention."""
+"""The parts of a stream's leader: publishes, changes of the log, expiry, retention."""

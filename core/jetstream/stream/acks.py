@@ -1,4 +1,4 @@
-"""Publish acknowledgements on their way out: one line per accepted message, no object each."""
+"""Writing publish acks to the outputs of sessions: one line per message, no object per ack."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -7,7 +7,7 @@ from core.pubsub.account import Account
 from core.pubsub.route import MESSAGE
 from core.runtime.turn import Turn
 
-# Acks made with one format, and the least for which that pays.
+# The most acks written with one format string, and the fewest for which that is faster.
 _TOGETHER = 128
 _FEW = 8
 
@@ -21,22 +21,22 @@ class AckEmitter:
         self._body = b'{"stream":"%s","seq":' % stream
 
     def answer(self, answers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write ready answers: (reply subject, body)."""
+        """Publish ready answers, as pairs (reply subject, body)."""
         for reply, body in answers:
             self._account.publish(reply, b"", b"", body)
 
     def emit(self, replies: Sequence[bytes], first: int) -> None:
-        """Ack contiguous sequences from `first` on; an empty reply wants no ack."""
+        """Ack contiguous sequences from `first` on; an empty reply subject gets no ack."""
         for start in range(0, len(replies), _TOGETHER):
             some = replies[start : start + _TOGETHER]
             if len(some) < _FEW or not self._emit_alike(some, first + start):
                 self._emit_each(some, first + start)
 
     def _emit_alike(self, replies: Sequence[bytes], first: int) -> bool:
-        """Ack what one inbox waits for with one format; False when it is not one inbox.
+        """Write the acks of one inbox with one format string; return False for several inboxes.
 
-        What lies between two subjects of the same beginning begins like them, and the number of
-        dots tells that only the last token differs.
+        All reply subjects sort between the lowest and the highest, so they share the prefix of
+        these two. The number of dots proves that only their last tokens differ.
         """
         lowest, highest = min(replies), max(replies)
         head = lowest.rpartition(b".")[0]
@@ -68,9 +68,9 @@ class AckEmitter:
         return True
 
     def _middle(self, mid: bytes, digits: int) -> bytes:
-        """Return what stands between the reply subject and a sequence of so many digits.
+        """Return the bytes between the reply subject and a sequence of `digits` digits.
 
-        It begins with `mid`: what stands before the size.
+        They begin with `mid`, the bytes between the reply subject and the size.
         """
         return b"%b%d\r\n%b" % (mid, self._size(digits), self._body)
 
@@ -106,5 +106,5 @@ class AckEmitter:
 
 
 def _format(begin: bytes, middle: bytes) -> bytes:
-    """Return the format of one line: what is missing is a reply subject and a sequence."""
+    """Return the format string of one line, with places for a reply subject and a sequence."""
     return b"%b%%b%b%%d}\r\n" % (begin.replace(b"%", b"%%"), middle.replace(b"%", b"%%"))

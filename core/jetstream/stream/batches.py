@@ -1,9 +1,10 @@
 """Batches of one stream, between its publishes and its plans (ADR-50).
 
-What is gathered is cut where an atomic batch ends: what is before is decided first, then the batch
-is one plan of one transaction, however many messages it has. So storage holds all of it or
-nothing, and readers, who learn of a plan as a whole, never see a part. The messages of fast batches
-are decided with all others. Open batches live in memory, and time out on the one timer of the node.
+Gathered publishes are cut where an atomic batch ends: those before it are decided first, then the
+batch, of any size, is one plan in one transaction. So storage has all of the batch or
+nothing, and readers, which get a plan as a whole, never see a part. The messages of fast batches
+are decided together with all others. Open batches are kept in memory, and time out by the node's
+timer.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
 
 
 class Batches:
-    """The open batches of a stream, as far as it allows any.
+    """The open batches of a stream.
 
     Args:
         machine: The state of the stream.
-        facts: What the machine has to be told before it decides.
-        clock: The time.
-        timers: Where batches time out.
-        quota: What the batches of the node may use together.
-        abandoned: Called with the id of a batch that is dropped, and why.
+        facts: Reads the preconditions of plans.
+        clock: The clock.
+        timers: The timer for timeouts of batches.
+        quota: The node's limits on open batches.
+        abandoned: Called with the id of a dropped batch and the reason.
     """
 
     def __init__(
@@ -64,46 +65,47 @@ class Batches:
         self.armed = 0
 
     def configure(self) -> None:
-        """Forget what is open of a kind that the stream does not allow any more."""
+        """Drop open batches of kinds that the stream no longer allows."""
         if not self._machine.config.allow_atomic:
             self._staging.clear()
         if not self._machine.config.allow_batched:
             self._fast.clear()
 
     def close(self) -> None:
-        """Forget what is open; whoever goes on with it is told that it is incomplete."""
+        """Drop all open batches; later messages of them are refused as incomplete."""
         self._timers.forget(self)
         self._staging.clear()
         self._fast.clear()
 
     def committed(self, changes: FastChanges) -> None:
-        """Count the messages of fast batches, now that their plan is committed."""
+        """Apply the changes of fast batches after the COMMIT of their plan."""
         self._fast.apply(changes)
         self._timers.at(self, self.deadline())
 
     def failed(self) -> None:
-        """Forget fast batches: a plan is not stored, so who goes on has to begin a new one."""
+        """Drop all fast batches after a plan failed; their clients have to begin new ones."""
         self._fast.clear()
 
     def deadline(self) -> int | None:
-        """Return when the next batch runs out of time."""
+        """Return when the next batch times out, monotonic nanoseconds; None: there is none."""
         deadlines = [d for d in (self._staging.deadline(), self._fast.deadline()) if d is not None]
         return min(deadlines, default=None)
 
     def on_deadline(self, now: int) -> None:
-        """Drop what has waited too long."""
+        """Drop batches that have timed out."""
         self._staging.expire(now)
         self._fast.expire(now)
 
     def concern(self, columns: MessageColumns) -> bool:
-        """Whether any of these messages could belong to a batch."""
+        """Return whether any of these messages could belong to a batch."""
         return (columns.has_headers and self._machine.config.allow_atomic) or is_fast(
             columns.replies
         )
 
     def cut(self, columns: MessageColumns) -> int:
-        """Return how many of the gathered messages to decide next: none behind the end of an
-        atomic batch, which is decided alone.
+        """Return how many of the gathered messages to decide next.
+
+        The message that ends an atomic batch is decided alone, and those before it first.
         """
         if columns.has_headers and self._machine.config.allow_atomic:
             for place, block in enumerate(columns.headers):
@@ -112,9 +114,9 @@ class Batches:
         return len(columns)
 
     async def decide(self, columns: MessageColumns, now: int) -> PlanBuilder:
-        """Return the plan for messages up to an end of an atomic batch, or for that end alone.
+        """Return the plan for messages before the end of an atomic batch, or for that end alone.
 
-        When this raises, nothing has changed.
+        `now` is in nanoseconds since the Unix epoch. Raises Unavailable; nothing has changed then.
         """
         machine = self._machine
         is_atomic = columns.has_headers and self._machine.config.allow_atomic
@@ -146,7 +148,7 @@ class Batches:
         return plan
 
     def _with_batch(self, columns: MessageColumns) -> MessageColumns:
-        """Return the messages that a plan may store: those of the batch too that ends here."""
+        """Return the messages that a plan may store, including those of a batch that ends here."""
         block = columns.headers[0]
         if len(columns) > 1 or not _ends_batch(columns, 0):
             return columns
@@ -160,7 +162,7 @@ class Batches:
     def _take(
         self, columns: MessageColumns, place: int, found: dict[bytes, bytes], facts: Facts
     ) -> OpenBatch | None:
-        """Put a message aside, or return the batch that it completes. Raises ApiError."""
+        """Add a message to its batch; return the batch if it is complete. Raises ApiError."""
         machine = self._machine
         _, block = split_author(columns.headers[place])
         payload = columns.payloads[place]

@@ -1,4 +1,4 @@
-"""Changes of the log other than publishing: purge, delete, expiry. Each computes a plan."""
+"""Plans of changes other than publishes: purge, delete, expiry."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.stream.expiry import Foresight
 
-# A removal of more rows than this is recorded and finished after the reply.
+# A removal of more rows is recorded, and its rows are deleted after the reply.
 _AT_ONCE = 10_000
-# Sequences are signed 64-bit numbers in storage: a purge may not leave too few of them to assign.
+# Sequences are signed 64-bit numbers in storage: a purge must leave enough of them to assign.
 _HIGHEST = 2**62
 
 
@@ -36,6 +36,14 @@ async def plan_purge(
     without_interest: WithoutInterest,
 ) -> PlanBuilder:
     """Plan a purge: of everything, below `seq`, all but the newest `keep`, by subject filter.
+
+    Args:
+        log: The log of the stream.
+        pattern: The subject filter (None: all subjects).
+        seq: The lowest sequence to keep (0: no bound).
+        keep: Count of newest messages to keep (0: none).
+        now: Wall-clock time in nanoseconds.
+        without_interest: Returns those of the given subjects that are not stored.
 
     Raises Unavailable.
     """
@@ -61,7 +69,10 @@ async def plan_purge(
 
 
 async def _plan_purge_below(log: StreamLog, seq: int, keep: int) -> PlanBuilder:
-    """Plan a purge that ignores subjects: the head row says it all, rows go in the background."""
+    """Plan a purge of all subjects: the head row records it, the janitor deletes the rows.
+
+    Raises Unavailable.
+    """
     machine = log.machine
     plan = machine.unchanged(log.first_seq)
     if keep >= machine.msgs > 0 or (seq and seq <= log.first_seq):
@@ -75,7 +86,7 @@ async def _plan_purge_below(log: StreamLog, seq: int, keep: int) -> PlanBuilder:
         plan.purged_below = max(seq if seq < _HIGHEST else 0, machine.last_seq + 1)
     plan.first_seq = plan.purged_below
     if everything:
-        # Below a sequence that is still to come: the stream goes on from there.
+        # A purge below a future sequence: the stream continues with that sequence.
         plan.last_seq = plan.purged_below - 1
         plan.msgs = plan.nbytes = 0
         return plan
@@ -87,7 +98,10 @@ async def _plan_purge_below(log: StreamLog, seq: int, keep: int) -> PlanBuilder:
 
 
 async def plan_purge_subjects(log: StreamLog, subjects: frozenset[bytes]) -> PlanBuilder:
-    """Plan a purge of all messages of some subjects; their rows go later. Raises Unavailable."""
+    """Plan a purge of all messages of some subjects; the janitor deletes their rows.
+
+    Raises Unavailable.
+    """
     machine = log.machine
     plan = machine.unchanged(log.first_seq)
     for subject, rows in (await log.rows_of_all(subjects)).items():
@@ -103,7 +117,10 @@ async def plan_purge_subjects(log: StreamLog, subjects: frozenset[bytes]) -> Pla
 async def _live_rows(
     log: StreamLog, pattern: bytes | None, below: int
 ) -> list[tuple[int, bytes, int]]:
-    """Return (sequence, subject, size) of live messages below a sequence, ascending."""
+    """Return (sequence, subject, size in bytes) of live messages below a sequence, ascending.
+
+    Raises Unavailable.
+    """
     machine = log.machine
     match = compile_reading([pattern]) if pattern is not None else None
     literal = None
@@ -128,7 +145,7 @@ async def _live_rows(
 def _indexed_rows(
     log: StreamLog, match: Callable[[bytes], bool] | None, below: int
 ) -> list[tuple[int, bytes, int]]:
-    """The same from an index that knows every message."""
+    """Return the rows of `_live_rows` from an index that contains every message."""
     index = log.machine.index
     subjects = [s for s, _, _ in index.items() if match is None or match(s)]
     rows = (
@@ -142,10 +159,10 @@ def _indexed_rows(
 async def plan_delete(
     log: StreamLog, seq: int, now: int, without_interest: WithoutInterest
 ) -> PlanBuilder:
-    """Plan the removal of one message; its row goes in the same transaction.
+    """Plan the removal of one message; the same transaction deletes its row.
 
-    Raises ApiError as the reference server does: JSSequenceNotFound for a sequence between others
-    that is gone and for any of memory storage, else JSStreamMsgDeleteFailed.
+    Raises ApiError as nats-server does: JSSequenceNotFound for a missing sequence between others,
+    and for any missing one with memory storage; else JSStreamMsgDeleteFailed. Raises Unavailable.
     """
     machine = log.machine
     if seq > machine.last_seq and machine.on_file:
@@ -171,7 +188,7 @@ async def plan_delete(
 
 
 async def _last_before(log: StreamLog, subject: bytes, seq: int) -> int:
-    """Return the last live sequence of a subject below `seq` (0: none)."""
+    """Return the last live sequence of a subject below `seq` (0: none). Raises Unavailable."""
     while seq:
         seq = await log.rows.last_before(subject, seq)
         if log.is_live(seq):
@@ -182,16 +199,18 @@ async def _last_before(log: StreamLog, subject: bytes, seq: int) -> int:
 async def plan_expiry(
     log: StreamLog, foreseen: Foresight, now: int, without_interest: WithoutInterest
 ) -> PlanBuilder:
-    """Plan the removal of what time or a tighter limit asks for, a slice of it.
+    """Plan the removal of a part of the messages that are expired or exceed a limit.
 
     Args:
         log: The log of the stream.
-        foreseen: What `foresee` found.
+        foreseen: The result of `foresee`.
         now: Wall-clock time in nanoseconds.
-        without_interest: Tells which markers are not stored.
+        without_interest: Returns those of the markers' subjects that are not stored.
+
+    Raises Unavailable.
     """
     machine, empty, wanted = log.machine, MessageColumns(), len(log.machine.oldest) + 1
-    # A page of rows that only wait for the janitor says nothing of what is behind it.
+    # A page may consist of removed rows only, that wait for the janitor: read on.
     while len(machine.oldest) < wanted and machine.lacks_oldest(empty, now):
         await log.load_oldest()
     plan = decide(machine, empty, now)
@@ -201,10 +220,10 @@ async def plan_expiry(
 
 
 def erase_superseded(log: StreamLog, plan: PlanBuilder) -> None:
-    """Let superseded rows that still wait for removal go with an explicit removal.
+    """Add superseded rows that wait for deletion to a plan with an explicit removal.
 
-    With the newest message of a subject gone, a reload would take an older one, which the
-    per-subject limit had removed, for the newest, and mark again what has expired.
+    Otherwise, with the newest message of a subject deleted, a reload would take an older one for
+    the newest, although the per-subject limit had removed it, and mark an expired subject again.
     """
     machine, rows = log.machine, log.removed.rows
     limited = machine.limit > 0

@@ -1,4 +1,4 @@
-"""The timer of a stream's own work: schedules and expiry, which are due at a time of its clock."""
+"""The timer for work of a stream that is due at a wall-clock time: schedules and expiry."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 _MILLISECOND: Final = 1_000_000
 STEP_NS: Final = 250 * _MILLISECOND
-"""Time between two firings of a busy stream (nats-server: the shortest wait of its timers)."""
+"""Nanoseconds between two firings of a busy stream (nats-server: its timers' shortest wait)."""
 _BURST: Final = 4
-"""Firings that may follow each other sooner when the stream was quiet before."""
+"""Firings that may follow each other sooner after a quiet time."""
 _SHORTEST_NS: Final = 10 * _MILLISECOND
-"""Time between two firings of a quiet stream: what is due within it goes as one."""
+"""Nanoseconds between two firings of a quiet stream; work due within that time is combined."""
 
 
 class DueTimer:
-    """Calls back when something is due, never before. The owner arms it anew after each firing.
+    """Calls back at a due time, never before; the owner arms the timer again after each firing.
 
-    Firings that did something are `STEP_NS` apart on average, so that a stream with something due
-    all the time pays for four transactions a second. A wake-up without work delays nothing.
+    Firings with work are `STEP_NS` apart on average, so that a stream with constantly due work
+    causes four transactions per second. A wake-up without work delays nothing.
 
     Args:
-        clock: The clock that times are of.
-        fire: Called when the time has come.
+        clock: The clock to which due times refer.
+        fire: Called at the due time.
     """
 
     def __init__(self, clock: Clock, fire: Callable[[], None]) -> None:
@@ -39,30 +39,30 @@ class DueTimer:
 
     @property
     def is_armed(self) -> bool:
-        """Whether it waits for a time."""
+        """True while the timer waits for a time."""
         return self._timer.is_armed
 
     def arm(self, due: int) -> None:
         """Fire at `due` (nanoseconds), or as soon after it as the pace of firings allows.
 
-        A timer that is armed for an earlier time stays as it is.
+        A timer armed for an earlier time stays unchanged.
         """
         at = max(due, self._not_before)
         if not self._timer.is_armed or at < self._timer.at:
             self._timer.arm(at)
 
     def cancel(self) -> None:
-        """Wait for nothing any more."""
+        """Disarm the timer."""
         self._timer.cancel()
 
     def fired(self) -> None:
-        """Count a firing that did something."""
+        """Record a firing with work."""
         now = self._clock.now()
         self._paid_until = max(self._paid_until, now) + STEP_NS
         self._delay(max(now + _SHORTEST_NS, self._paid_until - _BURST * STEP_NS))
 
     def failed(self) -> None:
-        """Count a firing whose work has to be tried again."""
+        """Record a firing whose work failed; the next is at least `STEP_NS` later."""
         self._delay(self._clock.now() + STEP_NS)
 
     def _delay(self, until: int) -> None:

@@ -1,4 +1,4 @@
-"""What a committed plan changes in memory: the machine, the log, the consumers, the timers."""
+"""Applying a committed plan in memory: to the machine, the log, the consumers, the timers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class PlanEffects:
 
     Args:
         log: The log of the stream, with its machine.
-        consumers: Who is told what was stored and what is gone.
-        janitor: Deletes the rows of what is gone.
-        expiry: Waits for the next message that comes of age.
-        scheduler: Waits for the next schedule that comes due.
+        consumers: The consumers, which process stored and removed messages.
+        janitor: Deletes the rows of removed messages.
+        expiry: The timer of the next message to expire.
+        scheduler: The timer of the next due schedule.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class PlanEffects:
         self._scheduler = scheduler
 
     def apply(self, plan: StreamPlan) -> None:
-        """Make a committed plan the state of the stream."""
+        """Apply a committed plan to the stream's state in memory."""
         log, machine = self._log, self._log.machine
         machine.apply(plan)
         segment = plan.segment
@@ -67,10 +67,10 @@ class PlanEffects:
 
     def _purged(self, plan: StreamPlan) -> None:
         if plan.index is None:
-            # What the plan stores comes behind what it purges, and is in memory next.
+            # The plan's own messages follow the purged ones; `apply` appends them next.
             self._log.tail.clear(plan.before + 1)
             self._log.removed.clear()
-        # By interest, a roll-up may not be stored itself: then consumers go on behind it.
+        # With interest retention a roll-up may not be stored: consumers continue after it.
         below = plan.purged_below
         if not plan.msgs:
             below = min(below, plan.last_seq) + 1
@@ -79,17 +79,17 @@ class PlanEffects:
         self._janitor.sweep(self._log)
 
     def _removed(self, plan: StreamPlan) -> None:
-        """Hide removed messages from every reader; leave their rows to the janitor."""
+        """Hide removed messages from readers; the janitor deletes their rows."""
         hidden = [seq for seq, _, _ in plan.removed if seq >= self._log.machine.first_seq]
         if plan.purge_filters:
             self._log.removed.hide_purged(hidden, [seq for seq, _, _ in plan.removed])
             self._janitor.sweep_purge(self._log)
         else:
-            # Erased rows too, although they are gone: what was deleted is forgotten in one way.
+            # Also rows that the plan itself deleted, so that all are forgotten in one way.
             self._log.removed.hide(hidden, plan.record)
         if self._consumers:
             pairs = [(seq, subject) for seq, subject, _ in plan.removed]
-            # As on the reference server nobody is told of what goes by the dozen.
+            # nats-server: a purge of many messages publishes no advisory for each of them.
             purged = bool(plan.purges)
             tells = not purged or len(pairs) == len(plan.purges)
             for consumer in self._consumers.values():

@@ -1,4 +1,4 @@
-"""Messages that have a time to live: removing them when it is over, marking what they leave."""
+"""Expiry of messages with TTLs: removing them when due, and marking emptied subjects (ADR-43)."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ if TYPE_CHECKING:
     from core.model.stream import StreamConfig
     from core.stream.plan import PlanBuilder
 
-# Messages that leave with one plan: some milliseconds of the event loop, three times.
+# Messages that expire with one plan: three times some milliseconds of the event loop.
 _AT_ONCE = 16_384
 
 
 def begin(old: StreamConfig, new: StreamConfig) -> bool:
-    """Whether messages that are stored already come to expire one by one with an update."""
+    """Return whether an update makes stored messages expire one by one (`allow_msg_ttl`)."""
     by_age = new.max_age > 0 and old.max_age <= 0
     return new.allow_msg_ttl and (by_age or not old.allow_msg_ttl)
 
 
 def may_grow(old: StreamConfig, new: StreamConfig) -> bool:
-    """Whether an update lets messages live longer that expire one by one."""
+    """Return whether an update of `max_age` may prolong messages that expire one by one."""
     return old.allow_msg_ttl and 0 < old.max_age != new.max_age
 
 
 @dataclass(slots=True)
 class Foresight:
-    """What is due and what will be the last messages of subjects, as of one state of the stream.
+    """Due messages and the then last messages of subjects, at one version of the stream.
 
-    `forgotten` tells whether the stream still knows which of them died since.
+    Attributes:
+        version: The machine's version.
+        forgotten: `Removed.generation`; if it has changed, later removals may be unknown.
+        expired: The due messages; None: none.
+        last_seqs: The last sequences of subjects after the removal.
     """
 
     version: int
@@ -44,10 +48,10 @@ class Foresight:
 
 
 async def foresee(log: StreamLog, now: int) -> Foresight:
-    """Find what is due, and the messages that will be the last of their subjects after it.
+    """Find due messages, and the messages that are the last of their subjects after those.
 
-    This asks storage before the stream has its turn in the lane, which would hold up all others.
-    Raises Unavailable.
+    Reads storage before the change's turn, since reads in a turn block the commits of all
+    streams. `now` is in nanoseconds since the Unix epoch. Raises Unavailable.
     """
     machine = log.machine
     version, forgotten = machine.version, log.removed.generation
@@ -66,7 +70,7 @@ async def plan_due(
     now: int,
     without_interest: WithoutInterest,
 ) -> None:
-    """Let messages whose time has come leave with a plan that changes nothing yet.
+    """Add the removal of due messages, and their markers, to a plan that changes nothing yet.
 
     Raises Unavailable.
     """
@@ -93,7 +97,10 @@ async def plan_due(
 
 
 async def make_way(log: StreamLog, subjects: list[bytes], reason: bytes, now: int) -> None:
-    """Read the oldest messages that markers on some subjects may make leave."""
+    """Load the oldest messages that limits may evict in favour of markers on some subjects.
+
+    Raises Unavailable.
+    """
     if not subjects:
         return
     markers = markers_of(log.machine, subjects, reason)
@@ -102,7 +109,7 @@ async def make_way(log: StreamLog, subjects: list[bytes], reason: bytes, now: in
 
 
 def advance(log: StreamLog, plan: PlanBuilder, gone: set[int]) -> None:
-    """Move the first sequence of a plan past what it removes."""
+    """Raise the first sequence of a plan above the messages that it removes."""
     if gone and len(gone) == log.machine.msgs:
         plan.first_seq = log.machine.last_seq + 1
     elif plan.first_seq in gone and (end := max(gone) + 1) - plan.first_seq == len(gone):

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class ExpiryTimer:
-    """Has the limits of one stream enforced whenever its next message comes of age.
+    """Enforces the limits of one stream whenever its next message expires.
 
     Args:
         log: The log of the stream.
-        clock: The time.
-        janitor: Lets expiry go before the deletion of rows.
-        enforce: Enforces the limits. Raises ApiError while storage is away.
+        clock: The clock.
+        janitor: Pauses the deletion of rows during expiry.
+        enforce: Enforces the limits. Raises ApiError while storage is unavailable.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ExpiryTimer:
         self._is_expiring = False
 
     def watch(self) -> None:
-        """Make sure that the timer waits for the message that comes of age first."""
+        """Arm the timer for the message that expires first."""
         expiry = self._log.machine.expiry
         if self._is_expiring or (self._timer.is_armed and expiry is None):
             return
@@ -52,17 +52,20 @@ class ExpiryTimer:
             self._timer.arm(due)
 
     def _next_due(self) -> int:
-        """Return when the next message comes of age, nanoseconds (0: none does)."""
+        """Return when the next message expires, nanoseconds since the Unix epoch (0: never)."""
         machine = self._log.machine
         expiry = machine.expiry
         return expiry.next_due() if expiry is not None else _oldest_due(machine)
 
     def stop(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel the timer."""
         self._timer.cancel()
 
     async def trim(self) -> None:
-        """Enforce the limits of the stream, or have that wait for the next publish or timer."""
+        """Enforce the limits of the stream; after a failure the timer retries.
+
+        Does not raise ApiError.
+        """
         try:
             await self._enforce()
         except ApiError as error:
@@ -70,11 +73,11 @@ class ExpiryTimer:
             if not self._log.closed:
                 waits.warning("expiry of stream %s waits: %s", self._log.name, error)
         if not self._log.closed:
-            self.stop()  # It may wait for another `max_age` than there is now.
+            self.stop()  # It may be armed for a former `max_age`.
             self.watch()
 
     def _come_of_age(self) -> None:
-        """Expire what is due; a message that is gone by now costs no transaction."""
+        """Start the expiry of due messages; if none is left, arm the timer again."""
         if not 0 < self._next_due() <= self._clock.now():
             self.watch()
         elif not self._log.closed:
@@ -94,7 +97,11 @@ class ExpiryTimer:
 
 
 def _oldest_due(machine: StreamMachine) -> int:
-    """Return when the oldest message of a stream reaches its `max_age` (0: never)."""
+    """Return when the oldest message of a stream reaches `max_age` (0: never).
+
+    In nanoseconds since the Unix epoch. If the oldest message is not in memory, the time is in
+    the past, so that it is read.
+    """
     if not machine.max_age or not machine.msgs:
         return 0
     oldest = next((ts for _, _, _, ts in machine.oldest), machine.last_ts)

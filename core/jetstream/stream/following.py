@@ -1,4 +1,4 @@
-"""Consumers go on behind what was purged or rolled up, as far as their filters say."""
+"""Moving consumers past purged or rolled-up messages, according to their filters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def follow_rollups(log: StreamLog, consumers: Consumers, plan: StreamPlan) -> None:
-    """Let consumers take note of the roll-ups of a plan that was committed."""
+    """Move consumers past the messages that a committed plan rolled up."""
     if not consumers:
         return
     first = log.first_in_memory()
@@ -24,14 +24,14 @@ def follow_rollups(log: StreamLog, consumers: Consumers, plan: StreamPlan) -> No
 
 
 async def follow_purge(log: StreamLog, consumers: Consumers, pattern: bytes | None) -> None:
-    """Let consumers take note of a purge that was committed, also of one that found nothing.
+    """Move consumers past the messages of a committed purge, even if it removed none.
 
-    Raises Unavailable.
+    `pattern` None: the purge was of all subjects. Raises Unavailable.
     """
     if not consumers:
         return
     wanted = pattern or b""
-    # What is stored while this looks is still to be delivered.
+    # Messages stored during the search below are still to be delivered.
     end = log.machine.last_seq + 1
     found = await next_by_subject(log, wanted, 0) if wanted else None
     left = found[0] if found is not None else end

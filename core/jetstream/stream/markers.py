@@ -1,7 +1,7 @@
-"""Markers of subjects that lose their last message to somebody who removes it (ADR-43).
+"""Markers on subjects whose last message a client removes (ADR-43).
 
-The reference server announces the reasons `Remove` and `Purge` and writes neither. Here a stream
-asks for them in its metadata: `jetgate.markers`.
+ADR-43 names the reasons `Remove` and `Purge`, but nats-server writes markers for neither. Here a
+stream enables them with its metadata `jetgate.markers`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from core.stream.plan import PlanBuilder
 
 _PAGE = 100_000
-# A removal of more rows than this is recorded and finished after the reply.
+# A removal of more rows is recorded, and its rows are deleted after the reply.
 _AT_ONCE = 10_000
 
 
@@ -32,7 +32,10 @@ async def mark_deleted(
     now: int,
     without_interest: WithoutInterest,
 ) -> None:
-    """Add what a plan that deletes one message leaves on its subject, if anything."""
+    """Add a marker to a plan that deletes the last message of a subject, if it is enabled.
+
+    `block` is the header block of the deleted message. Raises Unavailable.
+    """
     machine = log.machine
     is_last = machine.index.count(subject) == 1
     if REMOVE not in machine.marker_reasons or not is_last or is_marker(block):
@@ -50,16 +53,18 @@ async def plan_marked_purge(
     now: int,
     without_interest: WithoutInterest,
 ) -> PlanBuilder:
-    """Purge as `commands.plan_purge` does, and mark the subjects that have nothing left.
+    """Plan a purge like `commands.plan_purge`, with markers on the emptied subjects.
 
     Args:
         log: The log of the stream.
         plan: A plan that changes nothing yet.
-        pattern: What to purge (None: everything).
-        below: Messages before this sequence go.
-        keep: The newest of them that stay.
+        pattern: The subject filter (None: all subjects).
+        below: Messages below this sequence are purged.
+        keep: Count of the newest of them that stay.
         now: Wall-clock time in nanoseconds.
-        without_interest: Tells which markers are not stored.
+        without_interest: Returns those of the markers' subjects that are not stored.
+
+    Raises Unavailable.
     """
     machine = log.machine
     found = await _rows(log, pattern, below)
@@ -81,7 +86,10 @@ async def plan_marked_purge(
 
 
 async def _rows(log: StreamLog, pattern: bytes | None, below: int) -> list[tuple[Row, bytes]]:
-    """Return the live messages that match, ascending, with the header blocks that matter."""
+    """Return (row, header block) of the live messages that match, ascending.
+
+    A header block is empty unless it has a TTL or marks a subject as deleted. Raises Unavailable.
+    """
     machine = log.machine
     match = compile_reading([pattern]) if pattern is not None else None
     size_of = machine.record_size.of_row

@@ -1,4 +1,4 @@
-"""Another configuration of a stream: recorded in its turn where it bears on what is stored."""
+"""Updating the configuration of a stream: as a change in its turn if it affects stored messages."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from core.stream.plan import PlanBuilder
 
 Save = Callable[[], Awaitable[None]]
-"""Records a configuration in the stream directory."""
+"""Writes a configuration to the stream directory."""
 
 
 async def record(
     log: StreamLog, old: StreamConfig, new: StreamConfig, save: Save, submit: Submit
 ) -> None:
-    """Have a configuration recorded, and the machine decide by it. Raises ApiError."""
+    """Store a configuration with `save`, and apply it to the machine. Raises ApiError."""
     other_limit = max(old.max_msgs_per_subject, 0) != max(new.max_msgs_per_subject, 0)
     if other_limit or expiry.begin(old, new):
         await submit(lambda _now: _plan_new_limit(log, old, new, save))
@@ -36,10 +36,10 @@ async def record(
 async def _plan_new_limit(
     log: StreamLog, old: StreamConfig, new: StreamConfig, save: Save
 ) -> PlanBuilder:
-    """Read the rows anew for another per-subject limit, or to know when they expire.
+    """Rebuild the index for a new per-subject limit, or the expiry queues, from the rows.
 
-    Rows that the old limit removed leave storage before the new one is recorded, which could
-    allow them again; nothing is published in between.
+    Rows that the old limit removed are deleted before the new one, which might allow them, is
+    stored. No publish is decided in between. Raises ApiError and Unavailable.
     """
     await log.deleted()
     limit = max(new.max_msgs_per_subject, 0)
@@ -55,7 +55,10 @@ async def _plan_new_limit(
 
 
 async def _plan_longer_lives(log: StreamLog, new: StreamConfig, save: Save) -> PlanBuilder:
-    """Let what has expired leave storage before a configuration that would have kept it."""
+    """Delete expired rows before storing a configuration that would keep them.
+
+    Raises ApiError and Unavailable.
+    """
     await log.deleted()
     await save()
     plan = log.machine.unchanged(log.first_seq)

@@ -1,8 +1,8 @@
-"""Republishing: what a stream has stored is sent on under another subject.
+"""Republishing the stored messages of a stream under another subject.
 
-After COMMIT and before the acknowledgements, as the reference server does. Nothing is made for a
-destination that nobody listens to. Headers tell the stream, the subject, the sequence, the time
-and the sequence that the subject had before, so that a plain subscriber notices gaps.
+Messages are republished after COMMIT and before the acks, as in nats-server, and only to
+destinations with a subscriber. Headers contain the stream, the subject, the sequence, the time
+and the previous sequence of the subject, so that a plain subscriber detects gaps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Republisher:
-    """Sends on what one stream stores; made when the configuration says so."""
+    """Republishes the messages of one stream whose configuration has `republish`."""
 
     def __init__(self, config: StreamConfig, account: Account) -> None:
         assert config.republish is not None, "made for streams that republish"
@@ -33,13 +33,15 @@ class Republisher:
     def prepare(
         self, segment: Segment, last_seqs: dict[bytes, int]
     ) -> list[tuple[bytes, int, int]]:
-        """Return (destination, place, last sequence before) of the messages that somebody awaits.
+        """Return (destination, place, previous sequence of the subject) of messages to republish.
+
+        Leaves out destinations without a subscriber.
 
         Args:
-            segment: what a plan stores, that which it supersedes at once included.
-            last_seqs: the last sequence of each subject before the plan.
+            segment: The accepted messages of a plan, including those that it supersedes at once.
+            last_seqs: The last sequence of each subject before the plan; updated here.
         """
-        # A mapping function may make what is no subject of a message: a wildcard, an empty token.
+        # A mapping function may produce an invalid subject: with a wildcard or an empty token.
         heard: dict[bytes, bytes] = {}
         for subject in set(segment.subjects):
             to = self._transform.apply(subject)
@@ -56,7 +58,7 @@ class Republisher:
         return found
 
     def send(self, segment: Segment, found: list[tuple[bytes, int, int]]) -> None:
-        """Send on what `prepare` found."""
+        """Publish the messages that `prepare` returned."""
         publish, bare = self._account.publish, self._headers_only
         for to, place, last in found:
             payload = segment.payloads[place]

@@ -1,4 +1,4 @@
-"""What is asked of a stream's log beside publishing: by clients, by its limits, by the time."""
+"""Requests to a stream's log other than publishes: purge, delete, get, and limits."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class Requests:
-    """Serves the requests about the log of one stream.
+    """Serves the requests to the log of one stream.
 
     Args:
         log: The log of the stream.
-        consumers: Who is told what a purge took away.
-        clock: The time.
-        submit: Gives a change its turn.
-        without_interest: Says what need not be stored.
-        caught_up: Returns when what consumers have acknowledged is gone, if it has to go.
+        consumers: The consumers, which a purge moves forward.
+        clock: The clock.
+        submit: Queues a change of the log.
+        without_interest: Returns those of the given subjects that are not stored.
+        caught_up: Waits until retention has removed the acknowledged messages that have to go.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Requests:
     async def purge(self, pattern: str | None, seq: int | None, keep: int | None) -> int:
         """Purge everything, or by filter, below a sequence, or all but the newest `keep`.
 
-        Returns how many messages went. Raises ApiError.
+        Returns the number of purged messages. Raises ApiError.
         """
         log, wanted = self._log, pattern.encode() if pattern and pattern != ">" else None
         before = 0
@@ -69,15 +69,15 @@ class Requests:
             return plan
 
         plan = await self._submit(plan_it)
-        # Whatever becomes of storage, it is purged.
+        # The purge is committed: a storage failure from here on must not fail the request.
         await once_available(lambda: follow_purge(log, self._consumers, wanted), log)
         markers = 0 if plan.segment is None else len(plan.segment)
         return before - plan.msgs + markers
 
     async def delete_message(self, seq: int) -> None:
-        """Delete one message; its row is gone when this returns.
+        """Delete one message and its row; return after COMMIT.
 
-        Raises ApiError JSStreamMsgDeleteFailed.
+        Raises ApiError JSStreamMsgDeleteFailed or JSSequenceNotFound.
         """
         await self._submit(
             lambda now: or_not_available(
@@ -86,9 +86,9 @@ class Requests:
         )
 
     async def trim(self) -> None:
-        """Enforce limits that a new configuration or the passing of time made tighter.
+        """Remove messages that exceed the limits, after a new configuration or by age.
 
-        Raises ApiError JSClusterNotAvail while storage is away.
+        Raises ApiError JSClusterNotAvail while storage is unavailable.
         """
         removed = True
         while removed:
@@ -98,13 +98,13 @@ class Requests:
             removed = bool(plan.removed)
 
     async def plan_expiry(self, foreseen: expiry.Foresight, now: int) -> PlanBuilder:
-        """Plan to let go what has come of age. Raises Unavailable."""
+        """Plan the removal of expired messages. Raises Unavailable."""
         return await commands.plan_expiry(self._log, foreseen, now, self._without_interest)
 
     async def get_message(self, request: MsgGetRequest) -> Message | None:
-        """Return the message that STREAM.MSG.GET asks for.
+        """Return the message that a STREAM.MSG.GET request selects; None: none.
 
-        Raises ApiError JSClusterNotAvail while storage is away.
+        Raises ApiError JSClusterNotAvail while storage is unavailable.
         """
         await self._caught_up()
         return await or_not_available(get_message(self._log, request))

@@ -1,13 +1,12 @@
-"""Retention by interest and as a work queue: messages leave when consumers are done with them.
+"""Interest and work-queue retention: messages are removed when consumers have finished them.
 
-Nothing is remembered per message. What a consumer still expects and what waits for its
-acknowledgement answers whether it needs a message; what it settled is part of its stored state
-until the removal is committed (`ConsumerMachine.leaving`). So a crash loses no removal, whichever
-of the two writes comes first: rows that are gone are no longer pending, and what was settled is
-removed after the restart.
+There is no record per message. A consumer's position and pending acks determine whether it needs
+a message. Its stored state contains finished messages until their removal is committed
+(`ConsumerMachine.leaving`). So a crash loses no removal, whichever of the two writes comes first:
+a removed row is no longer pending, and finished messages are removed after the restart.
 
-Removals are plans like every other change of the log, one at a time for a stream: what settles
-while one is committed goes with the next.
+Removals are plans like every other change of the log, one at a time for a stream. Messages
+finished while one is committed are removed by the next.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ Row = tuple[int, bytes, int]
 
 
 class RetentionKeeper:
-    """Removes what consumers are done with.
+    """Removes messages that consumers have finished.
 
     Args:
         log: The log of the stream.
         consumers: The consumers of the stream.
         retention: Interest or workqueue.
-        submit: Gives a removal its turn.
+        submit: Queues a change of the log.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class RetentionKeeper:
         self._turned = asyncio.Event()
 
     def without_interest(self, subjects: Iterable[bytes]) -> frozenset[bytes]:
-        """Return which subjects are not stored: no consumer matches them, and interest decides."""
+        """Return those of the subjects that are not stored: interest retention, no consumer."""
         if not self._by_interest:
             return frozenset()
         return frozenset(s for s in set(subjects) if not self._has_consumer(s))
@@ -73,34 +72,34 @@ class RetentionKeeper:
         machines = (consumer.machine for consumer in self._consumers.values())
         return any(m.interest is None or m.interest(subject) for m in machines)
 
-    # -- what there is to do -----------------------------------------------------------------
+    # -- work to do --------------------------------------------------------------------------
 
     def settle(self, sseqs: Iterable[int]) -> None:
-        """Take sequences that a consumer is done with."""
+        """Queue messages that a consumer has finished."""
         self._settled.update(dict.fromkeys(sseqs))
         self._start()
 
     def sweep(self) -> None:
-        """Look at every message again: after a restart, or when interest begins to decide.
+        """Examine every message: after a restart, or when consumers begin to decide.
 
-        What no consumer ever wanted stays then, as on the reference server.
+        Messages that no consumer ever matched are kept, as in nats-server.
         """
         self._sweep_from = self._log.first_seq
         self._start()
 
     def begin(self) -> None:
-        """Look at every message, for the stream is no longer under limits alone.
+        """Examine every message after a change from limits to another retention.
 
-        By interest, nothing stays in a stream without consumers.
+        With interest retention, a stream without consumers keeps no message.
         """
         self._drops_unwanted = not self._consumers
         self.sweep()
 
     def less_wanted(self, start: int) -> None:
-        """A consumer went, or wants other subjects: by interest, messages may go with it.
+        """Examine messages after a consumer was deleted or its filters changed (interest only).
 
-        As on the reference server those from its ack floor on, `start`; all without consumers, and
-        where it has not begun.
+        As in nats-server, examines those from the consumer's ack floor (`start`) on; all of them
+        without other consumers, or if `start` is higher than the last sequence.
         """
         if self._by_interest:
             self._drops_unwanted = True
@@ -111,10 +110,10 @@ class RetentionKeeper:
             self._start()
 
     async def caught_up(self) -> None:
-        """Return when what consumers were told before this call has taken effect.
+        """Wait until acknowledgements received before this call have taken effect.
 
-        Consumers may go on without end meanwhile. While storage is away this returns with work
-        left: it is done when storage is back.
+        Later acknowledgements do not prolong the wait. While storage is unavailable this returns
+        with work left, which is done once storage is available.
         """
         for consumer in list(self._consumers.values()):
             consumer.settle_now()
@@ -133,10 +132,10 @@ class RetentionKeeper:
         if self._task is None and not self._log.closed:
             self._task = spawn(self._run(), name=f"retention of {self._log.name}")
 
-    # -- doing it ----------------------------------------------------------------------------
+    # -- rounds ------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Remove until nothing is left to do."""
+        """Run rounds until no work is left; retry while storage is unavailable."""
         log = self._log
         try:
             while (self._settled or self._sweep_from is not None) and not log.closed:
@@ -157,9 +156,9 @@ class RetentionKeeper:
             self._turned.set()
 
     async def _round(self) -> None:
-        """Remove some of what settled, and look at some of the rest: neither waits for the other.
+        """Remove some finished messages, and examine some others; neither waits for the other.
 
-        What a plan is about is taken out first: more of it may come meanwhile.
+        The messages of a plan leave the queue before it, since they may be queued again meanwhile.
         """
         if self._settled:
             self._in_hand = batch = sorted(islice(self._settled, _AT_ONCE))
@@ -181,7 +180,7 @@ class RetentionKeeper:
                 self._is_sweeping = False
 
     async def _sweep_on(self, start: int) -> None:
-        """Look at the next messages, from `start` on."""
+        """Examine the next messages from `start` on, and remove those not needed."""
         self._sweep_from = None
         gone: set[int] = set()
         try:
@@ -197,14 +196,14 @@ class RetentionKeeper:
             self._drops_unwanted = False
 
     def _left(self, batch: Sequence[int]) -> None:
-        """What was looked at need not survive a crash any more."""
+        """Delete examined messages from the consumers' stored lists of finished ones."""
         batch = [seq for seq in batch if seq not in self._settled]
         for consumer in self._consumers.values():
             if consumer.machine.leaving:
                 consumer.machine.leaving.difference_update(batch)
 
     def _drop_pending(self, gone: set[int]) -> None:
-        """Nothing waits for the acknowledgement of a message that storage does not have."""
+        """End the pending acks of messages that storage does not have."""
         if not gone:
             return
         for consumer in self._consumers.values():
@@ -214,14 +213,20 @@ class RetentionKeeper:
     # -- plans -------------------------------------------------------------------------------
 
     async def _plan_settled(self, batch: Sequence[int]) -> PlanBuilder:
-        """Remove what of a batch is still there and needed by nobody else."""
+        """Plan the removal of the messages of a batch that exist and no consumer needs.
+
+        Raises Unavailable.
+        """
         rows = await self._rows(batch)
         if self._by_interest:
             rows = [row for row in rows if not self._is_needed(row[0], row[1])]
         return await self._plan(rows)
 
     async def _plan_sweep(self, start: int, gone: set[int]) -> PlanBuilder:
-        """Remove what of a range of sequences nobody needs; report pending ones without row."""
+        """Plan the removal of messages of a range that no consumer needs.
+
+        Adds pending sequences without a row to `gone`. Raises Unavailable.
+        """
         log, machine = self._log, self._log.machine
         below = min(start + _AT_ONCE, machine.last_seq + 1)
         stored = await log.rows.sizes(None, start, below)
@@ -239,7 +244,7 @@ class RetentionKeeper:
             return machine.unchanged()
         rows = [row for row in rows if not self._is_needed(row[0], row[1])]
         if not self._drops_unwanted:
-            # As on the reference server, what a start that lies ahead passes over stays.
+            # nats-server: messages that a start beyond the last sequence skips are kept.
             last = machine.last_seq
             machines = [c.machine for c in self._consumers.values()]
             past = [m.match for m in machines if m.pending.floor()[1] <= last]
@@ -250,7 +255,10 @@ class RetentionKeeper:
         return any(c.needs(seq, subject) for c in self._consumers.values())
 
     async def _rows(self, batch: Sequence[int]) -> list[Row]:
-        """Return (sequence, subject, size) of those messages that are still there, ascending."""
+        """Return (sequence, subject, size in bytes) of those messages that exist, ascending.
+
+        Raises Unavailable.
+        """
         log, machine = self._log, self._log.machine
         rows: list[Row] = []
         cold: list[int] = []
@@ -274,7 +282,7 @@ class RetentionKeeper:
         return sorted(rows)
 
     async def _plan(self, rows: list[Row]) -> PlanBuilder:
-        """Plan a removal; the rows go in the same transaction."""
+        """Plan a removal; the same transaction deletes the rows. Raises Unavailable."""
         machine = self._log.machine
         plan = machine.unchanged(self._log.first_seq)
         for row in rows:
@@ -292,7 +300,10 @@ class RetentionKeeper:
     async def _lasts(
         self, index: LogIndex, rows: list[Row], gone: set[int]
     ) -> list[tuple[bytes, int]]:
-        """Return the new last sequence of subjects that lose theirs and have others."""
+        """Return (subject, new last sequence) of subjects that lose their last message only.
+
+        Raises Unavailable.
+        """
         counts = Counter([subject for _, subject, _ in rows])
         wanted = [
             subject

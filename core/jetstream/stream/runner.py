@@ -1,7 +1,7 @@
 """StreamRunner: one stream on the node that leads it, from its publishes to its consumers.
 
-Publishes are gathered in columns; the lane asks for a plan, commits it, and hands it back to
-`emit`. Everything else that changes the log (purge, delete, expiry) is a change that yields a
+Publishes are gathered in columns. The group committer (`lane`) requests a plan, commits it, and
+calls `emit`. All other modifications of the log (purge, delete, expiry) are changes that yield a
 plan of the same kind, so there is one way to write.
 """
 
@@ -50,15 +50,15 @@ from core.stream.planner import decide
 from core.stream.promoting import Promoted, plan_rows
 from core.stream.texts import refusal, survives_failed_commit
 
-# Gathered bytes of one stream above which publishers are no longer read.
+# Gathered bytes of one stream above which reading from publishers is paused.
 PRESSURE_BYTES = 16 << 20
 
 
 class StreamRunner:
-    """The leader of one stream: takes its publishes and requests, and changes its log.
+    """The leader of one stream: processes its publishes and requests, and changes its log.
 
     Args:
-        row: The stream as the stream directory has it.
+        row: The row of the stream in the stream directory.
         config: Its configuration.
         account: The account that it belongs to.
         services: The node's services.
@@ -74,7 +74,7 @@ class StreamRunner:
         self.created = row.created
         self.name = row.name
         self.identity = short_hash(f"{account.name}.{row.name}.{row.created}").decode()
-        """Which incarnation of the name this is, for those who copy it."""
+        """Identifies this incarnation of the name for mirrors and sources."""
         self.config = config
         self.account = account
         self.services = services
@@ -84,7 +84,7 @@ class StreamRunner:
         self.retention: RetentionKeeper | None = None
         self._columns = MessageColumns()
         self._changes = Changes()
-        # Whether the last plan was that of a change: then publishes take their turn first.
+        # True if the last plan was that of a change: then publishes are planned next.
         self._changed = False
         self._subscriptions: list[ServiceSubscription] = []
         self._acks_taken: ServiceSubscription | None = None
@@ -103,7 +103,7 @@ class StreamRunner:
         self.consumers.changes = row.consumer_changes
 
     def _open_parts(self) -> None:
-        """Make what reads and changes the log."""
+        """Create the parts that read and change the log."""
         account, services, log = self.account, self.services, self.log
         clock = services.clock
         self.advisories = Advisories(account, clock, services.server_name, services.domain)
@@ -133,7 +133,7 @@ class StreamRunner:
     # -- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take publishes and requests."""
+        """Subscribe to publishes and requests, and start consumers, copier and timers."""
         self._acks_taken = self.account.take_acks_of(self.name)
         self.listen()
         self.direct.configure(self.config.allow_direct)
@@ -147,7 +147,7 @@ class StreamRunner:
         """Rebuild state, subject index, deduplication window and last message id from storage.
 
         A long log without limits that evict is served at once: its subjects and ids are read
-        meanwhile (`StreamLog.loading`), and only what needs them waits. Raises Unavailable.
+        meanwhile (`StreamLog.loading`), and only requests that need them wait. Raises Unavailable.
         """
         may_wait = take_head(self.log, head)
         await self.copier.restore(self.config)
@@ -168,11 +168,11 @@ class StreamRunner:
 
     @property
     def group(self) -> Group:
-        """The nodes that stand for it."""
+        """The nodes of the stream's group, as infos show them."""
         return stream_group(self.stream, self.lease_group, self.config)
 
     def untell(self) -> None:
-        """Have other servers send nothing more for the stream and its consumers."""
+        """Withdraw the stream's and its consumers' subscriptions from other servers."""
         own = [*self._subscriptions, *self.direct.subscriptions]
         if self._acks_taken is not None:
             own.append(self._acks_taken)
@@ -182,9 +182,9 @@ class StreamRunner:
             self.account.untell(subscription)
 
     async def drained(self) -> None:
-        """Return when what was given to it so far is committed, and acknowledgements are applied.
+        """Wait until all gathered publishes are committed, and acknowledgements are applied.
 
-        Raises ApiError: storage is away.
+        Raises ApiError while storage is unavailable.
         """
         for consumer in self.consumers.values():
             consumer.acks.apply()
@@ -197,7 +197,11 @@ class StreamRunner:
         return self.machine.unchanged(self.log.first_seq)
 
     def close(self, *, shutdown: bool = False) -> None:
-        """Take nothing any more; waiting pulls are told why."""
+        """Close the stream: end subscriptions and timers, and refuse gathered work.
+
+        `shutdown`: this node stops leading it; False: the stream was deleted. Waiting pull
+        requests end with the corresponding status.
+        """
         self.log.closed = True
         if self._acks_taken is not None:
             self.account.unsubscribe(self._acks_taken)
@@ -215,11 +219,11 @@ class StreamRunner:
         unavailable = api_error("JSClusterNotAvail")
         if shutdown:
             self._changes.close(unavailable)
-        else:  # one of them deletes the stream
+        else:  # A change of this queue deletes the stream.
             self._changes.failed(unavailable)
 
     async def reconfigure(self, config: StreamConfig, save: Callable[[], Awaitable[None]]) -> None:
-        """Have `save` record a configuration in the stream directory, then take it."""
+        """Store a configuration with `save`, then apply it. Raises ApiError."""
         old = self.config
         await or_not_available(self.copier.restore(config))
         await reconfiguring.record(self.log, old, config, save, self.submit)
@@ -242,7 +246,7 @@ class StreamRunner:
             self.copier.reconsider()
 
     def _configure_retention(self) -> None:
-        """Have consumers decide what is stored and kept, or limits alone."""
+        """Create the retention keeper for interest and work-queue retention, or remove it."""
         retention = self.config.retention
         self.retention = None
         if retention is not Retention.LIMITS:
@@ -251,7 +255,7 @@ class StreamRunner:
             consumer.watch_retention()
 
     def _configure_subjects(self) -> None:
-        """Make what the configuration wants done with subjects, or nothing."""
+        """Create the configured subject transform and republisher, or remove them."""
         config = self.config
         transform = config.subject_transform
         self.transform = None
@@ -260,30 +264,30 @@ class StreamRunner:
         self.republisher = Republisher(config, self.account) if config.republish else None
 
     def _without_interest(self, subjects: Iterable[bytes]) -> frozenset[bytes]:
-        """Return the subjects of which nothing is stored, because no consumer matches them."""
+        """Return those of the subjects that are not stored because no consumer matches them."""
         return frozenset() if self.retention is None else self.retention.without_interest(subjects)
 
     def map_subjects(self, subjects: list[bytes]) -> list[bytes]:
-        """Return what the stream's subject transform makes of subjects."""
+        """Apply the stream's subject transform, if it has one."""
         return subjects if self.transform is None else self.transform.apply_all(subjects)
 
     # -- interest ----------------------------------------------------------------------------
 
     def listen(self) -> None:
-        """Subscribe to the stream's subjects (again, after they changed)."""
+        """Subscribe to the stream's subjects, instead of former ones."""
         self.unlisten()
         self._subscriptions = [
             self.account.subscribe(subject.encode(), self.ingest)
             for subject in self.config.subjects
         ]
-        take = self.ingest_batch  # one object, by which its routes are known to be of one stream
+        take = self.ingest_batch  # One object: routes with the same `batch` are of one stream.
         for subscription in self._subscriptions:
             subscription.batch = take
             subscription.traced = self._take_traced
             subscription.takes_authors = True
 
     def unlisten(self) -> None:
-        """Take no more publishes."""
+        """Unsubscribe from the stream's subjects."""
         for subscription in self._subscriptions:
             self.account.unsubscribe(subscription)
         self._subscriptions = []
@@ -298,7 +302,7 @@ class StreamRunner:
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Take one publish: four appends, and a place in the lane for the first of a batch."""
+        """Gather one publish: four appends; the first of a batch enqueues the stream."""
         columns = self._columns
         if not self.queued:
             self.services.lane.enqueue(self)
@@ -314,7 +318,7 @@ class StreamRunner:
             self.services.press()
 
     def ingest_batch(self, batch: MessageColumns) -> None:
-        """Take the publishes of a read."""
+        """Gather the publishes of one read of a connection."""
         columns = self._columns
         if not self.queued:
             self.services.lane.enqueue(self)
@@ -325,38 +329,41 @@ class StreamRunner:
     def _take_traced(
         self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
-        from core.jetstream.stream.traced import TracedPublishes  # hardly anybody traces
+        from core.jetstream.stream.traced import TracedPublishes  # Tracing is rare: import late.
 
         TracedPublishes(self).take(trace, subject, reply, headers, payload)
 
     def answer_to(self, reply: bytes) -> None:
-        """Answer the next message, with this reply subject, even if the stream has no acks."""
+        """Answer the next message with this reply subject, even if the stream has `no_ack`."""
         self._columns.answered |= {reply}
 
     def has_work(self) -> bool:
-        """Whether there is something for the next round.
+        """Return whether the stream has a plan for the next round.
 
-        While the subjects are still being read, publishes with headers, which may name message ids
-        or expected sequences, and changes of the log wait.
+        While the subjects are being loaded, changes of the log wait, and so do publishes with
+        headers, which may contain message ids or expected sequences.
         """
         if self.log.loading is not None and (self._columns.has_headers or self._changes):
             return False
         return bool(self._columns.subjects or self._changes)
 
     async def plan_letters(self, run: Run, now: int) -> Copied:
-        """Plan to store dead letters, with the number of the last; none is left out."""
+        """Plan to store dead letters with the last one's number as a position; skip none.
+
+        Raises Unavailable.
+        """
         facts = await self._facts.read(run.columns, now)
         return plan_copies(self.machine, [run], now, facts, mirrors=False, leaves_out=False)
 
     def submit(self, change: Change) -> asyncio.Future[StreamPlan]:
-        """Give a change of the log its turn.
+        """Queue a change of the log.
 
-        The future has the committed plan, or ApiError when the change is refused or storage is
-        away.
+        The future's result is the committed plan; it raises ApiError if the change is refused or
+        storage is unavailable.
         """
         done = self._changes.add(change)
         if self.log.closed:
-            # Storage has no head for it any more.
+            # Storage may have no head row for the stream any more.
             self.refuse_gathered(api_error("JSStreamNotFound"))
         else:
             self.services.lane.enqueue(self)
@@ -365,7 +372,10 @@ class StreamRunner:
     # -- decide ------------------------------------------------------------------------------
 
     async def next_plan(self, limit: int, now: int) -> StreamPlan | None:
-        """Return what this stream wants committed next, or None."""
+        """Return the next plan to commit, of a change or of up to `limit` publishes; None: none.
+
+        Changes and publishes alternate. Raises Unavailable; the work is kept then.
+        """
         if not self.has_work():
             return None
         if self._changes and not (self._changed and self._columns.subjects):
@@ -374,7 +384,7 @@ class StreamRunner:
             if change is None:
                 return None
             if self.log.closed:
-                # That deleted the stream: no head is left by which to see what was committed.
+                # The change deleted the stream: without a head row its outcome could not be read.
                 self._changes.committed(change.build())
                 return None
             commands.erase_superseded(self.log, change)
@@ -406,15 +416,15 @@ class StreamRunner:
         return plan.build()
 
     async def foresee(self, columns: MessageColumns, now: int) -> PlanBuilder:
-        """Return the plan that publishes would get now, not to be committed. Raises Unavailable."""
+        """Return the plan of publishes as if decided now, not for COMMIT. Raises Unavailable."""
         return decide(self.machine, columns, now, await self._facts.read(columns, now))
 
     async def plan_rows(self, columns: MessageColumns, now: int) -> Promoted:
-        """Return the plan for rows of a transaction, in their turn. Raises Unavailable."""
+        """Return the plan for rows of a transaction; called in its turn. Raises Unavailable."""
         return plan_rows(self.machine, columns, now, await self._facts.read(columns, now))
 
     def lacks_interest(self, subject: bytes) -> bool:
-        """Say whether a message on `subject` is not stored because no consumer wants it."""
+        """Return whether a message on `subject` is not stored because no consumer matches it."""
         return subject in self._without_interest((subject,))
 
     def _give_back(self, columns: MessageColumns) -> None:
@@ -424,7 +434,7 @@ class StreamRunner:
     # -- emit --------------------------------------------------------------------------------
 
     def emit(self, plan: StreamPlan) -> None:
-        """Make a committed plan the state, and let out what waited for it."""
+        """Apply a committed plan, and queue its acks and answers."""
         self._count_refused(plan)
         if plan.accepted is not None and self.republisher is not None:
             self._republish(plan, plan.accepted, self.republisher)
@@ -439,14 +449,14 @@ class StreamRunner:
         self._changes.committed(plan)
 
     def _republish(self, plan: StreamPlan, accepted: Segment, republisher: Republisher) -> None:
-        """Apply a plan and send on what it stores; the last sequences are those before it."""
+        """Apply a plan, and republish its messages with the subjects' previous sequences."""
         index = self.machine.index
         last_seqs = {subject: index.last(subject) for subject in set(accepted.subjects)}
         self._effects.apply(plan)
         republisher.send(accepted, republisher.prepare(accepted, last_seqs))
 
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
-        """The plan was not written: tell every publisher, change nothing."""
+        """Answer every publisher of a plan that was not committed with an error."""
         self.batches.failed()
         self._count_refused(plan)
         self.services.lane.refuse(error.err_code, plan.rows)
@@ -464,7 +474,7 @@ class StreamRunner:
             self.services.lane.refuse(code, count)
 
     def refuse_gathered(self, error: ApiError) -> None:
-        """Answer everything that waits for storage with an error."""
+        """Answer all gathered publishes and queued changes with an error."""
         columns, self._columns = self._columns, MessageColumns()
         self.services.lane.refuse(error.err_code, len(columns))
         replies = columns.replies
@@ -485,9 +495,13 @@ class StreamRunner:
     ) -> StreamInfo:
         """Return the stream's configuration and state.
 
-        `with_cluster`: name the leader though the server is on its own.
+        Args:
+            deleted: Whether to list deleted sequences.
+            subjects: Subjects to list with their message counts; None: none.
+            with_cluster: Whether to name the leader even if this server runs alone.
 
-        Raises ApiError JSClusterNotAvail while storage is away.
+        Raises:
+            ApiError: JSClusterNotAvail while storage is unavailable.
         """
         await self.caught_up()
         state = await or_not_available(
@@ -510,23 +524,23 @@ class StreamRunner:
         return ClusterInfo(leader=self.services.server_name) if with_cluster else None
 
     def consumer_count(self) -> int:
-        """Return how many consumers the stream has."""
+        """Count the stream's consumers, without those of mirrors and sources."""
         return sum(1 for consumer in self.consumers.values() if not consumer.hidden)
 
     # -- from and for consumers ---------------------------------------------------------------
 
     def settle(self, sseqs: Sequence[int]) -> None:
-        """Let messages go that a consumer is done with, where retention depends on it."""
+        """Record messages that a consumer has finished, if retention depends on it."""
         if self.retention is not None:
             self.retention.settle(sseqs)
 
     async def caught_up(self) -> None:
-        """Return when what consumers have acknowledged so far is gone, if it has to go."""
+        """Wait until retention has removed all messages acknowledged so far that have to go."""
         if self.retention is not None:
             await self.retention.caught_up()
 
     async def less_wanted(self, start: int = 0) -> None:
-        """Let go what a consumer that went or changed was the last to want, from `start` on."""
+        """Remove messages from `start` on that no consumer needs after one changed or ended."""
         if self.retention is not None:
             self.retention.less_wanted(start)
             await self.retention.caught_up()

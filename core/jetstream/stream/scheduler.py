@@ -1,8 +1,9 @@
-"""Sending what is due: schedules of one stream come due on the clock (ADR-51).
+"""Firing the due schedules of one stream (ADR-51).
 
-A firing is one plan, committed in one transaction: the outputs, the removal of the schedules that
-are over, and when the others come due next. A crash before COMMIT leaves them due, one after it
-finds them moved. A schedule that never came due needs no record: its message says when it does.
+A firing is one plan, committed in one transaction: the outputs, the removal of finished
+schedules, and the next due times of the others. After a crash before COMMIT they are still due;
+after a later crash the new due times are stored. A schedule that was never due needs no stored
+due time, since its message determines it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("jetgate.schedules")
 
-# Of patterns, some hundred microseconds each.
+# Schedules per plan; a cron pattern costs some hundred microseconds.
 _AT_ONCE = 250
 _PAGE = 100_000
 
@@ -44,11 +45,11 @@ class Scheduler:
 
     Args:
         log: The log of the stream.
-        facts: What the machine has to be told before it decides.
-        clock: The time.
-        submit: Gives a firing its turn.
+        facts: Reads the preconditions of plans.
+        clock: The clock.
+        submit: Queues a change of the log.
         map_subjects: The stream's subject transform.
-        sweeper: Deletes records of schedules that are gone.
+        sweeper: Deletes the stored due times of removed schedules.
     """
 
     def __init__(
@@ -72,12 +73,12 @@ class Scheduler:
     # -- life --------------------------------------------------------------------------------
 
     async def restore(self) -> None:
-        """Find the schedules of a stream that is opened. Raises Unavailable."""
+        """Load the schedules of a stream that is being opened. Raises Unavailable."""
         if self._log.machine.schedules is not None:
             await self._load(self._log.machine.schedules, None)
 
     async def reconfigure(self, old: StreamConfig) -> None:
-        """Take an update of the configuration: schedules that were copied begin to come due.
+        """Apply an update of the configuration; if it allows schedules, load the stored ones.
 
         Raises Unavailable.
         """
@@ -87,16 +88,18 @@ class Scheduler:
         self.watch()
 
     def close(self) -> None:
-        """Send nothing any more."""
+        """Cancel the timer."""
         self._timer.cancel()
 
     async def _load(self, schedules: Schedules, begun: int | None) -> None:
-        """Find the schedules among what is stored.
+        """Load the stored schedules.
 
         Args:
-            schedules: Where they belong.
-            begun: Since when they come due; what was missed before is left out (None: since they
-                were stored).
+            schedules: Receives the schedules.
+            begun: Time from which schedules fire, in nanoseconds; repetitions before it are
+                skipped (None: from the time when they were stored).
+
+        Raises Unavailable.
         """
         log = self._log
         found: dict[bytes, tuple[int, int, bytes]] = {}
@@ -127,7 +130,7 @@ class Scheduler:
     # -- the clock ---------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """Make sure that a timer waits for the schedule that comes due first."""
+        """Arm the timer for the schedule that is due first."""
         log = self._log
         schedules = log.machine.schedules
         if schedules is None or self._is_firing or log.closed or log.machine.config.sealed:
@@ -135,7 +138,7 @@ class Scheduler:
         due = schedules.next_due()
         if due is not None:
             now = self._clock.now()
-            # What is due when it is stored waits a step, as on nats-server.
+            # A schedule already due when it is stored waits one step, as in nats-server.
             self._timer.arm(due if due > now else now + STEP_NS)
 
     def _ring(self) -> None:
@@ -165,7 +168,7 @@ class Scheduler:
     # -- firing ------------------------------------------------------------------------------
 
     async def _ready(self, now: int) -> list[Firing]:
-        """Read what is due now, for which the lane must not wait.
+        """Read the due schedules from storage, before the firing's turn.
 
         Raises Unavailable.
         """
@@ -191,7 +194,10 @@ class Scheduler:
         return schedules
 
     async def _messages(self, seqs: list[int]) -> dict[int, Message]:
-        """Return live messages by sequence: from memory, the rest in one query."""
+        """Return live messages by sequence: from memory, the rest in one query.
+
+        Raises Unavailable.
+        """
         log = self._log
         found = {seq: message for seq in seqs if (message := log.in_tail(seq)) is not None}
         cold = [seq for seq in seqs if seq not in found and seq < log.tail.start]
@@ -201,7 +207,10 @@ class Scheduler:
         return found
 
     async def _copy(self, firing: Firing) -> None:
-        """Have a schedule with a source send the last message there, if there is one."""
+        """Set the output of a schedule with a source to the last message of the source subject.
+
+        Without such a message, the schedule's own payload is sent. Raises Unavailable.
+        """
         source = find(firing.block, SCHEDULE_SOURCE)
         if source and self._log.machine.index.last(source) != firing.source:
             last = await last_by_subject(self._log, source)
@@ -211,7 +220,7 @@ class Scheduler:
                 firing.copy(0, firing.block, firing.body)
 
     async def _plan(self, firings: list[Firing], now: int) -> PlanBuilder:
-        """Plan the outputs of what is still due."""
+        """Plan the outputs of the firings that are still due. Raises Unavailable."""
         log, schedules = self._log, self._schedules()
         there: list[Firing] = []
         for firing in firings:

@@ -1,7 +1,8 @@
-"""Publishes into a stream whose way is traced (ADR-41).
+"""Traced publishes into a stream (ADR-41).
 
-What becomes of such a message is known from its acknowledgement, so it gets a reply subject of its
-own, and the answer is passed on. A message that is only traced is decided on and never stored.
+The ack of a message contains its outcome. So a traced message gets a reply subject of its own,
+and the answer is forwarded to the publisher. A message that is only traced is decided, never
+stored.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ if TYPE_CHECKING:
 _WRONG_SIZE, _WRONG_STREAM, _WRONG_MSG_ID, _WRONG_SEQUENCE = 10054, 10060, 10070, 10071
 _STORE_FAILED, _NO_ROLLUP, _WRONG_TTL, _NO_TTL = 10077, 10111, 10165, 10166
 _WHEN_STORED = frozenset((_STORE_FAILED, _WRONG_TTL))
-"""Errors that the reference server finds when it stores: not in a message that is only traced."""
+"""Errors that nats-server detects when it stores, so not for a message that is only traced."""
 _PLAIN = frozenset((_WRONG_STREAM, _STORE_FAILED, _NO_ROLLUP))
 _OTHER_WORDS = {_WRONG_SIZE: "maximum payload exceeded", _NO_TTL: "message TTL disabled"}
 _FAST_REPLY = b".$FI"
-_ANY = b"-"  # a reply subject, so that there is an answer
+_ANY = b"-"  # A reply subject, without which there is no answer.
 
 
 class Stream(Protocol):
-    """What this needs of the leader of a stream: `core.jetstream.stream.runner`."""
+    """The interface of a stream's leader (`core.jetstream.stream.runner`) for traced publishes."""
 
     name: str
     config: StreamConfig
@@ -68,7 +69,7 @@ class Stream(Protocol):
 
 
 class TracedPublishes:
-    """Takes the traced publishes of one stream."""
+    """Processes the traced publishes of one stream."""
 
     def __init__(self, runner: Stream) -> None:
         self._runner = runner
@@ -76,7 +77,7 @@ class TracedPublishes:
     def take(
         self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
-        """Take one publish, and let the trace know what became of it."""
+        """Process one publish, and report its outcome to the trace."""
         runner, event = self._runner, trace.streamed(self._runner.name)
         found = h.publish_headers(headers)
         block = h.with_header(headers, DESTINATION, DISABLED)
@@ -85,9 +86,9 @@ class TracedPublishes:
         outcome.has_interest = not runner.lacks_interest(stored_as)
         if trace.only and not found.get(h.BATCH_ID):
             trace.hold()
-            message = (subject, headers, payload)  # it keeps its destination, and its size
+            message = (subject, headers, payload)  # Not `block`: its size must not change.
             spawn(self._try(trace, outcome, reply, message), name=f"trace {runner.name}")
-        elif reply.endswith(_FAST_REPLY):  # replies of fast-ingest batches tell what to do
+        elif reply.endswith(_FAST_REPLY):  # The reply subject of a fast batch is a command.
             outcome.accepted()
             runner.ingest(None, subject, reply, block, payload)
         else:
@@ -102,12 +103,12 @@ class TracedPublishes:
     def _answered(self, trace: Trace, outcome: _Outcome, reply: bytes, body: bytes) -> None:
         outcome.forget()
         self._pass_on(reply, body)
-        if body:  # else it waits in a batch, of which only the end is reported
+        if body:  # Else the message is part of a batch, of which only the end is reported.
             outcome.answered(body)
             trace.release()
 
     def _pass_on(self, reply: bytes, body: bytes) -> None:
-        """Give the publisher the answer, if he is to have one."""
+        """Forward the answer to the publisher, unless none is wanted (`no_ack`, no reply)."""
         if reply and not self._runner.config.no_ack:
             self._runner.account.publish(reply, b"", b"", body)
 
@@ -118,7 +119,7 @@ class TracedPublishes:
         reply: bytes,
         message: tuple[bytes, bytes, bytes],
     ) -> None:
-        """Decide on a message when its turn comes, and store nothing."""
+        """Decide a message in its turn without storing it, and report the outcome."""
         runner = self._runner
         tried: list[PlanBuilder] = []
 
@@ -145,7 +146,12 @@ class TracedPublishes:
 
 
 class _Outcome:
-    """What became of one message, as its event tells it."""
+    """The outcome of one message, written into its trace event.
+
+    Attributes:
+        has_interest: False if no consumer wants the message, so that it is not stored.
+        forget: Ends the subscription to the answer.
+    """
 
     def __init__(self, event: dict[str, Any], found: dict[bytes, bytes], subject: str) -> None:
         self.has_interest = True
@@ -155,19 +161,19 @@ class _Outcome:
         self._subject = subject
 
     def accepted(self) -> None:
-        """It was stored, or would have been."""
+        """Record that the message was stored, or would have been."""
         self._event["subject"] = self._subject
         if not self.has_interest:
             self._event["nointerest"] = True
 
     def is_refused(self, body: bytes) -> bool:
-        """Whether an answer refuses a message before it comes to storing it."""
+        """Return whether an answer refuses a message before the attempt to store it."""
         answer = msgspec.json.decode(body)
         code = answer.get("error", {}).get("err_code", 0)
         return bool(answer.get("duplicate") or (code and code not in _WHEN_STORED))
 
     def answered(self, body: bytes) -> None:
-        """Note what the acknowledgement tells."""
+        """Record the result that the ack contains."""
         answer = msgspec.json.decode(body)
         error = answer.get("error")
         if answer.get("duplicate"):
@@ -178,7 +184,7 @@ class _Outcome:
             self._event["error"] = self._text_of(error["err_code"], error["description"])
 
     def _text_of(self, code: int, description: str) -> str:
-        """Return the text that the reference server has inside for an error."""
+        """Return the internal text of nats-server for an error."""
         actual = description.rpartition(": ")[2]
         if code in _OTHER_WORDS:
             return _OTHER_WORDS[code]

@@ -1,1 +1,1 @@
-"""Transactions: batches that are staged in a stream of their own and promoted by the leader."""
+"""Transactions: batches staged in a separate stream and committed by the target's leader."""

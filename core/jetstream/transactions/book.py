@@ -1,7 +1,7 @@
-"""The ledger of one stream in memory, and the one way in which it changes.
+"""The ledger of one stream in memory, and its changes.
 
-Every change is a plan of the stream and waits for its COMMIT. The changes of one ledger follow one
-another (`lock`), so memory has what storage has whenever somebody else may change it.
+Every change is a plan of the stream and waits for its COMMIT. The `lock` serializes the changes of
+one ledger, so that memory equals storage whenever the lock is free.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 APPS_MAX = 1000
 PATIENCE_S = 2.0
-"""Seconds after which a request that waits for storage is refused."""
+"""Seconds after which a request that waits for the lock is refused."""
 
 
 class Book:
@@ -31,8 +31,8 @@ class Book:
         runner: The leader of the stream.
 
     Attributes:
-        entries: What is committed, by app.
-        lock: Held by whoever changes the ledger, and by whoever depends on its standing still.
+        entries: The committed entries, by app.
+        lock: Held during a change of the ledger, and while code relies on an unchanged ledger.
     """
 
     def __init__(self, runner: StreamRunner) -> None:
@@ -43,9 +43,10 @@ class Book:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Hold the lock for a request. Raises ApiError JSClusterNotAvail if that takes too long.
+        """Hold the lock for a request.
 
-        Whoever has it then waits for storage.
+        Raises ApiError JSClusterNotAvail after `PATIENCE_S` seconds: the holder of the lock waits
+        for storage.
         """
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -58,14 +59,17 @@ class Book:
             self.lock.release()
 
     def restore(self, entry: Entry) -> None:
-        """Take what storage has."""
+        """Load an entry from storage; one without an app holds the highest token so far."""
         if entry.app:
             self.entries[entry.app] = entry
         else:
             self._highest = entry.token
 
     async def open(self, app: str, run: str, keep: int) -> Entry:
-        """Return the entry of an app once a run has it. Raises ApiError."""
+        """Open a run of an app, and return the committed entry. Raises ApiError.
+
+        `keep` is the time for which staged blocks wait for their manifest, in nanoseconds.
+        """
         async with self.held():
             old, now = self.entries.get(app), self._runner.services.clock.now()
             entry = open_run(old, app, run, keep, self._highest, now)
@@ -76,9 +80,9 @@ class Book:
             return entry
 
     async def forget(self, app: str) -> bool:
-        """Delete what the ledger has of an app; False when it has nothing. Raises ApiError.
+        """Delete the entry of an app; return False if there is none. Raises ApiError.
 
-        No token is given twice, so that who held one of the deleted ones stays refused.
+        The highest token so far is kept: tokens are unique, and old ones stay refused.
         """
         async with self.held():
             entry = self.entries.get(app)
@@ -92,7 +96,7 @@ class Book:
             return True
 
     async def put(self, entry: Entry) -> None:
-        """Have an entry committed as it is; the lock is held. Raises ApiError."""
+        """Commit an entry; the caller holds the lock. Raises ApiError."""
         await self._submit(LedgerWrite(entry))
         self.entries[entry.app] = entry
 
@@ -102,10 +106,10 @@ class Book:
             plan.ledger += writes
             return plan
 
-        await self._runner.log.loaded()  # A change that waits for that holds up publishes.
+        await self._runner.log.loaded()  # A change waiting for this in its turn blocks publishes.
         await self._runner.submit(plan_it)
 
     def oldest_block(self) -> int | None:
-        """Return the lowest sequence of a staged block that an unfinished batch needs."""
+        """Return the lowest sequence of a block that an unfinished batch needs (None: none)."""
         needed = (oldest_block(entry) for entry in self.entries.values())
         return min((seq for seq in needed if seq is not None), default=None)

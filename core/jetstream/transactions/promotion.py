@@ -1,10 +1,10 @@
-"""One batch on its way into its stream: verified, recorded, then stored chunk by chunk.
+"""Committing one staged batch into its stream: verify, record, then store chunk by chunk.
 
-    blocks are there, with their checksums ─▶ (batch, manifest) committed ─▶ chunk ─▶ chunk ─▶ done
+    blocks and checksums verified ─▶ (batch, manifest) committed ─▶ chunk ─▶ chunk ─▶ done
 
-Each chunk is a plan of the stream that takes its turn among publishes and carries the entry of the
-ledger, so that after any crash the batch goes on with the first row that is not stored. While one
-chunk is committed the next is read.
+Each chunk is a plan of the stream, queued among publishes. It contains the ledger entry, so that
+after a crash the batch continues with the first row that is not stored. While one chunk is
+committed the next is read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 _RETRY_S = 0.2
 _AWAY = err_code("JSClusterNotAvail")
-# An empty token, or one that is a wildcard, in subjects that stand on lines.
+# Matches an empty or wildcard token in subjects joined by newlines.
 _ODD = re.compile(rb"(?:^|[.\n])[*>]?(?:[.\n]|$)")
 
 
@@ -61,16 +61,17 @@ class Promotion:
     Args:
         runner: The leader of the stream.
         book: The stream's ledger.
-        staged: The blocks.
-        app: Whose batch it is.
-        token: The token it was committed with.
+        staged: The staged blocks.
+        app: The app that owns the batch.
+        token: The token of the COMMIT request.
         number: The number of the batch.
-        attempts: Its manifest.
+        attempts: The manifest of the batch.
 
     Attributes:
-        is_recorded: Whether the ledger has the batch.
-        ended: Set when it is done, or does not go on: `error` is why, if the ledger does not say.
-        is_told: Whether somebody was told of `error`.
+        is_recorded: True once the ledger has the batch.
+        error: Why the batch ended, if the ledger does not record it (None: no error).
+        ended: Set when the batch is done or has stopped.
+        is_told: True once a COMMIT request was answered after the end.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Promotion:
         self._filters: tuple[str, ...] | None = None
 
     async def run(self) -> None:
-        """Store the batch, or find out why not."""
+        """Store the batch, or set `error`; then set `ended`."""
         try:
             if not self._is_known():
                 await self._patiently(self._verify)
@@ -115,15 +116,18 @@ class Promotion:
         except Exception:
             self.ended.set()
             raise
-        # Not when it is cancelled: the next leader goes on.
+        # Not set after a cancellation: the next leader continues the batch.
         self.ended.set()
 
     def is_of(self, batch: Batch) -> bool:
-        """Say whether this stores the very batch that the ledger has, not one of its number."""
+        """Return whether this stores `batch`: the same number and the same manifest."""
         return self.number == batch.number and self.attempts == batch.attempts
 
     def oldest_block(self) -> int | None:
-        """Return the lowest sequence of a block that is needed, in case the ledger has it not."""
+        """Return the lowest sequence of the manifest's blocks; None once the batch has ended.
+
+        Blocks of a batch that the ledger does not record yet are needed too.
+        """
         if self.ended.is_set():
             return None
         return min((a.seqs[0][0] for a in self.attempts if a.seqs), default=None)
@@ -135,18 +139,21 @@ class Promotion:
         return entry is not None and entry.batch is not None and entry.batch.number == self.number
 
     async def _verify(self) -> None:
-        """Make sure that every block is there as it was staged. Raises ApiError, Unavailable."""
+        """Verify that every block is present and each attempt's CRC-32C matches.
+
+        Raises ApiError and Unavailable.
+        """
         for attempt in self.attempts:
             crc = 0
             for _, _, seq in blocks_from((attempt,), Place()):
                 crc = crc32c(await self._staged.read(attempt, seq), crc)
-                await asyncio.sleep(0)  # A block in memory is read without a pause.
+                await asyncio.sleep(0)  # Reading from memory does not yield to the event loop.
             if crc != attempt.crc:
                 texts = {"found": crc, "crc": attempt.crc}
                 raise transaction_error("Checksum", attempt=attempt.id, **texts)
 
     async def _record(self) -> None:
-        """Have the ledger know the batch, unless a newer run has opened meanwhile."""
+        """Commit the batch to the ledger. Raises ApiError if a newer run was opened meanwhile."""
         async with self._book.lock:
             entry = self._book.entries.get(self.app)
             is_new = is_new_batch(entry, self.app, self.token, self.number)
@@ -156,7 +163,7 @@ class Promotion:
             await self._book.put(record(entry, self.number, self.attempts, now))
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something again until storage is there. Raises ApiError for anything else."""
+        """Call `work`, and retry while storage is unavailable. Raises its other ApiErrors."""
         while True:
             try:
                 return await work()
@@ -172,7 +179,7 @@ class Promotion:
     # -- the rows ----------------------------------------------------------------------------
 
     def _batch(self) -> Batch:
-        """Return the batch as the ledger has it. Raises ApiError if the ledger was deleted."""
+        """Return the batch from the ledger. Raises ApiError if the ledger was deleted."""
         entry = self._book.entries.get(self.app)
         batch = entry.batch if entry is not None else None
         if batch is None or not (self.is_of(batch) or batch.is_done):
@@ -180,7 +187,7 @@ class Promotion:
         return batch
 
     async def _promote(self) -> None:
-        """Store chunk after chunk from where the ledger says. Raises ApiError."""
+        """Store chunks from the ledger's place on, until done or stopped. Raises ApiError."""
         batch = self._batch()
         reader = ChunkReader(self._staged, batch.attempts, batch.place)
         while not batch.is_done:
@@ -193,8 +200,8 @@ class Promotion:
                 return
 
     async def _store(self, chunk: Chunk, reader: ChunkReader) -> None:
-        """Have a chunk committed; read the next one meanwhile. Raises ApiError."""
-        await self._runner.log.loaded()  # A change that waits for that holds up publishes.
+        """Commit a chunk; read the next one meanwhile. Raises ApiError."""
+        await self._runner.log.loaded()  # A change waiting for this in its turn blocks publishes.
         async with self._book.lock:
             assert chunk.start == self._batch().place, "a chunk follows what is stored"
             planned: list[Entry] = []
@@ -208,10 +215,10 @@ class Promotion:
         try:
             return await reader.next()
         except StorageError:
-            return None  # It is read when it is its turn.
+            return None  # `_promote` reads it again.
 
     async def _plan(self, chunk: Chunk, planned: list[Entry], now: int) -> PlanBuilder:
-        """Plan the rows of a chunk and what the ledger says then; called in the chunk's turn."""
+        """Plan the rows of a chunk and the ledger entry after it; called in the chunk's turn."""
         cut, error = self._cut(chunk.columns.subjects)
         columns = chunk.columns.part(0, cut)
         columns.subjects = self._runner.map_subjects(columns.subjects)
@@ -234,7 +241,10 @@ class Promotion:
         return plan
 
     def _cut(self, subjects: list[bytes]) -> tuple[int, ApiError | None]:
-        """Return how many rows there are before the first whose subject the stream has not."""
+        """Return (rows before the first invalid subject, the error for that subject or None).
+
+        A subject is invalid if the stream's filters do not match it, or if it is no literal.
+        """
         filters = self._runner.config.subjects
         if filters is not self._filters:
             self._filters = filters

@@ -1,4 +1,4 @@
-"""Staged blocks: in which stream they are, and reading the rows of a manifest from there."""
+"""The stream in which blocks are staged, and reading the rows of a manifest from it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SUBJECT = "$JG.STAGE."
 
 CHUNK_ROWS = 4096
 CHUNK_BYTES = 4 << 20
-"""A chunk takes no further block once it has so many rows or bytes of headers and payloads."""
+"""A chunk is full with this many rows, or this many bytes of headers and payloads."""
 
 
 def stage_of(target: str) -> StreamConfig:
-    """Return the configuration of the stream that a stream's blocks are staged in."""
+    """Return the configuration of the staging stream of stream `target`."""
     return StreamConfig(
         name=STAGE + target,
         description=f"Staged transactions of {target}",
@@ -39,7 +39,7 @@ class Staged:
     """The staged blocks of one stream.
 
     Args:
-        target: The name of the stream.
+        target: The name of the stream into which batches are committed.
         find: Returns the log of a stream by its name (None: there is none).
     """
 
@@ -49,11 +49,14 @@ class Staged:
         self._find = find
 
     def subject(self, attempt: Attempt) -> str:
-        """Return the subject that an attempt stages on."""
+        """Return the subject of an attempt's blocks."""
         return self._subject + attempt.id
 
     async def read(self, attempt: Attempt, seq: int) -> bytes:
-        """Return a block. Raises ApiError when there is none of that attempt, Unavailable."""
+        """Return the block of an attempt at a sequence of the staging stream.
+
+        Raises ApiError BlockMissing if the attempt has no such block, and Unavailable.
+        """
         log, subject = self._find(self._name), self.subject(attempt)
         found = await log.get(seq) if log is not None else None
         if found is None or found[2] != subject.encode():
@@ -63,7 +66,13 @@ class Staged:
 
 @dataclass(slots=True)
 class Span:
-    """Consecutive rows of a chunk that are of one block: where they begin, and how many."""
+    """Consecutive rows of a chunk from one block.
+
+    Attributes:
+        place: The place of the first row.
+        seq: The sequence of the block in the staging stream.
+        rows: The number of rows.
+    """
 
     place: Place
     seq: int
@@ -72,9 +81,16 @@ class Span:
 
 @dataclass(slots=True)
 class Chunk:
-    """Consecutive rows of a batch, of `nbytes` in all, from `start` to the place `end` after them.
+    """Consecutive rows of a batch.
 
-    No row follows when `is_last` says that the manifest ends here, or with an `error`.
+    Attributes:
+        columns: The rows.
+        nbytes: Bytes of the rows' headers and payloads.
+        spans: The rows by block.
+        start: The place of the first row.
+        end: The place after the last row.
+        is_last: True if the manifest ends with this chunk.
+        error: Why no row can be read after this chunk (None: no error).
     """
 
     columns: MessageColumns = field(default_factory=MessageColumns)
@@ -88,7 +104,7 @@ class Chunk:
     def at(self, row: int) -> tuple[Place, int]:
         """Return the place of a row of the chunk and the sequence of its block.
 
-        The row after the last is where the error of the chunk is, if it has one.
+        The row after the last is the place of the chunk's error, if it has one.
         """
         for span in self.spans:
             if row < span.rows or (row == span.rows and span is self.spans[-1]):
@@ -101,7 +117,7 @@ class Chunk:
 class ChunkReader:
     """Reads the rows of a manifest in chunks.
 
-    What was read before storage failed is kept: `next` goes on with it.
+    After a failure of storage, `next` continues with the rows read before it.
     """
 
     def __init__(self, staged: Staged, attempts: Sequence[Attempt], place: Place) -> None:
@@ -115,7 +131,7 @@ class ChunkReader:
         self._chunk = Chunk(start=place, end=place)
 
     async def next(self) -> Chunk:
-        """Return the next chunk. Raises Unavailable."""
+        """Return the next chunk. A missing block is its `error`. Raises Unavailable."""
         while self._wanted is not None and not self._is_full():
             attempt, block, seq = self._wanted
             if self._rows is None:
@@ -138,7 +154,7 @@ class ChunkReader:
         return len(chunk.columns) >= CHUNK_ROWS or chunk.nbytes >= CHUNK_BYTES
 
     def _take(self, rows: MessageColumns, attempt: int, block: int, seq: int) -> None:
-        """Move rows of a block into the chunk; with its last one goes the block."""
+        """Move rows of a block into the chunk; release the block after its last row."""
         chunk, start = self._chunk, self._skip
         stop = min(start + CHUNK_ROWS - len(chunk.columns), len(rows))
         piece = rows if stop - start == len(rows) else rows.part(start, stop)
@@ -162,7 +178,7 @@ class ChunkReader:
 def stop_at(
     error: ApiError, attempts: Sequence[Attempt], where: tuple[Place, int], subject: bytes
 ) -> Stop:
-    """Return why a batch stops at a row of a chunk."""
+    """Return the `Stop` of a batch for `error` at (place of the row, sequence of its block)."""
     place, seq = where
     return Stop(
         error.code,

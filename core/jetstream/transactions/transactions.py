@@ -1,7 +1,7 @@
-"""The transactions of all streams of an account on the node that leads them.
+"""The transactions of an account's streams on the node that leads them.
 
-Requests come from the API. Batches that are recorded and not stored whole go on by themselves when
-a node begins to lead. Staged blocks that no unfinished batch needs are purged.
+The API calls this module with requests. A new leader continues the batches that are recorded and
+not completely stored. Staged blocks that no unfinished batch needs are purged.
 """
 
 from __future__ import annotations
@@ -36,14 +36,17 @@ logger = logging.getLogger("jetgate.transactions")
 _SWEEP_S = 60
 _LONGEST_NS = 5_000_000_000
 _DEFAULT_NS = 2_000_000_000
-"""How long a COMMIT is answered at the latest, and where it does not say when it expires."""
+"""Nanoseconds: the latest answer to a COMMIT, and the default if the request has no expiry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a batch stands: `state` is idle, promoting, stopped or done.
+    """The state of an app's last batch.
 
-    `error` is why it is stopped where the ledger does not say; `batch` is None when there is none.
+    Attributes:
+        batch: The batch; None: the app has none.
+        state: One of idle, promoting, stopped, done.
+        error: Why the batch stopped, if the ledger does not record it.
     """
 
     batch: Batch | None
@@ -55,8 +58,8 @@ class Transactions:
     """The ledgers of one account's streams, and the batches that are being stored.
 
     Args:
-        streams: Those that this node leads, by name; it changes.
-        exists: Whether there is a stream of a name, whoever leads it.
+        streams: The streams that this node leads, by name (a live mapping).
+        exists: Returns whether a stream of that name exists, led by any node.
     """
 
     def __init__(
@@ -75,13 +78,13 @@ class Transactions:
     # -- life --------------------------------------------------------------------------------
 
     def restore(self, entries: Iterable[tuple[int, Entry]]) -> None:
-        """Take what storage has of the streams that are about to be led, before any is there."""
+        """Load (stream number, entry) pairs from storage, before the streams are loaded."""
         self._stored.clear()
         for stream, entry in entries:
             self._stored.setdefault(stream, []).append(entry)
 
     def go_on(self, runners: Iterable[StreamRunner]) -> None:
-        """Go on with every batch that is recorded, and neither stored whole nor stopped."""
+        """Continue every batch that is recorded but neither done nor stopped."""
         for runner in list(runners):
             for entry in list(self._book(runner).entries.values()):
                 batch = entry.batch
@@ -89,16 +92,16 @@ class Transactions:
                     self._promote(runner, entry.app, entry.token, batch.number, batch.attempts)
 
     def start(self) -> None:
-        """Purge from now on what was staged and never committed."""
+        """Start the task that purges staged blocks which were never committed."""
         self._sweeper = spawn(self._sweep_on(), name="staged transactions")
 
     async def stop(self) -> None:
-        """Store no further chunk; the next leader goes on."""
+        """Stop all batches and the purging; the next leader continues the batches."""
         await stop(self._sweeper, *self._tasks)
         self._sweeper = None
 
     async def leave(self, runners: Iterable[StreamRunner]) -> None:
-        """Store no further chunk into these streams; who leads them next goes on."""
+        """Stop the batches of these streams; their next leader continues them."""
         gone = {runner.stream for runner in runners}
         await stop(*(task for task, stream in self._tasks.items() if stream in gone))
         for number in gone:
@@ -116,7 +119,7 @@ class Transactions:
     # -- requests ----------------------------------------------------------------------------
 
     async def open(self, runner: StreamRunner, app: str, run: str, keep: int) -> Entry:
-        """Give a run of an app its token. Raises ApiError."""
+        """Open a run of an app; return the entry with its token. Raises ApiError."""
         return await self._book(runner).open(app, run, keep)
 
     async def commit(
@@ -128,15 +131,16 @@ class Transactions:
         attempts: tuple[Attempt, ...],
         expires: int,
     ) -> Standing:
-        """Have a batch stored, or go on storing it; return how it stands after a while.
+        """Commit a batch, or continue committing it; return its state once it ends or time is up.
 
-        Raises ApiError when it is refused: nothing of it is stored then.
+        `expires` is in nanoseconds (0 or less: two seconds); the wait lasts at most five seconds.
+        Raises ApiError if the batch is refused; then no row of it is stored.
         """
         check_manifest(batch, attempts)
         book = self._book(runner)
         running: Promotion | None
         if is_new_batch(book.entries.get(app), app, token, batch):
-            # Staged blocks are not purged, and no other COMMIT begins, while this one does.
+            # The lock excludes the purging of staged blocks and other new COMMITs meanwhile.
             async with book.held():
                 running = self._begin(runner, book, app, token, batch, attempts)
         else:
@@ -163,7 +167,10 @@ class Transactions:
         batch: int,
         attempts: tuple[Attempt, ...],
     ) -> Promotion | None:
-        """Return what stores a batch: under way already, or new. The lock is held."""
+        """Return the running promotion of a batch, or start one; None: it is already stored.
+
+        The caller holds the ledger's lock. Raises ApiError while another batch is unfinished.
+        """
         entry, running = book.entries.get(app), self._running.get((runner.stream, app))
         if entry is not None and not is_new_batch(entry, app, token, batch):
             return self._resume(runner, entry)
@@ -177,7 +184,7 @@ class Transactions:
         return self._promote(runner, app, token, batch, attempts)
 
     def _resume(self, runner: StreamRunner, entry: Entry) -> Promotion | None:
-        """Return what stores the batch that the ledger has; None when it is stored."""
+        """Return the running promotion of the entry's batch, or start one; None: it is stored."""
         batch = entry.batch
         assert batch is not None, "the batch is the last of the ledger"
         if batch.is_done:
@@ -190,7 +197,7 @@ class Transactions:
         return self._promote(runner, entry.app, entry.token, batch.number, batch.attempts)
 
     def standing(self, runner: StreamRunner, entry: Entry | None) -> Standing:
-        """Return how the last batch of an app stands."""
+        """Return the state of an app's last batch."""
         if entry is None or entry.batch is None:
             return Standing(None, "idle")
         batch, running = entry.batch, self._running.get((runner.stream, entry.app))
@@ -203,11 +210,11 @@ class Transactions:
         return Standing(batch, "stopped")
 
     def entries(self, runner: StreamRunner) -> list[Entry]:
-        """Return the ledger of a stream, by app."""
+        """Return the ledger entries of a stream, sorted by app."""
         return [entry for _, entry in sorted(self._book(runner).entries.items())]
 
     async def forget(self, runner: StreamRunner, app: str) -> None:
-        """Delete the ledger of an app. Raises ApiError."""
+        """Delete the ledger entry of an app. Raises ApiError NoLedger if there is none."""
         if not await self._book(runner).forget(app):
             raise transaction_error("NoLedger", app=app)
 
@@ -250,7 +257,7 @@ class Transactions:
     # -- staged blocks -----------------------------------------------------------------------
 
     async def _clear(self, target: str, promotion: Promotion) -> None:
-        """Purge what the attempts of a stored batch staged. Raises ApiError, Unavailable."""
+        """Purge the staged blocks of a stored batch. Raises ApiError and Unavailable."""
         runner = self._streams.get(STAGE + target)
         if runner is None:
             return
@@ -271,9 +278,10 @@ class Transactions:
                 waits.warning("sweeping of staged transactions waits: %s", error)
 
     async def sweep(self) -> None:
-        """Purge staged blocks that waited too long, up to the first that a batch needs.
+        """Purge staged blocks older than their retention, up to the first that a batch needs.
 
-        Raises ApiError, Unavailable.
+        The retention is the longest `keep` of the stream's ledger, one hour without a ledger.
+        Raises ApiError and Unavailable.
         """
         live = {runner.stream for runner in self._streams.values()}
         self._books = {n: book for n, book in self._books.items() if n in live}
@@ -284,7 +292,7 @@ class Transactions:
                 continue
             found = self._streams.get(target)
             if found is None and self._exists(target):
-                continue  # it is being taken over, or handed over, together with its stage
+                continue  # Its lease group is being transferred, and the staging stream with it.
             book = self._book(found) if found is not None else None
             if runner.machine.msgs and book is None:
                 await self._purge(runner, None)
