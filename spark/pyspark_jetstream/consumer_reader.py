@@ -82,8 +82,7 @@ if MODERN:
             return self._lease
 
         def initialOffset(self) -> dict[str, Any]:
-            """Return the offset before the first batch; the server keeps the consumer's position.
-            """
+            """Return the offset before the first batch. The server keeps the position."""
             incarnation = self._leased().incarnation()
             return Claims(self._stream, self._name, incarnation, 0, "", ()).to_json()
 
@@ -171,8 +170,7 @@ if MODERN:
             self._leased().done(claims.from_json(end, self._stream, self._name))
 
         def stop(self) -> None:
-            """Close the lease; uncommitted messages are redelivered, or read again by their offset.
-            """
+            """Close the lease. Uncommitted messages are redelivered or read again."""
             lease, self._lease = self._lease, None
             if lease is not None:
                 lease.close()

@@ -66,8 +66,7 @@ class JetStreamDataSource(DataSource):
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
-        """Return the writer of a streaming query; Spark asks once per micro-batch and per commit.
-        """
+        """Return the writer of a streaming query; called for each micro-batch and each commit."""
         from pyspark_jetstream.sink.writers import stream_writer
 
         return stream_writer(self.options, schema, overwrite=overwrite)

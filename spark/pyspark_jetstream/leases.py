@@ -66,8 +66,7 @@ class Lease:
         return self._ask(self._existing)
 
     def waiting(self) -> int:
-        """Return the number of undelivered and of delivered but unacknowledged messages together.
-        """
+        """Return the number of undelivered plus delivered but unacknowledged messages."""
         info = self.info()
         return int(info["num_pending"]) + int(info["num_ack_pending"])
 

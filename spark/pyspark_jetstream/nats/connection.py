@@ -16,8 +16,7 @@ from pyspark_jetstream.nats.parser import Columns, Parser
 from pyspark_jetstream.nats.settings import Settings, Tls
 
 READ = 1 << 18
-"""Largest size of a read in bytes; parsing it takes about as long as the next one takes to arrive.
-"""
+"""Bytes per read; parsing a read takes about as long as the next one takes to arrive."""
 
 _INFO, _HTTP = b"INFO ", b"HTTP/"
 _SHOWN = 40

@@ -28,8 +28,7 @@ class Timeout(NatsError):
 
 
 class ProtocolError(NatsError):
-    """The server sent bytes outside the NATS protocol, or an operation that clients never receive.
-    """
+    """The server sent bytes outside the NATS protocol, or an operation not meant for clients."""
 
 
 class Refused(NatsError):

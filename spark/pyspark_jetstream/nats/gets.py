@@ -41,8 +41,7 @@ class Gets:
             at = through + 1
 
     def points(self, stream: str, sequences: range | list[int]) -> list[Found]:
-        """Return the messages with these sequences (at most `WINDOW`), in order; skip missing ones.
-        """
+        """Return the stored ones among at most `WINDOW` sequences, in the order given."""
         return self._ask(stream, [{"seq": max(1, seq)} for seq in sequences])
 
     def newest(self, stream: str, subjects: Sequence[str]) -> list[Found]:
