@@ -91,7 +91,7 @@ class PushdownBatchReader(BatchReader):
         if self._options.as_of is not None or any(
             place.kind == "lastPerSubject" for place in self._options.start.values()
         ):
-            # the last message of a subject is determined before any condition applies
+            # The last message of a subject is determined before any condition applies
             return filters
         self._narrowed, rest = narrow(self._narrowed, filters)
         return rest

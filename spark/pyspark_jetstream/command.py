@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# imported lazily: `doctor` names a missing package only if its own import succeeds
+# Imported lazily: `doctor` names a missing package only if its own import succeeds
 if TYPE_CHECKING:
     from pyspark_jetstream.pipelines.declaration import Pipeline
 

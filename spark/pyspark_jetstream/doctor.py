@@ -380,7 +380,7 @@ def transactions(settings: "Settings", stream: str, *, is_needed: bool = False) 
     try:
         with Connection(settings) as connection:
             where = connection.server
-            # an API error also proves that the API is served, such as an unknown stream
+            # An API error also proves that the API is served, such as an unknown stream
             with contextlib.suppress(Refused):
                 Requests(connection).api(f"$JG.API.TXN.INFO.{stream}")
     except NoResponders:

@@ -127,7 +127,7 @@ class Lease:
         try:
             queue.acknowledge(batch.ack_subjects())
         except NoResponders:
-            # raises if the consumer is gone: the acks would never find a responder
+            # Raises if the consumer is gone: the acks would never find a responder
             self._existing(queue)
             raise
 

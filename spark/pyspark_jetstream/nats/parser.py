@@ -85,7 +85,7 @@ class Parser:
         inboxes = self.inboxes
         size = len(data)
         at = alike = 0
-        # subscription and size of the previous message, if it has neither reply nor headers
+        # Subscription and size of the previous message, if it has neither reply nor headers
         before: list[bytes] = []
         while True:
             eol = find(_CRLF, at)

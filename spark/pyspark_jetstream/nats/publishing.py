@@ -71,12 +71,11 @@ class _Chunk:
         self.size = sum(map(len, messages.blocks)) + sum(map(len, messages.payloads))
 
     def take_run(self, subjects: list[bytes], payloads: list[bytes], begin: int) -> int:
-        """Accept answers from `begin` on if they acknowledge the next messages of the chunk in
-        order.
+        """Accept answers from `begin` on if they acknowledge the chunk's next messages.
 
         Returns how many were accepted: all answers to this chunk, or none.
         """
-        # the first unacknowledged message, if all acks came in order so far
+        # The first unacknowledged message, if all acks came in order so far
         at = len(self.acks) - self.left
         end = min(begin + self.left, len(subjects))
         stop = at + end - begin
@@ -236,8 +235,7 @@ class Publisher:
             raise NotStored(*failure)
 
     def _retried(self, step: Callable[[], object]) -> None:
-        """Run a step. When the connection breaks, reconnect and send unacknowledged messages again.
-        """
+        """Run a step; after a broken connection, send unacknowledged messages again."""
         while True:
             try:
                 step()

@@ -13,8 +13,7 @@ from pyspark_jetstream.nats.reading import Api, Limits, NotServed, Part, Range
 from pyspark_jetstream.nats.requests import encoded
 
 _INACTIVE = 300
-"""`inactive_threshold` of the consumer in seconds, after which the server removes an abandoned one.
-"""
+"""Seconds after which the server removes the consumer of a vanished reader."""
 
 
 class OrderedPulls:
@@ -73,8 +72,7 @@ class OrderedPulls:
 
 
 class _Pull:
-    """The pulls of one consumer, one at a time; each is sent before the previous page is yielded.
-    """
+    """The pulls of one consumer, one at a time; each is sent before a page is yielded."""
 
     def __init__(self, api: Api, wanted: Range, name: str, limits: Limits) -> None:
         self._api = api
@@ -134,7 +132,7 @@ class _Pull:
             return status
         if "exceeds maxbytes" in status.text.lower():
             if not len(self._columns):
-                # a single message exceeds max_bytes: raise the limit
+                # A single message exceeds max_bytes: raise the limit
                 self._limits = type(self._limits)(self._limits.rows, self._limits.bytes * 4)
             return status
         raise Disconnected(f"{self._wanted.stream}: {status.code} {status.text}")

@@ -121,8 +121,7 @@ def _nanoseconds(times: list[bytes]) -> pa.Array:
 
 
 def nanoseconds(time: str) -> int:
-    """Convert an RFC 3339 time to ns since the epoch; Go's zero time `0001-01-01T00:00:00Z` to 0.
-    """
+    """Convert an RFC 3339 time to ns since the epoch; Go's zero time (year 1) to 0."""
     if time.startswith("0001-"):
         return 0
     return int(pa.scalar(time).cast(pa.timestamp("ns", "UTC")).cast(pa.int64()).as_py())

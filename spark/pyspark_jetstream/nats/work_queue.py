@@ -34,9 +34,7 @@ class WorkQueue:
         self._sid, self._columns = api.connection.subscribe(f"{self._inbox}.*")
         self._pulls = 0
         self.prefix = ""
-        """Subject of the acks up to and including the consumer's name; "" before the first
-        delivery.
-        """
+        """Subject of the acks through the consumer's name; "" before the first delivery."""
 
     def info(self) -> dict[str, Any] | None:
         """Return the answer of CONSUMER.INFO; None if there is no such consumer."""

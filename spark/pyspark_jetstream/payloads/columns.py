@@ -104,8 +104,7 @@ class JsonColumns:
             return pa.concat_arrays([self._alone(*row, place) for place, row in rows])
 
     def _marked(self, value: Any, reason: str, text: str | None, place: int) -> Any:
-        """Fill the field for corrupt payloads of a value. Raises CorruptPayload in mode FAILFAST.
-        """
+        """Fill a value's field for corrupt payloads. Raises CorruptPayload in mode FAILFAST."""
         if reason and self._options.fail_fast:
             raise CorruptPayload(place, reason)
         if self._corrupt >= 0 and value is not None:
@@ -187,8 +186,7 @@ def _parse_all(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def _has_limits_of_jackson(lines: pa.Array) -> bool:
-    """Return True if a line may exceed Jackson's limits of nesting, number length or name length.
-    """
+    """Return True if a line may exceed Jackson's limits of nesting, numbers or names."""
     if pc.max(pc.binary_length(lines)).as_py() <= MAX_DIGITS:
         return False
     long = lines.filter(pc.greater(pc.binary_length(lines), MAX_DIGITS))
@@ -226,8 +224,7 @@ def _contiguous(lines: pa.Array) -> pa.Buffer:
 
 
 def _struct(columns: list[pa.Array], kind: pa.DataType, like: pa.Array) -> pa.Array:
-    """Combine columns into structs with the length and the nulls of `like`; columns may be empty.
-    """
+    """Combine columns (or none) into structs with the length and the nulls of `like`."""
     if columns:
         mask = like.is_null() if like.null_count else None
         return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)

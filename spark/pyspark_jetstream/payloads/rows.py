@@ -200,8 +200,7 @@ def _array(tokens: Tokens, element: Convert) -> list[Any]:
 
 
 def _map(tokens: Tokens, item: Convert) -> list[tuple[str, Any]]:
-    """Return the entries in order, duplicate names included. Raises Mismatch if one does not fit.
-    """
+    """Return the entries in order, with duplicate names. Raises Mismatch if one does not fit."""
     entries = []
     reason = failure = ""
     while tokens.next() not in (None, "}"):

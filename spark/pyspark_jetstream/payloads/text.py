@@ -10,8 +10,7 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f":
 
 
 def as_text(tokens: Tokens) -> str:
-    """Return the current value without blanks, its numbers as Java writes them. Raises Malformed.
-    """
+    """Return the current value without blanks, numbers as Java writes them. Raises Malformed."""
     if tokens.kind in ("}", "]"):  # the rest of a value that contains a mistake
         raise Malformed("the end of a value in the place of a value")
     parts: list[str] = []

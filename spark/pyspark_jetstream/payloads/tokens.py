@@ -206,8 +206,7 @@ class Tokens:
         return name
 
     def _value(self, char: str) -> str:
-        """Read a value as far as Jackson does at once: only the beginning of strings and brackets.
-        """
+        """Read a value as far as Jackson does: of strings and brackets only the beginning."""
         if char in ("{", "[", '"', "'") and char:
             self._at += 1
             return char
