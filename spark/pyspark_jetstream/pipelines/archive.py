@@ -100,10 +100,10 @@ class ParquetLake:
         return read_lake(spark, Lake(path, stream), files, span.first, span.last, ("seq",))
 
     def _complete(self) -> Entry | None:
-        """Move the files of the begun batch to their names; return its entry, None if none is
-        begun.
+        """Move the files of the begun batch to their names.
 
-        Raises StoreError if a file is neither staged nor in place.
+        Returns the entry of the batch, or None if none is begun. Raises StoreError if a file is
+        neither staged nor in place.
         """
         entry = self.journal.begun
         if entry is None:
