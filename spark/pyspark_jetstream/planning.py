@@ -225,7 +225,7 @@ class Planner:
         return left, round(max(0, time.time_ns() - stored) / 1e9, 3)
 
     def resumed(self, position: Position, head: Head) -> Position:
-        """Where to go on from a position of a checkpoint; it names its origin where it moved."""
+        """Return the position to resume from, with an origin if it differs from `position`."""
         if self._policy.recreated(head, position.incarnation):
             return Position(head.incarnation, 0, 0, 0)
         if position.seq > head.last_seq:

@@ -147,9 +147,7 @@ def _by_subject(what: Narrowed, kind: str, values: list[Any]) -> tuple[Narrowed,
 
 
 def _with_filters(what: Narrowed, wanted: tuple[str, ...]) -> Narrowed:
-    """Intersect the filters with `wanted`; in each pair one includes the other, or both are
-    disjoint.
-    """
+    """Intersect the filters with `wanted`; each pair is nested or disjoint."""
     if what.filters is None:
         return what
     both: list[str] = []

@@ -98,7 +98,9 @@ class RowShaper:
 
 
 def _repeated(value: str, count: int) -> pa.Array:
-    """Return a column of one text, without `pa.scalar`: it imports pandas, longer than most tasks.
+    """Return a column of one repeated text.
+
+    `pa.scalar` would import pandas, which takes longer than most tasks.
     """
     data = value.encode()
     offsets = pa.py_buffer(np.array([0, len(data)], np.int32))

@@ -126,9 +126,7 @@ def without_deleted(rows: pa.RecordBatch) -> pa.RecordBatch:
 def _one_by_one(
     transport: Transport, stream: str, subjects: list[str], wanted: Wanted
 ) -> Iterator[pa.RecordBatch]:
-    """Read the last messages of subjects; each statement finds and reads in one state of the
-    stream.
-    """
+    """Read the last messages of subjects; each statement sees one state of the stream."""
     for begin in range(0, len(subjects), _FEW):
         some = tuple(subjects[begin : begin + _FEW])
         for page in transport.last_by_subject(stream, some, None, wanted):

@@ -166,9 +166,7 @@ if MODERN:
             return self._initial
 
         def getDefaultReadLimit(self) -> "ReadLimit":
-            """Return the limit that Spark passes to `latestOffset`, which also applies the other
-            one.
-            """
+            """Return the limit for `latestOffset`, which also applies the other one."""
             if self._options.max_messages is not None:
                 return ReadMaxRows(self._options.max_messages)
             if self._options.max_bytes is not None:
@@ -180,9 +178,7 @@ if MODERN:
             self._target = self._planner.heads_there()
 
         def latestOffset(self, start: dict[str, Any], limit: "ReadLimit") -> dict[str, Any]:
-            """Return the end of the next batch within the limits; `start` if there are no new
-            messages.
-            """
+            """Return the end of the next batch within the limits; `start` if nothing is new."""
             planner = self._planner
             rows, size = self._limits(limit)
             before, first = positions.from_json(start), start == self._initial

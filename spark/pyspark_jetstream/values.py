@@ -98,8 +98,7 @@ class Secret:
         return self.reference.startswith(("env:", "file:"))
 
     def resolve(self) -> str:
-        """Return the value; a task reads its executor's environment or file. Raises InvalidOption.
-        """
+        """Return the value, from this machine's environment or file. Raises InvalidOption."""
         kind, _, rest = self.reference.partition(":")
         if kind == "env":
             if rest not in os.environ:

@@ -92,8 +92,7 @@ def id_prefix(options: SinkOptions, task: Task, run: str) -> str:
 
 
 def pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into parts of at most `rows` rows, or of about `_CHUNK_BYTES` if rows are large.
-    """
+    """Cut a batch into parts of at most `rows` rows, fewer (about `_CHUNK_BYTES`) if large."""
     if not batch.num_rows:
         return
     mean = max(1, batch.nbytes // batch.num_rows)

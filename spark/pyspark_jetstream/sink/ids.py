@@ -21,14 +21,14 @@ _TEXT = 8
 def with_ids(
     prefix: str, first: int, subjects: list[bytes], lines: list[bytes], payloads: list[bytes]
 ) -> list[bytes]:
-    """Header blocks of consecutive rows with the ids in front; a row with an id keeps its own.
+    """Return header blocks of consecutive rows with the ids first; an existing id stays.
 
     Args:
         prefix: App, batch and partition with slashes between them.
-        first: Which row of the partition the first one is, from 0 on.
-        subjects: Of each row.
-        lines: Header lines of each row without `NATS/1.0`, perhaps none.
-        payloads: Of each row.
+        first: Index of the first row in the partition, from 0.
+        subjects: Subject of each row.
+        lines: Header lines of each row without `NATS/1.0`, possibly empty.
+        payloads: Payload of each row.
     """
     begin = b"%b%b%b/" % (BEGIN, _NAME, prefix.encode())
     rows = zip(

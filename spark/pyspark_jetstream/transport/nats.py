@@ -234,8 +234,7 @@ class NatsTransport:
         up_to: int | None,
         wanted: Wanted,
     ) -> list[pa.RecordBatch] | None:
-        """Read them by Direct Get; return None if it is not served or there are too many subjects.
-        """
+        """Read them by Direct Get; return None if not served, or for too many subjects."""
         if not self._direct or not api.info(stream)["config"].get("allow_direct"):
             return None
         whole = Range(stream, 1, 0, filters, wanted.headers, wanted.data)

@@ -9,8 +9,10 @@ import re
 from dataclasses import dataclass
 
 PASSING = ("08", "40", "53", "55006", "55P03", "57", "58030")
-"""Classes and codes of temporary errors: connection, conflict with recovery, resources, a lock,
-operator intervention, input and output.
+"""Classes and codes of temporary errors.
+
+They mean connection, conflict with recovery, resources, a lock, operator intervention, input and
+output.
 """
 
 PERMANENT = {

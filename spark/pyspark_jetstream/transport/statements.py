@@ -128,9 +128,7 @@ class Statements:
         )
 
     def _id(self, stream: str) -> str:
-        """Return the condition on `jetgate.log` that makes PostgreSQL read in the order of the
-        index.
-        """
+        """Return the condition on `jetgate.log` that makes PostgreSQL read in index order."""
         return f"id = (select id from jetgate.heads where {self._of(stream)})"
 
     def _of(self, stream: str) -> str:
