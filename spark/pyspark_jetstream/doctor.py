@@ -67,7 +67,7 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        what: Subject of the check.
+        `what`: Subject of the check.
         state: `ok`, `warn` (a feature is missing) or `fail` (queries fail).
         found: Observed state.
         todo: Remedy; empty if none is needed.

@@ -71,7 +71,7 @@ class LossPolicy:
         Args:
             head: State of the stream.
             seq: The position.
-            what: Name of the position in the message.
+            `what`: Name of the position in the message.
         """
         if seq <= head.last_seq:
             return False

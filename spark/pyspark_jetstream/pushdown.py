@@ -38,7 +38,7 @@ def narrow(what: Narrowed, filters: Iterable[Any]) -> tuple[Narrowed, list[Any]]
     """Apply PySpark's filters; return the narrowed read and the filters left to Spark.
 
     Args:
-        what: The read so far.
+        `what`: The read so far.
         filters: Instances of classes in `pyspark.sql.datasource`, recognised by class name.
     """
     rest = []

@@ -37,7 +37,7 @@ class Settings:
         connect_timeout: Limit of one server's handshake, in seconds.
         timeout: Limit of silence after a request, in seconds.
         retries: Consecutive attempts to reconnect without progress; see `tries_within`.
-        patience: Limit of reconnecting in seconds, whatever `retries` allows.
+        patience: Limit of reconnecting in seconds, even if `retries` allows more.
     """
 
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)

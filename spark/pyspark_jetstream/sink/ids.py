@@ -15,7 +15,7 @@ _NAME = b"Nats-Msg-Id: "
 _DIGEST = 6
 """Length of a digest in bytes; it only distinguishes rows at the same place."""
 _TEXT = 8
-"""Length of a digest as text; a length without padding allows to encode many digests at once."""
+"""Length of a digest as text; without padding, so that one call can encode many digests."""
 
 
 def with_ids(
