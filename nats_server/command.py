@@ -112,8 +112,7 @@ def _serve(flags: Flags) -> int:
 
 
 def check(flags: Flags) -> int:
-    """Check for `-t` that the configuration can be served; print the result, return the exit code.
-    """
+    """Check for `-t` that the configuration can be served; return the exit code."""
     path = flags.get("config")
     if not path:
         return _fail("must specify [-c, --config] option to check configuration file syntax")

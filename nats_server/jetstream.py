@@ -97,9 +97,7 @@ class JetStream:
         return RuntimeOptions(**self._told, cluster=cluster, gate=self._gate)
 
     def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """Record that this runtime serves JetStream from now on; log the duration of the start
-        once.
-        """
+        """Record the serving runtime; log the duration of the start once."""
         if not self._has_led:
             taken = (self._clock.monotonic() - self._began) // 1_000_000
             log.info("Took %d ms to start JetStream", taken)

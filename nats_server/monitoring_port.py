@@ -28,8 +28,7 @@ from nats_server.ports_file import join
 
 if TYPE_CHECKING:
     from core.node.publish_gate import PublishGate
-    # Imported late: starts without JetStream are faster
-    from core.node.runtime import JetStreamRuntime
+    from core.node.runtime import JetStreamRuntime  # a start without JetStream must not import it
 
 log = logging.getLogger("jetgate.server")
 

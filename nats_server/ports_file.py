@@ -1,5 +1,4 @@
-"""The files with a server's addresses and process id: `<executable>_<pid>.ports` and the PID file.
-"""
+"""The ports file, `<executable>_<pid>.ports`, and the PID file."""
 
 import contextlib
 import json

@@ -384,8 +384,9 @@ class Process:
     # -- stopping ----------------------------------------------------------------------------
 
     def step_down(self) -> None:
-        """Hide a runtime that ends, unless this server owns its database: the next one is its own
-        too.
+        """Hide a runtime that ends, unless the database is embedded.
+
+        With an embedded one, the next runtime is that of this server too.
         """
         shared = self._shared
         if shared is not None and self._monitor is not None and self._life is not None:

@@ -41,9 +41,7 @@ class NoLog(OperatorError):
 
 
 class Lines(OneLine):
-    """Formatter of `[pid] 2026/01/02 15:04:05.000000 [INF] text`, in local time, UTC or without
-    time.
-    """
+    """Formatter of `[pid] 2026/01/02 15:04:05.000000 [INF] text`; the time is optional."""
 
     def __init__(self, *, with_time: bool, in_utc: bool) -> None:
         super().__init__()

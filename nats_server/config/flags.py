@@ -12,8 +12,7 @@ _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 class WrongFlag(Exception):
-    """The command line is invalid. The command prints the message and the usage, and exits with 0.
-    """
+    """The command line is invalid: the command prints message and usage, and exits with 0."""
 
 
 @dataclass(slots=True)

@@ -56,8 +56,7 @@ class JetStreamOptions:
         return bool(self.dsn or self.dsn_file)
 
     def directory(self) -> Path:
-        """Return the directory of the data: as with nats-server, `jetstream` below the store
-        directory.
+        """Return the directory of the data: `jetstream` in the store directory, as in nats-server.
         """
         if self.store_dir:
             return Path(self.store_dir) / "jetstream"
@@ -118,8 +117,7 @@ class Options:
     http_allowed_origins: tuple[str, ...] = ()
     """Origins whose pages may read the monitoring port; `*`: all."""
     http_allowed_hosts: tuple[str, ...] = ()
-    """Allowed Host names of the monitoring port; `*`: any; (): see `nats_server.monitoring_access`.
-    """
+    """Allowed Host names of the monitoring port; `*`: any; (): see `monitoring_access`."""
     debug: bool = False
     trace: bool = False
     trace_headers: bool = False
