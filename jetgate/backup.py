@@ -1,4 +1,4 @@
-"""`jetgate backup`, `restore` and `verify`: copies of a database that can be trusted."""
+"""`jetgate backup`, `restore` and `verify`: verified copies of a database."""
 
 import asyncio
 import contextlib
@@ -115,7 +115,7 @@ def restore_command(
     names = dict(map(_renaming, rename))
 
     async def work() -> None:
-        # A directory that is named is meant, whatever database the environment has.
+        # An explicit data directory overrides a database in the environment.
         database = given(dsn, dsn_file, dsn_password_file) if data is None else None
         place = None if data is None else directory_of(data)
         async with _target(database, place) as connector:
@@ -130,13 +130,14 @@ def restore_command(
 
 @contextlib.asynccontextmanager
 async def _target(database: Database | None, data: Path | None) -> AsyncIterator[Connector]:
-    """Check the database of flags, or run that of a data directory meanwhile."""
+    """Yield the database of flags, after a check, or start that of a data directory meanwhile."""
     if database is not None:
         connector = database.connector()
         await database.checked(connector, SystemClock())
         yield connector
     elif data is not None:
-        from core.storage.postgres.embedded import EmbeddedPostgres  # not for every command
+        # Imported late: other commands do not need it
+        from core.storage.postgres.embedded import EmbeddedPostgres
 
         postgres = EmbeddedPostgres(data)
         await postgres.start()
@@ -166,7 +167,7 @@ async def _restore(
 
 
 def _renaming(text: str) -> tuple[tuple[str, str], str]:
-    """Return what `OLD=NEW` says."""
+    """Parse `OLD=NEW`; return ((account, old name), new name). Raises typer.BadParameter."""
     old, equals, new = text.partition("=")
     account, _, name = old.rpartition("/")
     if not equals or not name or not new or set(new) & set(" .*>/\\\t\r\n"):
@@ -199,7 +200,7 @@ def verify_command(
 
       jetgate verify --against monday.jgb --dsn postgresql://db.example/new
     """
-    # A database in the environment is not meant where a backup is named.
+    # With a backup on the command line, a database in the environment is ignored.
     sources = [context.get_parameter_source(name) for name in ("dsn", "dsn_file", "against")]
     if archive is not None and "COMMANDLINE" in [each and each.name for each in sources]:
         raise typer.BadParameter("a backup is read by itself; --against compares a database")
@@ -240,7 +241,7 @@ def _print(verified: Sequence[Verified], differences: Sequence[Difference]) -> N
 
 
 def _show(differences: Sequence[Difference], stream: TextIO) -> None:
-    """Print what differs, a line for each."""
+    """Print the differences, a line each, at most `_DIFFERENCES_SHOWN`."""
     for each in differences[:_DIFFERENCES_SHOWN]:
         where = f"{each.stream}: " if each.stream else ""
         say(f"differs  {where}{each.text}", stream)
@@ -251,7 +252,7 @@ def _show(differences: Sequence[Difference], stream: TextIO) -> None:
 
 @contextlib.asynccontextmanager
 async def _told(progress: Callable[[], str]) -> AsyncIterator[None]:
-    """Say every two seconds how far the work is; SIGTERM ends it in good order."""
+    """Print the progress every two seconds; on SIGTERM cancel the work, clean up and exit."""
 
     async def tell() -> None:
         while True:

@@ -1,4 +1,4 @@
-"""`jetgate doctor`: what would go wrong with a database, before it does."""
+"""`jetgate doctor`: checks of a database before it is served."""
 
 import asyncio
 import json

@@ -56,8 +56,7 @@ class JetStreamOptions:
         return bool(self.dsn or self.dsn_file)
 
     def directory(self) -> Path:
-        """Return the directory of the data: `jetstream` in the store directory, as in nats-server.
-        """
+        """Return the directory of the data, `jetstream` in the store directory (as nats-server)."""
         if self.store_dir:
             return Path(self.store_dir) / "jetstream"
         import tempfile  # rarely needed
