@@ -106,8 +106,7 @@ class Config:
 
 
 def directory_of(text: str) -> Path:
-    """Parse `--data`. Raises ConfigError for an empty text, which would mean the current directory.
-    """
+    """Parse `--data`. Raises ConfigError for an empty text, which pathlib reads as `.`."""
     if not text:
         raise ConfigError("--data", "is empty, expected a directory")
     return Path(text)

@@ -126,8 +126,7 @@ async def connector_of(database: Database | None, data: Path) -> Connector:
 
 
 async def open_database(connector: Connector) -> Any:
-    """Open a session. Raises OperatorError if the database is unreachable or not of this release.
-    """
+    """Open a session. Raises OperatorError if the database is unreachable or not migrated."""
     from core.storage.postgres.connect import DATABASE_ERRORS, Purpose, reason_of
 
     await _check(connector)

@@ -54,7 +54,7 @@ def checked(settings: Settings) -> Settings:
     """Return settings with names and origins as browsers write them. Raises ConfigError."""
     if not (settings.trusted_proxies or settings.cors_origins or settings.hosts):
         return settings
-    from core.protocol.hosts import checked_host  # imported late: most servers need neither
+    from core.protocol.hosts import checked_host  # imported late: rarely needed
     from gateway.signin.forwarding import network_of
     from gateway.signin.origins import checked_origin
 

@@ -249,7 +249,9 @@ class Process:
         return self._imports
 
     async def _import_rest(self) -> None:
-        """Import the façade, which may have to answer that no leader is reachable, and the runtime.
+        """Import the façade, then the runtime.
+
+        The façade comes first, because it may have to answer that no leader is reachable.
         """
         await imported(_FACADE)
         from jetgate.facade import Facade  # imported before, in a thread

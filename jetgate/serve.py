@@ -358,13 +358,12 @@ def members_of(
     """
     members: dict[str, Any] = {}
     if path:
-        from jetgate.config_file import read_blocks  # imported late: most servers have no file
+        from jetgate.config_file import read_blocks  # imported late: rarely needed
 
         blocks = read_blocks(path)
         members = {"mappings": blocks.mappings, "remotes": blocks.remotes, "http": blocks.http}
     if hosts or proxies or origins or rate:
-        # Imported late: most servers have no such flags
-        from jetgate.http_settings import with_flags
+        from jetgate.http_settings import with_flags  # imported late: rarely needed
 
         members["http"] = with_flags(
             members.get("http", Settings()),
