@@ -176,7 +176,9 @@ def check_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Connect to a remote from here, and describe its JetStream; exit code 1 if it cannot.
+    """Connect to a remote from here, and describe its JetStream.
+
+    The exit code is 1 if that fails.
 
     [bold]Example[/bold]
 

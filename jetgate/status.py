@@ -40,11 +40,12 @@ def status_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Show nodes with their leases, latency, streams with rates and lag, outages of the last day.
+    """Show nodes, their lease groups, latency, streams, and recent outages.
 
     The command reads the database, so it works without a node as well. It also
     shows roles that hold advisory locks of jetgate and are no nodes. The exit
-    code is 1 if no node leads the stream directory.
+    code is 1 if no node leads the stream directory. Streams have rates and lag;
+    outages are those of the last day.
 
     [bold]Examples[/bold]
 

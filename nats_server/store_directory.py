@@ -30,7 +30,7 @@ def use_directory(directory: Path) -> None:
 
 
 def _make(directory: Path) -> None:
-    # PostgreSQL drops root's rights, so another user must be able to enter the directory.
+    # Under root, PostgreSQL runs as another user, which must be able to enter the directory.
     mode = 0o755 if os.geteuid() == 0 else 0o700
     missing = [place for place in (directory, *directory.parents) if not os.path.exists(place)]
     for place in reversed(missing):

@@ -32,7 +32,7 @@ _GUARDS = (
 
 
 def _listen_in_place(options: "Options", kind: str, address: tuple[str, int]) -> None:
-    """Bind this address for an unserved protocol; warn."""
+    """Add a listener for an unserved protocol, with a warning; without a port, only warn."""
     from nats_server.config.options import UnservedListener
 
     host, port = address

@@ -42,7 +42,7 @@ class Delivery(Message):
         await settle(self._transport, "ack", [self], sync=sync)
 
     async def nak(self, *, delay: float = 0.0, sync: bool = False) -> None:
-        """Return the message for redelivery after `delay` seconds."""
+        """Nak the message: it is redelivered after `delay` seconds."""
         await settle(self._transport, "nak", [self], sync=sync, delay=int(delay * 1e9))
 
     async def term(self, reason: str = "", *, sync: bool = False) -> None:
@@ -115,7 +115,7 @@ class Consumption:
     """An endless iteration over the messages of a consumer.
 
     After lost connections, restarts and a silence of two heartbeats, fetching resumes. Permanent
-    errors are raised. `aclose`, or the end of `async with`, returns fetched messages that were not
+    errors are raised. `aclose`, or the end of `async with`, naks fetched messages that were not
     yielded.
     """
 
@@ -137,7 +137,7 @@ class Consumption:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop, and return fetched messages that were not yielded."""
+        """Stop, and nak the fetched messages that were not yielded."""
         await self._deliveries.aclose()
 
 
@@ -189,8 +189,9 @@ class _Fetching:
                 raise
 
     async def _give_back(self, waiting: deque[Delivery], pieces: AsyncIterator[list[str]]) -> None:
-        """Return the messages here and under way by nak; an answer ends soon after its first
-        message.
+        """Nak the received messages and those under way.
+
+        An answer ends soon after its first message, so those under way are awaited.
         """
         with suppress(JetgateError, TimeoutError, OSError):
             async with asyncio.timeout(_DRAIN_S):

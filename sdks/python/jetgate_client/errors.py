@@ -96,7 +96,7 @@ class PreconditionFailed(Problem):
 
 
 class TooManyRequests(Problem):
-    """429: the rate or size limit is exceeded; the server did nothing."""
+    """429: too many requests or messages at once; the server did nothing."""
 
 
 class ServerProblem(Problem):
@@ -156,8 +156,9 @@ _FINAL_KINDS = ("bad-object-info", "digest-mismatch", "not-a-receipt", "stream-s
 def is_passing(error: JetgateError) -> bool:
     """Return True if the same request may succeed a little later.
 
-    Most refusals are final: the server has decided, and nothing was stored. Exceptions with status
-    5xx are unsupported operations (501, 505) and the kinds in `_FINAL_KINDS`.
+    Refusals are final, and nothing was stored, except for status 408, 423, 429 and most of 5xx.
+    Final among 5xx are unsupported operations (501, 505) and the kinds in `_FINAL_KINDS`, such as a
+    full stream (`stream-store-failed`).
     """
     if not isinstance(error, Problem):
         return isinstance(error, ConnectionLost)

@@ -96,7 +96,7 @@ class SocketDelivery(Message):
         await self._settle("ack")
 
     async def nak(self, *, delay: float = 0.0) -> None:
-        """Return the message for redelivery after `delay` seconds."""
+        """Nak the message: it is redelivered after `delay` seconds."""
         await self._settle("nak", delay=int(delay * 1e9))
 
     async def term(self, reason: str = "") -> None:
@@ -152,7 +152,7 @@ class Feed(ABC, Generic[T]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the feed; a durable one returns the messages that were not yielded."""
+        """End the feed; a durable one naks the messages that were not yielded."""
         await self._items.aclose()
 
     # -- callbacks for the socket -------------------------------------------------------------

@@ -37,8 +37,9 @@ class Iterations:
         self._open.discard(generator)
 
     def drop(self, generator: AsyncGenerator[Any, None], loop: asyncio.AbstractEventLoop) -> None:
-        """End a generator whose iterator was dropped; called by the garbage collector, in any
-        thread.
+        """End a generator whose iterator was dropped.
+
+        The garbage collector calls this method, in any thread.
         """
         if generator in self._open and not loop.is_closed():
             loop.call_soon_threadsafe(self._end_soon, generator)

@@ -242,8 +242,7 @@ class ObjectStore:
         return _info(answer.json())
 
     async def _ask(self, attempt: int) -> None:
-        """Check before a retry that the store exists; its refusal may be the answer that was lost.
-        """
+        """Check before a retry that the store exists: the lost answer may have been a refusal."""
         if not attempt:
             return
         try:
@@ -284,8 +283,7 @@ class ObjectStore:
     async def get(
         self, name: str, *, begin: int = 0, end: int | None = None, unchecked: bool = False
     ) -> bytes:
-        """Read an object, or its bytes from `begin` to before `end`, into memory, as `open` does.
-        """
+        """Return an object, or its bytes from `begin` to before `end`, read as by `open`."""
         async with self.open(name, begin=begin, end=end, unchecked=unchecked) as download:
             return b"".join([piece async for piece in download])
 

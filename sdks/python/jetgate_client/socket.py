@@ -86,7 +86,7 @@ class Socket:
         """End every feed, and close the connection."""
         self._closed = True
         self._fail(ConnectionLost("the socket was closed"))
-        if self._ws is not None:  # flushes the frames that end feeds and return messages
+        if self._ws is not None:  # flushes the frames that end feeds and nak messages
             with suppress(ConnectionClosed, TimeoutError):
                 async with asyncio.timeout(_FLUSH_S):
                     await self._write(self._ws)
@@ -181,8 +181,7 @@ class Socket:
         credit: int = CREDIT,
         credit_bytes: int = CREDIT_BYTES,
     ) -> Durable:
-        """Return an endless feed of a consumer's messages. `credit`, `credit_bytes`: as in `tail`.
-        """
+        """Return an endless feed of a consumer's messages, with limits as in `tail`."""
         return Durable(self, Credit(credit, credit_bytes), stream, consumer)
 
     def listen(
