@@ -53,10 +53,10 @@ def backup_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Back up all streams and consumers, of one moment, while a server works.
+    """Back up all streams and consumers, as of one moment, while servers run.
 
-    The archive is pg_dump's, with sums of the messages; pg_dump and pg_restore
-    have to be installed.
+    The archive is one of pg_dump, with checksums of the messages; pg_dump and
+    pg_restore have to be installed.
 
     [bold]Examples[/bold]
 
@@ -95,10 +95,11 @@ def restore_command(
         str | None, typer.Option(help="Data directory of a jetgate dev that does not run.")
     ] = None,
 ) -> None:
-    """Put a backup into a database that has no streams, while no server runs there.
+    """Restore a backup into a database without streams, while no server runs there.
 
-    Every stream gets a new incarnation, so that readers notice. After pg_restore
-    or a recovery to a point in time, [bold]--adopt[/bold] gives it.
+    Every stream gets a new incarnation, by which readers notice the restore.
+    After pg_restore or a recovery to a point in time, [bold]--adopt[/bold] gives
+    new incarnations to the streams that are there.
 
     [bold]Examples[/bold]
 
@@ -189,8 +190,8 @@ def verify_command(
 ) -> None:
     """Read every message of a backup or a database, and compare it with its checksum.
 
-    A database that was just restored has all that is in the backup, which
-    [bold]--against[/bold] asks for. The exit code is 1 if anything differs.
+    With [bold]--against[/bold], also check that a database restored just now has
+    all messages of the backup. The exit code is 1 if anything differs.
 
     [bold]Examples[/bold]
 

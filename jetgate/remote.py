@@ -92,8 +92,8 @@ def add_command(
 ) -> None:
     """Add a remote, or change the one of this name.
 
-    It is looked at once from here; when that fails it is kept all the same,
-    because a node tries for as long as it takes.
+    The command connects to the remote once. The remote is kept even if that
+    fails, because a node retries without limit.
 
     [bold]Examples[/bold]
 
@@ -153,7 +153,7 @@ def remove_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Remove a remote; mirrors and sources of it wait until there is one of its name again.
+    """Remove a remote; its mirrors and sources wait for a new one of this name.
 
     [bold]Example[/bold]
 
