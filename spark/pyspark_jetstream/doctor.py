@@ -193,8 +193,7 @@ def interpreters(probe: Callable[[str], Mapping[str, Any]]) -> Iterator[Finding]
 
     Args:
         probe: Runs `_PROBE` in an interpreter and returns its output; raises OSError, and
-            ValueError
-            for any other output.
+            ValueError for any other output.
     """
     here = ".".join(map(str, sys.version_info[:3]))
     yield Finding("Python", "ok", f"{here} ({sys.executable})")

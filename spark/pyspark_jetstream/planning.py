@@ -38,8 +38,7 @@ class Planner:
 
         Args:
             known: Streams that the query has read. If losses are allowed, a deleted one of them
-                gets
-                time to be created again.
+                gets time to be created again.
         """
         return {
             stream: self._head(stream, is_known=stream in known) for stream in self._options.streams

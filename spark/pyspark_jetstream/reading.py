@@ -42,9 +42,8 @@ class LatestSplit:
         incarnation: Creation time of the planned stream, in nanoseconds since the epoch.
         latest: Their sequences and subjects.
         kind: `current`: a message that is no longer stored is replaced by the newest of its
-            subject,
-            and deleted subjects are left out. `exact`: the same without replacement. `found`: the
-            messages as found, deleted subjects included.
+            subject, and deleted subjects are left out. `exact`: the same without replacement.
+            `found`: the messages as found, deleted subjects included.
         up_to: The last sequence of the requested moment.
     """
 

@@ -168,8 +168,7 @@ class Socket:
             begin: `new`, `all`, `last`, `last_per_subject`, a sequence, or a time in RFC 3339.
             credit: Limit of messages that wait in the client.
             credit_bytes: Limit of the bytes of their subjects, headers and payloads; the last
-                message
-                may exceed it.
+                message may exceed it.
         """
         return Tail(self, Credit(credit, credit_bytes), stream, subject, begin)
 

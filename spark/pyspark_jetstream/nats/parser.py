@@ -44,8 +44,7 @@ class Parser:
 
     Args:
         control: Called with every other line (INFO, PING, PONG, +OK, -ERR), without its line end,
-            in
-            the order of arrival among the messages.
+            in the order of arrival among the messages.
     """
 
     def __init__(self, control: Callable[[bytes], None]) -> None:

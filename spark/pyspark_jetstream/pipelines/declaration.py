@@ -28,8 +28,7 @@ class Source:
         options: Options of `format("jetstream")`: how to reach the server, filters, splits.
         start: Start of a pipeline without a position, as in `startingPosition`.
         recreated: Reaction to a stream that was deleted and created again: `fail`, or `restart`
-            with
-            the first message of the new stream.
+            with the first message of the new stream.
     """
 
     streams: tuple[str, ...]
@@ -67,8 +66,7 @@ class Target:
         stream: Its name; the stream must exist.
         options: Options of `format("jetstream")` for writing: servers, credentials.
         delivery: `transactional`: each row exactly once, needs jetgate; `at-least-once`: message
-            ids,
-            which the server deduplicates within its window.
+            ids, which the server deduplicates within its window.
     """
 
     stream: str

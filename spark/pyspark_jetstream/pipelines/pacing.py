@@ -27,8 +27,7 @@ class Due:
 
     Attributes:
         through: Number of windows, from the first, that are published after this batch; unchanged
-            if
-            nothing is due.
+            if nothing is due.
         wait: Seconds until the next window is due; 0 if one is due now.
         behind: Seconds by which the oldest due window is late.
     """

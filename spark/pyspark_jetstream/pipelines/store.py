@@ -82,8 +82,7 @@ class Store:
             path: Path of the file.
             data: Its content.
             new: Raise FileExistsError if the file exists. The check is atomic for a local
-                directory;
-                elsewhere two concurrent writers may both succeed.
+                directory; elsewhere two concurrent writers may both succeed.
         """
         if self.local:
             self._write_local(Path(self.full(path)), data, new)

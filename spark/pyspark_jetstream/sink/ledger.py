@@ -112,8 +112,7 @@ class Ledger:
 
         Raises:
             TransactionError: The run was superseded, the app belongs to another query, or the
-                server
-                has no transactions.
+                server has no transactions.
             NotReachable: The server did not answer for too long.
         """
         self._check_owner(run, self._entry())
@@ -207,8 +206,7 @@ class Ledger:
 
         Raises:
             TransactionError: The batch is older than the last one, another run has taken over, or a
-                row
-                was refused.
+                row was refused.
             NotReachable: There was no progress for too long; another commit continues.
         """
         body = {

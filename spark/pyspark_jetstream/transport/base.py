@@ -30,8 +30,7 @@ class Head:
     Attributes:
         stream: Its name.
         incarnation: Creation time in nanoseconds since the epoch; another value means another
-            stream
-            of the same name.
+            stream of the same name.
         first_seq: The first stored sequence; one more than `last_seq` if the stream is empty.
         last_seq: The last assigned sequence.
         messages: Number of stored messages.
