@@ -188,7 +188,7 @@ def verify_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Read every message of a backup or a database, and compare it with its checksum.
+    """Read every message of a backup or a database, and verify its checksum.
 
     With [bold]--against[/bold], also check that a database restored just now has
     all messages of the backup. The exit code is 1 if anything differs.
