@@ -1,34 +1,35 @@
-"""Every exception the core raises on purpose.
+"""The exceptions that the core raises on purpose.
 
     CoreError
-    ├── ConfigError             the operator's mistake; carries the key
-    │   └── Contradiction         settings that do not go together
-    ├── OperatorError           the operator must change something before the server can go on
-    │   └── Unreachable           PostgreSQL does not answer: that may pass by itself
+    ├── ConfigError             a mistake of the operator; contains the key
+    │   └── Contradiction         settings that exclude each other
+    ├── OperatorError           the operator must change something before the server can continue
+    │   └── Unreachable           PostgreSQL does not answer; it may recover by itself
     ├── ProtocolError           the peer broke the wire protocol: -ERR (if there is a text), close
     │   └── LimitExceeded         payload, control line, connections, protocol level
     ├── AuthError               -ERR 'Authorization Violation'
     ├── ApiError                a numbered JetStream error: code, err_code, description
-    │   └── Unresolved            what became of a change is not known: nobody is answered
+    │   └── Unresolved            the outcome of a change is unknown: no answer is sent
     └── StorageError
         ├── Unavailable           transient: the caller may try again
-        ├── Refused               PostgreSQL refused the statement; trying again will not help
-        ├── OutcomeUnknown        the connection was lost during COMMIT: reload before going on
+        ├── Refused               PostgreSQL refused the statement; another attempt does not help
+        ├── OutcomeUnknown        the connection was lost during COMMIT: reload first
         └── Fenced                our epoch is old: step down and reload
 
-What fails on the side of a client of a server is in `core/client/errors.py`.
+Failures of a NATS client are in `core/client/errors.py`.
 
 Expected refusals are values in plans, not exceptions. One translator per surface turns these
-into text: the session (-ERR), the API dispatcher (JSON), the gateway (problem documents).
+exceptions into text: the session (-ERR), the API dispatcher (JSON), the gateway (problem
+documents).
 """
 
 
 class CoreError(Exception):
-    """The root; never raised itself."""
+    """The base of all exceptions here; never raised itself."""
 
 
 class ConfigError(CoreError):
-    """A setting is missing or wrong."""
+    """A missing or wrong setting."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(key, reason)
@@ -40,7 +41,7 @@ class ConfigError(CoreError):
 
 
 class Contradiction(ConfigError):
-    """Settings that do not go together; the text is the reference server's and names them."""
+    """Settings that exclude each other. The text is the reference server's and names them."""
 
     def __init__(self, text: str) -> None:
         super().__init__("", text)
@@ -50,10 +51,10 @@ class Contradiction(ConfigError):
 
 
 class ProtocolError(CoreError):
-    """The peer broke the wire protocol.
+    """A violation of the wire protocol by the peer.
 
-    `text` is what stands between the quotes of the -ERR line. It is empty where the reference
-    server closes the connection without a word; `reason` then says what was wrong, for the log.
+    `text` is the text between the quotes of the -ERR line. It is empty where the reference server
+    closes the connection without -ERR. `reason` is the cause, for the log.
     """
 
     def __init__(self, text: str = "", reason: str = "") -> None:
@@ -66,15 +67,15 @@ class ProtocolError(CoreError):
 
 
 class LimitExceeded(ProtocolError):
-    """A limit of the connection was exceeded."""
+    """An exceeded limit of the connection."""
 
 
 class AuthError(CoreError):
-    """The peer is not who it says, or may not do what it asks."""
+    """Wrong credentials of the peer, or a request beyond its permissions."""
 
 
 class ApiError(CoreError):
-    """A JetStream error as clients see it: HTTP-like code, numbered err_code, description."""
+    """A JetStream error for clients: HTTP-like code, numbered err_code, description."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(code, err_code, description)
@@ -87,24 +88,24 @@ class ApiError(CoreError):
 
 
 class Unresolved(ApiError):
-    """A change that may have been committed: another node leads its stream now, and knows.
+    """A change that may have been committed; only the new leader of its stream knows the outcome.
 
-    A client is not answered: an error would say that nothing was changed.
+    The client gets no answer: an error would mean that nothing was changed.
     """
 
 
 class StorageError(CoreError):
-    """The store did not do what was asked."""
+    """The base of errors of the store."""
 
 
 class Unavailable(StorageError):
-    """The store cannot be reached or refuses for now; nothing was written."""
+    """A temporary failure: the store is unreachable or refuses for now. Nothing was written."""
 
 
 class Refused(StorageError):
-    """The store understood and refused (disk full, read-only, ...); nothing was written.
+    """A refusal by the store (disk full, read-only, ...). Nothing was written.
 
-    `is_full` says that it lacks room or other resources.
+    `is_full` means that the store lacks space or other resources.
     """
 
     def __init__(self, reason: str, *, is_full: bool = False) -> None:
@@ -113,19 +114,22 @@ class Refused(StorageError):
 
 
 class OutcomeUnknown(StorageError):
-    """The connection was lost while a COMMIT was under way: it may or may not have happened."""
+    """The loss of the connection during a COMMIT, which may or may not have taken effect."""
 
 
 class Fenced(StorageError):
-    """Another leader has a newer epoch; nothing was written."""
+    """A refusal by the epoch check: another leader has a newer epoch. Nothing was written."""
 
 
 class OperatorError(CoreError):
-    """The server cannot start, or go on, until its operator changes something.
+    """A condition that stops the server until its operator changes a setting or a system.
 
-    The text is one line that names the thing, its value and what is expected.
+    The text is one line that names the setting or object, its value and the expected value.
     """
 
 
 class Unreachable(OperatorError):
-    """PostgreSQL does not answer, or says that it starts or stops: that may pass by itself."""
+    """The absence of an answer by PostgreSQL, or its report that it starts or stops.
+
+    It may recover by itself.
+    """

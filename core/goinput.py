@@ -1,16 +1,16 @@
-"""How the reference server reads what clients send, and the readers of numbers and blanks.
+"""The rules by which the reference server parses input of clients, and some of the parsers.
 
-Clients see the rules of Go's standard library. Everything that a client sends is read by one of
-these, never by `int`, `float`, `str.strip` or `datetime`, which take other texts:
+Clients see the rules of Go's standard library. All input of clients is parsed by one of these
+functions and modules, never by `int`, `float`, `str.strip` or `datetime`, which accept other texts:
 
-    what                 rule                  takes                      not
+    input                rule                  accepted                   refused
     members of JSON      `codec`               names in any case, null    in API requests: names
                                                (as before), the last      that are unknown
                                                of equal names
-    strings of JSON      `gojson`              what is not UTF-8 and      control characters
-                                               lone surrogates: U+FFFD
+    strings of JSON      `gojson`              invalid UTF-8 and lone     control characters
+                                               surrogates: U+FFFD
     integers of JSON     `codec`               64 bits, `-0`              `1.0`, `1e2`, `"1"`, `01`
-    more behind a value  `codec.decode_older`  blanks                     anything else
+    more after a value   `codec.decode_older`  blanks                     any other text
     sequences in headers `parse_uint`          `007`                      `+1`, ` 1`, `1_0`, `１`
     expected sequences   `parse_wrapped`       any number of digits,      the same
                                                modulo 2 to the 64th
@@ -22,7 +22,7 @@ these, never by `int`, `float`, `str.strip` or `datetime`, which take other text
                                                0, `+24:00`
     blanks around        `trim_space`          those of Unicode           U+001C, U+200B
 
-A time keeps the zone that it was written in, and is shown so again (`ZonedTime`). `codec`,
+A time keeps the zone that it was written in, and is formatted in it (`ZonedTime`). `codec`,
 `gojson`, `durations` and `gotime` are modules of `core.model`.
 """
 
@@ -34,7 +34,7 @@ UINT64_MAX = (1 << 64) - 1
 
 _SIGNED = re.compile(r"[+-]?[0-9]+")
 _DIGITS = 20
-# Python reads no more at once.
+# Below 4300 digits, the default limit of Python's `int`.
 _MOST_DIGITS = 4000
 _BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
@@ -42,12 +42,12 @@ _BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
 
 
 def folded(name: str) -> str:
-    """Return the name of a JSON member without regard to case, as Go compares names."""
+    """Return the name of a JSON member in the form that Go compares, regardless of case."""
     return name.replace("\u017f", "s").replace("\u212a", "k").lower()
 
 
 def parse_uint(digits: bytes) -> int | None:
-    """Read an unsigned number of 64 bits; None for anything else (strconv.ParseUint)."""
+    """Parse an unsigned 64-bit number; None for any other text (strconv.ParseUint)."""
     if not digits.isdigit():
         return None
     if len(digits) > _DIGITS:
@@ -59,9 +59,9 @@ def parse_uint(digits: bytes) -> int | None:
 
 
 def parse_wrapped(digits: bytes) -> int | None:
-    """Read digits as nats-server's parseInt64: in 64 bits, with what overflows wrapped around.
+    """Parse digits as nats-server's parseInt64 does: in 64 bits, with overflow wrapped around.
 
-    Returns an unsigned number; None for anything else.
+    Returns an unsigned number; None for any other text.
     """
     if not digits.isdigit() or len(digits) > _MOST_DIGITS:
         return None
@@ -69,7 +69,7 @@ def parse_wrapped(digits: bytes) -> int | None:
 
 
 def parse_int(text: str) -> int | None:
-    """Read a number of 64 bits that may have a sign; None for anything else (strconv.ParseInt)."""
+    """Parse a 64-bit number with an optional sign; None for any other text (strconv.ParseInt)."""
     if _SIGNED.fullmatch(text) is None:
         return None
     magnitude = parse_uint(text.lstrip("+-").encode())
@@ -88,14 +88,14 @@ codecs.register_error("go", _each_byte)
 
 
 def text_of(raw: bytes) -> str:
-    """Return bytes as Go shows them as text: each byte that is no UTF-8 is one U+FFFD."""
+    """Return bytes as text in the way of Go: each byte that is invalid UTF-8 becomes one U+FFFD."""
     return raw.decode("utf-8", "go")
 
 
 def trim_space(text: bytes) -> bytes:
-    """Return a text without the blanks around it (bytes.TrimSpace)."""
+    """Return a text without surrounding blanks (bytes.TrimSpace)."""
     if text.isascii():
         return text.strip(b"\t\n\v\f\r ")
-    # What is not UTF-8 is no blank, and stays as it is.
+    # Invalid UTF-8 is not a blank, and stays as it is.
     shown = text.decode("utf-8", "surrogateescape").strip(_BLANKS)
     return shown.encode("utf-8", "surrogateescape")

@@ -1,1 +1,1 @@
-"""The HTTP façade: a NATS client that speaks REST."""
+"""The HTTP façade: a NATS client that serves REST, WebSockets and server-sent events."""

@@ -1,4 +1,4 @@
-"""Acknowledging a list of tokens."""
+"""Acknowledgement of a list of tokens."""
 
 import asyncio
 
@@ -19,13 +19,13 @@ from gateway.tokens import BadToken
 Failed = list[dict[str, object]]
 
 _PROMPT_S = 0.2
-"""How soon confirmations usually come."""
+"""Seconds within which confirmations usually arrive."""
 
 
 async def acknowledge(
     call: Call, stream: str, consumer: str, verb: bytes, tokens: list[str], sync: bool
 ) -> Response:
-    """Send `verb` for each token that is valid here; those that are not are told apart."""
+    """Send `verb` for each valid token of this consumer, and report the others."""
     failed = await send_acks(call.gateway, verb, tokens, sync=sync, whose=(stream, consumer))
     return json_response({"succeeded": len(tokens) - len(failed), "failed": failed})
 
@@ -38,9 +38,16 @@ async def send_acks(
     sync: bool,
     whose: tuple[str, str] | None = None,
 ) -> Failed:
-    """Send `verb` for each valid token; return those that had no effect. It waits only with `sync`.
+    """Send `verb` for each valid token, and return the tokens that had no effect.
 
-    `whose`: stream and consumer that all of them have to be of. Raises Problem and ClientError.
+    Waits for confirmations only with `sync`. Raises Problem and ClientError.
+
+    Args:
+        gateway: The caller's gateway.
+        verb: Payload of the acknowledgement, such as `+ACK`.
+        tokens: Tokens of deliveries.
+        sync: Wait until JetStream has recorded the acknowledgements.
+        whose: If set, the (stream, consumer) that all tokens must belong to.
     """
     _bounded(gateway, tokens)
     replies, good, failed = _opened(gateway, whose, tokens)
@@ -56,7 +63,7 @@ async def send_acks(
 async def acknowledge_next(
     call: Call, stream: str, consumer: str, request: AckNextRequest
 ) -> Response:
-    """Acknowledge every token that is valid here, the last together with a fetch (`+NXT`).
+    """Acknowledge every valid token of this consumer, the last one with a fetch (`+NXT`).
 
     Without a valid token nothing is fetched.
     """
@@ -122,19 +129,19 @@ async def _confirmed(
 
 
 async def _answered(gateway: Gateway, replies: list[bytes], payloads: list[bytes]) -> ReplyBatch:
-    """Send acknowledgements, and wait for the answers as long as any can come (double ack).
+    """Send acknowledgements and wait for their confirmations, up to `api_timeout` (double ack).
 
-    In the result an empty payload without status is a confirmation. JetStream answers nothing to
-    who acknowledges what the consumer has not delivered, and a server that was killed has forgotten
-    the deliveries of its last moments. It makes them again: whoever waits may be who is to take
-    them.
+    In the result, an empty payload without a status is a confirmation. JetStream does not reply to
+    acknowledgements of messages that the consumer has not delivered. A server that was killed has
+    lost its most recent deliveries and repeats them, so waiting would delay a client that may
+    receive these. `_are_forgotten` detects this.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + gateway.settings.api_timeout
     answers = gateway.js.client.request_many(replies, payloads)
     await asyncio.wait([answers.done], timeout=_PROMPT_S)
     if answers.done.done():
-        await answers.done  # raises, if the connection was lost
+        await answers.done  # raises if the connection was lost
         return answers
     asking = spawn(_are_forgotten(gateway, answers), name="acks forgotten")
     try:
@@ -149,7 +156,7 @@ async def _answered(gateway: Gateway, replies: list[bytes], payloads: list[bytes
 
 
 async def _are_forgotten(gateway: Gateway, answers: ReplyBatch) -> bool:
-    """Whether all that is not confirmed is of one consumer, and behind what it has delivered."""
+    """Return whether all unconfirmed acks are of one consumer, and beyond its last delivery."""
     missing = [i for i, answer in enumerate(answers.payloads) if answer is None]
     said = [ack_fields(answers.subjects[i]) for i in missing]
     if len(whose := {(stream, consumer) for stream, consumer, *_ in said}) != 1:

@@ -1,4 +1,4 @@
-"""The ASGI application: every request through one table, every error through one translator."""
+"""The ASGI application: all requests through one table, all errors through one translator."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ _ANSWERED_HERE = frozenset(
         "tailSubject",
     )
 )
-"""Operations that need no answers of the server to the caller himself."""
+"""Operations that need no reply of the server to the caller's own inbox."""
 
 
 def create_app(
@@ -76,17 +76,19 @@ def create_app(
     Args:
         settings: Limits, times and the key of ack tokens.
         client: A connected client; the caller closes it after the server has stopped.
-        login: Connects for whoever asks; then nothing but what is open in the route table is served
-            without credentials, and `client` need not be connected. The caller closes
+        login: Opens a connection for given credentials. If set, only the open operations are served
+            without credentials, `client` need not be connected, and the caller closes
             `app.state.door`.
-        rights: What the core says that somebody may do, where it can be asked.
-        server: A connection that may do everything, to read what `rights` let somebody read, and
-            for /readyz; without it, and with `login`, nothing is known to be ready.
-        observe: Told of each request and of each failure that is ours.
-        metrics: What is served as /metrics and counts requests; None: requests alone.
-        trouble: Why nothing can be stored now, for /readyz; empty: it can. With `login` it is told
-            to nobody, for it may name roles and databases, and /readyz asks for no credentials.
-        clock: What goes by time: sessions, rates, and what JetStream is told of it.
+        rights: Returns the permissions of a connection, if the core can be asked.
+        server: A connection with all permissions, for reads that `rights` permits and for /readyz.
+            Without it, and with `login`, /readyz always reports not ready.
+        observe: Receives each request and each internal error.
+        metrics: The registry that /metrics serves and that counts requests; None: a registry of
+            requests only.
+        trouble: Returns the reason why nothing can be stored, for /readyz; empty: storage works.
+            With `login` the reason is not shown, since it may name roles and databases and /readyz
+            needs no credentials.
+        clock: The clock of sessions, rate limits and times in JetStream requests.
     """
     metrics = metrics or Metrics()
     clock = clock or SystemClock()
@@ -122,7 +124,7 @@ def create_app(
 
 
 def _both(first: Observe, second: Observe | None) -> Observe:
-    """Tell two of each observation, if there is a second."""
+    """Return a function that passes observations to both functions, if there is a second."""
     if second is None:
         return first
 
@@ -134,7 +136,7 @@ def _both(first: Observe, second: Observe | None) -> Observe:
 
 
 def _untold(why: Callable[[], str]) -> Callable[[], str]:
-    """What may be told to everybody of a reason."""
+    """Return a function that hides the reason of a problem behind a general text."""
     return lambda: "the log of this node says why" if why() else ""
 
 
@@ -144,7 +146,7 @@ def _feeds(client: Client, settings: Settings) -> Feeds:
 
 
 class Facade(Starlette):
-    """An application of a route for requests and one for WebSockets, which answer every error."""
+    """An application of one route for requests and one for WebSockets, which handle all errors."""
 
     def __init__(
         self, requests: "TableRoute", sockets: WebSocketRoute, middleware: list[Middleware]
@@ -160,7 +162,7 @@ class Facade(Starlette):
         await self.middleware_stack(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Go to the routes at once, through what was asked for alone."""
+        """Return the routes with only the configured middleware around them."""
         requests, sockets = self._requests, self._sockets
 
         def route(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -175,9 +177,9 @@ class Facade(Starlette):
 
 
 def _middleware(settings: Settings) -> list[Middleware]:
-    """What stands before the table, where it was asked for."""
+    """Return the middleware that the settings ask for, outermost first."""
     found: list[Middleware] = []
-    if settings.trusted_proxies:  # first: it may know by which name it was asked
+    if settings.trusted_proxies:  # first: the proxy may report a different Host
         found.append(Middleware(Forwarding, map(network_of, settings.trusted_proxies)))
     if settings.hosts and ANY not in settings.hosts:
         found.append(Middleware(Hosts, settings.hosts))
@@ -187,7 +189,7 @@ def _middleware(settings: Settings) -> list[Middleware]:
 
 
 class TableRoute(BaseRoute):
-    """Takes every HTTP request."""
+    """The route of all HTTP requests."""
 
     def __init__(self, door: Door, table: Table, clock: Clock, gateway: Gateway) -> None:
         self._door = door
@@ -197,7 +199,7 @@ class TableRoute(BaseRoute):
         self._open = Caller(gateway, door.sign_in)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """HTTP, all of it."""
+        """Match every HTTP scope."""
         return (Match.FULL if scope["type"] == "http" else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -218,7 +220,7 @@ class TableRoute(BaseRoute):
                 response.raw_headers.extend(_quota_lines(answer.caller))
             await response(scope, receive, send)
         except (Disconnected, ClientError, Problem):
-            pass  # too late for another answer
+            pass  # too late for another response
         finally:
             if answer.caller is not None:
                 self._door.leave(answer.caller)
@@ -249,15 +251,18 @@ class TableRoute(BaseRoute):
             self._refuse(answer, scope, error)
 
     def _refuse(self, answer: "Answer", scope: Scope, error: Exception) -> None:
-        """Answer an error. Its traceback refers to the frames that it came through: one of these
-        that kept it would be garbage in a circle."""
+        """Set the response of an error.
+
+        A traceback refers to its frames. If one of these kept the error, both would form a
+        reference cycle.
+        """
         problem = for_scripts(problem_of(error), scope["headers"])
         if problem.status == 500:
             self._gateway.observe(RequestFailed(answer.operation, error))
         answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
 
     def _found(self, scope: Scope) -> tuple[Operation | None, Params, str]:
-        """What is at the path of a request, as `Table.find`. Raises Problem."""
+        """Return the operation of a request as `Table.find` does. Raises Problem."""
         try:
             target = len(scope["raw_path"]) + len(scope["query_string"])
             version = scope.get("http_version", "")
@@ -269,7 +274,13 @@ class TableRoute(BaseRoute):
 
 @dataclass(slots=True)
 class Answer:
-    """What is known of a request so far; `response` None: there is nobody to answer."""
+    """The state of a request.
+
+    Attributes:
+        operation: Operation id, for metrics.
+        caller: The authenticated caller; None for open operations.
+        response: The response; None: the client has disconnected.
+    """
 
     operation: str = "none"
     caller: Admitted | None = None
@@ -277,7 +288,7 @@ class Answer:
 
 
 def _quota_lines(caller: Caller) -> list[tuple[bytes, bytes]]:
-    """The headers that tell with an answer what is left of the rate limit."""
+    """Return the response headers that report the rest of the rate limit."""
     rates, quota = caller.sign_in.rates, caller.quota
     assert rates is not None
     assert quota is not None

@@ -1,4 +1,4 @@
-"""An atomic batch (ADR-50) as one call: all of its messages are stored, or none."""
+"""An atomic batch (ADR-50) as one request: all of its messages are stored, or none."""
 
 from starlette.responses import Response
 
@@ -15,7 +15,7 @@ _SLICE_BYTES = 64 * 1024
 
 
 async def read_lines(call: Call, body: bytes) -> Run:
-    """Read NDJSON: pieces of it, so that others get their turns."""
+    """Decode NDJSON in pieces, each in a loop tick of its own."""
     lines = _lines_of(call)
     run = Run()
     begin = 0
@@ -35,9 +35,9 @@ def _lines_of(call: Call) -> Lines:
 
 
 async def publish_atomic(call: Call, run: Run) -> Response:
-    """Store the messages of a run together. Raises Problem; nothing is stored then.
+    """Store the messages of a run as one batch. Raises Problem if nothing is stored.
 
-    Only after a 504 that is unknown.
+    Only a Problem 504 leaves the outcome unknown.
     """
     if not run.size:
         raise bad_request("empty-batch", "body: no messages")
@@ -67,7 +67,10 @@ _NOT_A_RECEIPT = "not stored as a batch: the subject belongs to something else t
 
 
 def _stamped(call: Call, batch: MessageColumns, batch_id: bytes) -> MessageColumns:
-    """The messages with their places in the batch. Raises NotPermitted before any is sent."""
+    """Return the messages with the headers of the batch.
+
+    Raises NotPermitted, or Problem for a message that is too large, before any message is sent.
+    """
     client = call.gateway.client
     stamped = MessageColumns()
     last = len(batch)
@@ -112,6 +115,6 @@ def _raise_refusal(replies: ReplyBatch, *, settled: bool) -> None:
 
 
 def _at(index: int, problem: Problem) -> Problem:
-    """The problem of one message; lines are counted from 1."""
+    """Add the line of a message, counted from 1, to its problem, and return it."""
     problem.extra["line"] = index + 1
     return problem

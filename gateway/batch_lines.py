@@ -1,23 +1,22 @@
 """Lines of a batch publish: bytes to messages, receipts to result lines.
 
-Pure, and run per message: a line is decoded once into a struct, `data` is passed on as the very
-bytes that came, and a receipt that is a success is passed back as the server wrote it.
+The code is pure and runs per message. It decodes a line once into a struct, publishes the bytes of
+`data` unchanged, and returns a successful receipt as the server encoded it.
 """
 
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from typing import Protocol
 
 import msgspec
 import orjson
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, UnsetType
 
 from core.client import MessageColumns, ReplyBatch, read_ack
 from core.errors import ApiError
 from gateway import headers as headers_of
 from gateway.json_members import TWICE, colons_beside, is_plain, repeats_a_member
-from gateway.models import Expect, HeaderValues, PublishLine
+from gateway.models import Expect, HeaderValues, PublishLine, WithPayload
 from gateway.problems import Problem, bad_request, problem_of
 from gateway.settings import Settings
 from gateway.validation import header_text, json_fault, publish_subject
@@ -25,20 +24,12 @@ from gateway.validation import header_text, json_fault, publish_subject
 _SUCCESS = b'{"stream":'
 _SUBJECTS_KEPT = 8192
 SLICE_LINES = 2048
-"""Lines that are read in one turn: those that are bad take some four microseconds each."""
+"""Lines decoded per loop tick; an invalid line takes about four microseconds."""
 _NO_STREAM = "no stream captures this subject"
 
 
-class Written(Protocol):
-    """A payload as JSON has it."""
-
-    data: Raw | UnsetType
-    text: str | UnsetType
-    data_base64: str | UnsetType
-
-
 class Lines:
-    """Reads lines; remembers the subjects it has checked."""
+    """A decoder of lines, with a cache of checked subjects."""
 
     def __init__(self, settings: Settings, max_payload: int) -> None:
         self._settings = settings
@@ -47,7 +38,7 @@ class Lines:
         self._subjects: dict[str, bytes] = {}
 
     def run(self, lines: list[bytes]) -> "Run":
-        """Read the lines of one piece of the body; blank ones count for nothing."""
+        """Decode the lines of one piece of the body; skip blank ones."""
         run = Run()
         text = b"\n".join(lines)
         entries = self._decoded(text, lines)
@@ -66,7 +57,7 @@ class Lines:
         return run
 
     def item(self, run: "Run", raw: bytes | msgspec.Raw) -> None:
-        """Read one line, or one element of an array."""
+        """Decode one line, or one element of an array, into a run."""
         entry = self._entry(raw)
         if isinstance(entry, PublishLine):
             self._put_if_once(run, raw, entry)
@@ -74,7 +65,7 @@ class Lines:
             run.refuse(entry)
 
     def _put_if_once(self, run: "Run", raw: bytes | msgspec.Raw, entry: PublishLine) -> None:
-        """Add a message that has no member twice, of which JSON is `raw`."""
+        """Add a message unless its JSON text `raw` repeats a member."""
         try:
             is_refused = _has_more_headers(entry, self._settings.message_header_count_max)
             if not is_refused and repeats_a_member(bytes(raw)):
@@ -86,7 +77,7 @@ class Lines:
             self._put(run, entry)
 
     def _decoded(self, text: bytes, lines: list[bytes]) -> list[PublishLine] | None:
-        """The messages of all lines; None: some line is bad, and each has to say for itself."""
+        """Decode all lines at once. None: a line is invalid, so each must be decoded alone."""
         try:
             entries = self._decoder.decode_lines(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -106,7 +97,7 @@ class Lines:
             plain = line.headers is None and line.msg_id is None and line.expect is None
             headers = b"" if plain else headers_of_line(line, self._settings)
             if line.data_base64 is not UNSET:
-                run.colons -= payload.count(b":")  # the line has it in base64
+                run.colons -= payload.count(b":")  # the line contains the payload as base64
             if not plain:
                 run.colons += colons_beside(line.headers, line.msg_id, line.expect)
             if len(payload) + len(headers) > self._max_payload:
@@ -125,7 +116,7 @@ class Lines:
 
 
 def _has_more_headers(line: PublishLine, most: int) -> bool:
-    """Whether a message has more headers than it may have; such a line is refused anyway."""
+    """Return whether a message has too many headers; such a line is refused later."""
     headers = line.headers or {}
     return len(headers) > most or any(
         len(values) > most for values in headers.values() if not isinstance(values, str)
@@ -133,9 +124,9 @@ def _has_more_headers(line: PublishLine, most: int) -> bool:
 
 
 def _is_one_a_line(text: bytes, lines: list[bytes], found: int) -> bool:
-    """Whether the objects found are one a line: the decoder minds neither two nor a half.
+    """Return whether each line has exactly one object; the decoder accepts two or a half.
 
-    Between a line's `}` and the next one's `{` nothing can go on.
+    No object continues between a line's `}` and the `{` of the next.
     """
     if found == len(lines) == text.count(b"}\n{") + 1:
         return True
@@ -144,15 +135,15 @@ def _is_one_a_line(text: bytes, lines: list[bytes], found: int) -> bool:
 
 
 def _are_members_once(text: bytes, run: "Run") -> bool:
-    """Whether it is certain that no line has a member twice (`gateway.json_members`)."""
+    """Return whether certainly no line repeats a member (`gateway.json_members`)."""
     subjects, payloads = run.batch.subjects, run.batch.payloads
-    members = 2 * run.size - payloads.count(b"")  # subjects, and what is the payload
+    members = 2 * run.size - payloads.count(b"")  # subjects and payload members
     held = b"".join(subjects).count(b":") + b"".join(payloads).count(b":")
     return text.count(b":") == members + held + run.colons and is_plain(text)
 
 
-def payload_of(line: Written) -> bytes:
-    """The payload of a message in JSON. Raises Problem."""
+def payload_of(line: WithPayload) -> bytes:
+    """Return the payload of a message in JSON. Raises Problem."""
     data, text, encoded = line.data, line.text, line.data_base64
     if data is not UNSET:
         assert not isinstance(data, UnsetType)
@@ -181,7 +172,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def headers_of_line(line: PublishLine, settings: Settings) -> bytes:
-    """The header block of a line. Raises Problem."""
+    """Return the header block of a line. Raises Problem."""
     return header_block(line.headers, settings, line.msg_id, line.expect)
 
 
@@ -191,7 +182,7 @@ def header_block(
     msg_id: str | None = None,
     expect: Expect | None = None,
 ) -> bytes:
-    """The header block of a message to publish. Raises Problem."""
+    """Return the header block of a message to publish. Raises Problem."""
     items: headers_of.Items = []
     for name, values in (headers or {}).items():
         key = name.encode()
@@ -233,7 +224,15 @@ def _expectations(expect: Expect) -> headers_of.Items:
 
 
 class Run:
-    """The messages of one piece of the body, those refused among them, in order."""
+    """The messages of one piece of the body in order, including refused ones.
+
+    Attributes:
+        batch: The messages to publish.
+        refused: Problems by index in the run.
+        replies: Replies to `batch`, once it is sent.
+        size: Number of lines.
+        colons: Colons in the lines, except those of members, subjects and payloads.
+    """
 
     __slots__ = ("batch", "colons", "refused", "replies", "size")
 
@@ -242,7 +241,7 @@ class Run:
         self.refused: dict[int, Problem] = {}
         self.replies: ReplyBatch | None = None
         self.size = 0
-        self.colons = 0  # that lines have beside those of their subjects and payloads
+        self.colons = 0  # see `_are_members_once`
 
     def add(self, subject: bytes, payload: bytes, headers: bytes) -> None:
         """Append a message to publish."""
@@ -250,7 +249,7 @@ class Run:
         self.size += 1
 
     def refuse(self, problem: Problem) -> None:
-        """Note a line that cannot be published."""
+        """Append a line that cannot be published."""
         self.refused[self.size] = problem
         self.size += 1
 
@@ -261,7 +260,7 @@ class Run:
         self.size += other.size
 
     def results(self, tally: "Tally") -> list[bytes]:
-        """One JSON text per line, in order."""
+        """Return one JSON text per line, in order."""
         replies, refused = self.replies, self.refused
         acks = replies.payloads if replies is not None else [None] * len(self.batch)
         statuses = replies.statuses if replies is not None else {}
@@ -281,7 +280,7 @@ class Run:
 
 
 class Tally:
-    """Counts results. `brief`: successes are counted but not written."""
+    """A counter of results. `brief`: successes are only counted, not written."""
 
     def __init__(self, brief: bool) -> None:
         self.brief = brief
@@ -290,7 +289,7 @@ class Tally:
         self.failed = 0
 
     def success(self, ack: bytes) -> bytes:
-        """The line of a receipt; a newline inside could only be a blank between tokens."""
+        """Return the line of a receipt, with newlines between JSON tokens replaced by blanks."""
         self.published += 1
         if not self.brief:
             return ack.replace(b"\n", b" ") if b"\n" in ack else ack
@@ -298,7 +297,7 @@ class Tally:
         return b""
 
     def failure(self, problem: Problem) -> bytes:
-        """The line of an error; brief ones say which line it was, counting from 1."""
+        """Return the line of an error; if brief, with the number of the message, counted from 1."""
         self.failed += 1
         line: dict[str, object] = {"error": problem.members()}
         if self.brief:
@@ -306,13 +305,13 @@ class Tally:
         return orjson.dumps(line)
 
     def summary(self) -> bytes:
-        """What ends a brief answer."""
+        """Return the last line of a brief response."""
         counts = {"published": self.published, "duplicates": self.duplicates, "failed": self.failed}
         return orjson.dumps(counts)
 
 
 def failure_of(replies: ReplyBatch | None, index: int) -> Problem:
-    """Why a publish of a batch has no successful receipt."""
+    """Return the problem of a publish in a batch without a successful receipt."""
     if replies is None:
         return receipt_problem(None, 0)
     status = replies.statuses.get(index, 0)
@@ -322,7 +321,10 @@ def failure_of(replies: ReplyBatch | None, index: int) -> Problem:
 
 
 def receipt_problem(ack: bytes | None, status: int) -> Problem:
-    """Why a publish has no successful receipt."""
+    """Return the problem of a publish without a successful receipt.
+
+    `ack` None: no reply came. `status` 0: the reply has no status.
+    """
     if ack is None:
         detail = "no acknowledgement came; the outcome is unknown"
         return Problem(504, "no-answer", detail)

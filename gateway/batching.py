@@ -1,9 +1,9 @@
-"""A batch publish, streamed both ways.
+"""A batch publish, streamed in both directions.
 
-Each piece of the body that arrives is one buffer of publishes; several may be unanswered while
-the next is read. A writer sends the results in order as they come. Whoever sends without reading
-the answer fills what this side may hold, and then stops it; `Prefer: return=minimal` needs no
-reading.
+Each piece of the body becomes one buffer of publishes. The next piece is read while several are
+unacknowledged. A writer sends the results in order. A client that sends without reading the
+response is stopped once the limits of unread results are reached; `Prefer: return=minimal` avoids
+that.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from gateway.problems import Problem, respond
 from gateway.responses import NDJSON
 
 _FAILED_LINES = 1024
-"""Results of lines that failed, after which others have their turns: each takes microseconds."""
+"""Failed lines per loop tick; each takes microseconds."""
 _SMALL_BYTES = 256 * 1024
 
 
 class PublishStream(Response):
-    """The NDJSON answer to an NDJSON body."""
+    """The NDJSON response to an NDJSON body."""
 
     media_type = NDJSON
 
@@ -78,15 +78,19 @@ class PublishStream(Response):
                     run.replies.done.cancel()
 
     async def _read(self, lines: list[bytes]) -> Run:
-        """Read a slice of lines, a small one at once if it is the first of a piece of the body."""
+        """Decode a slice of lines.
+
+        The first small slice of a piece is decoded at once, others in a later loop tick.
+        """
         is_first, self._has_read = not self._has_read, True
         if not is_first or sum(map(len, lines)) > _SMALL_BYTES:
             await turns().wait()
         return self._lines.run(lines)
 
     def _split(self, chunk: bytes, *, last: bool) -> Iterator[list[bytes] | None]:
-        """Cut a piece of the body into slices of lines; None: a line is too long. An unfinished
-        line is kept.
+        """Split a piece of the body into slices of lines; None stands for a line that is too long.
+
+        An unfinished line is kept for the next piece.
         """
         self._has_read = False
         lines = chunk.split(b"\n")
@@ -138,7 +142,7 @@ class PublishStream(Response):
             await self._room.wait()
 
     async def _write(self, send: Send) -> None:
-        """Send results in order. Ends early when the caller takes none for too long."""
+        """Send results in order; stop if the caller reads none within `write_timeout`."""
         started = False
         failed = 0
         try:
@@ -158,7 +162,7 @@ class PublishStream(Response):
                 elif not self._over:
                     await self._event.wait()
             if self._broken is not None:
-                if not started:  # else the answer stays without an end
+                if not started:  # else the response stays incomplete
                     response = respond(self._broken, self._call.scope["path"])
                     await response(self._call.scope, self._call.receive, send)
                 return
@@ -175,7 +179,7 @@ class PublishStream(Response):
         return {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
 
     async def _results(self) -> list[bytes]:
-        """Results of the next run and of those after it that are complete already."""
+        """Return the results of the next run, and of following runs that are complete already."""
         lines: list[bytes] = []
         while self._runs and (
             not lines or (len(lines) < SLICE_LINES and _is_settled(self._runs[0]))

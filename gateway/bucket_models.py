@@ -1,7 +1,8 @@
-"""The JSON of key-value buckets and object stores: their configurations, keys, values and objects.
+"""The JSON of key-value buckets and object stores: configurations, keys, values and objects.
 
-Names are those of the official clients' configurations (ADR-8, ADR-20), which are not always those
-of the streams behind them. Durations are nanoseconds or text, and nanoseconds in answers.
+Names are those of the official clients' configurations (ADR-8, ADR-20), which differ from those of
+the underlying streams in places. Durations are nanoseconds or text in requests, and nanoseconds in
+responses.
 """
 
 from typing import Annotated, Literal
@@ -17,14 +18,14 @@ Storage = Literal["file", "memory"]
 
 
 class BucketPlacement(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Where a bucket is to be placed."""
+    """The cluster and tags that a bucket is to be placed by."""
 
     cluster: str = ""
     tags: list[str] = []
 
 
 class BucketRepublish(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Where values are sent on to, as messages, when they are stored."""
+    """Republication of stored values as messages: source and destination subjects."""
 
     src: str = ""
     dest: str = ""
@@ -32,23 +33,23 @@ class BucketRepublish(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class External(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """How another account or domain is reached."""
+    """The API prefix of another account or domain."""
 
     api: str
     deliver: str = ""
 
 
 class Transform(Struct, forbid_unknown_fields=True):
-    """Under which subjects what is copied is stored."""
+    """A mapping from the subjects of copied messages to those under which they are stored."""
 
     src: str
     dest: str
 
 
 class Origin(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A bucket that another one copies: its name, with or without `KV_`.
+    """The origin of a mirror or source: the name of a bucket, with or without `KV_`.
 
-    `domain` stands for the `external` of that domain. Without `subject_transforms` keys keep their
+    `domain` stands for the `external` of that domain. Without `subject_transforms`, keys keep their
     names.
     """
 
@@ -64,8 +65,8 @@ class Origin(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class KvConfig(Struct, forbid_unknown_fields=True):
     """The configuration of a key-value bucket (ADR-8, ADR-48). -1: no limit; 0: never.
 
-    `limit_marker_ttl`: how long the marker of a key that expired is kept; it allows keys a time to
-    live of their own.
+    `limit_marker_ttl`: how long the marker of an expired key is kept; if set, single keys may have
+    a time to live.
     """
 
     bucket: str = ""
@@ -86,7 +87,7 @@ class KvConfig(Struct, forbid_unknown_fields=True):
 
 
 class KvBucket(Struct, omit_defaults=True):
-    """A key-value bucket: configuration and state. `values` counts what is kept, markers too."""
+    """A key-value bucket: configuration and state. `values` counts all kept values and markers."""
 
     bucket: str
     stream: str
@@ -99,7 +100,7 @@ class KvBucket(Struct, omit_defaults=True):
 
 
 class KvBuckets(Struct):
-    """A page of buckets; the next one begins behind `offset + limit` streams, of `total`."""
+    """A page of buckets; the next page begins after `offset + limit` streams, of `total`."""
 
     buckets: list[KvBucket]
     total: int
@@ -108,7 +109,7 @@ class KvBuckets(Struct):
 
 
 class KvRevision(Struct):
-    """What was stored."""
+    """The place of a stored value: bucket, key and revision."""
 
     bucket: str
     key: str
@@ -116,10 +117,10 @@ class KvRevision(Struct):
 
 
 class KvEntry(Struct, omit_defaults=True):
-    """A value of a key, or the marker of its end.
+    """A value of a key, or its deletion marker.
 
-    Of a value exactly one of `data` (a JSON object or array), `text` (UTF-8) and `data_base64` is
-    there; where only keys were asked for, none.
+    A value has exactly one of `data` (a JSON object or array), `text` (UTF-8) and `data_base64`; if
+    only keys were requested, none.
     """
 
     bucket: str
@@ -133,13 +134,13 @@ class KvEntry(Struct, omit_defaults=True):
 
 
 class KvHistory(Struct):
-    """The values of a key that are kept, oldest first."""
+    """The kept values of a key, oldest first."""
 
     entries: list[KvEntry]
 
 
 class KvKey(Struct):
-    """A key and its last value's place."""
+    """A key, with the revision and time of its last value."""
 
     key: str
     revision: int
@@ -153,26 +154,28 @@ class KvKeys(Struct):
 
 
 class KvCleaning(Struct, forbid_unknown_fields=True):
-    """Whose markers to remove: of keys deleted for at least so long."""
+    """The minimum age of the deletions whose markers are removed."""
 
     older_than: Duration = "30m"
 
 
 class ObjectCleaning(Struct, forbid_unknown_fields=True):
-    """Whose chunks to remove: of uploads whose last chunk came at least so long ago."""
+    """The minimum age of the last chunk of unfinished uploads whose chunks are removed."""
 
     older_than: Duration = "24h"
 
 
 class Cleaned(Struct):
-    """How many messages were removed."""
+    """The number of removed messages."""
 
     purged: int
 
 
 class Opened(Struct, omit_defaults=True):
-    """A feed has begun behind `position`. `recovered`: of a resumed one, whether nothing is missing
-    since; if not, it begins with all there is.
+    """The start of a feed, after `position`.
+
+    `recovered`: for a resumed feed, true if no change since then is missing; if false, the feed
+    begins with all current entries.
     """
 
     event: Literal["open"]
@@ -181,34 +184,34 @@ class Opened(Struct, omit_defaults=True):
 
 
 class Ready(Struct):
-    """What was there when the feed began has been sent; changes follow."""
+    """The end of the initial entries of a feed; changes follow."""
 
     event: Literal["ready"]
     position: str
 
 
 class Ended(Struct):
-    """The feed is over, and why."""
+    """The end of a feed, and its cause."""
 
     event: Literal["end"]
     problem: ProblemBody
 
 
 class Heartbeat(Struct):
-    """Nothing happened; the feed is alive."""
+    """A sign of life of a feed without changes."""
 
     event: Literal["heartbeat"]
 
 
 class KvChange(KvEntry, kw_only=True, omit_defaults=True):
-    """A change of a key in a feed. `position` resumes the feed behind it."""
+    """A change of a key in a feed. `position` resumes the feed after it."""
 
     event: Literal["put", "delete", "purge"]
     position: str
 
 
 class ObjectStoreConfig(Struct, forbid_unknown_fields=True):
-    """The configuration of an object store (ADR-20). -1: no limit; a `ttl` of 0: kept for ever."""
+    """The configuration of an object store (ADR-20). -1: no limit; a `ttl` of 0: no expiry."""
 
     bucket: str = ""
     description: str = ""
@@ -222,7 +225,7 @@ class ObjectStoreConfig(Struct, forbid_unknown_fields=True):
 
 
 class ObjectStore(Struct):
-    """An object store: configuration and state. A sealed one changes no more."""
+    """An object store: configuration and state. A sealed store accepts no changes."""
 
     bucket: str
     stream: str
@@ -233,7 +236,7 @@ class ObjectStore(Struct):
 
 
 class ObjectStores(Struct):
-    """A page of object stores; the next one begins behind `offset + limit` streams, of `total`."""
+    """A page of object stores; the next page begins after `offset + limit` streams, of `total`."""
 
     buckets: list[ObjectStore]
     total: int
@@ -242,7 +245,7 @@ class ObjectStores(Struct):
 
 
 class Link(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What a link leads to: an object, or without `name` a whole store."""
+    """The target of a link: an object, or without `name` a whole store."""
 
     bucket: str
     name: str = ""
@@ -268,7 +271,7 @@ class ObjectInfo(Struct, omit_defaults=True):
 
 
 class ObjectPatch(Struct, forbid_unknown_fields=True):
-    """What of an object's information may be changed; `name` renames it."""
+    """The changeable members of an object's information; a new `name` renames the object."""
 
     name: str
     description: str = ""
@@ -283,7 +286,7 @@ class Objects(Struct):
 
 
 class ObjectChange(ObjectInfo, kw_only=True, omit_defaults=True):
-    """A change of an object in a feed. `position` resumes the feed behind it."""
+    """A change of an object in a feed. `position` resumes the feed after it."""
 
     event: Literal["put", "delete"]
     position: str

@@ -1,4 +1,4 @@
-"""How what buckets hold is read: in order, no further ahead than a slow caller may cost."""
+"""Reading of the messages of buckets: in order, with a bounded read-ahead."""
 
 from collections.abc import AsyncIterator
 
@@ -9,21 +9,24 @@ from core.model.message import StoredMsg
 from core.runtime.tasks import outcome, spawn
 
 READ_S = 5.0
-"""How long something that is there may take to come."""
+"""Seconds within which a stored message must arrive."""
 
 
 def _repaired(_: ClientError) -> None:
-    """Read on: what an ordered subscription repairs is no error here."""
+    """Ignore an error that the ordered subscription repairs."""
 
 
 FINITE = OrderedReading(
     on_alarm=_repaired, limits=Limits(512, 1 << 20), inactive=300.0, finite=True
 )
-"""The messages that are there."""
+"""Options for reading all present messages and no later ones."""
 
 
 async def batches(reader: OrderedSubscription) -> AsyncIterator[list[JsMsg]]:
-    """Read to the end. Raises ApiError, ClientError, and RequestTimeout when nothing comes."""
+    """Yield batches up to the end.
+
+    Raises ApiError, ClientError, and RequestTimeout if nothing comes for `READ_S`.
+    """
     while messages := await reader.batch(within=READ_S):
         yield messages
     if not reader.is_over:
@@ -31,7 +34,7 @@ async def batches(reader: OrderedSubscription) -> AsyncIterator[list[JsMsg]]:
 
 
 def stored_of(msg: JsMsg) -> StoredMsg:
-    """Return a delivered message as it is stored."""
+    """Return a delivered message as a stored one."""
     return StoredMsg(
         subject=text_of(msg.subject),
         seq=msg.stream_seq,
@@ -42,6 +45,9 @@ def stored_of(msg: JsMsg) -> StoredMsg:
 
 
 def end_reading(reader: OrderedSubscription) -> None:
-    """End a reader and its consumer, without waiting for that; else the server will."""
+    """End a reader, and delete its consumer in the background.
+
+    If the deletion fails, the server deletes the consumer after its inactivity threshold.
+    """
     reader.interrupt()
     spawn(outcome(reader.unsubscribe()), name="reader end")

@@ -1,8 +1,7 @@
-"""Buckets as streams, and streams as buckets: key-value (ADR-8) and object stores (ADR-20).
+"""Conversion between buckets and streams: key-value (ADR-8) and object stores (ADR-20).
 
-What official clients write for the same configuration is what is written here, so that either may
-create a bucket for the other. Members of a stream that its bucket's configuration does not speak
-of are left as they are by an update.
+The streams are those of the official clients for the same configuration, so either side may create
+a bucket for the other. An update leaves all other members of the stream unchanged.
 """
 
 import re
@@ -30,17 +29,22 @@ _WINDOW = 120 * _SECOND
 _DEFAULTS: dict[str, Any] = {"max_consumers": -1, "max_msgs": -1, "discard": "new"}
 
 _DROPPABLE = frozenset(("mirror", "mirror_direct", "placement", "republish", "sources", "subjects"))
-"""What an update leaves out of a stream when its bucket does not have it."""
+"""Members that an update removes from a stream if the bucket's configuration lacks them."""
 
 Config = KvConfig | ObjectStoreConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What differs between key-value buckets and object stores.
+    """The differences between key-value buckets and object stores.
 
-    `filter` finds their streams; `stream` makes the configuration of a stream, `shown` what a
-    bucket looks like, from STREAM.INFO.
+    Attributes:
+        route: Segment of the path, after `/v1/`.
+        prefix: Prefix of the names of the streams.
+        filter: Subject filter that finds the streams.
+        config: Struct of the bucket's configuration.
+        stream: Returns the stream configuration of a bucket configuration.
+        shown: Returns the bucket from the response to STREAM.INFO.
     """
 
     route: str
@@ -52,19 +56,19 @@ class Kind:
 
 
 def is_bucket_name(text: str) -> bool:
-    """Whether a bucket can be called so (ADR-8, ADR-20)."""
+    """Return whether the text is a valid name of a bucket (ADR-8, ADR-20)."""
     return _BUCKET.fullmatch(text) is not None
 
 
 def bucket_name(text: str) -> str:
-    """Check the name of a bucket."""
+    """Return the name of a bucket. Raises Problem if it is invalid."""
     if not is_bucket_name(text):
         raise bad_request("bad-name", "bucket name: 1 to 200 of A-Z a-z 0-9 _ -")
     return text
 
 
 def kv_stream(config: KvConfig) -> dict[str, Any]:
-    """The stream of a key-value bucket. Raises Problem for what cannot be."""
+    """Return the stream configuration of a key-value bucket. Raises Problem for an invalid one."""
     bucket = bucket_name(config.bucket)
     stream = _common(config, f"KV_{bucket}")
     stream["max_msgs_per_subject"] = config.history
@@ -90,7 +94,7 @@ def kv_stream(config: KvConfig) -> dict[str, Any]:
 
 
 def object_stream(config: ObjectStoreConfig) -> dict[str, Any]:
-    """The stream of an object store. Raises Problem for what cannot be."""
+    """Return the stream configuration of an object store. Raises Problem for an invalid one."""
     bucket = bucket_name(config.bucket)
     stream = _common(config, f"OBJ_{bucket}")
     stream["subjects"] = [f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"]
@@ -137,7 +141,7 @@ def _source(origin: Origin, bucket: str) -> dict[str, Any]:
     source = _origin(origin)
     name = origin.name.removeprefix("KV_")
     if not origin.subject_transforms and (origin.external is None or name != bucket):
-        # Filtered keys too: a filter and transforms exclude each other in a source.
+        # Filtered keys too: in a source, a filter and transforms exclude each other.
         src = source.pop("filter_subject", "") or f"$KV.{name}.>"
         dest = f"$KV.{bucket}." + src.removeprefix(f"$KV.{name}.")
         source["subject_transforms"] = [{"src": src, "dest": _numbered(dest)}]
@@ -145,7 +149,7 @@ def _source(origin: Origin, bucket: str) -> dict[str, Any]:
 
 
 def _numbered(subject: str) -> str:
-    """A destination that keeps what the `*` of its source stand for."""
+    """Return a destination whose `*` refer to those of the source: `{{wildcard(1)}}`, and so on."""
     number = 0
     tokens = subject.split(".")
     for position, token in enumerate(tokens):
@@ -156,7 +160,7 @@ def _numbered(subject: str) -> str:
 
 
 def kv_shown(info: dict[str, Any]) -> KvBucket:
-    """A key-value bucket as its stream's information shows it."""
+    """Return a key-value bucket from the response to STREAM.INFO."""
     stream = info["config"]
     config = KvConfig(
         history=max(stream.get("max_msgs_per_subject", 1), 1),
@@ -178,7 +182,7 @@ def kv_shown(info: dict[str, Any]) -> KvBucket:
 
 
 def object_shown(info: dict[str, Any]) -> ObjectStore:
-    """An object store as its stream's information shows it."""
+    """Return an object store from the response to STREAM.INFO."""
     stream = info["config"]
     config = ObjectStoreConfig(**_shown(stream, "OBJ_", ()))
     return ObjectStore(
@@ -213,7 +217,7 @@ def _shown(stream: dict[str, Any], prefix: str, more: tuple[str, ...]) -> dict[s
 
 
 def updated(stream: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """The configuration that makes of a stream what a bucket is to be."""
+    """Return the configuration that updates a stream to the wanted bucket."""
     return {key: value for key, value in stream.items() if key not in _DROPPABLE} | wanted
 
 

@@ -1,4 +1,4 @@
-"""One HTTP request as a handler sees it."""
+"""One HTTP request, as a handler receives it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -32,47 +32,47 @@ from gateway.validation import percent_decoded
 
 _LARGE_JSON_BYTES = 32 * 1024
 _LEAST_RATE = 1024
-"""Bytes a second of a body: one now and then would hold a request for ever."""
+"""Lowest rate of a body in bytes per second; slower ones would keep a request open for ever."""
 _CHARSETS = ("utf-8", "utf8", "us-ascii")
 T = TypeVar("T")
 _JSON = ("application/json", "application/merge-patch+json")
 
 
 class Disconnected(Exception):
-    """The caller went away; there is nobody to answer."""
+    """The client has disconnected; no response is possible."""
 
 
 class Reference(Protocol):
-    """What describes the operations (`gateway.contract`)."""
+    """The documents and pages of the contract (`gateway.contract`)."""
 
     @property
     def openapi(self) -> bytes:
-        """The OpenAPI document."""
+        """The OpenAPI document as JSON."""
         ...
 
     @property
     def asyncapi(self) -> bytes:
-        """The AsyncAPI document."""
+        """The AsyncAPI document as JSON."""
         ...
 
     @property
     def page(self) -> str:
-        """The reference as a page."""
+        """The HTML page of all operations."""
         ...
 
     @property
     def problems(self) -> str:
-        """The page of all problems."""
+        """The HTML page of all problems."""
         ...
 
     def problem(self, kind: str) -> str | None:
-        """The page of one kind of problem; None where there is none of that name."""
+        """Return the HTML page of one kind of problem, or None if the kind is unknown."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """What handlers work with."""
+    """The services that handlers use."""
 
     settings: Settings
     client: Client
@@ -85,10 +85,13 @@ class Gateway:
     clock: Clock
     feeds: Feeds
     trouble: Callable[[], str] = lambda: ""
-    """Why nothing can be stored now; empty: it can."""
+    """Returns the reason why nothing can be stored now; empty: storage works."""
     server: Feeds | None = None
-    """Feeds over a connection that may do everything, for who may read what they have, and for
-    /readyz; None: there is none, and everybody reads with what he may do himself."""
+    """Feeds over a connection with all permissions; None: there is no such connection.
+
+    They serve callers that may read everything in a feed, and /readyz. Without them, each caller
+    reads with its own permissions.
+    """
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     patience: Patience = field(default_factory=Patience)
     console: Console = field(default_factory=Console)
@@ -96,18 +99,19 @@ class Gateway:
 
 @dataclass(slots=True, eq=False)
 class Caller:
-    """Who asks, for as long as his request or socket lasts. Made by the door (`gateway.door`).
+    """The caller of a request or socket, as long as that is open. `gateway.door` makes it.
 
     Attributes:
-        gateway: what serves him, over his own connection.
-        sign_in: sessions, tickets, rates.
-        key: what limits are counted by.
-        name: what may be shown of him; empty where the server knows no users.
-        credentials: what he is known by; None where the server knows no users.
-        session: the session that let him in.
-        can_ask: whether answers of the server reach him; else he can only be sent messages.
-        rights: what the core says that he may do; None: everything, or it is not known beforehand.
-        quota: what is left of his rate limit, if there is one.
+        gateway: The services over the caller's own connection.
+        sign_in: Sessions, tickets, rate limits.
+        key: The key that limits are counted by.
+        name: A name that may be shown; empty if the server has no users.
+        credentials: The verified credentials; None if the server has no users.
+        session: The session that authenticated the caller, if any.
+        can_ask: False if the caller may not subscribe to an inbox, and so gets no replies.
+        rights: The caller's permissions; None: all, or they are not known in advance.
+        quota: The rest of the rate limit; None: there is no limit.
+        endings: Events that end the caller's rights.
     """
 
     gateway: Gateway
@@ -123,16 +127,17 @@ class Caller:
 
     @property
     def ended(self) -> Ending | None:
-        """Why he is no longer who he was let in as; None: he is."""
+        """The reason why the caller lost its rights; None: it has them."""
         for endings in self.endings:
             if endings.reason is not None:
                 return endings.reason
         return None
 
     def on_end(self, call: OnEnd) -> Callable[[], None]:
-        """Call this once when he is no longer who he was let in as; at once if that is so already.
+        """Register a callback for the loss of the caller's rights; if they are lost, call it now.
 
-        Returns what takes that back, to be called when the response or socket has ended.
+        The callback is called once. Return a function that unregisters it, for the end of the
+        response or socket.
         """
         if not self.endings:
             return _nothing
@@ -155,7 +160,7 @@ class Caller:
 
 
 class Call:
-    """A request: parameters checked for form, the body under a limit."""
+    """A request with checked parameters and a limited body."""
 
     __slots__ = ("_headers", "caller", "gateway", "params", "query", "receive", "scope")
 
@@ -177,13 +182,17 @@ class Call:
 
     @property
     def headers(self) -> Headers:
-        """The headers of the request, by name in any case."""
+        """The request headers, by name in any case."""
         if self._headers is None:
             self._headers = Headers(scope=self.scope)
         return self._headers
 
     async def body(self, limit: int) -> bytes:
-        """The whole body. Raises Problem 413 when it is larger than `limit` bytes."""
+        """Return the whole body.
+
+        Raises Problem 413 if it is larger than `limit` bytes, Problem 408 if it comes too slowly,
+        and Disconnected.
+        """
         self.refuse_encoding()
         there = exchange.take_body(self.receive)
         if there is not None:
@@ -209,9 +218,9 @@ class Call:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def while_there(self, work: Awaitable[T]) -> T:
-        """Wait for something, and give it up when the caller leaves. Raises Disconnected.
+        """Await work, and cancel it when the client disconnects. Raises Disconnected.
 
-        The body has to be read, or not wanted.
+        The body must be read before, or be ignored.
         """
         try:
             async with asyncio.timeout(None) as waiting:
@@ -231,9 +240,9 @@ class Call:
         waiting.reschedule(0)
 
     def header(self, name: bytes) -> bytes:
-        """The first value of a header, by its name in lower case; empty when it is not there.
+        """Return the first value of a header, by its name in lower case; empty if it is missing.
 
-        `headers` finds the same, and spends a microsecond on what is not there.
+        `headers` finds the same, but needs a microsecond for a missing header.
         """
         for key, value in self.scope["headers"]:
             if key == name:
@@ -241,13 +250,13 @@ class Call:
         return b""
 
     def has(self, name: bytes) -> bool:
-        """Whether a header is there, by its name in lower case; it may be empty."""
+        """Return whether a header is present, by its name in lower case; its value may be empty."""
         return any(key == name for key, _ in self.scope["headers"])
 
     async def chunk(self, within: float) -> tuple[bytes, bool]:
-        """The next piece of the body, and whether more follow.
+        """Return the next piece of the body, and whether more follow.
 
-        Raises Disconnected, and Problem 408 when nothing comes for so many seconds.
+        Raises Disconnected, and Problem 408 if nothing comes for `within` seconds.
         """
         try:
             event = await self.gateway.patience.wait(self.receive(), within)
@@ -259,7 +268,7 @@ class Call:
         return event.get("body", b""), event.get("more_body", False)
 
     async def json_body(self) -> bytes:
-        """A body that must be declared as JSON when it is not empty."""
+        """Return the body. Raises Problem 415 if it is not empty and not declared as JSON."""
         body = await self.body(self.gateway.settings.json_body_max)
         if body and self.media_type() not in _JSON:
             raise Problem(415, "unsupported-media-type", "Content-Type: application/json is needed")
@@ -267,19 +276,19 @@ class Call:
         return body
 
     async def turn_for(self, size: int) -> None:
-        """Wait for a turn to read a large piece of JSON; others read theirs in other ticks."""
+        """Wait for a loop tick of its own before decoding a large JSON body of `size` bytes."""
         if size > _LARGE_JSON_BYTES:
             await turns().wait()
 
     async def no_body(self) -> None:
-        """Read and refuse a body where none has a meaning."""
+        """Read the body, and raise Problem if there is one."""
         if await self.body(self.gateway.settings.json_body_max):
             raise bad_request("unexpected-body", "this request has no body")
 
     def media_type(self) -> str:
-        """The type of the body, lower case and without parameters.
+        """Return the media type of the body, in lower case and without parameters.
 
-        Raises Problem 415 for text of another charset than UTF-8, which would be read wrongly.
+        Raises Problem 415 for charsets other than UTF-8, which would be decoded wrongly.
         """
         media_type, *parameters = self.headers.get("content-type", "").lower().split(";")
         for parameter in parameters:
@@ -289,24 +298,26 @@ class Call:
         return media_type.strip()
 
     def accepts(self, media_type: str) -> bool:
-        """Whether the caller names this type in Accept (wildcards do not count)."""
+        """Return whether Accept contains this type (wildcards do not count)."""
         return media_type.encode() in self.header(b"accept").lower()
 
     def prefers(self, preference: str) -> bool:
-        """Whether `Prefer` has this preference."""
+        """Return whether `Prefer` contains this preference."""
         wanted = self.headers.get("prefer", "").lower().replace(" ", "")
         return preference in wanted.split(",")
 
     def refuse_encoding(self) -> None:
-        """Raise Problem 415 for a compressed body: what it inflates to cannot be known."""
+        """Raise Problem 415 for a compressed body, whose real size is unknown."""
         encoding = self.header(b"content-encoding")
         if encoding and encoding.strip().lower() not in (b"", b"identity"):
             raise Problem(415, "unsupported-encoding", "Content-Encoding: only identity")
 
 
 def read_query(raw: bytes, known: tuple[str, ...] | None) -> dict[str, str]:
-    """The query parameters; `known` None: none are read. Raises Problem for unknown and repeated
-    ones."""
+    """Return the query parameters; `known` None: empty.
+
+    Raises Problem for unknown and repeated parameters.
+    """
     values: dict[str, str] = {}
     if known is None:
         return values
@@ -323,7 +334,7 @@ def read_query(raw: bytes, known: tuple[str, ...] | None) -> dict[str, str]:
 
 
 def _nothing() -> None:
-    """There is nothing to take back."""
+    """Stand in for a function that unregisters a callback."""
 
 
 def _too_large(limit: int) -> Problem:

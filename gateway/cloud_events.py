@@ -1,9 +1,9 @@
 """CloudEvents 1.0 in binary mode: `ce-*` headers of HTTP to those of messages, and back.
 
-HTTP has `datacontenttype` in Content-Type and nowhere else (HTTP binding, 3.1.1); NATS has it in
-`ce-datacontenttype` as well, for there Content-Type only tells binary from structured mode. Values
-are percent-encoded in both. An event whose Content-Type says that it is structured has all of its
-attributes in the payload, and its `ce-*` headers are left out.
+HTTP has `datacontenttype` only as Content-Type (HTTP binding, 3.1.1). NATS has it in
+`ce-datacontenttype` too, because there Content-Type only distinguishes binary from structured mode.
+Both percent-encode values. An event in structured mode has all attributes in its payload, so its
+`ce-*` headers are omitted.
 """
 
 import re
@@ -23,16 +23,16 @@ _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+")
 _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _ESCAPED = re.compile(rb"\\(.)")
 _UNENCODED = re.compile(rb"[^!#-~]")
-# All that is printable in ASCII but the blank, the double quote and the percent sign.
+# All printable ASCII but the blank, the double quote and the percent sign.
 _SAFE = "!#$&'()*+,/:;<=>?@[\\]^`{|}"
 
 Items = list[tuple[bytes, bytes]]
 
 
 def to_message(headers: Iterable[tuple[bytes, bytes]]) -> Items:
-    """The message headers of an event in the headers of a request; none if there is no event.
+    """Return the message headers of the event in request headers; empty if there is no event.
 
-    Raises Problem for what CloudEvents does not allow.
+    Raises Problem for violations of CloudEvents.
     """
     content_type = b""
     values: dict[str, str] = {}
@@ -54,7 +54,7 @@ def to_message(headers: Iterable[tuple[bytes, bytes]]) -> Items:
 
 
 def is_event(items: Items) -> bool:
-    """Whether message headers are those of an event in binary mode."""
+    """Return whether message headers are those of an event in binary mode."""
     values = {name.lower(): value for name, value in items}
     if values.get(b"content-type", b"").lower().startswith(_STRUCTURED):
         return False
@@ -62,12 +62,12 @@ def is_event(items: Items) -> bool:
 
 
 def to_http(value: bytes) -> bytes:
-    """The value of an event's header as HTTP shows it: its writer may have encoded less."""
+    """Percent-encode the value of an event's header for HTTP; publishers may encode less."""
     return _UNENCODED.sub(lambda found: b"%%%02X" % found[0][0], value)
 
 
 def media_type(value: bytes) -> bytes:
-    """The type in the value of `ce-datacontenttype`."""
+    """Return the media type in the value of `ce-datacontenttype`."""
     return unquote_to_bytes(value)
 
 
@@ -85,7 +85,7 @@ def _attribute(name: bytes) -> str:
 
 
 def _decoded(value: bytes, attribute: str) -> str:
-    """Unquote and percent-decode a value, once (HTTP binding, 3.1.3.2)."""
+    """Unquote and percent-decode a value, once (HTTP binding, 3.1.3.2). Raises Problem."""
     if len(value) > 1 and value[:1] == value[-1:] == b'"':
         value = _ESCAPED.sub(rb"\1", value[1:-1])
     if _BAD_PERCENT.search(value):

@@ -204,4 +204,4 @@ CONSUMER_ROUTES: tuple[Operation, ...] = (
         problems=(*CONSUMER, "consumer-invalid-reset", "invalid-json"),
     ),
 )
-"""Consumers, and what is done with their messages."""
+"""Operations on consumers and on their messages."""

@@ -1,4 +1,4 @@
-"""A request that lasts ends with the right of its caller: what it reads says that he has left."""
+"""End of a long request when its caller loses its rights, as if the client disconnected."""
 
 import asyncio
 
@@ -10,9 +10,9 @@ from gateway.signin.endings import Ending
 
 
 class Cut:
-    """The `receive` of a request whose caller may sign out, expire or be revoked meanwhile.
+    """The `receive` of a request whose caller may sign out, expire or be revoked.
 
-    Everything that lasts waits for `http.disconnect` after the body, and ends with it.
+    All long responses wait for `http.disconnect` after the body, and end with it.
     """
 
     def __init__(self, receive: Receive, caller: Caller) -> None:
@@ -21,7 +21,7 @@ class Cut:
         self._has_body = False
 
     async def __call__(self) -> Message:
-        """Return what comes next."""
+        """Return the next ASGI message."""
         if self._caller.ended is not None:
             return {"type": "http.disconnect"}
         if self._has_body:
@@ -31,7 +31,7 @@ class Cut:
         return message
 
     async def _wait(self) -> Message:
-        """Wait for the caller to leave, or to be no longer who he was."""
+        """Wait until the client disconnects or the caller loses its rights."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def end(_: Ending) -> None:

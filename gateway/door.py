@@ -1,10 +1,9 @@
-"""The one door: it makes of what a request says an answer to the question who asks.
+"""The authenticator: determines the caller of each request and socket.
 
-Whoever opens something for a caller, a request or a socket, asks `Door.admit`, keeps the `Caller`
-for as long as that lasts, and says `Door.leave` then. Looked at are, in this order: credentials
-that were read elsewhere (the first frame or the sub-protocol of a WebSocket), `Authorization`, a
-ticket where the endpoint takes one, the cookie of a session. Where the server knows no users,
-nobody is asked.
+To open a request or socket for a caller, call `Door.admit`, keep the `Caller` while it is open,
+then call `Door.leave`. The authenticator checks in this order: credentials from elsewhere (first
+frame or sub-protocol of a WebSocket), `Authorization`, a ticket if the endpoint takes one, the
+session cookie. If the server has no users, no credentials are needed.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -29,11 +28,14 @@ from gateway.signin.rights import RightsOf
 from gateway.signin.sessions import Session, cookie_name
 
 _TICKETS = "/v1/tickets"
-"""Where programs ask on behalf of a page, whose `Origin` they name; no page reads the answer."""
+"""The path where programs request tickets for a page, by its `Origin`.
+
+No page reads the response.
+"""
 
 
 class Said(NamedTuple):
-    """What a request says of who asks."""
+    """The credentials in a request, with the session that they come from."""
 
     credentials: Credentials
     session: Session | None = None
@@ -41,16 +43,16 @@ class Said(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Admitted(Caller):
-    """A caller with the connection that he took."""
+    """A caller with the connection that it holds."""
 
     identity: Identity | None = None
 
 
 class Door:
-    """Lets callers in. Life cycle: `close` ends everything that was let in.
+    """The authenticator. `close` ends all sessions and connections.
 
     Attributes:
-        sign_in: sessions, tickets, rates.
+        sign_in: Sessions, tickets, rate limits.
     """
 
     def __init__(
@@ -78,14 +80,14 @@ class Door:
 
     @property
     def asks(self) -> bool:
-        """Whether the server knows users, so that everybody has to say who he is."""
+        """True if the server has users, so that every caller needs credentials."""
         return self._identities is not None
 
     @asynccontextmanager
     async def enter(
         self, scope: Scope, *, ticket: str = "", credentials: Credentials | None = None
     ) -> AsyncIterator[Caller]:
-        """Admit a caller, until the block ends."""
+        """Admit a caller until the block ends. Raises as `admit` does."""
         caller = await self.admit(scope, ticket=ticket, credentials=credentials)
         try:
             yield caller
@@ -95,17 +97,17 @@ class Door:
     async def admit(
         self, scope: Scope, *, ticket: str = "", credentials: Credentials | None = None
     ) -> Admitted:
-        """Let a caller in.
+        """Authenticate a caller.
 
         Args:
-            scope: of the request or of the handshake.
-            ticket: what the endpoint found in `?ticket=`; endpoints that take none leave it out.
-            credentials: what was read elsewhere, which decides alone.
+            scope: The scope of the request or handshake.
+            ticket: The value of `?ticket=`, if the endpoint takes tickets.
+            credentials: Credentials from elsewhere; if set, nothing else is checked.
 
         Raises:
-            Problem: 401 not known; 403 a page of another site; 429 too much of one identity; 503
-                too much altogether, or the server cannot be asked.
-            Disconnected: the caller has gone meanwhile.
+            Problem: 401 for unknown credentials; 403 for a page of another site; 429 for too many
+                requests of one identity; 503 for too many in total, or if the server cannot verify.
+            Disconnected: The client has disconnected.
         """
         if self._inside >= self._settings.requests_max:
             retry = {"Retry-After": "1"}
@@ -122,10 +124,10 @@ class Door:
         return caller
 
     def counted(self, problem: Problem, scope: Scope) -> Problem:
-        """Count what is refused before it is known who asks, for the address that it came from.
+        """Count a refusal before authentication towards the rate limit of the client's address.
 
-        Return the refusal, with what is left of that rate, or the 429 that takes its place. What
-        the server itself cannot do counts for nobody.
+        Return the problem with the headers of the rate limit, or the 429 that replaces it. Failures
+        of the server (5xx) do not count.
         """
         rates = self.sign_in.rates
         if rates is None or problem.status == 429 or problem.status >= 500:
@@ -137,18 +139,18 @@ class Door:
         return problem
 
     def leave(self, caller: Admitted) -> None:
-        """Say that what a caller was let in for has ended."""
+        """Release a caller whose request or socket has ended."""
         self._inside -= 1
         if caller.identity is not None and self._identities is not None:
             self._identities.give_back(caller.identity)
 
     def users_changed(self) -> None:
-        """End what lasts for those whose permissions are others now; they may begin it again."""
+        """End long responses and sockets of users with changed permissions; they may restart."""
         if self._identities is not None:
             self._identities.users_changed()
 
     async def close(self) -> None:
-        """End everything that was let in."""
+        """End all sessions and connections."""
         self.sign_in.sessions.close()
         if self._identities is not None:
             await self._identities.close()
@@ -170,7 +172,8 @@ class Door:
             raise unauthorized("Authorization: is there twice")
         if headers and (text := headers[0].decode("latin-1")):
             found = from_header(text)
-            # What a browser's dialog was told it adds to whatever any page asks: as with a cookie.
+            # After a Basic dialog, a browser adds the credentials to requests of any page, as with
+            # a cookie.
             if found.token or scope.get("path") == _TICKETS:
                 return Said(found)
             try:
@@ -226,10 +229,10 @@ class Door:
     async def _take(
         self, identities: Identities, scope: Scope, said: Said
     ) -> tuple[Identity, Opened]:
-        """Take the connection of who asks; who is not known has a rate by his address."""
+        """Take the connection of these credentials; unknown ones count for the client's address."""
         credentials, session = said
         rates = self.sign_in.rates
-        # An unknown one counts while it is judged, too: who guesses has guesses enough.
+        # Unknown credentials count during verification too, which limits parallel guesses.
         guess = b"" if rates is None or identities.knows(credentials.key) else _address(scope)
         if rates is not None and guess:
             rates.take(guess)
@@ -244,7 +247,7 @@ class Door:
                 raise unauthorized(str(Ending.REVOKED), "session-ended", asks=False) from None
             raise
         except Disconnected:
-            guess = b""  # it counts, though nobody is there to be told
+            guess = b""  # it counts, although no client reads the refusal
             raise
         finally:
             if rates is not None and guess:

@@ -1,7 +1,7 @@
-"""Sending an object, or a range of it, at the pace of the caller.
+"""Download of an object, or of a range of it, at the pace of the client.
 
-Its digest is checked on the way, and the last piece is sent only when it is right: a caller never
-has the whole of an object that is not the one that was stored.
+The digest is computed meanwhile, and the last piece is sent only if it matches. So a client never
+has all of an object that differs from the stored one.
 """
 
 import hashlib
@@ -31,17 +31,16 @@ _DIGEST = "sha-256="
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The bytes from `start` to before `stop`."""
+    """The bytes in the range [start, stop)."""
 
     start: int
     stop: int
 
 
 def span_of(header: str | None, size: int) -> Span | None:
-    """The range that a `Range` header asks for; None: everything (RFC 9110, 14).
+    """Return the range of a `Range` header; None: the whole object (RFC 9110, 14).
 
-    Several ranges, other units and what is no range are answered with everything. Raises
-    Problem 416.
+    Several ranges, other units and malformed ranges select the whole object. Raises Problem 416.
     """
     match = _RANGE.fullmatch(header.strip()) if header else None
     if match is None or not (match[1] or match[2]):
@@ -61,7 +60,7 @@ def span_of(header: str | None, size: int) -> Span | None:
 
 
 def repr_digest(info: ObjectInfo) -> str:
-    """The digest as RFC 9530 writes it; empty when there is none."""
+    """Return the digest in the form of RFC 9530; empty if there is none."""
     if info.digest[: len(_DIGEST)].lower() != _DIGEST:
         return ""
     return f"{_DIGEST}:{b64encode(_digest(info)).decode()}:"
@@ -81,7 +80,7 @@ def _changed() -> Problem:
 
 
 class Download(Response):
-    """The answer that carries an object."""
+    """The response that contains an object."""
 
     def __init__(self, call: Call, info: ObjectInfo, span: Span | None, headers: dict[str, str]):
         whole = Span(0, info.size)
@@ -98,7 +97,7 @@ class Download(Response):
         self._reader: OrderedSubscription | None = None
 
     async def open(self) -> None:
-        """Find the chunks. Raises Problem when they are not all there."""
+        """Find the chunks. Raises Problem if some are missing."""
         if not self._left or self._call.scope["method"] == "HEAD":
             return
         info = self._info
@@ -120,12 +119,12 @@ class Download(Response):
             raise _changed()
 
     async def _begin(self, subject: str) -> tuple[int, int]:
-        """The sequence to read from, and the number of the chunk that it has.
+        """Return the sequence to read from, and the index of its chunk.
 
-        From the first chunk, or from the one that a range begins in if its sequence can be told:
-        all but the last are of the same size if their sizes can only add up so, and nothing else
-        lies between them if the sequences of first and last say so. To begin with the stream
-        would be right too, but whatever was stored before would be read for nothing.
+        A range may begin at a later chunk if its sequence follows from two checks. All chunks but
+        the last have the same size, if no other sizes add up to the object's. No other messages lie
+        between the chunks, if the first and last sequences are that far apart. Otherwise reading
+        begins at the first chunk, and not at the start of the stream, which would be slow.
         """
         info = self._info
         size = info.max_chunk_size
@@ -145,7 +144,7 @@ class Download(Response):
         return first.seq, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the object. An answer whose chunks are not right stays without its end."""
+        """Send the object. If its chunks are wrong, the response stays incomplete."""
         start = {"type": "http.response.start", "status": self.status_code}
         await send(start | {"headers": self.raw_headers})
         if self._reader is not None:
@@ -176,7 +175,7 @@ class Download(Response):
             await out.send(piece)
 
     def _cut(self, payload: bytes) -> bytes:
-        """The part of a chunk that is asked for."""
+        """Return the requested part of a chunk."""
         if self._seen is not None:
             self._seen.update(payload)
         if self._skip >= len(payload):

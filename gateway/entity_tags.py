@@ -1,8 +1,8 @@
-"""Entity tags of streams and consumers, and the conditions that name them (RFC 9110, 13).
+"""Entity tags of streams and consumers, and conditional requests with them (RFC 9110, 13).
 
-A tag stands for the configuration and the time of creation, not for the state, which changes with
-every message. JetStream itself has no conditional updates: between the check of the tag and the
-update, a NATS client may update the same stream. Updates over HTTP wait for each other.
+A tag stands for configuration and creation time, not for the state, which changes with every
+message. JetStream has no conditional updates: a NATS client may update the stream between the check
+of the tag and the update. Updates over HTTP wait for each other.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from gateway.problems import Problem, bad_request
 
 _TAG = re.compile(r'\s*(W/)?"([\x21\x23-\x7e\x80-\xff]*)"\s*')
 SERVERS_OWN = frozenset(("_nats.ver", "_nats.level", "_nats.req.level"))
-"""Metadata that the server adds by itself, and changes with its version."""
+"""Metadata that the server adds itself and that changes with its version."""
 _NOT_FOUND = (err_code("JSConsumerNotFound"), err_code("JSStreamNotFound"))
 
 
 def tag_of(info: dict[str, Any]) -> str:
-    """The entity tag of a stream's or consumer's info."""
+    """Return the entity tag of the info of a stream or consumer."""
     config = dict(info["config"])
     config["metadata"] = {
         name: value
@@ -36,23 +36,26 @@ def tag_of(info: dict[str, Any]) -> str:
 
 
 def tagged(info: dict[str, Any]) -> dict[str, str]:
-    """The headers of an answer that shows an info: its state is not for caches to keep."""
+    """Return the headers of a response with an info; caches must not store its state."""
     return {"ETag": tag_of(info), "Cache-Control": "no-store"}
 
 
 def is_known(call: Call, tag: str) -> bool:
-    """Whether `If-None-Match` names the tag: the caller has what it asks for. Raises Problem."""
+    """Return whether `If-None-Match` contains the tag, so that 304 suffices. Raises Problem."""
     asked = call.headers.get("if-none-match")
     return asked is not None and _names(asked, tag, "If-None-Match", weak=True)
 
 
 def is_conditional(call: Call) -> bool:
-    """Whether a change is to be made only under a condition."""
+    """Return whether the request has a condition."""
     return "if-match" in call.headers or "if-none-match" in call.headers
 
 
 def check(call: Call, info: dict[str, Any] | None) -> None:
-    """Raise Problem 412 unless the conditions of a change hold for what is there now."""
+    """Raise Problem 412 unless the conditions of a change hold for the current info.
+
+    `info` None: the stream or consumer does not exist.
+    """
     if_match = call.headers.get("if-match")
     if_none_match = call.headers.get("if-none-match")
     tag = tag_of(info) if info is not None else ""
@@ -63,7 +66,7 @@ def check(call: Call, info: dict[str, Any] | None) -> None:
 
 
 async def read(call: Call, subject: str) -> dict[str, Any] | None:
-    """The info that an API subject answers with; None when there is no such thing."""
+    """Return the reply of an API subject; None if the stream or consumer does not exist."""
     try:
         return await call.gateway.js.call(subject)
     except ApiError as error:
@@ -73,7 +76,7 @@ async def read(call: Call, subject: str) -> dict[str, Any] | None:
 
 
 def lock_of(call: Call, path: str) -> asyncio.Lock:
-    """What to hold from the look at a stream or consumer until it is changed."""
+    """Return the lock to hold from reading a stream or consumer until it is changed."""
     locks = call.gateway.locks
     lock = locks.get(path)
     if lock is None:
@@ -82,7 +85,7 @@ def lock_of(call: Call, path: str) -> asyncio.Lock:
 
 
 def _names(header: str, tag: str, name: str, *, weak: bool) -> bool:
-    """Whether a header names a tag; `*` names any. Weak tags count where `weak` says so."""
+    """Return whether a header contains a tag; `*` matches any. `weak`: weak tags match too."""
     if header.strip() == "*":
         return bool(tag)
     found = False

@@ -1,7 +1,6 @@
-"""Core messages that are JSON, as server-sent events.
+"""Core NATS messages with JSON payloads, as server-sent events.
 
-Nothing is kept for a caller who was away. One who reads too slowly misses events, and is told how
-many.
+Nothing is stored for a disconnected client. A slow reader misses events, and gets their number.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ _WORD = re.compile(r"[A-Za-z0-9_.-]{0,128}")
 
 
 async def open_feed(call: Call, subject: bytes) -> "EventFeed":
-    """Subscribe, and return when the server has taken it. Raises NotPermitted and ClientError."""
+    """Subscribe, and return once the server has accepted. Raises NotPermitted and ClientError."""
     feed = EventFeed(call, subject)
     try:
         await call.gateway.client.flush(call.gateway.settings.api_timeout)
@@ -35,7 +34,7 @@ async def open_feed(call: Call, subject: bytes) -> "EventFeed":
 
 
 class EventFeed(Lasting):
-    """The answer: events until the caller or the connection to the server goes away."""
+    """The response: events until the client or the connection to the server disconnects."""
 
     def __init__(self, call: Call, subject: bytes) -> None:
         count = call.gateway.metrics.feeds.kinds["advisories"]
@@ -51,21 +50,21 @@ class EventFeed(Lasting):
 
     async def send_body(self, out: ResponseBody) -> None:
         """Send events."""
-        await out.send(COMMENT)  # the caller may act now: nothing is missed from here on
+        await out.send(COMMENT)  # the client may act now: from here on it misses nothing
         while not self._is_over:
             await out.send(await self._next())
 
     def wake(self) -> None:
-        """End: there is no caller, or no connection to the server."""
+        """End the response: the client or the server connection is gone."""
         self._is_over = True
         self._change.set()
 
     async def close(self) -> None:
-        """Take no more."""
+        """Unsubscribe."""
         self.subscription.unsubscribe()
 
     async def _next(self) -> bytes:
-        """Events to send; a comment when there were none for some time."""
+        """Return events to send; a comment if there were none for `event_pause` seconds."""
         if not self._waiting and not self._dropped:
             self._change.clear()
             try:
@@ -97,7 +96,7 @@ class EventFeed(Lasting):
 
 
 def _event(msg: Msg) -> bytes:
-    """One event: its type is the last word of the advisory's, its id the advisory's."""
+    """Return one event: its type is the last word of the advisory's type, its id the advisory's."""
     kind, ident = "advisory", ""
     try:
         value = orjson.loads(msg.payload)
@@ -114,5 +113,5 @@ def _event(msg: Msg) -> bytes:
 
 
 def _word(text: str) -> str:
-    """The text, unless it could end its line."""
+    """Return the text if it is safe in a line of an event, else the empty text."""
     return text if _WORD.fullmatch(text) else ""

@@ -1,8 +1,8 @@
-"""The short way through a request of uvicorn's: a body that is there, an answer in one write.
+"""Shortcuts for uvicorn's requests: take a complete body, send a response in one write.
 
-ASGI has a message for each, and another for the head of an answer; that costs more than what they
-carry. Where something stands in between, such as CORS, which adds headers to a message, messages
-are what is sent; so is everything that these functions leave alone.
+ASGI needs a message for each of them, and one for the head of a response, at more cost than the
+content. With a middleware in between, such as CORS, which changes the messages, the shortcuts do
+not apply; ASGI messages then do everything.
 """
 
 from starlette.types import Receive, Send
@@ -11,11 +11,14 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from gateway.request_cycle import RequestCycle
 
 _SMALL = 16 * 1024
-"""Bytes of a body that is written with its head; a copy of more would cost more than a write."""
+"""Largest body, in bytes, that is sent in one write with its head.
+
+Copying a larger one costs more than a second write.
+"""
 
 
 def take_body(receive: Receive) -> bytes | None:
-    """The whole body, as `receive` would have given it; None where that has to be asked."""
+    """Return the whole body if it has arrived; None: call `receive`."""
     cycle = getattr(receive, "__self__", None)
     if (
         type(cycle) is not RequestCycle
@@ -33,9 +36,9 @@ def take_body(receive: Receive) -> bytes | None:
 
 
 def answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
-    """Send a whole answer, whose `headers` are right; False where that has to be said in messages.
+    """Send a whole response. Return False if only ASGI messages can do so.
 
-    The names of headers are in lower case, and one of them is the length.
+    Header names are in lower case; one of them is content-length.
     """
     cycle = getattr(send, "__self__", None)
     if (
@@ -56,6 +59,6 @@ def answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: by
     else:
         cycle.transport.write(head)
         cycle.transport.write(body)
-    cycle.message_event.set()  # whoever waits for the caller to leave
+    cycle.message_event.set()  # wakes those that wait for a disconnect
     cycle.on_response()
     return True

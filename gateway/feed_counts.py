@@ -1,14 +1,14 @@
-"""How many feeds and sockets are open, and what feeds have sent, for the metrics."""
+"""Counts of open feeds and sockets, and of their messages, for the metrics."""
 
 from dataclasses import dataclass
 
 KINDS = ("ordered", "durable", "core", "tail", "watch", "advisories")
-"""The first three over WebSocket, the others over HTTP."""
+"""Kinds of feeds: the first three over WebSocket, the others over HTTP."""
 
 
 @dataclass(slots=True)
 class FeedCount:
-    """Feeds of one kind: how many are open; messages that were sent, and dropped."""
+    """Feeds of one kind: number of open ones; totals of sent and dropped messages."""
 
     open: int = 0
     sent: int = 0
@@ -19,8 +19,8 @@ class FeedCounts:
     """All kinds of feeds.
 
     Attributes:
-        sockets: WebSocket connections that are open.
-        kinds: the counts by kind.
+        sockets: Number of open WebSocket connections.
+        kinds: The counts by kind.
     """
 
     def __init__(self) -> None:

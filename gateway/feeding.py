@@ -1,8 +1,8 @@
-"""What a bucket holds, as a list, and what becomes of it, as a feed.
+"""The content of a bucket as a list, and its changes as a feed.
 
-Both read the stream at the pace of the caller: nothing is fetched before what came is on its way,
-so a slow caller costs the memory of two pull requests. A feed tells where it is: `position` is
-`<incarnation>:<sequence>`, the incarnation being the time when the stream was created.
+Both read the stream at the pace of the client. The next batch is fetched only when the last one is
+sent, so a slow client costs the memory of two pull requests. The `position` of a feed is
+`<incarnation>:<sequence>`; the incarnation is the creation time of the stream.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -42,8 +42,8 @@ class Listing(Lasting):
     """The messages of a finite reader, as lines or as the array of a JSON object.
 
     Attributes:
-        show: what is listed for a message; None: nothing.
-        pending: how many messages there were when it began.
+        show: Returns the listed object of a message, or None to skip the message.
+        pending: Number of messages at the beginning.
     """
 
     def __init__(self, call: Call, reader: OrderedSubscription, member: str, last_seq: int) -> None:
@@ -57,29 +57,29 @@ class Listing(Lasting):
 
     @classmethod
     async def begin(cls, call: Call, target: Target, member: str, last_seq: int) -> Self:
-        """Begin to read. Raises ApiError and ClientError.
+        """Start to read. Raises ApiError and ClientError.
 
         Args:
-            call: the request.
-            target: what is read.
-            member: the name of the array.
-            last_seq: what is stored after this is not listed.
+            call: The request.
+            target: The stream and subjects to read.
+            member: The name of the array.
+            last_seq: Messages stored after this sequence are not listed.
         """
         return cls(call, await ordered(call.gateway.js, target, FINITE), member, last_seq)
 
     async def send_body(self, out: ResponseBody) -> None:
-        """Send everything; where that fails, the body stays without an end."""
+        """Send everything; on an error the body stays incomplete."""
         try:
             await self._send(out)
-        except (ApiError, ClientError) as error:  # too late for another answer
+        except (ApiError, ClientError) as error:  # too late for another response
             raise problem_of(error) from None
 
     def wake(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._reader.interrupt()
 
     async def close(self) -> None:
-        """End the reader."""
+        """Close the reader."""
         end_reading(self._reader)
 
     async def _send(self, out: ResponseBody) -> None:
@@ -100,19 +100,19 @@ class Listing(Lasting):
 
 
 class Source(Protocol):
-    """What a feed is about."""
+    """The subject of a feed: the messages to read, and their events."""
 
     @property
     def only_news(self) -> bool:
-        """Whether what is there already is left out."""
+        """True if the feed omits the current entries."""
         ...
 
     def target(self, info: dict[str, Any]) -> Target:
-        """What to read from the beginning of the feed."""
+        """Return the stream and subjects to read from the beginning of the feed."""
         ...
 
     def event(self, msg: StoredMsg, position: str) -> Any | None:
-        """The event of a message, with the members `event` and `position`; None: it is hidden."""
+        """Return the event of a message, with `event` and `position`; None: it is hidden."""
         ...
 
 
@@ -129,16 +129,16 @@ class Feed(Lasting):
         self._reader: OrderedSubscription
         self._target = source.target(info)
         self._known = info["state"]["last_seq"]
-        """What is there when the feed begins."""
+        """Last sequence of the stream when the feed begins."""
         self._seen = 0
         self._recovered: bool | msgspec.UnsetType = UNSET
         self._is_ready = False
 
     @classmethod
     async def begin(cls, call: Call, info: dict[str, Any], source: Source) -> Self:
-        """Open the feed where the caller wants it to begin. Raises Problem."""
+        """Open the feed at the position that the client requests. Raises Problem."""
         feed = cls(call, source, info)
-        # A browser that comes back repeats the query, and says in the header how far it was.
+        # A browser that reconnects repeats the query; its header has the latest position.
         said = call.query.get("last_event_id"), call.headers.get("last-event-id") or None
         positions = [_position(text) for text in said if text is not None]
         if positions:
@@ -160,20 +160,20 @@ class Feed(Lasting):
             self._seen = last
 
     def _on_alarm(self, alarm: ClientError) -> None:
-        """End with the bucket, also where there is another of its name by then."""
+        """End the feed with its bucket, even if there is a new bucket of the same name."""
         if isinstance(alarm, PositionLost) and alarm.incarnation != self._incarnation:
             self._reader.end(api_error("JSStreamNotFound"))
 
     def wake(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._reader.interrupt()
 
     async def close(self) -> None:
-        """End the reader."""
+        """Close the reader."""
         end_reading(self._reader)
 
     async def send_body(self, out: ResponseBody) -> None:
-        """Send events until the caller goes or the bucket does."""
+        """Send events until the client disconnects or the bucket is deleted."""
         begin = [self._line(Opened("open", self._position(), self._recovered))]
         if not self._reader.pending or self._seen >= self._known:
             begin.append(self._ready())
@@ -187,7 +187,7 @@ class Feed(Lasting):
                 await out.send(self._line(Ended("end", problem)))
                 return
             if not messages:
-                # What was there may have gone before it was read.
+                # The current entries may have been removed before they were read.
                 await out.send(self._heartbeat() if self._is_ready else self._ready())
             for piece in _joined(self._lines(messages)):
                 await out.send(piece)
@@ -255,7 +255,7 @@ def _nothing(_: StoredMsg) -> None:
 
 
 def _position(text: str) -> tuple[int, int]:
-    """The incarnation and the sequence of a position. Raises Problem 400."""
+    """Return the incarnation and the sequence of a position. Raises Problem 400."""
     born, colon, seq = text.partition(":")
     if not colon:
         raise bad_request("bad-parameter", "Last-Event-ID: not a position of a feed")

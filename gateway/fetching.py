@@ -1,7 +1,7 @@
-"""Fetching over HTTP: a long poll that gives back what the caller does not take.
+"""Fetches over HTTP: long polls that return undelivered messages to the consumer.
 
-A pull request of its own inbox per call. When the caller goes away the interest is withdrawn, and
-messages that were on their way are given back (`-NAK`) instead of waiting for their ack wait.
+Each call has a pull request with an inbox of its own. If the client disconnects, the pull request
+is withdrawn, and messages in flight are returned (`-NAK`) instead of waiting for their ack wait.
 """
 
 import asyncio
@@ -37,9 +37,12 @@ _NO_STORE = {"Cache-Control": "no-store"} | INERT
 
 @dataclass(slots=True, kw_only=True)
 class Wanted:
-    """A fetch with all defaults filled in. `expires` and `heartbeat` in nanoseconds.
+    """A fetch with all defaults filled in.
 
-    `ack`: the reply subject of a delivery that the first request acknowledges (`+NXT`).
+    Attributes:
+        expires: Nanoseconds.
+        heartbeat: Nanoseconds; 0: none.
+        ack: Reply subject of a delivery that the first request acknowledges (`+NXT`); empty: none.
     """
 
     stream: str
@@ -54,7 +57,7 @@ class Wanted:
 
 
 async def fetch_answer(call: Call, stream: str, consumer: str, request: FetchRequest) -> Response:
-    """Run a fetch and choose the form of the answer."""
+    """Run a fetch and return the response in the requested form."""
     wanted = wanted_of(call, stream, consumer, request)
     poll = Poll(call, wanted)
     if request.raw:
@@ -73,7 +76,7 @@ async def fetch_answer(call: Call, stream: str, consumer: str, request: FetchReq
 async def document(
     call: Call, messages: list[Msg], head: bytes, headers: dict[str, str]
 ) -> Response:
-    """A JSON object that ends with `messages`; `head` is its beginning."""
+    """Return a JSON object that begins with `head` and ends with `messages`."""
     parts = [head + b'"messages":[']
     async for piece in _pieces(call, messages):
         parts.append(b",".join(piece))
@@ -87,7 +90,7 @@ async def document(
 
 
 async def _raw(poll: "Poll", request: FetchRequest) -> Response:
-    """One message as itself: its payload is the body."""
+    """Return one message: its payload is the body."""
     if request.batch not in (None, 1):
         raise bad_request("bad-parameter", "raw: one message, batch can only be 1")
     messages = await poll.all()
@@ -107,7 +110,7 @@ async def _raw(poll: "Poll", request: FetchRequest) -> Response:
 
 
 def wanted_of(call: Call, stream: str, consumer: str, request: Fetching) -> Wanted:
-    """Fill in what a request leaves out. Raises Problem for what cannot be."""
+    """Fill in the defaults of a request. Raises Problem for invalid values."""
     settings = call.gateway.settings
     raw, heartbeat = False, 0
     if isinstance(request, FetchRequest):
@@ -139,7 +142,7 @@ def wanted_of(call: Call, stream: str, consumer: str, request: Fetching) -> Want
 
 
 class Poll:
-    """One fetch under way."""
+    """One running fetch."""
 
     def __init__(self, call: Call, wanted: Wanted) -> None:
         self.call = call
@@ -151,11 +154,11 @@ class Poll:
         self._ack = wanted.ack
 
     def reason(self) -> str:
-        """Why the fetch brought nothing."""
+        """Return the reason why the fetch returned no message."""
         return self._text or "No Messages"
 
     async def all(self) -> list[Msg]:
-        """All messages of the fetch."""
+        """Return all messages of the fetch."""
         messages: list[Msg] = []
         try:
             async for some in self.batches():
@@ -166,7 +169,7 @@ class Poll:
         return messages
 
     async def batches(self) -> AsyncGenerator[list[Msg], None]:
-        """Messages as they come. Raises Problem when the fetch is refused at the start."""
+        """Yield messages as they arrive. Raises Problem if the fetch is refused at the start."""
         wanted = self._wanted
         if wanted.fill:
             async for some in self._pull(self._left, wanted.expires, no_wait=False):
@@ -176,8 +179,8 @@ class Poll:
             yield some
         if self._left < wanted.batch or not wanted.expires or self._text != "Requests Pending":
             return
-        # Others wait already, and the server does not queue a no-wait request behind them: wait
-        # for one message in the ordinary way, then take what else is there.
+        # Other requests wait already, and the server does not queue a no-wait request behind them:
+        # wait for one message with an ordinary request, then take all others that are available.
         async for some in self._pull(1, wanted.expires, no_wait=False):
             yield some
         if 0 < self._left < wanted.batch:
@@ -222,7 +225,7 @@ class Poll:
         )
 
     def _took(self, some: list[Msg]) -> None:
-        """Count messages; the first of a pinned client tells the id that the next request needs."""
+        """Count messages, and remember the pin id of a pinned client for the next request."""
         self._left -= len(some)
         if some and self._wanted.place.group and _PIN in some[0].headers:
             self._pin = dict(header_items(some[0].headers))[_PIN].decode(errors="replace")
@@ -237,7 +240,7 @@ def _give_back(call: Call, messages: list[Msg]) -> None:
         try:
             client.publish(reply, b"-NAK")
         except ClientError:
-            return  # the ack wait will do it
+            return  # the consumer redelivers after its ack wait
 
 
 async def _refusal(call: Call, wanted: Wanted, pull: Pull) -> Problem | ApiError:
@@ -259,7 +262,7 @@ async def _refusal(call: Call, wanted: Wanted, pull: Pull) -> Problem | ApiError
 
 
 async def _pieces(call: Call, messages: list[Msg]) -> AsyncIterator[list[bytes]]:
-    """Rendered messages, a bounded amount per turn of the loop."""
+    """Yield rendered messages, a bounded number of bytes per loop tick."""
     tokens = call.gateway.tokens
     piece: list[bytes] = []
     size = 0
@@ -283,7 +286,7 @@ async def _streamed(poll: "Poll") -> Response:
 
 
 class _Document(Response):
-    """A response of one piece; a caller who does not take all of it can use nothing of it."""
+    """A response in one piece; a client that does not read all of it can use no part."""
 
     def __init__(self, call: Call, messages: list[Msg], body: bytes, media_type: bytes) -> None:
         super().__init__(body)
@@ -332,12 +335,12 @@ class _Lines(Response):
                         await out.send(b"\n")  # a heartbeat
                     some = await anext(self._batches, None)
         finally:
-            # Not before the pull request has ended: it would be given them again.
+            # Only after the pull request has ended, else it would receive them again.
             _give_back(self._poll.call, untaken)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, out: ResponseBody, messages: list[Msg], untaken: list[Msg]) -> None:
-        """Send lines; those that are not on their way when the caller goes are `untaken`."""
+        """Send lines; if the client disconnects, add the messages not yet sent to `untaken`."""
         on_their_way = sent = 0
         try:
             async for piece in _pieces(self._poll.call, messages):

@@ -1,7 +1,7 @@
 """A stream as server-sent events, resumed by `Last-Event-ID`.
 
-The id of an event is the position behind it, `<incarnation>:<seq>`: whoever comes back with it goes
-on there, on any node, and is told when that is not possible.
+The id of an event is its position, `<incarnation>:<seq>`. A client that reconnects with it
+continues there, on any node, or gets a report if that is impossible.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _NAMES = {policy.value: policy for policy in DeliverPolicy if "by_start" not in 
 
 
 def start_of(begin: str, last_event_id: str) -> Start:
-    """Where to begin: behind an event, or as `begin` says. Raises Problem."""
+    """Return the start: after `last_event_id` if set, else as `begin` selects. Raises Problem."""
     if last_event_id:
         found = _ID.fullmatch(last_event_id)
         if found is None:
@@ -51,7 +51,7 @@ def start_of(begin: str, last_event_id: str) -> Start:
 
 
 async def open_tail(call: Call, tail: Tail, start: Start) -> Response:
-    """Begin to read, and return the answer. Raises ApiError and ClientError."""
+    """Open a reader, and return the response. Raises ApiError and ClientError."""
     change = asyncio.Event()
     reader = tail.reader(change.set)
     await reader.open(start)
@@ -59,7 +59,7 @@ async def open_tail(call: Call, tail: Tail, start: Start) -> Response:
 
 
 class TailResponse(Lasting):
-    """The answer: events until the caller, the stream or the connection to the server is gone."""
+    """The response: events until the client disconnects, or stream or connection is gone."""
 
     def __init__(self, call: Call, tail: Tail, reader: StreamReader, change: asyncio.Event) -> None:
         headers = {"X-Accel-Buffering": "no", "Js-Last-Event-ID": _id(reader.position)}
@@ -69,7 +69,7 @@ class TailResponse(Lasting):
         self._change = change
 
     async def send_body(self, out: ResponseBody) -> None:
-        """Send events; the last one says why there are no more."""
+        """Send events; the last one contains the reason of the end."""
         reader = self._reader
         await out.send(self._first())
         while (data := await self._next(out)) is not None:
@@ -78,11 +78,11 @@ class TailResponse(Lasting):
             await out.send(_end(reader.error))
 
     def wake(self) -> None:
-        """Look at who is there."""
+        """Wake the writer, which checks whether the client is still connected."""
         self._change.set()
 
     async def close(self) -> None:
-        """Read no more."""
+        """Close the reader."""
         await self._reader.close()
 
     def _first(self) -> bytes:
@@ -100,7 +100,7 @@ class TailResponse(Lasting):
         return b"retry: %d\n%b" % (_RETRY_MS, event)
 
     async def _next(self, out: ResponseBody) -> bytes | None:
-        """Events to send, a comment when there were none for some time; None at the end."""
+        """Return events, or a comment after `event_pause` seconds without any; None at the end."""
         while True:
             self._change.clear()
             found = self._reader.take(_SLICE_MESSAGES, _SLICE_BYTES)

@@ -1,4 +1,4 @@
-"""Waiting for what gathers on an inbox, for a caller that may go away meanwhile."""
+"""Waiting for messages of an inbox while the client may disconnect."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from gateway.call import Call, Disconnected
 
 @asynccontextmanager
 async def watched(call: Call, gathering: Gathering) -> AsyncIterator[None]:
-    """Interrupt a gathering when the caller disconnects, and release it in the end."""
+    """Interrupt a gathering when the client disconnects, and release it at the end."""
     watch = spawn(_watch(call, gathering), name="disconnect watch")
     try:
         yield
@@ -22,9 +22,9 @@ async def watched(call: Call, gathering: Gathering) -> AsyncIterator[None]:
 
 
 async def arrived(gathering: Gathering, within: float) -> list[Msg] | None:
-    """What arrives next; None when it has ended, or nothing came for so many seconds.
+    """Return the next messages; None if the gathering ended, or nothing came in `within` seconds.
 
-    Something that is no message, such as a heartbeat, is an empty list. Raises Disconnected.
+    An empty list stands for a status without a message, such as a heartbeat. Raises Disconnected.
     """
     if not gathering.messages and (gathering.ended or not await gathering.changed(within)):
         return None
@@ -37,9 +37,9 @@ async def arrived(gathering: Gathering, within: float) -> list[Msg] | None:
 async def arriving(
     gathering: Gathering, seconds: float, stall: float | None = None
 ) -> AsyncIterator[list[Msg]]:
-    """What arrives, until it ends, or for so many seconds in all.
+    """Yield messages as they arrive, until the gathering ends or `seconds` have passed.
 
-    `stall`: how long it may be silent in seconds. Raises Disconnected.
+    `stall`: longest silence, in seconds; None: no limit. Raises Disconnected.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds

@@ -1,11 +1,13 @@
-"""Limits of a request's target and headers, which are those of a WebSocket handshake too."""
+"""Limits of the target and headers of a request or WebSocket handshake."""
 
 from gateway.problems import Problem
 from gateway.settings import Settings
 
 LIST_ELEMENTS_MAX = 64
-"""Elements of all lists in a handshake: the library that reads them takes a microsecond or two for
-each, and a head has room for 16,000."""
+"""Largest number of elements in all lists of a handshake.
+
+The library that parses them needs one or two microseconds for each, and a head has room for 16,000.
+"""
 _CLOSE = {"Connection": "close"}
 _LISTS = frozenset(
     (b"connection", b"sec-websocket-extensions", b"sec-websocket-protocol", b"upgrade")
@@ -37,12 +39,13 @@ def check_head(settings: Settings, target_bytes: int, headers: Headers, version:
         limits = f"{settings.header_count_max}, {settings.header_bytes_max} bytes"
         raise Problem(431, "headers-too-large", f"headers: more than {limits}", headers=_CLOSE)
     if hosts != 1 and (hosts or version == "1.1"):
-        # A proxy and we could each take another one for the name of this server (RFC 9112, 3.2).
+        # With several Host headers, a proxy and this server could read different ones (RFC 9112,
+        # 3.2).
         raise Problem(400, "bad-host", "headers: one Host is needed", headers=_CLOSE)
 
 
 def check_lists(headers: Headers) -> None:
-    """Raise Problem 431 when the lists of a handshake have too many elements."""
+    """Raise Problem 431 if the lists of a handshake have too many elements."""
     count = sum(1 + value.count(b",") for name, value in headers if name in _LISTS)
     if count > LIST_ELEMENTS_MAX:
         detail = f"a handshake: more than {LIST_ELEMENTS_MAX} elements of lists"

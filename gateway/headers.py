@@ -1,9 +1,9 @@
-"""HTTP headers to message headers and back.
+"""Conversion of HTTP headers to message headers and back.
 
 Into messages: `Nats-H-<Name>` is the user's `<Name>`; `ce-*` are those of CloudEvents; of
-JetStream's own (`Nats-*`) those that steer one publish are taken, all others are refused. HTTP
-names have no case, so names arrive in the usual form (`X-Order-Id`).
-Out of messages: JetStream's own and those of CloudEvents as they are, everything else behind
+JetStream's own (`Nats-*`), those that control one publish are accepted, all others are refused.
+HTTP names are case-insensitive, so names have the usual form (`X-Order-Id`).
+Out of messages: JetStream's own and those of CloudEvents are unchanged; all others have the prefix
 `Nats-H-`, so that no message can set a cookie, a redirect or a policy on a response.
 """
 
@@ -44,7 +44,7 @@ PUBLISH_HEADERS = (
     "Nats-Required-Api-Level",
 )
 _ALLOWED = {name.lower().encode(): name.encode() for name in PUBLISH_HEADERS}
-# Headers that nearly every request has, and that say nothing of a message.
+# Headers of nearly every request that never become message headers.
 _SILENT = frozenset(
     (
         b"accept",
@@ -59,7 +59,7 @@ _SILENT = frozenset(
 _KEPT_BYTES = 128
 _LEVEL = b"Nats-Required-Api-Level"
 _CONDITIONS = frozenset((b"idempotency-key", b"js-expect", b"if-match", b"if-none-match"))
-# Types that a browser shows or downloads without running anything.
+# Media types that a browser shows or downloads without running code.
 _SAFE_TYPES = re.compile(
     rb"(application/(json|[a-z0-9.-]+\+json|x-ndjson|cbor|msgpack|octet-stream|protobuf|avro)"
     rb"|text/(plain|csv)|image/(png|jpeg|webp|gif))(; ?charset=[a-z0-9-]{1,20})?"
@@ -69,12 +69,12 @@ Items = list[tuple[bytes, bytes]]
 
 
 def canonical(name: bytes) -> bytes:
-    """The usual spelling of a header name: `x-order-id` becomes `X-Order-Id`."""
+    """Return the usual spelling of a header name: `x-order-id` becomes `X-Order-Id`."""
     return b"-".join(part[:1].upper() + part[1:] for part in name.split(b"-"))
 
 
 def jetstream_name(name: bytes) -> bytes:
-    """The spelling of one of JetStream's own headers. Raises Problem unless it may be set."""
+    """Return the spelling of a JetStream header. Raises Problem unless a publisher may set it."""
     known = _ALLOWED.get(name.lower())
     if known is None:
         shown = name.decode(errors="replace")
@@ -83,7 +83,7 @@ def jetstream_name(name: bytes) -> bytes:
 
 
 def _users_own(name: bytes) -> bytes:
-    """The name of one of the user's headers, which is none of JetStream's in disguise."""
+    """Return the name of a user's header. Raises Problem if it is a JetStream header."""
     if name.startswith(b"nats-"):
         shown = name.decode(errors="replace")
         raise bad_request("header-not-allowed", f"Nats-H-{shown}: begins with Nats- itself")
@@ -91,7 +91,7 @@ def _users_own(name: bytes) -> bytes:
 
 
 def publish_block(raw: list[tuple[bytes, bytes]], settings: Settings) -> bytes:
-    """The header block of the message in a publish request; empty when it has no headers."""
+    """Return the header block of the message in a publish request; empty if it has no headers."""
     said = [header for header in raw if header[0] not in _SILENT]
     if not said:
         return b""
@@ -107,12 +107,12 @@ def publish_block(raw: list[tuple[bytes, bytes]], settings: Settings) -> bytes:
 
 @lru_cache(256)
 def _typed(media_type: bytes) -> bytes:
-    """The header block of a message that has a type and nothing else."""
+    """Return the header block of a message with only a media type."""
     return block([(b"Content-Type", _value(b"content-type", media_type))]) if media_type else b""
 
 
 def message_headers(raw: Iterable[tuple[bytes, bytes]], settings: Settings) -> Items:
-    """The message headers in the headers of a publish request."""
+    """Return the message headers in the headers of a publish request. Raises Problem."""
     raw = list(raw)
     items: Items = []
     for name, value in raw:
@@ -128,19 +128,19 @@ def message_headers(raw: Iterable[tuple[bytes, bytes]], settings: Settings) -> I
 
 
 def require_level(value: bytes) -> None:
-    """Raise Problem 412 unless the server has the level of the API that is asked for (ADR-44)."""
+    """Raise Problem 412 unless the server has the required API level (ADR-44)."""
     if not is_level_supported(value):
         raise problem_of(api_error("JSRequiredApiLevel"))
 
 
 def check(items: Items, settings: Settings) -> None:
-    """Check names, count and size of message headers."""
+    """Check names, count and size of message headers. Raises Problem."""
     size = 0
     for name, value in items:
         size += len(name) + len(value) + 4
         if not _TOKEN.fullmatch(name):
             raise bad_request("bad-header", f"header name {name.decode(errors='replace')!r}")
-        if not value and name.startswith(b"Nats-"):  # JetStream would take it for none
+        if not value and name.startswith(b"Nats-"):  # JetStream treats it as missing
             raise bad_request("bad-header", f"{name.decode()}: empty")
         if name == _LEVEL:
             require_level(value)
@@ -149,13 +149,13 @@ def check(items: Items, settings: Settings) -> None:
 
 
 def too_large(settings: Settings) -> Problem:
-    """The 431 of a message that has too many headers, or too large ones."""
+    """Return the 431 for message headers that are too many or too large."""
     limits = f"{settings.message_header_count_max}, {settings.message_header_bytes_max} bytes"
     return Problem(431, "headers-too-large", f"message headers: more than {limits}")
 
 
 def refuse_repeated(items: Items) -> None:
-    """Raise Problem when one of JetStream's own headers is there twice: it reads the first only."""
+    """Raise Problem if a JetStream header is repeated: JetStream reads only the first."""
     names = [name for name, _ in items if name.startswith(b"Nats-")]
     if len(names) != len(set(names)):
         raise bad_request("bad-header", "a JetStream header is there twice")
@@ -168,7 +168,10 @@ def _value(name: bytes, value: bytes) -> bytes:
 
 
 def preconditions(headers: Headers) -> Items:
-    """`Idempotency-Key`, `If-Match` and `If-None-Match` as JetStream expresses them."""
+    """Return the JetStream headers for `Idempotency-Key`, `If-Match` and `If-None-Match`.
+
+    Raises Problem for invalid values.
+    """
     items: Items = []
     if not any(name in _CONDITIONS for name, _ in headers.raw):
         return items
@@ -176,9 +179,9 @@ def preconditions(headers: Headers) -> Items:
         text = key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
         if not text:
             raise bad_request("bad-header", "Idempotency-Key: empty")
-        if text.strip(" \t") != text:  # a message header loses it, and is another key
+        if text.strip(" \t") != text:  # a message header loses the blank, which changes the key
             raise bad_request("bad-header", "Idempotency-Key: a blank beside a quote")
-        # As bytes: what is UTF-8 is the same id as over NATS (ASGI has header values in latin-1).
+        # As bytes: UTF-8 gives the same id as over NATS (ASGI decodes header values as latin-1).
         items.append((b"Nats-Msg-Id", _value(b"Idempotency-Key", text.encode("latin-1"))))
     scope = headers.get("js-expect", "subject").lower()
     if scope not in ("subject", "stream"):
@@ -206,9 +209,9 @@ def _expected(if_match: str | None, if_none_match: str | None) -> int | None:
 
 
 def response_headers(items: Items) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """The HTTP headers that show message headers, and the content type to answer with.
+    """Return the HTTP headers that show message headers, and the content type of the response.
 
-    Those that HTTP cannot carry are left out and counted in `Js-Headers-Omitted`.
+    Headers that HTTP cannot carry are omitted and counted in `Js-Headers-Omitted`.
     """
     shown: list[tuple[bytes, bytes]] = []
     omitted = 0
@@ -230,7 +233,7 @@ def response_headers(items: Items) -> tuple[list[tuple[bytes, bytes]], bytes]:
 
 
 def _event_headers(items: Items) -> tuple[Items, Items]:
-    """The `ce-*` headers to show, and all others; the type of the data is its Content-Type."""
+    """Return the `ce-*` headers to show, and all others; Content-Type is the type of the data."""
     event: Items = []
     others: Items = []
     content_type = b""
@@ -249,7 +252,7 @@ def _event_headers(items: Items) -> tuple[Items, Items]:
 
 
 def block(items: Items) -> bytes:
-    """The header block of checked items; empty when there are none."""
+    """Return the header block of checked items; empty if there are none."""
     return (
         b"NATS/1.0\r\n%s\r\n" % b"".join(b"%s: %s\r\n" % item for item in items) if items else b""
     )

@@ -1,8 +1,8 @@
-"""One HTTP connection: requests one after the other, within limits of time and size.
+"""One HTTP connection: consecutive requests, within limits of time and size.
 
-A request is read when the one before it was answered, so what a peer can leave here unread is one
-read and what waits behind a request. Whoever is refused gets to see the answer: the connection is
-closed in one direction, and what still comes is read and dropped for a while.
+A request is read only after the response to the previous one. So the unread input is at most one
+read and the bytes behind a request. A refused client must be able to read the response: the
+connection is half-closed, and further input is read and dropped for a while.
 """
 
 import asyncio
@@ -34,34 +34,36 @@ from gateway.websocket_protocol import WebSocketProtocol
 from gateway.write_watch import WriteWatch
 
 _UNSENT_BYTES = 128 * 1024
-"""What the system keeps of an answer before it can send it. Without a limit that grows to megabytes
-for each reader that takes nothing, out of sight of every limit of ours; what is on its way in a
-long network is not counted."""
+"""Bytes that the kernel buffers before it can send them (TCP_NOTSENT_LOWAT).
+
+Without this limit, the buffer of each reader that stalls grows to megabytes, outside of the limits
+of this program. Bytes in flight are not counted.
+"""
 _LINES_FACTOR = 8
-"""How many times as many headers as allowed are read to be refused as any request is."""
+"""Multiple of the allowed number of headers that is read, for a refusal with a proper response."""
 _LINGER_S = 20.0
 _LINGER_IDLE_S = 5.0
 _TLS_LINGER_IDLE_S = 1.0
 _LINGER_BYTES = 1 << 30
 _NEVER = math.inf
 _CLOCK_S = 0.002
-"""How much earlier than asked uvloop may fire: its clock has milliseconds."""
+"""Seconds that uvloop may fire too early: its clock has milliseconds."""
 _LOG = logging.getLogger("uvicorn.error")
 _DEFAULTS = Settings()
 
 
 class HttpProtocol(BoundedReads):
-    """Serves the requests of a connection, and ends one that is late or takes no answer.
+    """Serves the requests of a connection, and closes it if the client is too slow.
 
     Attributes:
-        head_seconds: how long a request line and headers may take, from the first byte or the
-            beginning of the connection; and how long a handshake may wait for its answer.
-        head_bytes: how many bytes they may be, and what is around the data of a chunked body. The
-            exact limits are the façade's; this one bounds what is kept before it can judge.
-        write_seconds: how long a caller may take not a byte of what is written.
-        connections_max: how many there may be; others are answered with 503.
-        descriptors: judges whether there is a file descriptor left for one more; else the same.
-            None: there is no such limit.
+        head_seconds: Seconds for request line and headers, from the first byte or the start of the
+            connection; also the time that a handshake may wait for its response.
+        head_bytes: Largest request line with headers, in bytes, and largest framing of a chunked
+            body. The façade has the exact limits; this one bounds the buffer before it can check.
+        write_seconds: Seconds that a client may read nothing of a response.
+        connections_max: Number of connections; further ones get 503.
+        descriptors: Decides whether file descriptors are left for one more connection; if not, it
+            gets 503. None: there is no such limit.
     """
 
     head_seconds = 20.0
@@ -103,7 +105,7 @@ class HttpProtocol(BoundedReads):
         self._timer_at = _NEVER
 
     def use_limits(self, settings: Settings, descriptors: DescriptorReserve) -> None:
-        """Take limits other than those above, and refuse who comes when there are too many."""
+        """Set the limits, and refuse connections when file descriptors run short."""
         self.descriptors = descriptors
         self._settings = settings
         self.head_seconds = settings.head_seconds
@@ -115,7 +117,7 @@ class HttpProtocol(BoundedReads):
     # -- the connection ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Start to wait for a request, or refuse the connection with 503."""
         self.connections.add(cast(Any, self))
         self.transport = transport
         self._flow = Flow(transport)
@@ -140,11 +142,11 @@ class HttpProtocol(BoundedReads):
             retry = {"Retry-After": "1"}
             problem = Problem(503, "too-many-connections", "no more are taken", headers=retry)
             self._fail(problem)
-            if no_descriptors:  # who lingers would have one
+            if no_descriptors:  # lingering would hold a descriptor
                 self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Clean up after the end of the connection."""
         self.connections.discard(cast(Any, self))
         self._leave()
         self._abandon_request()
@@ -154,21 +156,21 @@ class HttpProtocol(BoundedReads):
             self.transport.close()
 
     def eof_received(self) -> bool | None:
-        """The peer sends no more, which is taken for its leaving: the connection is closed."""
+        """Close the connection: a half-close by the client is treated as a disconnect."""
         return None
 
     def pause_writing(self) -> None:
-        """The socket takes no more for now."""
+        """Hold responses, and start the write timeout."""
         self._flow.pause_writing()
         self._writes.start()
 
     def resume_writing(self) -> None:
-        """The socket takes more."""
+        """Resume responses, and stop the write timeout."""
         self._writes.stop()
         self._flow.resume_writing()
 
     def shutdown(self) -> None:
-        """End the connection after the answer that is under way, if there is one."""
+        """Close the connection, after the current response if there is one."""
         if self._is_busy() and not self._is_ending:
             assert self.cycle is not None
             self.cycle.keep_alive = False
@@ -178,26 +180,26 @@ class HttpProtocol(BoundedReads):
     # -- reading -----------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next read goes: more of a body that was asked for, and of what is dropped."""
+        """Return the buffer for the next read: a large one for awaited bodies and dropped input."""
         cycle = self.cycle
         is_bulk = self._is_ending or (cycle is not None and cycle.asked and cycle.more_body)
         return self._buffer if is_bulk else self._part
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take a read."""
+        """Process the bytes of a read."""
         if self._is_ending:
             self._drop(nbytes)
         else:
             self.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Take what was read, here or by the protocol before."""
+        """Process bytes that were read here or by the previous protocol."""
         if not self._is_ending:
             self._reader.feed(data)
             self._advance()
 
     def _advance(self) -> None:
-        """Go on with what was read, up to the end of a request that is not answered yet."""
+        """Process the buffered input, up to the end of a request without a response yet."""
         reader = self._reader
         try:
             while not self._is_ending and not self._flow.is_held:
@@ -222,7 +224,7 @@ class HttpProtocol(BoundedReads):
             self._fail(problem)
 
     def _take_body(self) -> bool:
-        """Give the request what is there of its body; return whether that is all of it."""
+        """Pass the buffered part of the body to the request; return whether it is complete."""
         piece, is_complete = self._reader.read_body()
         cycle = self.cycle
         assert cycle is not None
@@ -239,13 +241,13 @@ class HttpProtocol(BoundedReads):
         return is_complete
 
     def _wait_for_turn(self, step: Step) -> None:
-        """Read nothing until others had their turns: what comes next takes long."""
+        """Pause reading, and run an expensive step in a loop tick of its own."""
         self._flow.pause_reading()
         self._flow.is_held = True
         turns().add(step)
 
     def _go_on(self) -> None:
-        """Take a turn."""
+        """Resume reading, and process the buffered input."""
         if self._is_ending or self.transport.is_closing():
             return
         self._flow.release()
@@ -256,7 +258,7 @@ class HttpProtocol(BoundedReads):
     # -- requests ----------------------------------------------------------------------------
 
     def _begin(self, head: Head) -> None:
-        """Run a request. Raises Problem for a handshake with a body."""
+        """Start a request or a WebSocket. Raises Problem for a handshake with a body."""
         self._deadline = _NEVER
         framing = head.framing
         if framing.upgrades and self._is_handshake(head):
@@ -289,7 +291,7 @@ class HttpProtocol(BoundedReads):
             on_response=self._end_response,
         )
         if head.version == "1.0":
-            # It knows no chunks: the end of the connection is that of the body (RFC 9112, 7).
+            # HTTP/1.0 has no chunked encoding: the body ends with the connection (RFC 9112, 7).
             cycle.chunked_encoding = False
             cycle.expected_content_length = _UntilClosed()
         task = self.loop.create_task(cycle.run_asgi(self._config.loaded_app))
@@ -297,10 +299,10 @@ class HttpProtocol(BoundedReads):
         self._state.tasks.add(task)
 
     def _end_response(self) -> None:
-        """Go on with the next request: the answer to this one is written."""
+        """Continue with the next request after the response is written."""
         self._state.total_requests += 1
         if self.cycle is not None:
-            self.cycle.body.clear()  # where nobody has asked for it
+            self.cycle.body.clear()  # the part that the handler has not read
         if self._is_ending or self.transport.is_closing():
             return
         if self._reader.in_body:
@@ -317,7 +319,7 @@ class HttpProtocol(BoundedReads):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _abandon_request(self) -> None:
-        """Let the request under way know that nothing more comes of it, and take no answer."""
+        """Mark the current request as disconnected, and wake its handler."""
         cycle = self.cycle
         if cycle is not None:
             if not cycle.response_complete:
@@ -328,8 +330,10 @@ class HttpProtocol(BoundedReads):
     # -- WebSockets --------------------------------------------------------------------------
 
     def _is_handshake(self, head: Head) -> bool:
-        """Whether it is a whole handshake of version 13 (RFC 6455, 4.2.1), within the limits of a
-        request. Whatever else asks for another protocol is answered over HTTP (RFC 9110, 7.8).
+        """Decide whether a request is a complete WebSocket handshake of version 13.
+
+        The rules are those of RFC 6455, 4.2.1, and the limits of a request. Other upgrades get an
+        HTTP response (RFC 9110, 7.8).
         """
         target = len(head.path) + len(head.query)
         try:
@@ -347,7 +351,7 @@ class HttpProtocol(BoundedReads):
         )
 
     def _become_websocket(self, head: Head) -> None:
-        """Leave the connection, and what was read of it behind the handshake, to a WebSocket."""
+        """Pass the connection, with the bytes after the handshake, to a WebSocket."""
         if self._is_ending or self.transport.is_closing():
             return
         self._flow.release()
@@ -364,7 +368,7 @@ class HttpProtocol(BoundedReads):
     # -- ends --------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """End the connection when what is written is sent."""
+        """Close the connection after all output is sent."""
         if self._is_ending:
             return
         if self._reader.in_body or self._reader.held:
@@ -373,7 +377,7 @@ class HttpProtocol(BoundedReads):
             self.transport.close()
 
     def _fail(self, problem: Problem) -> None:
-        """Answer what is no request, and end; nothing fits into an answer that has begun."""
+        """Refuse malformed input, and close. A response that has begun stays incomplete."""
         cycle = self.cycle
         can_answer = cycle is None or not cycle.response_started or cycle.response_complete
         self._abandon_request()
@@ -384,10 +388,10 @@ class HttpProtocol(BoundedReads):
         self._linger()
 
     def _linger(self) -> None:
-        """Send the end, and drop what comes until the peer has seen it, for a while.
+        """Half-close, then drop input until the client closes too, within limits.
 
-        A socket that is closed while something of the peer is unread is reset, and a reset may
-        overtake the answer (RFC 9112, 9.6).
+        Closing a socket with unread input resets the connection, and the reset may overtake the
+        response (RFC 9112, 9.6).
         """
         self._is_ending = True
         self._reader.take_rest()
@@ -397,18 +401,20 @@ class HttpProtocol(BoundedReads):
         self._drop(0)
 
     def _drop(self, size: int) -> None:
-        """Drop what came after the last answer, within limits of size and time."""
+        """Drop input after the last response, within limits of size and time."""
         self._dropped += size
         if self._dropped > _LINGER_BYTES:
             self.transport.abort()
             return
-        # TLS has no end of one direction: there the peer may wait for the end of the connection.
+        # TLS has no half-close: the client may wait for the end of the connection.
         idle = _LINGER_IDLE_S if self.transport.can_write_eof() else _TLS_LINGER_IDLE_S
         self._end_within(min(idle, self._linger_end - self.loop.time()))
 
     def _leave(self) -> None:
-        """Stop the timers, and let go of what refers to this protocol: without it both are gone at
-        once, and not with a full garbage collection, which holds up everybody and comes late.
+        """Stop the timers, and drop the references to this protocol.
+
+        Without them it is freed at once, and not by a full garbage collection, which comes late and
+        blocks the event loop.
         """
         self._deadline = _NEVER
         if self._timer is not None:
@@ -418,7 +424,7 @@ class HttpProtocol(BoundedReads):
         self._outlet.close = self.transport.close
 
     def _end_within(self, seconds: float) -> None:
-        """Set the deadline. One timer is kept for all of them, and looks at it when it fires."""
+        """Set the deadline. One timer serves all deadlines, and checks the current one."""
         self._deadline = deadline = self.loop.time() + seconds
         if self._timer is None or deadline < self._timer_at:
             if self._timer is not None:
@@ -430,7 +436,7 @@ class HttpProtocol(BoundedReads):
         self._timer = self.loop.call_at(at, self._look)
 
     def _look(self) -> None:
-        """End the connection if its deadline has come."""
+        """Close the connection if its deadline has passed."""
         self._timer = None
         if self._deadline == _NEVER or self.transport.is_closing():
             return
@@ -440,27 +446,27 @@ class HttpProtocol(BoundedReads):
             self._fail(Problem(408, "slow-headers", "the headers do not end"))
         else:
             self.transport.close()
-            self._writes.start()  # the last answer may still be on its way
+            self._writes.start()  # the last response may still be in flight
 
 
 class Flow(FlowControl):
-    """Pauses and resumes reading; while it `is_held`, nothing resumes it."""
+    """Flow control of uvicorn that does not resume reading while it `is_held`."""
 
     is_held = False
 
     def resume_reading(self) -> None:
-        """Read on, unless it is held."""
+        """Resume reading, unless it is held."""
         if not self.is_held:
             super().resume_reading()
 
     def release(self) -> None:
-        """Hold it no longer, and read on."""
+        """End the hold, and resume reading."""
         self.is_held = False
         self.resume_reading()
 
 
 class Outlet:
-    """What a request writes to: when it is closed, the peer gets to see what was written."""
+    """The transport of a request; `close` lets the client read the response first."""
 
     __slots__ = ("close", "is_closing", "write")
 
@@ -471,7 +477,7 @@ class Outlet:
 
 
 class _UntilClosed(int):
-    """The length of a body that lasts as long as its connection, where uvicorn counts down."""
+    """The length of a body that ends with its connection, for uvicorn's countdown."""
 
     def __lt__(self, other: object) -> bool:
         return False

@@ -1,6 +1,6 @@
-"""The HTTP port: uvicorn in the event loop of the process, started and stopped by it.
+"""The HTTP port: uvicorn in the event loop of the process.
 
-The port is open as long as the process lives. Until there is an application, `HttpStart` has it.
+The port is open as long as the process lives. `HttpStart` owns it until there is an application.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ _DEFAULTS = Settings()
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its own signal handlers and sockets: the process has them.
+    """uvicorn without its own signal handlers and sockets, which the process has.
 
-    It also ends when it is told to, where uvicorn looks ten times a second.
+    It also ends at once, while uvicorn polls ten times a second.
     """
 
     def __init__(self, config: uvicorn.Config, when_started: Callable[[], None]) -> None:
@@ -38,22 +38,22 @@ class _Server(uvicorn.Server):
         self._ending = asyncio.Event()
 
     def end(self) -> None:
-        """Have `serve` return when the requests under way are answered."""
+        """Make `serve` return when the current requests have their responses."""
         self.should_exit = True
         self._ending.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Be ready for connections, and tell."""
+        """Get ready for connections, and call `when_started`."""
         await super().startup(sockets)
         self._when_started()
 
     async def main_loop(self) -> None:
-        """Keep the date of responses until the end, and no memory of callers who have gone."""
+        """Update the Date header until the end, and free the memory of closed connections."""
         ebb = Ebb()
         while not await self.on_tick(0):
             ebb.look(len(self.server_state.connections))
@@ -62,7 +62,7 @@ class _Server(uvicorn.Server):
                     await self._ending.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let every connection end with the request that it has, if it has one."""
+        """Close every connection, after its current request if there is one."""
         state = self.server_state
         for connection in list(state.connections):
             connection.shutdown()
@@ -71,8 +71,9 @@ class _Server(uvicorn.Server):
 
 
 class HttpServer:
-    """Serves HTTP on the socket of a start, and what its connections have asked, once `use` says
-    what is to answer.
+    """Serves HTTP on the socket of an `HttpStart`, once `use` sets the application.
+
+    Requests that wait in `HttpStart` are served first.
     """
 
     def __init__(
@@ -90,13 +91,13 @@ class HttpServer:
             uvicorn.Config(
                 self._dispatch,
                 interface="asgi3",
-                http=cast(type[asyncio.Protocol], HttpProtocol),  # buffered, which is as good
+                http=cast(type[asyncio.Protocol], HttpProtocol),  # a BufferedProtocol works as well
                 ws=WebSocketProtocol,
                 lifespan="off",
                 access_log=False,
                 log_config=None,
-                # Below are the queries of handshakes, with credentials, and a line for each request
-                # that is none: anybody could fill the log.
+                # Lower levels log the query of handshakes, which contains credentials, and a line
+                # for each malformed request, by which any client could fill the log.
                 log_level="error",
                 server_header=False,
                 proxy_headers=False,
@@ -108,7 +109,7 @@ class HttpServer:
         self._task: asyncio.Task[None] | None = None
 
     def use(self, app: ASGIApp) -> None:
-        """Let this application answer from now on."""
+        """Serve this application from now on."""
         self._app = app
         if self._task is None:
             self._task = spawn(self._server.serve(sockets=[]), name="http")
@@ -123,10 +124,10 @@ class HttpServer:
         return protocol
 
     async def stop(self) -> None:
-        """Accept nothing new, give requests half a second, close.
+        """Close the port, give requests half a second, then close all connections.
 
-        Long polls that still wait, and callers that do not read, are disconnected then: messages
-        that they did not get are given back while the server can still take them.
+        Long polls and slow readers are disconnected then. Their undelivered messages return to the
+        consumer while the server can still accept that.
         """
         self._start.stop()
         if self._task is None:

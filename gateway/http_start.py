@@ -1,9 +1,8 @@
-"""The HTTP port while the process starts, before what serves HTTP is imported.
+"""The HTTP port while the process starts, before the façade is imported.
 
-`/healthz` is answered with 200, because the process works, and `/readyz` with 503, because it does
-not serve. Every other request waits for the façade, which takes over the connection with what was
-read from it; after half a minute it is answered with 503 too. Connections are closed after such an
-answer.
+`/healthz` gets 200, because the process works, and `/readyz` 503, because it does not serve yet.
+Every other request waits for the façade, which takes over the connection with all input so far;
+after half a minute it gets 503 too. Connections are closed after these responses.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ class HttpStart:
     """Accepts connections on a listening socket, as long as the process serves HTTP.
 
     Attributes:
-        port: the port.
-        patience_s: seconds that a request waits.
-        held: the connections whose requests wait.
-        successor: makes what serves one connection, once it is there.
+        port: The TCP port.
+        patience_s: Seconds that a request waits.
+        held: Connections with waiting requests.
+        successor: Makes the protocol of a connection; None until the façade is imported.
     """
 
     def __init__(
@@ -68,13 +67,13 @@ class HttpStart:
         )
 
     def hand_over(self, successor: Callable[[], BoundedReads]) -> None:
-        """Let a successor have every connection from now on, first those whose requests wait."""
+        """Pass all connections to the successor from now on, first those with waiting requests."""
         self.successor = successor
         for connection in list(self.held):
             connection.go_on(successor())
 
     def stop(self) -> None:
-        """Close the port, and the connections whose requests wait."""
+        """Close the port, and the connections with waiting requests."""
         if self._server is not None:
             self._server.close()
         self._listening.close()
@@ -86,7 +85,7 @@ class HttpStart:
 
 
 class HeldConnection(BoundedReads):
-    """A connection whose request waits."""
+    """A connection with a waiting request."""
 
     _transport: asyncio.Transport
     _timer: asyncio.TimerHandle
@@ -97,20 +96,20 @@ class HeldConnection(BoundedReads):
         self._read = bytearray()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait."""
+        """Start to wait."""
         self._transport = transport
         self._start.held.add(self)
         self._refuse_within(min(_HEAD_S, self._start.patience_s))
-        if self._start.successor is not None:  # accepted just before
+        if self._start.successor is not None:  # set while this connection was accepted
             self.go_on(self._start.successor())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The caller has gone, or was answered."""
+        """Stop waiting, since the connection is closed."""
         self._start.held.discard(self)
         self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Answer who asks whether the process is ready; keep what others ask."""
+        """Respond to health checks; keep the input of other requests."""
         self._read += data
         if _END_OF_HEAD in self._read:
             self._transport.pause_reading()
@@ -126,7 +125,7 @@ class HeldConnection(BoundedReads):
             self._transport.pause_reading()
 
     def go_on(self, protocol: BoundedReads) -> None:
-        """Let another protocol have the connection, and what was read."""
+        """Pass the connection and its input to another protocol."""
         self._start.held.discard(self)
         self._timer.cancel()
         if self._transport.is_closing():
@@ -138,27 +137,27 @@ class HeldConnection(BoundedReads):
             protocol.data_received(bytes(self._read))
 
     def close(self) -> None:
-        """Close the connection without an answer."""
+        """Close the connection without a response."""
         self._transport.close()
 
     def _refuse_within(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._refuse)
 
     def _asked(self) -> tuple[bytes, str]:
-        """Method and path of the request."""
+        """Return method and path of the request."""
         line = bytes(self._read).lstrip(b"\r\n").partition(b"\r\n")[0]
         method, _, rest = line.partition(b" ")
         return method, rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
 
     def _refuse(self) -> None:
-        """Answer that the process is starting, where there is a request, and close."""
+        """Respond 503 if there is a complete head, and close."""
         if _END_OF_HEAD in self._read and not self._transport.is_closing():
             self._transport.write(_starting(*self._asked()))
         self._transport.close()
 
 
 def _healthy(method: bytes) -> bytes:
-    """The answer of `/healthz`."""
+    """Return the response to `/healthz`."""
     body = b'{"status":"ok"}\n'
     head = (
         b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n"
@@ -168,7 +167,7 @@ def _healthy(method: bytes) -> bytes:
 
 
 def _starting(method: bytes, path: str) -> bytes:
-    """The answer 503, as `gateway.problems` writes it, which takes a while to import."""
+    """Return the 503 in the form of `gateway.problems`, which is slow to import."""
     problem = {
         "type": "urn:jetgate:problem:starting",
         "title": "Service Unavailable",

@@ -1,7 +1,7 @@
-"""One connection to the server for each identity that asks.
+"""One connection to the server for each identity.
 
-The server itself judges who somebody is, as it does for every client, and what the identity may
-publish and subscribe; nothing is served over a connection of somebody else.
+The server authenticates it as any client, and applies the identity's permissions. No request is
+served over a connection of another identity.
 """
 
 import asyncio
@@ -22,10 +22,9 @@ from gateway.signin.endings import Ending, Endings
 from gateway.signin.rights import Rights, RightsOf
 
 Login = Callable[[str, str, str, str], Awaitable[Client]]
-"""Connects as user, password, token (those not given are empty), for who asks from an address.
+"""Connects with (user, password, token, address); the first three are empty if not given.
 
-Raises:
-    ServerRefused: in the server's words.
+The address is that of the HTTP client. Raises ServerRefused with the server's message.
 """
 
 _REFUSALS = (
@@ -38,10 +37,11 @@ _REFUSALS = (
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A connection.
+    """An open connection.
 
-    `can_ask`: whether the user may subscribe to the answers of requests. `permissions`: those it
-    was opened with, to be compared.
+    Attributes:
+        can_ask: True if the user may subscribe to inboxes for replies.
+        permissions: The permissions at the start, for comparison.
     """
 
     gateway: Gateway
@@ -54,7 +54,7 @@ _Outcome = Opened | Problem
 
 
 class Identity:
-    """The connection of one identity, how many requests it serves now, and who is told its end."""
+    """The connection of one identity, with its number of users (requests, sockets)."""
 
     __slots__ = ("credentials", "endings", "key", "opening", "users")
 
@@ -67,7 +67,7 @@ class Identity:
 
     @property
     def is_over(self) -> bool:
-        """Whether the connection has ended, or could not be made."""
+        """True if the connection is closed or could not be opened."""
         if not self.opening.done():
             return False
         if self.opening.cancelled() or self.opening.exception() is not None:
@@ -77,7 +77,7 @@ class Identity:
 
     @property
     def opened(self) -> Opened | None:
-        """The connection, if there is one."""
+        """The connection; None while it opens, or if it failed or is closed."""
         if not self.opening.done() or self.is_over:
             return None
         outcome = self.opening.result()
@@ -85,11 +85,11 @@ class Identity:
 
 
 class Identities:
-    """The identities whose connections are open, by a digest of their credentials.
+    """The identities with open connections, by a digest of their credentials.
 
-    However many are served at once, each has its connection. Of those that are not, the ones that
-    were not for longest are closed when there are more than `idle_max`. `revoked` is called with
-    the key of an identity that the server no longer knows.
+    Every identity in use has a connection. Of the idle ones, the longest idle are closed if there
+    are more than `idle_max`. `revoked` is called with the key of an identity that the server no
+    longer accepts.
     """
 
     def __init__(
@@ -110,16 +110,16 @@ class Identities:
         self._idle: OrderedDict[bytes, Identity] = OrderedDict()
 
     def knows(self, key: bytes) -> bool:
-        """Whether the connection of an identity is open, or being opened."""
+        """Return whether the connection of an identity is open or opening."""
         identity = self._all.get(key)
         return identity is not None and not identity.is_over
 
     async def take(self, credentials: Credentials, scope: Scope) -> tuple[Identity, Opened]:
-        """Take the connection of an identity, until `give_back`.
+        """Acquire the connection of an identity, until `give_back`.
 
         Raises:
-            Problem: 401 it is not known; 503 it cannot be known now.
-            Disconnected: the caller has gone meanwhile.
+            Problem: 401 for unknown credentials; 503 if the server cannot verify them now.
+            Disconnected: The client has disconnected.
         """
         key = credentials.key
         identity = self._all.get(key)
@@ -140,7 +140,7 @@ class Identities:
         return identity, outcome
 
     def give_back(self, identity: Identity) -> None:
-        """Say that a request, or a socket, no longer needs what it took."""
+        """Release the connection that a request or socket has acquired."""
         identity.users -= 1
         if identity.users:
             return
@@ -158,35 +158,35 @@ class Identities:
             spawn(_end(oldest, Ending.CLOSED), name="identity end")
 
     def revoke(self, identity: Identity) -> None:
-        """Close the connection of who is no longer known, and what lasts as long as it."""
+        """Close the connection and end all responses of an identity that the server refuses now."""
         self._forget(identity)
         self._revoked(identity.key)
         spawn(_end(identity, Ending.REVOKED), name="identity end")
 
     def renew(self, identity: Identity) -> None:
-        """Serve who asks next over a new connection; what lasts ends, and may begin again."""
+        """Open a new connection for the next requests; end long responses, which may restart."""
         self._forget(identity)
         identity.endings.end(Ending.CHANGED)
         if not identity.users:
             spawn(_end(identity, Ending.CHANGED), name="identity end")
 
     def users_changed(self) -> None:
-        """Renew the identities whose permissions are others now."""
+        """Renew the identities whose permissions have changed."""
         for identity in list(self._all.values()):
             if (opened := identity.opened) is not None:
                 self._compare(identity, opened)
 
     def _compare(self, identity: Identity, opened: Opened) -> None:
-        """Renew an identity whose permissions are others than those it was opened with.
+        """Renew an identity if its permissions differ from those at the start.
 
-        One whose connection was lost is compared when it is there again.
+        An identity without a connection is compared when it is connected again.
         """
         rights = opened.rights
         if rights and rights.is_connected and rights.permissions != opened.permissions:
             self.renew(identity)
 
     async def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         everybody, self._all, self._idle = list(self._all.values()), {}, OrderedDict()
         for identity in everybody:
             await _end(identity, Ending.CLOSED)
@@ -217,8 +217,7 @@ class Identities:
         return Opened(self._make(client), not refused, rights, permissions)
 
     def _changed(self, key: bytes, client: Client) -> None:
-        """Look whether a connection was lost because its user is no longer known, or is there
-        again for one with other permissions."""
+        """Revoke or compare an identity when its connection is lost or restored."""
         identity = self._all.get(key)
         opened = None if identity is None else identity.opened
         if identity is None or opened is None or opened.gateway.client is not client:
@@ -231,13 +230,13 @@ class Identities:
 
 
 def host_of(scope: Scope) -> str:
-    """The address of who asks; empty: it is not known."""
+    """Return the address of the client; empty if it is unknown."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
 
 async def _outcome(identity: Identity, scope: Scope) -> _Outcome:
-    """What becomes of opening a connection. Raises Disconnected when the caller goes before."""
+    """Wait for a connection to open. Raises Disconnected if the client disconnects before."""
     opening = identity.opening
     if not opening.done():
         gone: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

@@ -1,9 +1,9 @@
-"""Members that are there twice in an object of JSON, which are refused (RFC 8259, 4).
+"""Detection of repeated members in a JSON object; they are refused (RFC 8259, 4).
 
-Of two our parsers take the last; what judged the request before it came here may have read the
-first. To look at each member takes several times as long as to decode a message. But a colon stands
-behind every name, and else only in strings: a text that has no more colons than its members and
-what they hold has no member twice. Only others are looked at.
+The parsers here keep the last of two equal members, while a component in front may have checked the
+first. Scanning the members costs several times as much as decoding a message. But a colon follows
+every name, and otherwise occurs only in strings. A text with no more colons than its members and
+their values account for repeats no member. Only other texts are scanned.
 """
 
 import json
@@ -18,24 +18,24 @@ _ESCAPED_BYTES = re.compile(_ESCAPED.pattern.encode())
 
 
 class _Repeats:
-    """Stands for an object that has a member twice."""
+    """Stands for an object that repeats a member."""
 
 
 _REPEATS = _Repeats()
 
 
 def is_plain(text: bytes) -> bool:
-    """Whether no colon and no letter of a name is hidden by an escape."""
+    """Return whether no escape hides a colon or a letter of a name."""
     return b"\\" not in text or _ESCAPED_BYTES.search(text) is None
 
 
 def is_plain_text(text: str) -> bool:
-    """As `is_plain`."""
+    """Return the same as `is_plain`, for text."""
     return "\\" not in text or _ESCAPED.search(text) is None
 
 
 def colons_beside(headers: HeaderValues | None, msg_id: str | None, expect: Expect | None) -> int:
-    """How many colons these members of a message are the reason of."""
+    """Return the number of colons that these members of a message account for."""
     count = 0
     if headers is not None:
         count += 1 + len(headers)
@@ -52,8 +52,10 @@ def colons_beside(headers: HeaderValues | None, msg_id: str | None, expect: Expe
 
 
 def repeats_a_member(text: bytes | str) -> bool:
-    """Whether an object has a member twice: a message, one of several, or what is in one; but for
-    its `data`, which is passed on as it came. The JSON is valid. Raises RecursionError.
+    """Decide whether an object repeats a member: a message, one of several, or a nested object.
+
+    The member `data` is not scanned, since it is passed on unchanged. The JSON must be valid.
+    Raises RecursionError.
     """
     found = json.loads(text, object_pairs_hook=_once, parse_int=len, parse_float=len)
     return any(map(_has_repeats, found if isinstance(found, list) else [found]))

@@ -20,7 +20,7 @@ _EVENTS: dict[str, Literal["put", "delete", "purge"]] = {
 
 @dataclass(slots=True)
 class KvFeed:
-    """What of a bucket to follow, and how it is shown."""
+    """The keys of a bucket to follow, and the form of their events."""
 
     bucket: str
     filters: tuple[str, ...]
@@ -32,11 +32,11 @@ class KvFeed:
 
     @property
     def only_news(self) -> bool:
-        """Whether what is there already is left out."""
+        """True if the feed omits the current values."""
         return self.updates_only
 
     def target(self, info: dict[str, Any]) -> Target:
-        """What to read from the beginning of the feed."""
+        """Return the stream and subjects to read from the beginning of the feed."""
         self._prefix = kv_store.place_of(info).reads
         begin = DeliverPolicy.LAST_PER_SUBJECT
         if self.history:
@@ -48,7 +48,7 @@ class KvFeed:
         )
 
     def event(self, msg: StoredMsg, position: str) -> KvChange | None:
-        """The event of a message."""
+        """Return the event of a message; None: it is hidden."""
         operation = kv_store.operation_of(msg.hdrs)
         key = msg.subject.removeprefix(self._prefix)
         if (operation != "PUT" and self.ignore_deletes) or kv_store.is_pattern(key):

@@ -1,8 +1,8 @@
-"""Keys and values of a bucket (ADR-8): the messages behind them.
+"""Keys and values of a bucket (ADR-8), and their messages.
 
-A bucket is first taken for one that holds its keys itself. Only when nothing is found that way is
-its stream asked whether it is the mirror of another: then keys are read under their original's
-subjects, and written to the original.
+A bucket is first assumed to contain its own keys. Only if a key is not found does the code check
+whether the stream is a mirror. Then keys are read under the subjects of the original bucket, and
+written to the original.
 """
 
 import re
@@ -42,14 +42,17 @@ _MARKERS: dict[bytes, Operation] = {b"MaxAge": "PURGE", b"Purge": "PURGE", b"Rem
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the keys of a bucket are: the beginnings of their subjects, read and written."""
+    """Prefixes of the subjects of a bucket's keys, for reads and for writes."""
 
     reads: str
     writes: str
 
 
 def new_key(call: Call) -> str:
-    """Check the key in the path for a value: no official client reads others."""
+    """Return the key in the path for a new value.
+
+    Raises Problem if official clients cannot read such a key.
+    """
     key = call.params["key"]
     if not _KEY.fullmatch(key):
         raise bad_request("bad-key", f"key: {_RULE}")
@@ -60,9 +63,10 @@ def new_key(call: Call) -> str:
 
 
 def key_name(call: Call) -> str:
-    """Check the key in the path for what may be there: whatever a subject can end in.
+    """Return the key in the path for an existing value.
 
-    Any client may publish to the subjects of a bucket. What lists show can be read and deleted.
+    Any client may publish to the subjects of a bucket. All keys in lists can be read and deleted.
+    Raises Problem if no subject can end with the key.
     """
     key = call.params["key"]
     if _KEY.fullmatch(key):
@@ -75,7 +79,7 @@ def key_name(call: Call) -> str:
 
 
 def key_filter(text: str, settings: Settings) -> str:
-    """Check a key that may have wildcards."""
+    """Return a checked key that may have wildcards. Raises Problem."""
     try:
         return filter_subject(text, settings)
     except Problem as refused:
@@ -84,12 +88,12 @@ def key_filter(text: str, settings: Settings) -> str:
 
 
 def is_pattern(key: str) -> bool:
-    """Whether a stored key is a pattern of others, so that no route can name it alone."""
+    """Return whether a stored key is a wildcard pattern, so that no route can name it alone."""
     return ("*" in key or ">" in key) and not {"*", ">"}.isdisjoint(key.split("."))
 
 
 def place_of(info: dict[str, Any]) -> Place:
-    """Where the keys of the bucket of a stream are."""
+    """Return the prefixes of a bucket's keys from the info of its stream."""
     bucket = str(info["config"]["name"]).removeprefix("KV_")
     mirror = info["config"].get("mirror")
     if not mirror:
@@ -100,7 +104,7 @@ def place_of(info: dict[str, Any]) -> Place:
 
 
 async def last_entry(call: Call, bucket: str, key: str) -> StoredMsg:
-    """The last message of a key, be it a marker. Raises Problem 404."""
+    """Return the last message of a key, even a marker. Raises Problem 404."""
     js = call.gateway.js
     try:
         return await js.last(f"KV_{bucket}", f"$KV.{bucket}.{key}")
@@ -120,7 +124,7 @@ async def last_entry(call: Call, bucket: str, key: str) -> StoredMsg:
 
 
 async def value(call: Call, bucket: str, key: str) -> StoredMsg:
-    """The last value of a key. Raises Problem 404 for one that is deleted, too."""
+    """Return the last value of a key. Raises Problem 404, also for a deleted one."""
     found = await last_entry(call, bucket, key)
     if found.hdrs and operation_of(found.hdrs) != "PUT":
         raise no_key(bucket, key, found)
@@ -128,7 +132,7 @@ async def value(call: Call, bucket: str, key: str) -> StoredMsg:
 
 
 def no_key(bucket: str, key: str, marker: StoredMsg | None = None) -> Problem:
-    """A key has no value; `marker` is the deletion that ended it."""
+    """Return the 404 for a key without a value; `marker` is the message that deleted it."""
     if marker is None:
         return Problem(404, "key-not-found", f"no key {key!r} in bucket {bucket!r}")
     detail = f"key {key!r} in bucket {bucket!r} was deleted"
@@ -136,7 +140,7 @@ def no_key(bucket: str, key: str, marker: StoredMsg | None = None) -> Problem:
 
 
 def operation_of(headers: bytes) -> Operation:
-    """What a message does to its key."""
+    """Return the operation of a message on its key."""
     if b"KV-Operation:" not in headers and b"Nats-Marker-Reason:" not in headers:
         return "PUT"
     items = dict(reversed(header_items(headers)))
@@ -172,7 +176,7 @@ async def _publish(call: Call, subject: str, payload: bytes, headers: bytes) -> 
 
 
 async def create(call: Call, bucket: str, key: str, payload: bytes, items: Items) -> PubAck:
-    """Store the value of a key that has none: never had, or was deleted. Raises Problem 412."""
+    """Store the value of a key that is new or deleted. Raises Problem 412 if it has a value."""
     expected = 0
     for _ in range(_TRIES):
         try:
@@ -195,7 +199,7 @@ async def create(call: Call, bucket: str, key: str, payload: bytes, items: Items
 
 
 def conflict(error: ApiError, revision: int = 0) -> Exception:
-    """A 412 that names the current revision; an error about something else as it is."""
+    """Return a 412 with the current revision for a wrong sequence, or any other error unchanged."""
     if error.err_code not in WRONG_SEQUENCE:
         return error
     problem = problem_of(error)
@@ -211,7 +215,7 @@ def conflict(error: ApiError, revision: int = 0) -> Exception:
 
 
 def entry_of(bucket: str, key: str, msg: StoredMsg) -> KvEntry:
-    """The JSON form of a message."""
+    """Return the JSON form of a message."""
     operation = operation_of(msg.hdrs)
     entry = KvEntry(bucket, key, msg.seq, format_time(msg.time), operation)
     if operation == "PUT":
@@ -222,14 +226,14 @@ def entry_of(bucket: str, key: str, msg: StoredMsg) -> KvEntry:
 def filtered(
     bucket: str, prefix: str, keys: tuple[str, ...], begin: DeliverPolicy, *, headers_only: bool
 ) -> Target:
-    """What of a bucket to read for these keys; for all when none is named."""
+    """Return the stream and subjects to read for these keys; for all keys if there are none."""
     followed(keys, "bad-key")
     subjects = tuple(prefix + key for key in keys) or (prefix + ">",)
     return target_of(f"KV_{bucket}", subjects, deliver_policy=begin, headers_only=headers_only)
 
 
 class Renderer:
-    """Shows the messages of a list; `skip` leaves out the first ones."""
+    """Renders the messages of a list; `skip` is the number of first messages to omit."""
 
     def __init__(self, bucket: str, prefix: str, *, skip: int = 0) -> None:
         self._bucket = bucket
@@ -237,14 +241,14 @@ class Renderer:
         self._skip = skip
 
     def entry(self, msg: StoredMsg) -> KvEntry | None:
-        """A revision of a key."""
+        """Return a revision of a key, or None if it is skipped."""
         if self._skip:
             self._skip -= 1
             return None
         return entry_of(self._bucket, msg.subject.removeprefix(self._prefix), msg)
 
     def key(self, msg: StoredMsg) -> KvKey | None:
-        """A key, if it has a value."""
+        """Return a key; None if it has no value."""
         key = msg.subject.removeprefix(self._prefix)
         if operation_of(msg.hdrs) != "PUT" or is_pattern(key):
             return None

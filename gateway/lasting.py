@@ -1,4 +1,4 @@
-"""Responses that last: they begin at once, and end with their caller or with what they show."""
+"""Long responses: they begin at once, and end with their client or their source."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from gateway.response_body import ResponseBody
 
 EVENTS = "text/event-stream"
 COMMENT = b":\n\n"
-"""An event that no reader sees: the connection lives."""
+"""A comment that readers ignore; it keeps the connection alive."""
 
 
 class Lasting(Response):
-    """A body of unknown length, sent as it comes. `close` is called in any case.
+    """A body of unknown length, sent as it is produced. `close` is always called.
 
     Args:
-        call: the request.
-        media_type: of the body.
-        headers: more headers.
-        count: where a feed is counted; None: it is none.
+        call: The request.
+        media_type: Media type of the body.
+        headers: Further headers.
+        count: The counter of the feed; None: not counted.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Lasting(Response):
         self.count = FeedCount() if count is None else count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send everything. A connection to the server that is lost ends the body early."""
+        """Send the response. The loss of the server connection ends the body early."""
         self.count.open += 1
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -54,12 +54,12 @@ class Lasting(Response):
 
     @abstractmethod
     async def send_body(self, out: ResponseBody) -> None:
-        """Send the body. Raises what ends it."""
+        """Send the body. Raises the error that ends it."""
 
     @abstractmethod
     def wake(self) -> None:
-        """Wait no longer: the caller has gone."""
+        """Stop waiting: the client has disconnected."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of what was read."""
+        """Release the source of the body."""

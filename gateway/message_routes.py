@@ -1,4 +1,4 @@
-"""The operations of messages: to publish, to ask, and to read what is stored."""
+"""The operations on messages: publish, request, and read stored messages."""
 
 from gateway import models
 from gateway.handlers import messages, publish, requests
@@ -153,4 +153,4 @@ MESSAGE_ROUTES: tuple[Operation, ...] = (
         ),
     ),
 )
-"""Publishing, asking, reading."""
+"""Operations that publish, request and read messages."""

@@ -1,7 +1,7 @@
 """Prometheus metrics: the numbers of the server, and those that the façade counts.
 
-The server's numbers come from a callable that the command passes in (`jetgate.server_numbers`); it
-is called once per scrape, on the event loop, and what it returns is only read afterwards.
+The server's numbers come from a function of the command (`jetgate.server_numbers`). It is called
+once per scrape, on the event loop; its result is only read afterwards.
 """
 
 import platform
@@ -24,7 +24,10 @@ REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts of observations up to each bound (not summed up), those beyond the last, the sum."""
+    """A histogram: counts per bucket, not cumulative, and the sum of the observations.
+
+    The last count is that of observations beyond all bounds.
+    """
 
     bounds: Sequence[float]
     counts: Sequence[int]
@@ -33,7 +36,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class StreamNumbers:
-    """One stream."""
+    """The numbers of one stream."""
 
     name: str
     messages: int
@@ -45,7 +48,7 @@ class StreamNumbers:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerNumbers:
-    """One consumer."""
+    """The numbers of one consumer."""
 
     stream: str
     name: str
@@ -57,7 +60,7 @@ class ConsumerNumbers:
 
 @dataclass(frozen=True, slots=True)
 class RemoteNumbers:
-    """The connection to another system."""
+    """The numbers of a connection to another system."""
 
     name: str
     is_connected: bool
@@ -68,25 +71,25 @@ class RemoteNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a node says of itself at one moment. Counters count since its start.
+    """The numbers of a node at one moment. Counters count since its start.
 
     Attributes:
-        is_leader: whether it leads the stream directory.
-        has_leader: whether all streams are led by itself, or by nodes that it reaches.
-        groups: how many lease groups it leads.
-        links: how many other nodes it is connected to.
-        is_storage_up: whether nothing is known to keep messages from being stored.
-        commit_age: seconds since messages were committed last; None: not yet.
-        outages: how often storage was away.
-        outage_seconds: how long, all outages together.
-        lost_sequences: what was acknowledged and storage has lost.
-        authentication_failures: connections and requests with wrong credentials.
-        refused_connections: connections refused for want of file descriptors.
-        clock_offset: what this machine's clock is ahead of the database's, seconds; None: not
-            measured yet.
-        refused: messages answered with an error, by its number (`err_code`).
-        unstored_copies: messages that mirrors and sources could not store, by the same.
-        version: of the product.
+        is_leader: True if it leads the stream directory.
+        has_leader: True if it leads, or reaches the leaders of, all streams.
+        groups: Number of lease groups that it owns.
+        links: Number of peers that it is connected to.
+        is_storage_up: False while a known problem prevents storing messages.
+        commit_age: Seconds since the last commit of messages; None: none yet.
+        outages: Number of storage outages.
+        outage_seconds: Duration of all outages, in seconds.
+        lost_sequences: Number of acknowledged sequences that storage has lost.
+        authentication_failures: Connections and requests with wrong credentials.
+        refused_connections: Connections refused for want of file descriptors.
+        clock_offset: Offset of the local clock from the database clock, in seconds (positive: the
+            local clock is ahead); None: not measured yet.
+        refused: Number of messages answered with an error, by `err_code`.
+        unstored_copies: Number of messages that mirrors and sources could not store, by `err_code`.
+        version: Version of the product.
     """
 
     is_leader: bool = False
@@ -120,14 +123,14 @@ class Snapshot:
     commit_seconds: Histogram | None = None
     loop_stalls: int = 0
     gauges: dict[str, float] = field(default_factory=dict)
-    """Further figures of the composer: full metric name to value."""
+    """Further gauges of the composer: full metric name to value."""
 
 
 class Metrics(Collector):
-    """Collects and formats; also counts requests as an observer.
+    """Collects and formats metrics; as an observer, it counts requests.
 
     Attributes:
-        feeds: counted by those who serve them.
+        feeds: Counts of feeds, which the feeds update.
     """
 
     def __init__(self, snapshot: Callable[[], Snapshot] | None = None) -> None:
@@ -144,7 +147,7 @@ class Metrics(Collector):
             ProcessCollector(registry=self._registry)
 
     def observe(self, observation: Observation) -> None:
-        """Count a request."""
+        """Count a request or a failure."""
         match observation:
             case RequestDone(operation, _, status, seconds):
                 key = (operation, status)
@@ -158,17 +161,17 @@ class Metrics(Collector):
                 self._failures += 1
 
     def take(self) -> None:
-        """Ask the node for its numbers; call it on the event loop."""
+        """Take a snapshot of the node; call it on the event loop."""
         if self._snapshot is not None:
             self._taken = self._snapshot()
 
     def text(self, accept: str) -> tuple[bytes, str]:
-        """The text of all metrics in the format the scraper accepts, and its content type."""
+        """Return all metrics as text in a format that the scraper accepts, and the content type."""
         encoder, content_type = choose_encoder(accept)
         return encoder(self._registry), content_type
 
     def collect(self) -> Iterable[Metric]:
-        """All metric families, from the numbers taken last."""
+        """Yield all metric families, from the last snapshot."""
         numbers = self._taken
         if self._snapshot is not None:
             yield from _state(numbers)
@@ -199,7 +202,7 @@ class Metrics(Collector):
 
 
 def _state(numbers: Snapshot) -> Iterable[Metric]:
-    """Whether the node does its work."""
+    """Yield metrics on the health of the node."""
     build = GaugeMetricFamily("jetgate_build_info", "1.", labels=("version", "python"))
     build.add_metric((numbers.version, platform.python_version()), 1)
     yield build

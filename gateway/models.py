@@ -1,10 +1,10 @@
-"""The JSON of the façade that is not JetStream's own: bodies of requests and of answers.
+"""The JSON bodies of the façade that are not JetStream's own.
 
-JetStream's objects (`StreamConfig`, `ConsumerInfo`, ...) travel as the JetStream API shows them:
-its names, durations in nanoseconds, times in RFC 3339.
+JetStream's objects (`StreamConfig`, `ConsumerInfo`, ...) have the form of the JetStream API: its
+names, durations in nanoseconds, times in RFC 3339.
 """
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -12,7 +12,7 @@ from core.model.consumer import ConsumerInfo
 from core.model.stream import StreamInfo
 
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-"""RFC 3339."""
+"""A time in RFC 3339."""
 
 Uint64 = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": 2**64 - 1})]
 
@@ -23,8 +23,16 @@ Tokens = Annotated[list[str], Meta(min_length=1)]
 HeaderValues = dict[str, str | list[str]]
 
 
+class WithPayload(Protocol):
+    """JSON with a payload, in one of three members or in none."""
+
+    data: Raw | UnsetType
+    text: str | UnsetType
+    data_base64: str | UnsetType
+
+
 class Expect(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What must be true for a message to be stored; anything else is a 412."""
+    """Conditions for storing a message; if one fails, the status is 412."""
 
     stream: str | None = None
     last_seq: Annotated[int, Meta(ge=0)] | None = None
@@ -33,9 +41,10 @@ class Expect(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PublishLine(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One message of a batch. At most one of `data`, `text`, `data_base64`; none: empty payload.
+    """One message of a batch, with at most one of `data`, `text` and `data_base64`.
 
-    `data` is any JSON value; the payload is its JSON text exactly as sent.
+    With none of them the payload is empty. `data` is any JSON value; the payload is its JSON text
+    exactly as sent.
     """
 
     subject: str
@@ -48,7 +57,7 @@ class PublishLine(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PublishResult(Struct, omit_defaults=True):
-    """The receipt of one message; `val` is the total of a counter."""
+    """The receipt of one message; `val` is the new total of a counter."""
 
     stream: str
     seq: int
@@ -58,12 +67,12 @@ class PublishResult(Struct, omit_defaults=True):
 
 
 class Message(Struct, omit_defaults=True):
-    """A message as JSON.
+    """A stored message as JSON.
 
-    Of `data`, `text` and `data_base64` exactly one is there: `data` when the payload is a JSON
-    object or array, `text` when it is UTF-8, else base64. Fetched messages also have the delivery
-    fields and the `token` that acknowledges them. `headers_base64` has all values of each header
-    of which one is not UTF-8; in `headers` the bytes that are none are U+FFFD.
+    Exactly one of `data`, `text` and `data_base64` is present: `data` if the payload is a JSON
+    object or array, `text` if it is other UTF-8, else `data_base64`. Fetched messages also have the
+    delivery fields and the `token` that acknowledges them. `headers_base64` has all values of each
+    header with a value that is not UTF-8; in `headers`, U+FFFD replaces the invalid bytes.
     """
 
     stream: str
@@ -82,7 +91,10 @@ class Message(Struct, omit_defaults=True):
 
 
 class Reply(Struct, omit_defaults=True):
-    """An answer to a request, shown as a `Message`; `error`: why there are no more."""
+    """A reply to a request; `error`: why no more replies follow.
+
+    The payload has the same members as in `Message`.
+    """
 
     headers: dict[str, list[str]] = {}
     headers_base64: dict[str, list[str]] = {}
@@ -93,17 +105,17 @@ class Reply(Struct, omit_defaults=True):
 
 
 class Messages(Struct):
-    """The answer to a fetch."""
+    """The response to a fetch."""
 
     messages: list[Message]
 
 
 class ReadRequest(Struct, forbid_unknown_fields=True):
-    """Which messages to read: one after the other, or the last of each subject.
+    """The messages to read: consecutive ones, or the last of each subject.
 
-    One after the other: from `seq`, or from `start_time` (RFC 3339), those that match `next_by`.
-    The last ones: of every subject that matches one of `multi_last`, as of `up_to_seq` or
-    `up_to_time`; with `seq`, only those from there on. At most `batch` messages and `max_bytes`.
+    Consecutive: those that match `next_by`, from `seq` or from `start_time` (RFC 3339). Last: of
+    every subject that matches one of `multi_last`, as of `up_to_seq` or `up_to_time`; with `seq`,
+    only those from this sequence on. At most `batch` messages and `max_bytes`.
     """
 
     seq: Annotated[int, Meta(ge=1)] | None = None
@@ -117,8 +129,11 @@ class ReadRequest(Struct, forbid_unknown_fields=True):
 
 
 class ReadEnd(Struct, omit_defaults=True):
-    """The end of a read: `pending` messages follow `last_seq`; `up_to_seq` is what the last
-    messages were as of, for the next request about the same instant."""
+    """The end of a read: `pending` messages follow `last_seq`.
+
+    For last messages, `up_to_seq` is the sequence as of which they were read; pass it to read as of
+    the same instant again.
+    """
 
     count: int
     pending: int
@@ -127,24 +142,24 @@ class ReadEnd(Struct, omit_defaults=True):
 
 
 class ReadResult(Struct):
-    """Messages, in order of sequence; `pending` of each says how many follow."""
+    """Messages in order of sequence; `pending` of each is the number of messages that follow."""
 
     messages: list[Message]
     end: ReadEnd
 
 
 class ReadLast(Struct):
-    """The last line of a read."""
+    """The last line of a read as NDJSON."""
 
     end: ReadEnd
 
 
 class Place(Struct):
-    """Where in a priority group (ADR-42) a request stands: which of them a consumer needs depends
-    on its `priority_policy`.
+    """The position of a request in a priority group (ADR-42).
 
-    `min_pending`, `min_ack_pending`: wait until so many messages wait, or are unacknowledged.
-    `priority`: 0 (first) to 9. `pin_id`: the `Nats-Pin-Id` of messages that were fetched before.
+    The consumer's `priority_policy` decides which members it needs. `min_pending`,
+    `min_ack_pending`: wait until so many messages are pending, or unacknowledged. `priority`: 0
+    (first) to 9. `pin_id`: the `Nats-Pin-Id` of messages fetched before.
     """
 
     group: str = ""
@@ -155,10 +170,10 @@ class Place(Struct):
 
 
 class Fetching(Place):
-    """What to fetch.
+    """The messages to fetch, and the time to wait for them.
 
-    Without `fill` the answer comes as soon as there is any message, with all that are there; with
-    it, when `batch` messages came or `expires` is over. `no_wait` never waits.
+    Without `fill`, the response comes as soon as there is any message, with all that are available;
+    with it, once `batch` messages have come or `expires` has passed. `no_wait` never waits.
     """
 
     batch: Annotated[int, Meta(ge=1)] | None = None
@@ -169,10 +184,10 @@ class Fetching(Place):
 
 
 class FetchRequest(Fetching, forbid_unknown_fields=True):
-    """What to fetch, and how it is given.
+    """The messages to fetch, and the form of the response.
 
-    `heartbeat`: how often an NDJSON answer shows by a blank line that it is alive. `raw`: one
-    message as itself.
+    `heartbeat`: interval of the blank lines that keep an NDJSON response alive. `raw`: one message,
+    its payload as the body.
     """
 
     heartbeat: Duration = 0
@@ -180,20 +195,20 @@ class FetchRequest(Fetching, forbid_unknown_fields=True):
 
 
 class AckNextRequest(Fetching, forbid_unknown_fields=True, kw_only=True):
-    """Deliveries to acknowledge, and what to fetch with the same request."""
+    """Deliveries to acknowledge, and messages to fetch with the same request."""
 
     tokens: Tokens
 
 
 class AckRequest(Struct, forbid_unknown_fields=True):
-    """Deliveries to acknowledge. `sync`: answer when the server has recorded it."""
+    """Deliveries to acknowledge. `sync`: respond once the acknowledgement is recorded."""
 
     tokens: Tokens
     sync: bool = False
 
 
 class NakRequest(Struct, forbid_unknown_fields=True):
-    """Deliveries to give back, at once or after `delay`."""
+    """Deliveries to redeliver, at once or after `delay`."""
 
     tokens: Tokens
     delay: Duration = 0
@@ -201,7 +216,7 @@ class NakRequest(Struct, forbid_unknown_fields=True):
 
 
 class TermRequest(Struct, forbid_unknown_fields=True):
-    """Deliveries never to be made again, with a `reason` for the advisory."""
+    """Deliveries to terminate: no redelivery follows. `reason` goes into the advisory."""
 
     tokens: Tokens
     reason: Annotated[str, Meta(max_length=1024)] = ""
@@ -209,9 +224,10 @@ class TermRequest(Struct, forbid_unknown_fields=True):
 
 
 class ProblemBody(Struct, omit_defaults=True):
-    """RFC 9457. `err_code` is JetStream's number.
+    """A problem (RFC 9457). `err_code` is JetStream's error code.
 
-    `current_sequence`: what a condition was compared with; `line`: which message of a batch.
+    `current_sequence`: the value that a condition was compared with; `line`: the number of a
+    message in a batch.
     """
 
     type: str
@@ -225,14 +241,17 @@ class ProblemBody(Struct, omit_defaults=True):
 
 
 class PublishFailure(Struct, omit_defaults=True):
-    """Why a message of a batch was not stored; `line`: which one, where successes are left out."""
+    """The problem of a message of a batch that was not stored.
+
+    `line`: its number in the batch, where the response omits successes.
+    """
 
     error: ProblemBody
     line: int = 0
 
 
 class PublishSummary(Struct):
-    """The last line of an answer to `Prefer: return=minimal`."""
+    """The last line of a response to `Prefer: return=minimal`."""
 
     published: int
     duplicates: int
@@ -240,34 +259,34 @@ class PublishSummary(Struct):
 
 
 class FailedToken(Struct):
-    """A token that had no effect, and why."""
+    """A token that had no effect, and its problem."""
 
     token: str
     problem: ProblemBody
 
 
 class AckResult(Struct):
-    """How many tokens took effect, and those that did not."""
+    """The number of tokens that took effect, and the others with their problems."""
 
     succeeded: int
     failed: list[FailedToken]
 
 
 class AckNextResult(AckResult):
-    """What became of the tokens, and the messages that came next."""
+    """The results of the acknowledgements, and the next messages."""
 
     messages: list[Message]
 
 
 class PauseRequest(Struct, forbid_unknown_fields=True):
-    """How long to deliver nothing: `until` a time (RFC 3339), or for a `duration` from now on."""
+    """The end of a pause: `until` a time (RFC 3339), or for a `duration` from now on."""
 
     until: str = ""
     duration: Duration | None = None
 
 
 class PauseResult(Struct, omit_defaults=True):
-    """Whether it is paused; until when (RFC 3339), and how long from now (nanoseconds)."""
+    """The state of a pause: its end (RFC 3339), and the time left (nanoseconds)."""
 
     paused: bool
     pause_until: str = ""
@@ -275,21 +294,23 @@ class PauseResult(Struct, omit_defaults=True):
 
 
 class Advisory(Struct):
-    """The data of one server-sent event: an advisory, and the subject it was published to."""
+    """The data of one server-sent event: an advisory, and the subject of its publication."""
 
     subject: str
     event: dict[str, object]
 
 
 class Dropped(Struct):
-    """The data of the event `dropped`: how many events were left out for a slow reader."""
+    """The data of the event `dropped`: the number of events omitted for a slow reader."""
 
     count: int
 
 
 class TailPosition(Struct, omit_defaults=True):
-    """The data of the event `position`: where a tail begins; `recovered` false: something may be
-    missing, and what of the stream is still there.
+    """The data of the event `position`: the place where a tail begins.
+
+    If `recovered` is false, messages may be missing; `first_seq` and `last_seq` are then those of
+    the stream.
     """
 
     stream: str
@@ -301,7 +322,7 @@ class TailPosition(Struct, omit_defaults=True):
 
 
 class TailGap(Struct):
-    """The data of the event `gap`: messages may be missing; it goes on behind `seq`."""
+    """The data of the event `gap`: messages may be missing; the tail continues after `seq`."""
 
     after: int
     incarnation: str
@@ -312,25 +333,25 @@ class TailGap(Struct):
 
 
 class UnpinRequest(Struct, forbid_unknown_fields=True):
-    """Which priority group is to choose another client."""
+    """The priority group that is to pin another client."""
 
     group: str
 
 
 class ResetRequest(Struct, forbid_unknown_fields=True):
-    """Where to begin again; without `seq` where the consumer began."""
+    """The sequence to start again at; without `seq`, the consumer's original start."""
 
     seq: Uint64 = 0
 
 
 class ResetResult(ConsumerInfo, frozen=True, kw_only=True):
-    """The consumer after a reset, and the sequence it begins at."""
+    """The consumer after a reset, and the sequence of its new start."""
 
     reset_seq: int = 0
 
 
 class RedriveRequest(Struct, forbid_unknown_fields=True):
-    """Which dead letters to send back: of a `stream`, of a `consumer`, or these `seqs`.
+    """The dead letters to send back: those of a `stream`, of a `consumer`, or these `seqs`.
 
     Oldest first, from `start_seq` on, at most `limit`.
     """
@@ -343,15 +364,17 @@ class RedriveRequest(Struct, forbid_unknown_fields=True):
 
 
 class FailedLetter(Struct):
-    """A letter that stays, and why."""
+    """A dead letter that was not sent back, and the problem."""
 
     seq: int
     problem: ProblemBody
 
 
 class RedriveResult(Struct):
-    """How many messages were stored again, which letters stay, and the last one looked at (0: there
-    was none)."""
+    """The number of messages stored again, and the dead letters that were not sent back.
+
+    `last_seq`: the sequence of the last dead letter examined; 0: there was none.
+    """
 
     redriven: int
     failed: list[FailedLetter]
@@ -369,14 +392,14 @@ class AtomicResult(Struct, omit_defaults=True):
 
 
 class SubjectCount(Struct):
-    """A subject, and how many messages of it are stored."""
+    """A subject, and the number of its stored messages."""
 
     subject: str
     messages: int
 
 
 class Subjects(Struct):
-    """A page of the subjects of a stream; `total`: how many there are in all."""
+    """A page of the subjects of a stream; `total`: the number of all its subjects."""
 
     subjects: list[SubjectCount]
     total: int
@@ -385,7 +408,7 @@ class Subjects(Struct):
 
 
 class PurgeRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Which messages to remove: of a subject, below a sequence, or all but the newest `keep`."""
+    """The messages to remove: of a subject, below a sequence, or all but the newest `keep`."""
 
     filter: str = ""
     seq: Uint64 = 0
@@ -393,22 +416,23 @@ class PurgeRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PurgeResult(Struct):
-    """How many messages were removed."""
+    """The number of removed messages."""
 
     purged: int
 
 
 class Ticket(Struct):
-    """What opens one WebSocket, within `expires_in` seconds."""
+    """A ticket that opens one WebSocket, within `expires_in` seconds."""
 
     ticket: str
     expires_in: int
 
 
 class Session(Struct, omit_defaults=True):
-    """Who asks (empty where the server knows no users), and until when his session lasts.
+    """The authenticated user, and the end of the session.
 
-    `max_payload`: how many bytes a message of his may have, headers included.
+    `name` is empty if the server has no users. `max_payload`: largest size of a message from this
+    user, in bytes, headers included.
     """
 
     name: str
@@ -417,13 +441,13 @@ class Session(Struct, omit_defaults=True):
 
 
 class Health(Struct):
-    """`ok`, or why not."""
+    """`ok`, or the reason why not."""
 
     status: str
 
 
 class Page(Struct):
-    """Where a page of a list begins and how many there are in all."""
+    """The offset of a page of a list, its limit, and the length of the whole list."""
 
     total: int
     offset: int
@@ -437,7 +461,7 @@ class StreamPage(Page):
 
 
 class StreamNamesPage(Page):
-    """A page of the names of streams."""
+    """A page of stream names."""
 
     streams: list[str]
 

@@ -1,9 +1,9 @@
-"""Removing what uploads left that will never end.
+"""Removal of chunks of uploads that will never end.
 
-An object is there once its information is stored, which every client does after the last chunk. So
-chunks without information are of an upload that goes on, or of one whose client or server has
-ended. The two are told apart by how long ago the last of the chunks was stored: a body that comes
-over HTTP more slowly is refused (`object_chunk_max`).
+An object exists once its information is stored, which every client does after the last chunk. So
+chunks without information belong to an upload in progress, or to one whose client or server has
+ended. The age of the last chunk distinguishes the two: slower uploads over HTTP are refused
+(`object_chunk_max`).
 """
 
 from typing import Any
@@ -27,10 +27,10 @@ _PASSES = 20
 async def clean(call: Call, bucket: str, age: int) -> int:
     """Remove chunks of uploads whose last chunk is older than `age` nanoseconds.
 
-    Returns how many messages were removed. Raises Problem, ApiError or ClientError.
+    Return the number of removed messages. Raises Problem, ApiError or ClientError.
     """
     before = parse_time((await existing(call, OBJECTS, bucket))["ts"]) - age
-    # Subjects first: of an object that is stored from here on the owner is known further down.
+    # Subjects first: the owner of an object that is stored from here on is read below.
     uploads = await _uploads(call, bucket)
     owners = _Owners(call, bucket)
     await owners.read()
@@ -49,7 +49,7 @@ async def clean(call: Call, bucket: str, age: int) -> int:
 
 
 async def _uploads(call: Call, bucket: str) -> set[str]:
-    """What there are chunks of."""
+    """Return the ids (nuids) that have chunks."""
     prefix = object_store.chunk_subject(bucket, "")
     found: set[str] = set()
     offset = total = 0
@@ -66,7 +66,7 @@ async def _uploads(call: Call, bucket: str) -> set[str]:
 
 
 async def _last_chunk(call: Call, bucket: str, nuid: str, before: int) -> int:
-    """The sequence of the last chunk; 0 when it is younger, or there is none."""
+    """Return the sequence of the last chunk; 0 if it is newer than `before`, or there is none."""
     try:
         last = await call.gateway.js.last(f"OBJ_{bucket}", object_store.chunk_subject(bucket, nuid))
     except ApiError as error:
@@ -77,10 +77,10 @@ async def _last_chunk(call: Call, bucket: str, nuid: str, before: int) -> int:
 
 
 class _Owners:
-    """What objects have as their chunks.
+    """The objects of a store, as owners of chunks.
 
     Attributes:
-        nuids: of every object that was there at some time of the last `read`.
+        nuids: Chunk ids of every object that existed at some time during `read`.
     """
 
     def __init__(self, call: Call, bucket: str) -> None:
@@ -90,10 +90,10 @@ class _Owners:
         self._seen = 0
 
     async def read(self) -> None:
-        """Read all information that is new, until none is.
+        """Read all new information messages, until there are no more.
 
-        An object that is renamed meanwhile is found in the next pass, where its information is
-        now. Raises Problem when that has no end, or when something is no information.
+        A pass that follows finds an object that was renamed meanwhile. Raises Problem if changes
+        never end, or if a message is not valid information.
         """
         for _ in range(_PASSES):
             if not await self._pass():
@@ -107,7 +107,7 @@ class _Owners:
             self._bucket, DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=self._seen + 1
         )
         reader = await ordered(self._call.gateway.js, wanted, FINITE)
-        found = reader.pending > 0  # before it may be made anew
+        found = reader.pending > 0  # before a repair creates the consumer anew
         try:
             async for messages in batches(reader):
                 self._seen = messages[-1].stream_seq

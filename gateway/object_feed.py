@@ -12,7 +12,7 @@ from gateway.bucket_models import ObjectChange, ObjectInfo
 
 @dataclass(slots=True)
 class ObjectFeed:
-    """What of a store to follow."""
+    """The objects of a store to follow, and the form of their events."""
 
     bucket: str
     updates_only: bool
@@ -20,16 +20,16 @@ class ObjectFeed:
 
     @property
     def only_news(self) -> bool:
-        """Whether what is there already is left out."""
+        """True if the feed omits the current objects."""
         return self.updates_only
 
     def target(self, info: dict[str, Any]) -> Target:
-        """What to read from the beginning of the feed."""
+        """Return the stream and subjects to read from the beginning of the feed."""
         begin = DeliverPolicy.NEW if self.updates_only else DeliverPolicy.LAST_PER_SUBJECT
         return object_store.information(self.bucket, begin)
 
     def event(self, msg: StoredMsg, position: str) -> ObjectChange | None:
-        """The event of a message."""
+        """Return the event of a message; None: it is hidden."""
         info = object_store.info_of(msg)
         if info.deleted and self.ignore_deletes:
             return None

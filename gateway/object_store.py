@@ -1,8 +1,8 @@
-"""Objects of a store (ADR-20): their information, and the chunks behind it.
+"""Objects of a store (ADR-20): their information, and their chunks.
 
 The information of an object is the last message of its subject; its sequence is the object's
-revision and entity tag. Changes are stored only if that is still the one that they were made from,
-so of two that meet none leaves chunks behind that belong to nobody.
+revision and entity tag. A change is stored only if it was made from the current revision, so
+concurrent changes leave no orphaned chunks.
 """
 
 from base64 import urlsafe_b64encode
@@ -33,7 +33,7 @@ _NO_MESSAGE = err_code("JSNoMessageFound")
 _NO_STREAM = err_code("JSStreamNotFound")
 _WRONG = (err_code("JSStreamWrongLastSequence"), err_code("JSStreamWrongLastSequenceConstant"))
 _NAME_MAX = 600
-_TRIES = 100  # each that fails means that somebody else was faster
+_TRIES = 100  # each failure means that another client was faster
 _LINKS_MAX = 4
 
 
@@ -62,37 +62,37 @@ _decoder = msgspec.json.Decoder(_Stored)
 
 
 def object_name(call: Call) -> str:
-    """The name in the path of an object that may be there: whatever a client has called it."""
+    """Return the name of an existing object in the path. Raises Problem only if it is empty."""
     if not call.params["name"]:
         raise bad_request("bad-name", "object name: is empty")
     return call.params["name"]
 
 
 def checked_name(name: str) -> str:
-    """Check the name of an object that is to be stored: what a subject can hold in base64."""
+    """Return the name of a new object. Raises Problem if a subject cannot contain it in base64."""
     if not name or len(name.encode(errors="replace")) > _NAME_MAX:
         raise bad_request("bad-name", f"object name: 1 to {_NAME_MAX} bytes")
     return name
 
 
 def info_subject(bucket: str, name: str) -> str:
-    """The subject of an object's information."""
+    """Return the subject of an object's information."""
     return f"$O.{bucket}.M.{urlsafe_b64encode(name.encode()).decode()}"
 
 
 def chunk_subject(bucket: str, nuid: str) -> str:
-    """The subject of an object's chunks."""
+    """Return the subject of an object's chunks."""
     return f"$O.{bucket}.C.{nuid}"
 
 
 def information(bucket: str, begin: DeliverPolicy, **config: object) -> Target:
-    """What has the information of a store's objects; `config`: more of its consumer."""
+    """Return the information of a store's objects as a target; `config`: more for its consumer."""
     subjects = (f"$O.{bucket}.M.>",)
     return target_of(f"OBJ_{bucket}", subjects, deliver_policy=begin, **config)
 
 
 def info_of(msg: StoredMsg) -> ObjectInfo:
-    """Read an information message. Raises Problem when it is none."""
+    """Decode an information message. Raises Problem if it is invalid."""
     try:
         stored = _decoder.decode(msg.data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -117,7 +117,7 @@ def info_of(msg: StoredMsg) -> ObjectInfo:
 
 
 def _payload(info: ObjectInfo) -> bytes:
-    # Written even when they are nothing: other clients read them without asking.
+    # Members are written even if they are zero: other clients read them unconditionally.
     shown: dict[str, Any] = {"name": info.name, "bucket": info.bucket, "nuid": info.nuid}
     shown |= {"size": info.size, "chunks": info.chunks}
     for member in ("description", "headers", "metadata", "digest", "deleted"):
@@ -128,7 +128,7 @@ def _payload(info: ObjectInfo) -> bytes:
 
 
 async def find(call: Call, bucket: str, name: str) -> ObjectInfo | None:
-    """The information of an object, be it deleted; None when there never was one."""
+    """Return the information of an object, even a deleted one; None if it never existed."""
     try:
         found = await call.gateway.js.last(f"OBJ_{bucket}", info_subject(bucket, name))
     except ApiError as error:
@@ -141,7 +141,7 @@ async def find(call: Call, bucket: str, name: str) -> ObjectInfo | None:
 
 
 async def live(call: Call, bucket: str, name: str) -> ObjectInfo:
-    """The information of an object. Raises Problem 404 when there is none."""
+    """Return the information of an object. Raises Problem 404 if it does not exist."""
     info = await find(call, bucket, name)
     if info is None or info.deleted:
         raise no_object(bucket, name)
@@ -149,7 +149,7 @@ async def live(call: Call, bucket: str, name: str) -> ObjectInfo:
 
 
 async def resolved(call: Call, bucket: str, name: str) -> ObjectInfo:
-    """The information of an object, or of the one that its links lead to. Raises Problem."""
+    """Return the information of an object, or of the target of its links. Raises Problem."""
     for _ in range(_LINKS_MAX):
         info = await live(call, bucket, name)
         if info.link is None:
@@ -162,12 +162,12 @@ async def resolved(call: Call, bucket: str, name: str) -> ObjectInfo:
 
 
 def no_object(bucket: str, name: str) -> Problem:
-    """There is no such object."""
+    """Return the 404 for an object that does not exist."""
     return Problem(404, "object-not-found", f"no object {name!r} in store {bucket!r}")
 
 
 def check(call: Call, info: ObjectInfo | None) -> None:
-    """Raise Problem 412 unless the conditions of a change hold for what is there now."""
+    """Raise Problem 412 unless the conditions of a change hold for the current information."""
     if_match, if_none_match = call.headers.get("if-match"), call.headers.get("if-none-match")
     tag = f'"{info.revision}"' if info is not None and not info.deleted else ""
     if if_none_match is not None:
@@ -197,9 +197,10 @@ async def change(
     old: ObjectInfo | None,
     make: Callable[[ObjectInfo | None], ObjectInfo],
 ) -> tuple[ObjectInfo, ObjectInfo | None]:
-    """Store what `make` makes of the information; return it, and what it replaced.
+    """Store the result of `make` for the old information; return (new, replaced).
 
-    When somebody else was faster, the conditions of the request are judged again. Raises Problem.
+    If another client was faster, check the conditions of the request again and retry. Raises
+    Problem.
     """
     for _ in range(_TRIES):
         info = make(old)
@@ -217,7 +218,7 @@ async def change(
 
 
 async def _store(call: Call, info: ObjectInfo, expected: int) -> None:
-    """Store information; fills in where it is. Raises ApiError."""
+    """Store information, and set its revision. Raises Problem, ApiError and ClientError."""
     headers = block([_ROLLUP, (_EXPECTED, b"%d" % expected)])
     subject = info_subject(info.bucket, info.name).encode()
     payload = _payload(info)
@@ -234,10 +235,10 @@ async def _store(call: Call, info: ObjectInfo, expected: int) -> None:
 
 
 async def stored_at(call: Call, info: ObjectInfo) -> str:
-    """When information was stored: the time of its message, which every reader is told.
+    """Return the time of an information message (RFC 3339), as every reader gets it.
 
-    A receipt has no time. Of what was replaced meanwhile, or cannot be read, it is that of now:
-    nobody has another, and what is stored stays so.
+    A receipt has no time. If the message was replaced meanwhile or cannot be read, the result is
+    the current time.
     """
     subject = info_subject(info.bucket, info.name)
     with suppress(ApiError, ClientError):
@@ -248,14 +249,14 @@ async def stored_at(call: Call, info: ObjectInfo) -> str:
 
 
 def check_purge(call: Call, bucket: str, info: ObjectInfo | None) -> None:
-    """Raise NotPermitted, before anything is stored, if what `info` owns could not be removed."""
+    """Raise NotPermitted, before anything is stored, if chunks of `info` could not be removed."""
     if has_chunks(info):
         js = call.gateway.js
         js.client.check(f"{js.prefix}.STREAM.PURGE.OBJ_{bucket}".encode())
 
 
 def has_chunks(info: ObjectInfo | None) -> bool:
-    """Whether chunks belong to this information."""
+    """Return whether chunks belong to this information."""
     return info is not None and not info.deleted and info.link is None and info.chunks > 0
 
 
@@ -266,7 +267,7 @@ async def drop_chunks(call: Call, info: ObjectInfo | None) -> None:
 
 
 async def purge(call: Call, bucket: str, subject: str, below: int = 0) -> int:
-    """Remove the messages of a subject, all or those below a sequence; return how many."""
+    """Remove the messages of a subject, all or those below a sequence; return their number."""
     request = StreamPurgeRequest(filter=subject, seq=below)
     try:
         return await call.gateway.js.purge_stream(f"OBJ_{bucket}", request)

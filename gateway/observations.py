@@ -1,4 +1,4 @@
-"""What happens in the façade that an operator may want to know."""
+"""Events of the façade that an operator may want to know."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class RequestDone(NamedTuple):
-    """A request was answered. `seconds` is the time until the answer began."""
+    """A request with a response. `seconds` is the time until the response began."""
 
     operation: str
     method: str
@@ -16,7 +16,7 @@ class RequestDone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """A request ran into an error that is ours and not the client's."""
+    """A request that failed by an internal error, not by a mistake of the client."""
 
     operation: str
     error: BaseException
@@ -24,7 +24,7 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class SignInFailed:
-    """Somebody asked with credentials that the server does not know; `user` is who he says."""
+    """A request with credentials that the server refuses; `user` is the name in the request."""
 
     address: str
     user: str

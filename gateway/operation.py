@@ -10,27 +10,35 @@ from gateway.call import Call
 Handler = Callable[[Call], Awaitable[Response]]
 
 RAW = bytes
-"""A body or answer of any type, taken as it is."""
+"""A body or response of any media type, passed on unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One row. `takes` and `gives` are the types of the bodies; `statuses` those of success.
+    """One row of the route table.
 
-    `query`: the parameters it knows; None: any, for probes and scrapers bring their own.
-    `media_type` is that of a raw answer; `json`: what a raw answer is when JSON is asked for.
-    `merges`: the body is a merge patch of `takes` (RFC 7396).
-    `takes_lines`: the type of a line where the body may be NDJSON.
-    `lines`: the type of one line where the answer may be NDJSON; `events`: of the data of one
-    event where it may be server-sent events.
-    `means`: of a parameter of the path that is more here than its name says, what it is in the
-    tables: the name, and more behind a `#`.
-    `headers` are those that it reads beside what every operation has; one of several meanings has
-    that behind a `#` (`gateway.contract.parameters`). `shows` are those that it answers with, by
-    status. `problems` are the words that end the `type` of its errors, beside those that every
-    operation may give. `is_open`: nobody is asked who he is, and no rate is counted.
-    `takes_message_headers`: `Nats-H-<Name>` too, and the handler judges all other `Nats-*` itself
-    (`gateway.write_headers`).
+    The keys of `headers`, `query`, `means` and `shows` are those of `gateway.contract.parameters`,
+    where `name#meaning` is one of several meanings of a name.
+
+    Attributes:
+        id: The `operationId` of the contract.
+        takes: Type of the request body; None: no body.
+        gives: Type of the response body; None: no body.
+        statuses: HTTP statuses of success.
+        query: Known query parameters. None accepts any, since probes and scrapers send their own.
+        merges: True if the body is a merge patch of `takes` (RFC 7396).
+        takes_lines: Type of one line, where the body may be NDJSON.
+        lines: Type of one line, where the response may be NDJSON.
+        events: Type of the data of one event, where the response may be server-sent events.
+        json: Type of the response if the client accepts JSON, where `gives` is `RAW`.
+        means: Path parameters with a special meaning here: name to key, such as `key` to `key#new`.
+        headers: Request headers that the operation reads beside those that every operation reads.
+        shows: Response headers, by HTTP status.
+        problems: Last parts of the `type` URIs of its problems, beside those of every operation.
+        media_type: Media type of a raw response.
+        is_open: True if the operation needs no authentication and counts towards no rate limit.
+        takes_message_headers: True if the operation also reads `Nats-H-<Name>`; the handler then
+            checks all other `Nats-*` headers itself (`gateway.write_headers`).
     """
 
     id: str

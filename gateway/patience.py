@@ -1,7 +1,7 @@
-"""Waiting that ends after a while, with one timer for all who wait.
+"""Timeouts that share one timer.
 
-A timer of its own for each body of a request would cost more than reading the body, which nearly
-always is there already.
+A timer for each request body would cost more than reading the body, which has nearly always arrived
+already.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ _AT_ONCE = 32
 
 
 class Patience:
-    """The deadlines of those who wait. Used in one event loop."""
+    """Deadlines of pending waits in one event loop."""
 
     def __init__(self) -> None:
         self._deadlines: dict[asyncio.Timeout, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, awaited: Awaitable[T], within: float) -> T:
-        """Await it. Raises TimeoutError after so many seconds."""
+        """Await an awaitable. Raises TimeoutError after `within` seconds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within
         if self._timer is None or deadline < self._timer.when():
@@ -40,10 +40,10 @@ class Patience:
         self._timer = loop.call_at(deadline, self._expire, loop)
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End the waiting of those who are late, few in a turn of the loop; wait for the next.
+        """Expire up to 32 late waits in this loop tick, and set the timer for the next.
 
-        A thousand who came together are late together: who publishes is not to wait for all of the
-        answers.
+        A thousand requests that arrive together expire together; a publisher must not wait for all
+        of their responses.
         """
         self._timer = None
         now = loop.time()

@@ -1,7 +1,7 @@
-"""Whether the caller of a request or handshake is still there, before anything is read of it.
+"""Detection of a client that disconnects before anything is read from it.
 
-ASGI tells the end of a connection to who asks for the body, and of that the door knows nothing.
-Where the protocol puts no set of calls into the scope, nobody is told.
+ASGI reports a disconnect only to a reader of the body, which the authenticator is not. If the
+protocol puts no set of callbacks into the scope, there is no notification.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from starlette.types import Scope
 
 ON_GONE = "jetgate.on_gone"
-"""The key of a scope for what is called when its connection has ended: a set of functions."""
+"""The scope key of the set of functions that are called when the connection has ended."""
 
 Calls = set[Callable[[], None]]
 
 
 @contextmanager
 def told_of_end(scope: Scope, call: Callable[[], None]) -> Iterator[None]:
-    """Have `call` called when the connection of a scope ends, while the block lasts."""
+    """Register a callback for the end of a scope's connection, within the block."""
     calls: Calls = scope.get(ON_GONE, set())
     calls.add(call)
     try:
@@ -27,6 +27,6 @@ def told_of_end(scope: Scope, call: Callable[[], None]) -> Iterator[None]:
 
 
 def tell(calls: Calls) -> None:
-    """Call everything: the connection has ended."""
+    """Call all callbacks, since the connection has ended."""
     for call in list(calls):
         call()

@@ -1,8 +1,8 @@
-"""Errors as `application/problem+json` (RFC 9457). The only place where an error becomes HTTP.
+"""Errors as `application/problem+json` (RFC 9457), the only place where an error becomes HTTP.
 
-The `type` is `urn:jetgate:problem:<kind>`; refusals by JetStream carry its `err_code`, and `kind`
-is its own name for them (`stream-not-found`). JetStream's `code` is a hint that is not always an
-HTTP status one would choose: many mistakes of the caller are 500 there, never here.
+The `type` is `urn:jetgate:problem:<kind>`. Refusals by JetStream contain its `err_code`, and `kind`
+is its own name for them (`stream-not-found`). JetStream's `code` is not always a suitable HTTP
+status: it is 500 for many mistakes of the client, which are 4xx here.
 """
 
 import re
@@ -25,7 +25,7 @@ from core.model.api_errors import TABLE, ApiErrorRow, err_code
 
 MEDIA_TYPE = "application/problem+json"
 RETRY = {"Retry-After": "1"}
-"""The header of an answer that may be another in a second."""
+"""The headers of a response that may differ one second later."""
 PREFIX = "urn:jetgate:problem:"
 _STATUS_BY_NAME = {
     "JSAccountResourcesExceeded": 409,  # limits of the account
@@ -62,7 +62,7 @@ _WRONG_SEQUENCE = err_code("JSStreamWrongLastSequence")
 _NOT_DELETED = err_code("JSStreamMsgDeleteFailed")
 _LIMIT_REACHED = err_code("JSStreamStoreFailed")
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-"""Between the words of an error's name; MessageTTLDisabled has three."""
+"""The boundaries between the words of an error's name; MessageTTLDisabled has three."""
 _KINDS = {
     row.err_code: _WORDS.sub("-", row.name.removeprefix("JS")).lower() for row in TABLE.values()
 }
@@ -70,7 +70,7 @@ _TITLES = {row.err_code: row.description for row in TABLE.values() if "{" not in
 
 
 class Problem(Exception):
-    """A request that is answered with an error."""
+    """An error that becomes the response to a request."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Problem(Exception):
         self.extra = extra
 
     def members(self, instance: str = "") -> dict[str, object]:
-        """The JSON object."""
+        """Return the members of the JSON object."""
         body: dict[str, object] = {
             "type": f"{PREFIX}{self.kind}",
             "title": self.title,
@@ -105,7 +105,7 @@ class Problem(Exception):
 
 
 def problem_of(error: Exception) -> Problem:
-    """The problem that stands for an error of the layers below."""
+    """Return the problem for an error of the layers below."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, ApiError):
@@ -131,7 +131,7 @@ def problem_of(error: Exception) -> Problem:
 
 
 def kind_of(code: int) -> str:
-    """The kind of a refusal by JetStream, by its number."""
+    """Return the kind of a refusal by JetStream, from its `err_code`."""
     return _KINDS.get(code, "jetstream")
 
 
@@ -152,7 +152,7 @@ def _api_problem(error: ApiError) -> Problem:
 
 
 def status_of(error: ApiError | ApiErrorRow) -> int:
-    """The HTTP status of a refusal by JetStream."""
+    """Return the HTTP status of a refusal by JetStream, from 400 to 599."""
     text = error.description.lower()
     if error.err_code == _NOT_DELETED:
         return 404 if "no message" in text or "eof" in text else 409
@@ -163,25 +163,25 @@ def status_of(error: ApiError | ApiErrorRow) -> int:
 
 
 def respond(problem: Problem, instance: str) -> Response:
-    """The response of a problem."""
+    """Return the response for a problem."""
     body = orjson.dumps(problem.members(instance), default=str, option=orjson.OPT_APPEND_NEWLINE)
     return Response(body, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
 def response_bytes(response: Response) -> bytes:
-    """A whole response as it travels, after which the connection ends."""
+    """Return a whole response as HTTP/1.1 bytes, with `connection: close`."""
     lines = [b"HTTP/1.1 %d \r\nconnection: close\r\n" % response.status_code]
     lines += [b"%s: %s\r\n" % header for header in response.raw_headers]
     return b"".join([*lines, b"\r\n", bytes(response.body)])
 
 
 def bad_request(kind: str, detail: str) -> Problem:
-    """A 400."""
+    """Return a problem with status 400."""
     return Problem(400, kind, detail)
 
 
 def no_inbox() -> Problem:
-    """The 403 of who may not be answered by the server."""
+    """Return the 403 for a user that cannot receive replies of the server."""
     return Problem(
         403, "no-inbox", "this user may not subscribe to _INBOX.{user}.>, nor to _INBOX.>"
     )

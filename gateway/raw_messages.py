@@ -1,7 +1,7 @@
-"""A message as an HTTP response: its payload is the body, all else are headers.
+"""A message as an HTTP response: its payload is the body, all else is in headers.
 
-`INERT` are the headers of every answer that has bytes which somebody has stored or sent, whatever
-its form: message, value, object, JSON, lines, events.
+`INERT` are headers of every response with stored or published bytes, in any form: message, value,
+object, JSON, lines, events.
 """
 
 from typing import NamedTuple
@@ -17,20 +17,22 @@ INERT = {
     "Content-Security-Policy": "sandbox; default-src 'none'",
     "Vary": "Accept, Authorization, Cookie",
 }
-"""A payload is data: never a page, a script or a frame of this origin. And it is for who asked: who
-signs in next in the same browser is somebody else."""
+"""Headers that make a payload inert data, never a page, script or frame of this origin.
+
+`Vary` separates users: the next user of the same browser must not get cached responses.
+"""
 INERT_LINES = [(name.lower().encode(), value.encode()) for name, value in INERT.items()]
-"""The same as lines that are sent."""
+"""The same as raw ASGI headers."""
 
 
 def not_modified(headers: dict[str, str]) -> Response:
-    """A 304 for an answer with these headers: it repeats those of RFC 9110 15.4.5 alone."""
+    """Return a 304 for a response with these headers; it repeats only those of RFC 9110 15.4.5."""
     kept = {name: headers[name] for name in ("ETag", "Cache-Control", "Vary")}
     return Response(None, 304, headers=kept)
 
 
 class Origin(NamedTuple):
-    """Where a message is stored; `time` in nanoseconds since the epoch."""
+    """The place of a stored message; `time` in nanoseconds since the Unix epoch."""
 
     stream: str
     subject: bytes
@@ -39,7 +41,7 @@ class Origin(NamedTuple):
 
 
 def shown_headers(origin: Origin, headers: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """The HTTP headers that show a stored message, and the content type to answer with."""
+    """Return the HTTP headers that show a stored message, and the response's content type."""
     own = [
         (b"Nats-Stream", origin.stream.encode()),
         (b"Nats-Subject", origin.subject),

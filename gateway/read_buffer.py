@@ -1,21 +1,24 @@
-"""Reads of a size that their protocol chooses, where asyncio's and uvloop's are 256 KiB.
+"""Reads of a size that the protocol chooses; asyncio and uvloop read 256 KiB.
 
-The loop reads, and tells the protocol at once, so all connections of a loop share one buffer.
+The loop calls the protocol immediately after each read, so all connections share one buffer.
 """
 
 import asyncio
 from weakref import WeakKeyDictionary
 
 READ_BYTES = 32 * 1024
-"""A read of a peer that may be anybody: with as much that waits, at most 64 KiB are held of it."""
+"""Bytes of a read from an unauthenticated client.
+
+With as many waiting bytes, at most 64 KiB are buffered per connection.
+"""
 BULK_BYTES = 128 * 1024
-"""A read of a body that the application has asked for."""
+"""Bytes of a read of a body that the application awaits."""
 
 _buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = WeakKeyDictionary()
 
 
 def read_buffer(loop: asyncio.AbstractEventLoop) -> memoryview:
-    """The buffer of a loop, BULK_BYTES. What is in it is copied before the next read."""
+    """Return the buffer of a loop, BULK_BYTES long. Copy its content before the next read."""
     if (buffer := _buffers.get(loop)) is None:
         buffer = _buffers[loop] = memoryview(bytearray(BULK_BYTES))
     return buffer
@@ -29,22 +32,22 @@ class BoundedReads(asyncio.BufferedProtocol):
         self._part = self._buffer[:size]
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next read goes."""
+        """Return the buffer for the next read."""
         return self._part
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take a read."""
+        """Process the bytes of a read."""
         self.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Take what was read, here or by the protocol before."""
+        """Process bytes that were read here or by the previous protocol."""
         raise NotImplementedError
 
 
 class SmallReads(BoundedReads):
-    """Stands before a protocol and hands on what comes, in pieces of `size` bytes at most.
+    """An adapter that passes input to a protocol in pieces of at most `size` bytes.
 
-    A read of 256 KiB of the shortest frames takes half a second, and everybody else waits.
+    Parsing 256 KiB of the shortest frames takes half a second, and blocks the event loop.
     """
 
     def __init__(self, protocol: asyncio.Protocol, size: int) -> None:
@@ -52,28 +55,28 @@ class SmallReads(BoundedReads):
         self._protocol = protocol
 
     def data_received(self, data: bytes) -> None:
-        """Hand on a read."""
+        """Forward a read."""
         self._protocol.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """Hand on the end."""
+        """Forward the end of the input."""
         return self._protocol.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Hand on that the connection is gone."""
+        """Forward the end of the connection."""
         self._protocol.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Hand on that the socket takes no more for now."""
+        """Forward the pause of writing."""
         self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """Hand on that the socket takes more."""
+        """Forward the end of the pause."""
         self._protocol.resume_writing()
 
 
 def change_protocol(transport: asyncio.Transport, protocol: asyncio.BaseProtocol) -> None:
-    """Let another protocol have what comes next. uvloop reads in the old way until it is paused."""
+    """Set another protocol for further input. uvloop needs a pause to change its kind of reads."""
     was_reading = transport.is_reading()
     if was_reading:
         transport.pause_reading()

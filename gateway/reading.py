@@ -1,7 +1,7 @@
-"""Reading many messages by Direct Get (ADR-31).
+"""Reads of many messages by Direct Get (ADR-31).
 
-An answer is bounded in messages and bytes, and its end says where the next one goes on; so nothing
-is held for a caller who reads slowly.
+A response is bounded in messages and bytes, and its end contains the position of the next one. So
+the server holds nothing for a slow reader.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _NO_STORE = {"Cache-Control": "no-store"} | INERT
 
 @dataclass(slots=True)
 class Read:
-    """A read under way; `end` is known when all messages came."""
+    """A running read; `end` is set once all messages have come."""
 
     call: Call
     stream: str
@@ -42,7 +42,7 @@ class Read:
     end: ReadEnd | None = None
 
     async def lines(self) -> AsyncGenerator[list[bytes], None]:
-        """The messages as JSON. Raises ApiError or Problem when there is an error at the start."""
+        """Yield the messages as JSON. Raises ApiError or Problem if the read is refused."""
         js = self.call.gateway.js
         answers = js.direct_batch(self.stream, self.request)
         count = 0
@@ -88,7 +88,7 @@ def _end(headers: bytes) -> ReadEnd:
 
 
 async def read_answer(read: Read) -> Response:
-    """Run a read and choose the form of the answer."""
+    """Run a read and return the response in the requested form."""
     lines = read.lines()
     if read.call.accepts(NDJSON):
         first = await anext(lines, None)
@@ -102,7 +102,7 @@ async def read_answer(read: Read) -> Response:
 
 
 class _Lines(Response):
-    """An NDJSON response; its last line is the end, without which it is not whole."""
+    """An NDJSON response; its last line is the end, without which it is incomplete."""
 
     media_type = NDJSON
 

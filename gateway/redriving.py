@@ -1,9 +1,9 @@
-"""Dead letters back to where their messages were: published again, then deleted.
+"""Redriving of dead letters: publish their messages again, then delete the letters.
 
-A letter says in its headers where its message came from. It is published under an id of its own,
-so that a letter whose deletion failed is not stored twice when it is redriven again within the
-duplicate window; and by the caller's permissions, for anybody who may write into the stream of
-letters can write such headers.
+The headers of a letter contain the origin of its message. The message id is derived from the
+letter, so a second redrive within the duplicate window stores no second message if the deletion has
+failed. The publish uses the caller's permissions, since any publisher to the dead-letter stream can
+forge these headers.
 """
 
 from dataclasses import dataclass, field
@@ -24,19 +24,19 @@ _NOT_FOUND = err_code("JSNoMessageFound")
 
 @dataclass(slots=True)
 class Redriven:
-    """What became of letters."""
+    """The results of a redrive."""
 
     count: int = 0
     failed: list[dict[str, object]] = field(default_factory=list)
     last_seq: int = 0
 
     def fail(self, seq: int, problem: Problem) -> None:
-        """Note a letter that stays."""
+        """Record a letter that is not sent back."""
         self.failed.append({"seq": seq, "problem": problem.members()})
 
 
 async def matching(call: Call, dead: str, pattern: str, start: int, limit: int) -> list[StoredMsg]:
-    """The letters on subjects that match, from a sequence on. Raises ApiError and ClientError."""
+    """Return the letters whose subjects match, from a sequence on. Raises ApiError, ClientError."""
     letters: list[StoredMsg] = []
     while len(letters) < limit:
         request = MsgGetRequest(seq=max(start, 1), next_by_subj=pattern)
@@ -52,7 +52,7 @@ async def matching(call: Call, dead: str, pattern: str, start: int, limit: int) 
 
 
 async def by_sequence(call: Call, dead: str, seqs: list[int], into: Redriven) -> list[StoredMsg]:
-    """The letters with these sequences; those that are not there fail."""
+    """Return the letters with these sequences; record missing ones as failed."""
     letters: list[StoredMsg] = []
     for seq in seqs:
         try:
@@ -96,7 +96,7 @@ async def redrive(
 
 
 def _message(call: Call, letter: StoredMsg, ident: str) -> tuple[bytes, bytes]:
-    """The subject and headers of a letter's message. Raises Problem."""
+    """Return the subject and headers of a letter's message. Raises Problem."""
     items = header_items(letter.hdrs)
     about = {name.removeprefix(_PREFIX): value for name, value in items if name[:13] == _PREFIX}
     if not {b"Subject", b"Stream"} <= about.keys() or b"Lacks-Payload" in about:

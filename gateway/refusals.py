@@ -1,6 +1,6 @@
-"""What JetStream refuses, by what it was asked: kinds of problems for the route table.
+"""Possible refusals by JetStream per type of request: kinds of problems for the route table.
 
-Of each kind, what it means is in the table of JetStream's own errors (`core.model.api_errors`).
+The table of JetStream's errors (`core.model.api_errors`) has the meaning of each kind.
 """
 
 ASKED = (
@@ -13,13 +13,13 @@ ASKED = (
     "required-api-level",
     "stream-offline",
 )
-"""Any question to JetStream."""
+"""Refusals of any request to JetStream."""
 
 STREAM = (*ASKED, "bad-name", "stream-not-found")
-"""A question about one stream."""
+"""Refusals of a request about one stream."""
 
 CONSUMER = (*STREAM, "consumer-not-found", "consumer-offline")
-"""A question about one consumer."""
+"""Refusals of a request about one consumer."""
 
 _STREAM_CONFIG = (
     "account-resources-exceeded",
@@ -202,7 +202,7 @@ WRITE = (
     "no-stream",
     "not-a-receipt",
 )
-"""A message that is to be stored."""
+"""Refusals of a message to store."""
 
 WRITE_ATOMIC = (
     *WRITE,
@@ -216,4 +216,4 @@ WRITE_ATOMIC = (
     "atomic-publish-too-many-inflight",
     "atomic-publish-unsupported-header-batch",
 )
-"""Messages that are to be stored together."""
+"""Refusals of an atomic batch."""

@@ -11,7 +11,7 @@ from core.client.subscribe import JsMsg, ack_fields
 from core.goinput import text_of
 from core.model.gotime import format_time
 from core.model.message import StoredMsg
-from gateway.models import Message, Reply
+from gateway.models import Message, Reply, WithPayload
 from gateway.tokens import AckTokens
 
 _encoder = msgspec.json.Encoder()
@@ -20,7 +20,7 @@ _LINE_BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
 def stored(stream: str, msg: StoredMsg, pending: int | None = None) -> bytes:
-    """The JSON of a message read from a stream; `pending`: how many more there are to read."""
+    """Return the JSON of a stored message; `pending`: the number of messages still to read."""
     message = Message(stream, msg.subject, msg.seq, format_time(msg.time))
     if pending is not None:
         message.pending = pending
@@ -29,7 +29,7 @@ def stored(stream: str, msg: StoredMsg, pending: int | None = None) -> bytes:
 
 
 def delivered(msg: Msg, tokens: AckTokens) -> bytes:
-    """The JSON of a fetched message. Raises NotJetStream."""
+    """Return the JSON of a fetched message. Raises NotJetStream."""
     stream, _, deliveries, stream_seq, consumer_seq, time, pending = ack_fields(msg.reply)
     message = Message(
         text_of(stream),
@@ -46,7 +46,7 @@ def delivered(msg: Msg, tokens: AckTokens) -> bytes:
 
 
 def followed(msg: JsMsg) -> bytes:
-    """The JSON of a message of a stream that is followed; it needs no acknowledgement."""
+    """Return the JSON of a message in a tail or ordered feed, which needs no acknowledgement."""
     message = Message(
         msg.stream,
         text_of(msg.subject),
@@ -59,7 +59,7 @@ def followed(msg: JsMsg) -> bytes:
 
 
 def reply(msg: Msg) -> bytes:
-    """The JSON of an answer to a request."""
+    """Return the JSON of a reply to a request."""
     answer = Reply()
     fill(answer, msg.headers, msg.payload)
     return _encoder.encode(answer)
@@ -70,16 +70,12 @@ class _WithHeaders(Protocol):
     headers_base64: dict[str, list[str]]
 
 
-class _Shown(Protocol):
-    headers: dict[str, list[str]]
-    headers_base64: dict[str, list[str]]
-    data: Raw | UnsetType
-    text: str | UnsetType
-    data_base64: str | UnsetType
+class _Shown(_WithHeaders, WithPayload, Protocol):
+    """A message with headers and payload."""
 
 
 def fill(message: _Shown, headers: bytes, payload: bytes) -> None:
-    """Set headers, and of `data`, `text` and `data_base64` the one that shows the payload."""
+    """Set the headers, and one of `data`, `text` and `data_base64` to the payload."""
     fill_headers(message, headers)
     show_payload(message, payload)
 
@@ -97,7 +93,7 @@ def fill_headers(message: _WithHeaders, headers: bytes) -> None:
 
 
 def _not_utf8(headers: bytes) -> dict[str, list[str]]:
-    """All values, in base64, of the headers of which one is not UTF-8."""
+    """Return all values, in base64, of each header with a value that is not UTF-8."""
     values: dict[str, list[bytes]] = {}
     for name, value in header_items(headers):
         values.setdefault(text_of(name), []).append(value)
@@ -108,14 +104,8 @@ def _not_utf8(headers: bytes) -> dict[str, list[str]]:
     }
 
 
-class _WithPayload(Protocol):
-    data: Raw | UnsetType
-    text: str | UnsetType
-    data_base64: str | UnsetType
-
-
-def show_payload(shown: _WithPayload, payload: bytes) -> None:
-    """Put a payload into the member that says what it is."""
+def show_payload(shown: WithPayload, payload: bytes) -> None:
+    """Set the member for the payload: `data`, `text` or `data_base64`."""
     shown.data = _json_value(payload)
     if shown.data is UNSET:
         try:
@@ -125,7 +115,7 @@ def show_payload(shown: _WithPayload, payload: bytes) -> None:
 
 
 def header_values(headers: bytes) -> dict[str, list[str]]:
-    """The headers of a message by name, case kept."""
+    """Return the headers of a message by name, in their original case."""
     values: dict[str, list[str]] = {}
     for name, value in header_items(headers):
         key = text_of(name)
@@ -134,7 +124,7 @@ def header_values(headers: bytes) -> dict[str, list[str]]:
 
 
 def _json_value(payload: bytes) -> Raw | UnsetType:
-    """The payload to embed when it is a JSON object or array, on one line."""
+    """Return the payload on one line if it is a JSON object or array, else UNSET."""
     if payload[:1] not in (b"{", b"["):
         return UNSET
     try:
@@ -143,5 +133,5 @@ def _json_value(payload: bytes) -> Raw | UnsetType:
             payload.decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return UNSET
-    # Line breaks can only be blanks between tokens: inside strings JSON has them escaped.
+    # Line breaks are blanks between tokens: within strings JSON escapes them.
     return Raw(payload.translate(_LINE_BREAKS))

@@ -1,10 +1,10 @@
-"""Publishes that are repeated with the same message id and the same condition.
+"""Idempotent publishes: repetitions with the same message id and the same condition.
 
-JetStream looks at the expected sequences before it looks for a duplicate, so the repetition of a
-publish that was stored, and made its own condition untrue, would be refused. A refused one that has
-an id is followed by a question: the same id with the condition that the last id is one that no
-message has. A duplicate is noticed before that is compared, so the question is answered, and
-nothing is stored.
+JetStream checks expected sequences before duplicates. So it would refuse the repetition of a
+publish that was stored and thereby made its own condition false. A refused publish with an id is
+followed by a query: an empty message with the same id, and the condition that the last id is one
+that no message has. JetStream detects a duplicate before it compares that condition, so the query
+gets the receipt, and nothing is stored.
 """
 
 import re
@@ -27,7 +27,7 @@ _SUCCESS = b'{"stream":'
 
 
 def question(headers: bytes) -> bytes:
-    """The header block that asks whether a message of these headers is stored; empty: no id."""
+    """Return the header block of the query whether a message is stored; empty without an id."""
     found = _ID.search(headers)
     if found is None:
         return b""
@@ -36,7 +36,7 @@ def question(headers: bytes) -> bytes:
 
 
 async def publish(call: Call, subject: bytes, payload: bytes, headers: bytes) -> PubAck:
-    """Publish; what was stored before under this id is a duplicate, whatever its condition.
+    """Publish; a message stored before under this id counts as a duplicate under any condition.
 
     `headers` is a complete block or empty. Raises ApiError, ClientError, ValueError.
     """
@@ -54,9 +54,9 @@ async def publish(call: Call, subject: bytes, payload: bytes, headers: bytes) ->
 
 
 async def settle(js: JetStream, batch: MessageColumns, replies: ReplyBatch, within: float) -> None:
-    """Wait for the answers to a batch of publishes; what was stored before is a duplicate.
+    """Wait for the replies to a batch; messages stored before become duplicates.
 
-    What has no answer in `within` seconds, or when the connection ends, has none.
+    A publish without a reply in `within` seconds, or before the connection ends, stays without one.
     """
     with suppress(ClientError):
         await replies.settled(within)
@@ -73,7 +73,7 @@ async def _ask(js: JetStream, batch: MessageColumns, replies: ReplyBatch, within
         if asked := question(headers):
             questions.add(batch.subjects[place], b"", asked, b"")
             refusals[place] = answer
-            replies.payloads[place] = None  # without an answer the outcome is unknown
+            replies.payloads[place] = None  # without a reply the outcome is unknown
     if not refusals:
         return
     answers = js.start_many(questions)
@@ -84,7 +84,7 @@ async def _ask(js: JetStream, batch: MessageColumns, replies: ReplyBatch, within
 
 
 def is_refused(answer: bytes) -> bool:
-    """Whether the answer to a publish says that an expected sequence is another."""
+    """Return whether the reply to a publish refuses it for a wrong expected sequence."""
     try:
         read_ack(answer)
     except ApiError as error:

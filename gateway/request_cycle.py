@@ -1,4 +1,4 @@
-"""One request and its answer, as ASGI has them: uvicorn's, on a connection of ours."""
+"""One request and its response in ASGI: uvicorn's cycle on a connection of `HttpProtocol`."""
 
 from typing import Any
 
@@ -6,19 +6,20 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 
 class RequestCycle(RequestResponseCycle):
-    """Tells the caller that the connection ends where its body will not be read.
+    """A cycle that closes the connection after a response if the body will not be read.
 
     Attributes:
-        asked: the application has asked for the body.
+        asked: True once the application has asked for the body.
     """
 
     asked = False
 
     async def send(self, message: Any) -> None:
-        """Take an event of the application.
+        """Process an event of the application.
 
-        A caller that is still sending learns with the head of the answer that nothing after it is
-        read; but for answers that are sent while the body is read, such as those to lines.
+        If the client still sends a body that is not read, the head of the response announces the
+        close. This does not apply to successful responses that are sent while the body is read,
+        such as those to NDJSON.
         """
         if (
             self.more_body
@@ -29,6 +30,6 @@ class RequestCycle(RequestResponseCycle):
         await super().send(message)
 
     async def receive(self) -> Any:
-        """Return what comes next of the body, or that the caller has gone."""
+        """Return the next piece of the body, or the disconnect."""
         self.asked = True
         return await super().receive()

@@ -1,7 +1,7 @@
 """The request line and the headers of an HTTP/1.1 request (RFC 9112, 2 to 5 and 6.3).
 
-Whatever two readers could understand differently is refused: bare CR or LF, folded lines, blanks
-before a colon, a length that is there twice or in another form than digits, a length beside chunks.
+Ambiguous input is refused: bare CR or LF, folded lines, blanks before a colon, a length that is
+repeated or not in digits, a length beside chunks.
 """
 
 import re
@@ -11,7 +11,7 @@ from functools import lru_cache
 from gateway.problems import Problem, bad_request
 
 CHUNKED = -1
-"""The `length` of a body that comes in chunks."""
+"""The `length` of a chunked body."""
 
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 VALUE = rb"[\t\x20-\x7e\x80-\xff]"
@@ -28,16 +28,16 @@ _KEPT_HEAD_BYTES = 1024
 
 @dataclass(slots=True)
 class Head:
-    """The request line and headers. Shared between requests: do not modify it.
+    """The request line and headers. It is shared between requests: do not modify it.
 
     Attributes:
-        method: case kept, as it came.
-        path: percent-encoded as it came, without the query; absolute form has lost its authority,
-            which is the value of `host` then (RFC 9112, 3.2.2).
-        query: what follows the first `?`; empty where there is none.
+        method: The method, in its original case.
+        path: Percent-encoded path without the query. For a target in absolute form, the authority
+            is removed and becomes the value of `host` (RFC 9112, 3.2.2).
+        query: The part after the first `?`; may be empty.
         version: `1.0` or `1.1`.
-        headers: names in lower case, values without blanks and tabs around them.
-        framing: what the headers say about the body and the connection.
+        headers: Names in lower case, values without surrounding blanks and tabs.
+        framing: Body length and connection options, from the headers.
     """
 
     method: str
@@ -50,13 +50,13 @@ class Head:
 
 @dataclass(slots=True)
 class Framing:
-    """What headers say about the body and the connection.
+    """Body length and connection options of a request.
 
     Attributes:
-        length: bytes of the body, or CHUNKED.
-        is_last: the connection ends with the answer.
-        waits: the body comes when it has been asked for (`Expect: 100-continue`).
-        upgrades: `Connection` names `upgrade`.
+        length: Bytes of the body, or CHUNKED.
+        is_last: True if the connection ends after the response.
+        waits: True if the client waits for `100 Continue` before the body (`Expect`).
+        upgrades: True if `Connection` contains `upgrade`.
     """
 
     length: int = 0
@@ -66,10 +66,10 @@ class Framing:
 
 
 def parse_head(head: bytes) -> Head:
-    """Read a request line and field lines, each with its CR LF.
+    """Parse a request line and field lines, each with its CR LF.
 
     Raises:
-        Problem: 400 for what is no HTTP/1.1, 501 for a transfer coding other than `chunked`.
+        Problem: 400 for malformed input, 501 for a transfer coding other than `chunked`.
     """
     return _kept_head(head) if len(head) <= _KEPT_HEAD_BYTES else _parse_head(head)
 
@@ -107,12 +107,12 @@ _kept_head = lru_cache(256)(_parse_head)
 
 
 def not_http(detail: str) -> Problem:
-    """The 400 of bytes that are no HTTP/1.1 request."""
+    """Return the 400 for bytes that are not an HTTP/1.1 request."""
     return bad_request("not-http", detail)
 
 
 def _origin_form(target: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """The path and query of a target in another form than theirs. Raises Problem."""
+    """Return path and query of a target in another form, which may set Host. Raises Problem."""
     if target == b"*":
         return target
     absolute = _ABSOLUTE.match(target)
@@ -126,7 +126,7 @@ def _origin_form(target: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
 
 
 def _parse_field(field: bytes) -> tuple[tuple[bytes, bytes], bool]:
-    """The header of a field line, and whether it concerns body or connection. Raises Problem."""
+    """Return the header of a field line, and whether it affects framing. Raises Problem."""
     if _FIELD.fullmatch(field) is None:
         raise not_http("a header line is not `name: value`, or has a control character")
     name, _, value = field.partition(b":")
@@ -135,12 +135,12 @@ def _parse_field(field: bytes) -> tuple[tuple[bytes, bytes], bool]:
 
 
 _parse_kept = lru_cache(1024)(_parse_field)
-"""The same for lines that came lately: a client sends most of them again and again."""
+"""`_parse_field` with a cache, since clients repeat most of their header lines."""
 
 
 @lru_cache(256)
 def _framing(headers: tuple[tuple[bytes, bytes], ...], minor: bytes) -> Framing:
-    """What headers say about body and connection. Raises Problem."""
+    """Return the framing from its headers. Raises Problem."""
     framing = Framing(is_last=minor == b"0")
     lengths: list[bytes] = []
     codings: list[bytes] = []
@@ -166,9 +166,9 @@ def _framing(headers: tuple[tuple[bytes, bytes], ...], minor: bytes) -> Framing:
 
 
 def _check_codings(codings: list[bytes], minor: bytes, *, has_length: bool) -> None:
-    """Check that the body comes in chunks and in nothing else. Raises Problem."""
+    """Raise Problem unless chunked is the only transfer coding."""
     if minor == b"0":
-        # What passed it on may not have known it, and have seen another end (RFC 9112, 6.1).
+        # A proxy may not know the header, and see another end of the body (RFC 9112, 6.1).
         raise not_http("headers: HTTP/1.0 has no Transfer-Encoding")
     if has_length:
         raise not_http("headers: Content-Length and Transfer-Encoding exclude each other")

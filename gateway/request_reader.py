@@ -1,7 +1,7 @@
-"""Where requests and their bodies begin and end in the bytes of one connection (RFC 9112).
+"""Boundaries of requests and bodies in the bytes of one connection (RFC 9112).
 
-No I/O: whoever reads a socket feeds what came, and takes heads and pieces of bodies. Each byte that
-is no part of a body counts against a limit until the request is complete.
+The reader does no I/O: a protocol feeds input, and takes heads and pieces of bodies. Until a
+request is complete, every byte outside of its body counts towards a limit.
 """
 
 import re
@@ -13,9 +13,9 @@ _END = b"\r\n\r\n"
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?!\n|\Z)")
 _BEGIN = re.compile(rb"%b{1,32}+(?: (?:[\x21-\x7e]++(?: [HTP/1.0]{0,8}+\r?)?)?)?" % TOKEN)
 _BEGIN_BYTES = 64
-"""How much of an unfinished request line is looked at: other protocols differ by then."""
+"""Bytes of an incomplete request line that are checked: other protocols differ by then."""
 _LINE_BYTES = 8192
-"""A line between or behind chunks: it is looked at again with each read until it is whole."""
+"""Bytes of a line between or after chunks; each read scans an incomplete line again."""
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16}+)((?:[ \t]*+;%b*+)?)\r\n" % VALUE)
 _PART_OF_CHUNK = re.compile(rb"(?:[0-9A-Fa-f]{1,16}+(?:[ \t]*+(?:;%b*+)?)?\r?)?" % VALUE)
 _TRAILER = re.compile(rb"%b++:%b*+\r\n" % (TOKEN, VALUE))
@@ -24,7 +24,7 @@ _BLANKS = re.compile(rb"(?:\r\n)*+")
 _LARGE_HEAD_BYTES = 4096
 _HEAD_LINES_MAX = 800
 _CHUNKS_MAX = 64
-"""Chunks in one piece of a body. Each costs some three microseconds, however short it is."""
+"""Chunks in one piece of a body. Each takes some three microseconds, however short."""
 _TRAILERS_MAX = 100
 _HEAD, _LENGTH, _SIZE, _DATA, _DATA_END, _TRAILERS = range(6)
 
@@ -33,11 +33,12 @@ class RequestReader:
     """Reads one request after the other.
 
     Attributes:
-        head_bytes: the most bytes of a head; the same for what surrounds the data of chunks, from
-            which twice the data is taken off: extensions in moderation do not end an upload.
-        head_lines: the most lines of a head: each costs a microsecond or two before the exact limit
-            of headers can judge.
-        is_cut: the last piece of a body has as many chunks as a piece may have: more were fed.
+        head_bytes: Largest head, in bytes. The same limit applies to chunk extensions and trailers,
+            minus twice the size of the data, so that moderate extensions do not end an upload.
+        head_lines: Largest number of lines in a head; each takes one or two microseconds before the
+            exact limit is checked.
+        is_cut: True if the last piece of a body has the maximum number of chunks, and more are
+            buffered.
     """
 
     __slots__ = (
@@ -69,16 +70,16 @@ class RequestReader:
 
     @property
     def held(self) -> int:
-        """Bytes that were fed and not taken yet."""
+        """Bytes that are buffered and not taken yet."""
         return len(self._data) - self._pos
 
     @property
     def in_body(self) -> bool:
-        """Whether a head was taken and its message is not complete."""
+        """True if a head was taken and its message is not complete."""
         return self._state != _HEAD
 
     def feed(self, data: bytes) -> None:
-        """Add what came."""
+        """Add input."""
         if self._pos == len(self._data):
             self._data, self._pos = data, 0
             return
@@ -89,20 +90,20 @@ class RequestReader:
         self._data += data
 
     def take_rest(self) -> bytes:
-        """Everything that was not taken: it belongs to another protocol."""
+        """Take all buffered bytes, which belong to another protocol."""
         rest = bytes(self._data[self._pos :])
         self._data, self._pos = b"", 0
         return rest
 
     @property
     def has_large_head(self) -> bool:
-        """Whether what comes next is a head that takes long to read."""
+        """True if the next input is a head that is slow to parse."""
         begin = self._pos
         is_large = self.held > _LARGE_HEAD_BYTES
         return is_large and self._data.find(_END, begin, begin + _LARGE_HEAD_BYTES) < 0
 
     def read_head(self) -> Head | None:
-        """Take a head; None: it is not complete. Its body has to be read before the next one.
+        """Take a head; None: it is incomplete. Read its body before the next head.
 
         Raises Problem: 400, 414, 431, 501.
         """
@@ -133,11 +134,9 @@ class RequestReader:
         return head
 
     def read_body(self) -> tuple[bytes, bool]:
-        """Take what is there of the body, and say whether the message is complete.
+        """Take the buffered piece of the body; return it, and whether the message is complete.
 
-        It is less than all where that has very many chunks (`is_cut`).
-
-        Raises Problem: 400, 431.
+        A piece with very many chunks is cut (`is_cut`). Raises Problem: 400, 431.
         """
         self.is_cut = False
         if self._state != _LENGTH:
@@ -175,7 +174,7 @@ class RequestReader:
         return parts[0] if len(parts) == 1 else b"".join(parts), is_complete
 
     def _begin_chunk(self) -> bool:
-        """Read the line before a chunk; False: it is not complete. Raises Problem."""
+        """Read the line before a chunk; False: it is incomplete. Raises Problem."""
         line = _CHUNK.match(self._data, self._pos)
         if line is None:
             self._check_line(_PART_OF_CHUNK, "the size of a chunk is not a hexadecimal number")
@@ -189,7 +188,7 @@ class RequestReader:
         return True
 
     def _end_chunk(self) -> bool:
-        """Read the line end behind a chunk; False: it is not complete. Raises Problem."""
+        """Read the line end after a chunk; False: it is incomplete. Raises Problem."""
         end = bytes(self._data[self._pos : self._pos + 2])
         if not b"\r\n".startswith(end):
             raise not_http("a chunk does not end where its size says")
@@ -200,8 +199,10 @@ class RequestReader:
         return True
 
     def _skip_trailers(self) -> bool:
-        """Pass over trailer fields, which are no part of the request: whoever looked at its headers
-        before did not see them. False: they have not ended. Raises Problem.
+        """Skip trailer fields; False: they are incomplete. Raises Problem.
+
+        They are no part of the request, since a component in front that checked its headers did not
+        see them.
         """
         data, begin = self._data, self._pos
         while line := _TRAILER.match(data, self._pos):
@@ -220,14 +221,14 @@ class RequestReader:
         return False
 
     def _check_line(self, pattern: re.Pattern[bytes], detail: str) -> None:
-        """Raise Problem if what is left cannot become the line that is expected, or is too long."""
+        """Raise Problem if the rest cannot become the expected line, or is too long."""
         if pattern.fullmatch(self._data, self._pos) is None:
             raise not_http(detail)
         self._check_size(self.held)
         self._check_excess(self.held)
 
     def _check_size(self, size: int) -> None:
-        """Raise Problem if a line of a chunked body is too long. `size` has its CR LF."""
+        """Raise Problem if a line of a chunked body is too long; `size` includes its CR LF."""
         if size > _LINE_BYTES + 2:
             detail = f"chunks: an extension or trailer of more than {_LINE_BYTES} bytes"
             raise Problem(431, "headers-too-large", detail)
@@ -238,7 +239,7 @@ class RequestReader:
             raise Problem(431, "headers-too-large", detail)
 
     def _check_part(self, begin: int) -> None:
-        """Raise Problem if an unfinished head cannot become one."""
+        """Raise Problem if an incomplete head cannot become valid."""
         data = self._data
         if self._scanned < _BEGIN_BYTES and len(data) > begin:
             line, end, _ = bytes(data[begin : begin + _BEGIN_BYTES]).partition(b"\r\n")

@@ -1,4 +1,4 @@
-"""Requests to whoever serves a subject: one answer, or those of many."""
+"""Requests to a service: with one reply, or with several."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -25,10 +25,14 @@ _NO_STORE = {"Cache-Control": "no-store"} | INERT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A request. Times in seconds.
+    """A request. Times are in seconds.
 
-    `most`: how many answers are wanted; `stall`: how long to wait for another one;
-    `until_empty`: whether an empty answer is the end.
+    Attributes:
+        block: The header block; may be empty.
+        within: Time for all replies.
+        most: Largest number of replies.
+        stall: Time to wait for a further reply; None: no limit but `within`.
+        until_empty: True if an empty reply is the end.
     """
 
     subject: bytes
@@ -41,7 +45,7 @@ class Question:
 
 
 async def one_reply(call: Call, question: Question) -> Response:
-    """The first answer, as it is. Raises NoResponders, RequestTimeout and other ClientErrors."""
+    """Return the first reply, unchanged. Raises NoResponders, RequestTimeout, ClientError."""
     msg = await call.gateway.client.request(
         question.subject, question.body, headers=question.block, within=question.within
     )
@@ -53,7 +57,7 @@ async def one_reply(call: Call, question: Question) -> Response:
 
 
 async def many_replies(call: Call, question: Question) -> Response:
-    """The answers as lines while they come. Raises as `one_reply` does when there is none."""
+    """Return the replies as lines while they arrive. If there is none, raise as `one_reply`."""
     replies = _replies(call, question)
     try:
         first = await anext(replies)
@@ -74,7 +78,7 @@ async def _replies(call: Call, question: Question) -> AsyncGenerator[list[Msg], 
         most_bytes=call.gateway.settings.fetch_bytes_max,
     )
     async with watched(call, answers):
-        stall: float | None = None  # the first may take as long as it wants
+        stall: float | None = None  # no limit but `within` for the first reply
         while True:
             within = max(deadline - loop.time(), 0.0)
             some = await arrived(answers, within if stall is None else min(within, stall))
@@ -92,7 +96,7 @@ async def _replies(call: Call, question: Question) -> AsyncGenerator[list[Msg], 
 
 
 class _Lines(Response):
-    """An NDJSON response; one that cannot be continued ends with a line that says why."""
+    """An NDJSON response; if it is interrupted, the last line contains the problem."""
 
     media_type = NDJSON
 

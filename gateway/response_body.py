@@ -1,7 +1,7 @@
-"""A response body that is sent piece by piece, and fails once its caller has disconnected.
+"""A response body that is sent in pieces, and fails once the client has disconnected.
 
-uvicorn takes what is sent to a caller that is gone, and says nothing. Messages that were fetched
-must be given back then, so whoever sends them has to know.
+uvicorn silently drops output for a disconnected client. Fetched messages must be returned then, so
+their sender has to know.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from gateway.call import Call, Disconnected
 
 
 class ResponseBody:
-    """Sends a body to a caller that is still connected. A context manager.
+    """Sends a body to a connected client. A context manager.
 
-    `on_gone` is called when the caller disconnects.
+    `on_gone` is called when the client disconnects.
     """
 
     def __init__(self, call: Call, send: Send, on_gone: Callable[[], None] | None = None) -> None:
@@ -34,12 +34,12 @@ class ResponseBody:
         await stop(self._watch)
 
     async def send(self, body: bytes) -> None:
-        """Send a piece; an empty one only waits until those before it were written.
+        """Send a piece; an empty one only waits until earlier ones are written.
 
         Raises Disconnected.
         """
-        # Checked before, because a caller that has everything may leave at once; and after,
-        # because uvicorn may have waited for a caller that reads slowly.
+        # Checked before, because a client that has everything may disconnect at once; and after,
+        # because uvicorn may have waited for a slow reader.
         await asyncio.sleep(0)
         self._check()
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
@@ -47,7 +47,7 @@ class ResponseBody:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the caller has disconnected."""
+        """True if the client has disconnected."""
         return self._watch is not None and self._watch.done()
 
     def _check(self) -> None:

@@ -1,7 +1,7 @@
-"""THE TABLE of operations: name, place, who serves it, what it takes and gives.
+"""The table of all operations: id, method, path, handler, and types of bodies and responses.
 
-The contract of the façade (`gateway.contract`) is generated from it. `{name}` in a path stands for
-one segment, percent-decoded once; `:verb` at the end of a segment is part of the route.
+`gateway.contract` generates the contract from it. `{name}` in a path stands for one segment,
+percent-decoded once; `:verb` at the end of a segment is part of the route.
 """
 
 from core.model.account import AccountStats
@@ -21,7 +21,7 @@ _CACHED = ("ETag", "Cache-Control")
 
 
 def _file(id: str, path: str, handler: Handler, media_type: str, *problems: str) -> Operation:
-    """A file of the console."""
+    """Return the operation that serves a file of the console."""
     return Operation(
         id,
         "GET",

@@ -1,7 +1,7 @@
-"""Finding the operation of a request in the route table.
+"""Lookup of a request's operation in the route table.
 
-Paths are matched as they came and each parameter is percent-decoded once afterwards, so `%2F` and
-`%3A` inside a name separate nothing.
+Paths are matched in encoded form, and each parameter is percent-decoded once afterwards. So `%2F`
+and `%3A` within a name are no separators.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,17 +14,17 @@ from gateway.validation import percent_decoded
 
 Params = Mapping[str, str]
 
-# Requests whose paths were seen lately, and how long these may be.
+# Number of recent paths in the cache, and the largest length of one.
 _KEPT = 4096
 _KEPT_BYTES = 256
-# Parameters whose values may have slashes, how deep in a path they are, and how much is shown.
+# Parameters whose values may have slashes, their depth in a path, and the bytes of a hint.
 _WITH_SLASHES = ("key", "name", "subject")
 _DEPTH = 4
 _HINT_MAX = 200
 
 
 class _Node:
-    """Routes that share a beginning. `verbs`: endings `:verb` of a parameter segment."""
+    """Routes with a common prefix. `verbs`: suffixes `:verb` of a parameter segment."""
 
     __slots__ = ("allow", "fixed", "methods", "parameter", "verbs")
 
@@ -52,7 +52,7 @@ class Table:
         self._kept = lru_cache(_KEPT)(self._find)
 
     def find(self, method: str, raw_path: bytes) -> tuple[Operation | None, Params, str]:
-        """The operation, its parameters, and the methods that exist there.
+        """Return the operation, its parameters, and the value of Allow for the path.
 
         The operation is None for OPTIONS. Raises Problem 404, 405, or 400 for bad encoding.
         """
@@ -75,7 +75,7 @@ class Table:
         return operation, MappingProxyType(params), allow
 
     def _hint(self, raw_path: bytes) -> str:
-        """What may have been meant: a name with a slash, or no slash at the end."""
+        """Return a hint at the intended path (a slash to encode or to omit), or an empty text."""
         *names, end = segments = raw_path[1:].split(b"/")
         if not end and names and self._is_there(b"/" + b"/".join(names)):
             return ": leave out the slash at its end"

@@ -1,4 +1,4 @@
-"""What the façade can be told."""
+"""The settings of the façade."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,17 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Limits and times. Bytes, counts and seconds.
+    """Limits and times: bytes, counts and seconds.
 
-    `ack_key` signs ack tokens: every node of one system has the same, or tokens of one node mean
-    nothing to another. `hosts` are the names by which it may be asked, none or `*`: any;
-    `trusted_proxies` are networks in CIDR form, `cors_origins` exact origins; `rate_requests` in
-    `rate_seconds` are what an identity may make, 0: any number. All of them are explained in
-    docs/signin.md.
+    docs/signin.md explains the settings of sign-in.
+
+    Attributes:
+        ack_key: Key that signs ack tokens. All nodes of a system need the same key to accept each
+            other's tokens.
+        hosts: Names in Host that are served; empty or `*`: any.
+        trusted_proxies: Networks in CIDR form.
+        cors_origins: Exact origins.
+        rate_requests: Requests of an identity in `rate_seconds`; 0: no limit.
     """
 
     ack_key: bytes = b""

@@ -1,4 +1,4 @@
-"""The stream behind a bucket."""
+"""The stream of a bucket."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _NO_STREAM = err_code("JSStreamNotFound")
 
 
 async def existing(call: Call, kind: Kind, bucket: str) -> dict[str, Any]:
-    """The stream information of a bucket. Raises Problem 404 when there is none."""
+    """Return the stream info of a bucket. Raises Problem 404 if it does not exist."""
     try:
         return await call.gateway.js.call(f"STREAM.INFO.{kind.prefix}{bucket}")
     except ApiError as error:
@@ -20,5 +20,5 @@ async def existing(call: Call, kind: Kind, bucket: str) -> dict[str, Any]:
 
 
 def no_bucket(bucket: str) -> Problem:
-    """There is no such bucket."""
+    """Return the 404 for a bucket that does not exist."""
     return Problem(404, "bucket-not-found", f"no bucket {bucket!r}", err_code=_NO_STREAM)

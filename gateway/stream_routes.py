@@ -152,4 +152,4 @@ STREAM_ROUTES: tuple[Operation, ...] = (
         problems=(*STREAM, "bad-parameter", "bad-subject"),
     ),
 )
-"""Streams, their configuration and what is in them."""
+"""Operations on streams, their configurations and their subjects."""

@@ -1,9 +1,9 @@
-"""Which stream a reader reads, and whose connection reads it: the rule of tails and ordered feeds.
+"""The stream and the connection of tails and ordered feeds.
 
-Following a stream takes requests to the JetStream API, which would let a user do much more than
-read what he may subscribe to. So the core is asked what he may subscribe (`gateway.signin.rights`),
-and then the server's own connection looks and reads for him. Where the core cannot be asked, over
-another server, his own connection does, with the permissions that this takes there.
+Following a stream needs requests to the JetStream API, whose permissions would allow a user much
+more than reading. So the core checks the user's permissions to subscribe (`gateway.signin.rights`),
+and then the server's own connection reads. If the core cannot be asked, because the server is a
+remote one, the user's own connection reads, with the permissions that this needs.
 """
 
 from collections.abc import Callable
@@ -27,13 +27,13 @@ _NOT_FOUND = err_code("JSStreamNotFound")
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What a permitted reader reads.
+    """The stream and subjects that a permitted reader reads.
 
     Attributes:
-        stream: the name of the stream.
-        filters: the subjects to read of it; none: all of them.
-        feeds: those of the connection that reads them for the caller.
-        may_read: judges each message; None: all of them may be shown.
+        stream: The name of the stream.
+        filters: Subjects to read; empty: all of them.
+        feeds: The feeds of the connection that reads.
+        may_read: Checks each message; None: all may be shown.
     """
 
     stream: str
@@ -42,20 +42,20 @@ class Tail:
     may_read: MayRead | None = None
 
     def reader(self, wake: Callable[[], None]) -> StreamReader:
-        """Return what reads it, to be opened."""
+        """Return a reader, which the caller must open."""
         return StreamReader(self.feeds.tails, self.stream, self.filters, wake, self.may_read)
 
 
 async def tail_of(caller: Caller, subject: str = "", stream: str = "") -> Tail:
-    """Find what a caller wants to follow: a stream by a subject, or a named one, or both.
+    """Find the stream to follow: by a subject, by name, or by both.
 
-    Who may not subscribe to it is told just that, whether it is there or not.
+    A caller without permission gets the same error whether the stream exists or not.
 
     Raises:
-        NotPermitted: the caller may not subscribe to what he would read.
-        Problem: 404 no stream, or several, have the subject.
-        ApiError: there is no such stream, or nothing in it for him.
-        ClientError: the server did not answer.
+        NotPermitted: The caller may not subscribe to the subjects to read.
+        Problem: 404 if no stream, or several, have the subject.
+        ApiError: The stream does not exist, or has no subject that the caller may read.
+        ClientError: The server did not respond.
     """
     gateway, rights = caller.gateway, caller.rights
     filters: Filters = (subject,) if subject else ()
@@ -82,11 +82,11 @@ async def _stream_of(js: JetStream, subject: str) -> str:
 
 
 async def _filters_of(js: JetStream, rights: Rights, stream: str, filters: Filters) -> Filters:
-    """What to read of a stream that is named: what is wanted, or what its configuration names.
+    """Return the subjects to read of a named stream: the filters, else its configured subjects.
 
-    A stream may still have messages of subjects that it had once, and mirrors and sources bring
-    some that it does not name: those are for who may subscribe to everything. For who may read
-    nothing of it, it is not there.
+    A stream may contain messages of former subjects, and mirrors and sources those of other
+    streams. Only callers that may subscribe to everything read these. For callers that may read no
+    subject of the stream, it does not exist.
     """
     sees_all = rights.may_read(_EVERYTHING.encode())
     if sees_all and rights.reader(_EVERYTHING.encode()) is None:
@@ -98,7 +98,7 @@ async def _filters_of(js: JetStream, rights: Rights, stream: str, filters: Filte
             raise
         subjects = ()
     if not (sees_all or filters):
-        # Refused as a whole, which names none of its subjects.
+        # One refusal for the whole stream, which reveals none of its subjects.
         for subject in subjects or (_EVERYTHING,):
             _check(rights, subject, _EVERYTHING)
         return subjects
@@ -112,6 +112,6 @@ async def _filters_of(js: JetStream, rights: Rights, stream: str, filters: Filte
 
 
 def _check(rights: Rights, subject: str, name: str = "") -> None:
-    """Raise NotPermitted, about `name`, to who may not read all of a subject."""
+    """Raise NotPermitted, about `name`, unless the caller may read all of a subject."""
     if not rights.may_read(subject.encode()):
         raise NotPermitted((name or subject).encode(), "subscribing")

@@ -1,11 +1,11 @@
-"""Ack tokens: the right to acknowledge a message that was delivered, as text nobody makes up.
+"""Ack tokens: unforgeable texts that permit to acknowledge one delivered message.
 
-The token of an earlier delivery acknowledges its message too: JetStream goes by the sequences in
+The token of an earlier delivery acknowledges its message too, since JetStream uses the sequences in
 the ack subject.
 
-A token is base64url of `mac || tail`: `tail` is the ack subject without `$JS.ACK.`, `mac` the
-first 12 bytes of HMAC-SHA256 over it. Nothing is stored, so any node that has the key serves any
-token, and tokens outlive connections and restarts.
+A token is base64url of `mac || tail`: `tail` is the ack subject without `$JS.ACK.`, `mac` the first
+12 bytes of HMAC-SHA256 over it. Nothing is stored, so any node with the key accepts any token, and
+tokens outlive connections and restarts.
 """
 
 import hmac
@@ -27,23 +27,23 @@ _BLOCK = 64
 
 
 class BadToken(ValueError):
-    """Text that is no token of ours."""
+    """A text that is not a token of this system."""
 
 
 class AckTokens:
-    """Makes and checks tokens under one key."""
+    """Makes and checks tokens with one key."""
 
     def __init__(self, key: bytes) -> None:
         if len(key) < 16:
             raise ValueError("the key of ack tokens needs at least 16 bytes")
         own = hmac.digest(key, b"jetgate ack token v1", sha256).ljust(_BLOCK, b"\0")
-        # HMAC (RFC 2104) from where the key has been hashed: to begin with the key costs twice as
-        # much, for every message that is fetched.
+        # HMAC (RFC 2104) from the state after hashing the key: starting with the key would cost
+        # twice as much for every fetched message.
         self._inner = sha256(own.translate(_INNER))
         self._outer = sha256(own.translate(_OUTER))
 
     def seal(self, reply: bytes) -> str:
-        """The token of a delivery with this reply subject; empty when it takes no ack."""
+        """Return the token of a delivery with this reply subject; empty if it needs no ack."""
         if not reply.startswith(_PREFIX):
             return ""
         tail = reply[len(_PREFIX) :]
@@ -57,7 +57,7 @@ class AckTokens:
         return outer.digest()[:_MAC_BYTES]
 
     def open(self, token: str) -> tuple[bytes, tuple[str, str]]:
-        """The ack subject in a token, and the stream and consumer it names. Raises BadToken."""
+        """Return the ack subject in a token, and its (stream, consumer). Raises BadToken."""
         if not _TOKEN.fullmatch(token) or len(token) % 4 == 1:
             raise BadToken("not an ack token")
         raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))

@@ -1,8 +1,8 @@
-"""Storing an object from a request's body, which is never in memory as a whole.
+"""Storing of an object from a request body, which is never in memory as a whole.
 
-The body is cut into chunks and published while it comes; when as much is unacknowledged as
-`object_unacked_bytes_max` says, reading stops until the stream has caught up. What was published
-of a body that breaks off, or is not what its digest says, is removed.
+The body is cut into chunks and published as it arrives. Reading pauses while more than
+`object_unacked_bytes_max` bytes are unacknowledged. If the body breaks off or differs from its
+digest, its published chunks are removed.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _DIGEST = re.compile(r"([a-z0-9-]+)=:([A-Za-z0-9+/=]*):")
 
 
 class _Pace:
-    """How long a chunk takes to come: chunks whose successor may still come must stay young."""
+    """The time limit of a chunk, so that the last chunk of an upload in progress is never old."""
 
     def __init__(self, within: float) -> None:
         self._within = within
@@ -40,14 +40,14 @@ class _Pace:
         self._until = self._now() + self._within
 
     def check(self) -> None:
-        """Raise Problem 408 when the chunk should be complete."""
+        """Raise Problem 408 if the chunk is late."""
         if self._now() > self._until:
             detail = f"body: a chunk took longer than {self._within:g} s"
             raise Problem(408, "slow-body", detail, headers={"Connection": "close"})
 
 
 class Upload:
-    """One body on its way into chunks."""
+    """The upload of one body into chunks."""
 
     def __init__(self, call: Call, bucket: str, chunk_size: int) -> None:
         self.nuid = nuid()
@@ -67,11 +67,11 @@ class Upload:
 
     @property
     def digest(self) -> str:
-        """The digest as ADR-20 writes it."""
+        """The digest in the form of ADR-20."""
         return "SHA-256=" + urlsafe_b64encode(self._sha256.digest()).decode()
 
     async def run(self) -> None:
-        """Take the whole body. Raises Problem, Disconnected or ClientError, with nothing left."""
+        """Store the whole body. On Problem, Disconnected or ClientError, nothing of it remains."""
         try:
             await self._take()
             self._check_digests()
@@ -80,9 +80,9 @@ class Upload:
             raise
 
     async def undo(self) -> None:
-        """Remove the chunks that were published."""
+        """Remove the published chunks."""
         while self._unacked:
-            # A chunk that is stored after the purge would stay for ever.
+            # A chunk that is stored after the purge would remain for ever.
             with suppress(ClientError):
                 await self._unacked.popleft()[0].settled(self._timeout)
         if self.chunks:
@@ -122,7 +122,7 @@ class Upload:
             other.update(piece)
 
     def _publish(self, data: bytes, *, last: bool) -> bytes:
-        """Publish what makes whole chunks, and what is left if it is the last; return the rest."""
+        """Publish all whole chunks, and the rest if it is the last; return the unpublished rest."""
         size = self._chunk_size
         end = len(data) if last else len(data) - len(data) % size
         batch = MessageColumns()
@@ -136,7 +136,7 @@ class Upload:
         return data[end:]
 
     async def _settle(self) -> None:
-        """Wait for the oldest publishes. Raises Problem when one of them was refused."""
+        """Wait for the oldest publishes. Raises Problem if one of them was refused."""
         replies, size = self._unacked[0]
         await replies.settled(self._timeout)
         self._unacked.popleft()
@@ -158,9 +158,9 @@ class Upload:
 
 
 def claimed_digests(call: Call) -> list[tuple[str, bytes]]:
-    """The digests in `Content-Digest` and `Repr-Digest` (RFC 9530) that are to be checked.
+    """Return the digests in `Content-Digest` and `Repr-Digest` (RFC 9530) to be checked.
 
-    Raises Problem for a header without one that can be: who sends it relies on the check.
+    Raises Problem for a header without a supported digest, since the client relies on the check.
     """
     claims: list[tuple[str, bytes]] = []
     for header in ("content-digest", "repr-digest"):
@@ -183,7 +183,7 @@ def claimed_digests(call: Call) -> list[tuple[str, bytes]]:
 async def store_object(
     call: Call, bucket: str, name: str, chunk_size: int, described: dict[str, Any]
 ) -> tuple[ObjectInfo, bool]:
-    """Store the body as an object; return its information and whether it is a new one."""
+    """Store the body as an object; return its information, and whether it is a new object."""
     old = await object_store.find(call, bucket, name)
     object_store.check(call, old)
     object_store.check_purge(call, bucket, old)
@@ -209,6 +209,6 @@ async def store_object(
     except BaseException:
         await asyncio.shield(spawn(upload.undo(), name="upload undone"))
         raise
-    with suppress(Problem):  # the object is stored: what it replaced is left for `:clean`
+    with suppress(Problem):  # the object is stored: `:clean` removes the replaced chunks
         await object_store.drop_chunks(call, replaced)
     return info, replaced is None or replaced.deleted

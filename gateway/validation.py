@@ -1,7 +1,7 @@
-"""What comes from outside: names, subjects, durations, JSON. Everything raises `Problem`.
+"""Validation of input: names, subjects, durations, JSON. All functions raise `Problem`.
 
-Subjects and names end in NATS protocol lines and API subjects, so nothing passes that could end a
-line, add a token or widen a match.
+Subjects and names become part of NATS protocol lines and API subjects. So no input may end a line,
+add a token or widen a match.
 """
 
 import json
@@ -23,8 +23,8 @@ from gateway.settings import Settings
 T = TypeVar("T")
 
 _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-# What ends a word or a line of the NATS protocol. All other characters are part of subjects that
-# NATS clients publish: joiners of Persian words and of emoji, wide blanks, even controls.
+# Characters that end a word or a line of the NATS protocol. All others occur in subjects of NATS
+# clients: joiners of Persian words and of emoji, wide blanks, even control characters.
 _UNSAFE = re.compile(r"[\t\n\r ]")
 _NAME_FORBIDDEN = re.compile(r"[\x00\t\n\f\r .*>/\\]")
 _NAME_MAX = 255
@@ -33,15 +33,15 @@ _OPEN_DOLLAR = ("$KV.", "$O.")
 _RESERVED = ("_INBOX.", "_R_.", "_GR_.")
 _DURATION = re.compile(r"(?:(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h))+")
 _DURATION_MAX = 64
-_TRUNCATED = "Input data was truncated"  # msgspec says so of a half of a surrogate pair, too
+_TRUNCATED = "Input data was truncated"  # also msgspec's text for half of a surrogate pair
 _HALF_PAIR = "half of a surrogate pair, such as \\ud800 alone, is no text"
 _INT64_MAX = 2**63 - 1
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_ANY = 1 << 20  # more than the path of a request has bytes
+_ANY = 1 << 20  # more bytes than the path of a request can have
 
 
 def percent_decoded(segment: bytes, what: str) -> str:
-    """Decode a path or query part, once. Anything that is not UTF-8 afterwards is refused."""
+    """Decode a part of a path or query, once. Raises Problem unless the result is UTF-8."""
     try:
         if b"%" not in segment:
             return segment.decode()
@@ -53,7 +53,7 @@ def percent_decoded(segment: bytes, what: str) -> str:
 
 
 def name(text: str, what: str) -> str:
-    """Check the name of a stream or consumer."""
+    """Return a checked name of a stream or consumer."""
     if not text or _NAME_FORBIDDEN.search(text):
         rule = "1 to 255 bytes without blanks, line breaks, NUL or . * > / \\"
         raise bad_request("bad-name", f"{what} name: {rule}")
@@ -67,7 +67,7 @@ def name(text: str, what: str) -> str:
 
 
 def publish_subject(text: str, settings: Settings) -> bytes:
-    """Check a subject to publish to."""
+    """Return a checked subject of a publish."""
     return _publish_subject(text, settings.subject_bytes_max)
 
 
@@ -83,14 +83,14 @@ def _publish_subject(text: str, bytes_max: int) -> bytes:
 
 
 def stored_subject(text: str) -> str:
-    """Check a subject that a message may have been stored under, of whatever length."""
+    """Return a checked subject of a stored message, of any length."""
     if {"*", ">"} & set(_subject_tokens(text, _ANY)):
         raise bad_request("bad-subject", "subject: no wildcards for one message")
     return text
 
 
 def filter_subject(text: str, settings: Settings) -> str:
-    """Check a subject that may have wildcards."""
+    """Return a checked subject that may have wildcards."""
     tokens = _subject_tokens(text, settings.subject_bytes_max)
     if ">" in tokens[:-1]:
         raise bad_request("bad-subject", "subject: > only as the last token")
@@ -98,7 +98,7 @@ def filter_subject(text: str, settings: Settings) -> str:
 
 
 def followed(filters: Iterable[str], kind: str) -> None:
-    """Check filters of a consumer: JetStream refuses a form feed there. Raises Problem."""
+    """Check the filters of a consumer: JetStream refuses a form feed in them. Raises Problem."""
     if any("\f" in text for text in filters):
         detail = "a form feed (U+000C): stored subjects may have it, filters of consumers not"
         raise bad_request(kind, detail)
@@ -120,7 +120,7 @@ def _subject_tokens(text: str, bytes_max: int) -> list[str]:
 
 
 def utf8_header(value: bytes, name: str) -> str:
-    """The text of an HTTP header that is kept as text. Raises Problem unless it is UTF-8."""
+    """Return the text of an HTTP header. Raises Problem unless it is UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -128,30 +128,30 @@ def utf8_header(value: bytes, name: str) -> str:
 
 
 def header_text(text: str, what: str) -> bytes:
-    """Check text that becomes the value of a message header."""
+    """Return a text as the value of a message header. Raises Problem for line breaks and NUL."""
     if any(c in text for c in "\r\n\0"):
         raise bad_request("bad-header", f"{what}: has a line break or NUL")
     return text.strip(" \t").encode(errors="surrogatepass")
 
 
 def instant(text: str) -> int:
-    """Read an RFC 3339 time from which messages are looked for, in nanoseconds since 1970.
+    """Parse an RFC 3339 time to search messages from, in nanoseconds since 1970.
 
-    Times of messages have 64 bits. In the API of NATS a later or earlier time wraps around; here
-    it is the last or the first of them. Raises ValueError.
+    Times of messages have 64 bits. In the NATS API an earlier or later time wraps around; here it
+    becomes the first or last of them. Raises ValueError.
     """
     return min(max(parse_time(text), 0), _LAST_INSTANT)
 
 
 def sequence(text: str, what: str) -> int:
-    """Read a sequence number."""
+    """Parse a sequence number, from 0 to 2**64 - 1."""
     if not text.isascii() or not text.isdigit() or len(text) > 20 or int(text) >= 2**64:
         raise bad_request("bad-parameter", f"{what}: not a sequence number")
     return int(text)
 
 
 def page_offset(text: str) -> int:
-    """Read how many entries of a list to leave out."""
+    """Parse the number of entries of a list to skip."""
     count = sequence(text, "offset")
     if count > _INT64_MAX:
         raise bad_request("bad-parameter", "offset: too large")
@@ -159,14 +159,14 @@ def page_offset(text: str) -> int:
 
 
 def flag(text: str, what: str) -> bool:
-    """Read a boolean query parameter."""
+    """Parse a boolean query parameter."""
     if text in ("true", "false"):
         return text == "true"
     raise bad_request("bad-parameter", f"{what}: not true or false")
 
 
 def duration(value: int | str, what: str) -> int:
-    """Read a duration as nanoseconds: an integer is nanoseconds, text is like 1.5s or 2m30s."""
+    """Parse a duration to nanoseconds: an integer is nanoseconds, text is like 1.5s or 2m30s."""
     if isinstance(value, int):
         if 0 <= value <= _INT64_MAX:
             return value
@@ -180,7 +180,7 @@ def duration(value: int | str, what: str) -> int:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Read a free-form JSON object."""
+    """Parse a free-form JSON object."""
     if not body.strip():
         raise bad_request("bad-json", "body: empty, a JSON object is needed")
     refuse_many_values(body)
@@ -196,7 +196,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def refuse_many_values(body: bytes) -> None:
-    """Raise Problem when JSON has more values than the server reads. Each takes microseconds."""
+    """Raise Problem if JSON has more values than the server accepts. Each takes microseconds."""
     if body.count(b",") + body.count(b"[") + body.count(b"{") < MAX_VALUES:
         return
     text = _STRINGS.sub(b"0", body).translate(None, b" \t\r\n")
@@ -206,10 +206,9 @@ def refuse_many_values(body: bytes) -> None:
 
 
 def refuse_repeated_members(body: bytes) -> None:
-    """Raise Problem when an object in valid JSON has a member twice.
+    """Raise Problem if an object in valid JSON repeats a member.
 
-    Of two our parsers take the last; what judged the request before it came here may have read
-    the first (RFC 8259, 4).
+    The reason is in `gateway.json_members` (RFC 8259, 4).
     """
     if body.count(b":") < 2:
         return
@@ -225,7 +224,7 @@ def _once(pairs: list[tuple[str, object]]) -> None:
 
 
 def json_bytes(value: object) -> bytes:
-    """Write JSON that goes on to the server. What is read may be nested deeper than is written."""
+    """Encode JSON for the server. Raises Problem for nesting that can be parsed but not encoded."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -233,7 +232,7 @@ def json_bytes(value: object) -> bytes:
 
 
 def json_fault(error: Exception, body: bytes) -> str:
-    """Say why a decoder refused JSON; in our own words where its words mislead."""
+    """Return the reason why a decoder refused JSON; replace messages that mislead."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, UnicodeError):
@@ -245,7 +244,7 @@ def json_fault(error: Exception, body: bytes) -> str:
 
 
 def _is_json(body: bytes) -> bool:
-    """Whether it is JSON, with halves of surrogate pairs or without."""
+    """Return whether the text is JSON, also with halves of surrogate pairs."""
     try:
         json.loads(body)
     except (ValueError, RecursionError):
@@ -254,7 +253,7 @@ def _is_json(body: bytes) -> bool:
 
 
 def struct(cls: type[T], body: bytes) -> T:
-    """Read a JSON body of a known shape; an empty one has all defaults."""
+    """Decode a JSON body into a struct; an empty body has all defaults."""
     refuse_many_values(body)
     try:
         value = msgspec.json.decode(body or b"{}", type=cls)

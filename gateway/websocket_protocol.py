@@ -1,9 +1,8 @@
-"""One WebSocket connection, in the `websockets` library under uvicorn, with an end for who takes
-nothing.
+"""One WebSocket connection: uvicorn's `websockets` protocol, with limits for slow readers.
 
-Beside what ASGI knows, `websocket.send` takes `wire`: WebSocket frames as they travel. Frames of a
-server are not masked, so those that many readers get are made once for all of them. And there is
-`websocket.admit`: the peer is known, so that its messages may have FRAME_BYTES_MAX.
+Beside the messages of ASGI, `websocket.send` takes `wire`: encoded WebSocket frames. Frames of a
+server are not masked, so one encoding serves many readers. The message `websocket.admit` announces
+that the client is authenticated, and raises the limit of its messages to FRAME_BYTES_MAX.
 """
 
 import asyncio
@@ -30,19 +29,22 @@ PING_INTERVAL_S = 20.0
 _TLS_LINGER_S = 1.0
 FRAME_BYTES_MAX = 2 * 1024 * 1024
 HELLO_BYTES_MAX = 32 * 1024
-"""A message of a peer that may be anybody."""
+"""Largest message of an unauthenticated client, in bytes."""
 EARLY_FRAMES_MAX = 64
-"""Control frames and parts of messages that such a peer may send."""
+"""Control frames and continuation frames that an unauthenticated client may send."""
 _EARLY_PIECE_BYTES = 1024
-"""What is read at once of such a peer: 170 of the shortest frames, each some ten microseconds."""
+"""Bytes parsed at once from an unauthenticated client: 170 of the shortest frames, ten µs each."""
 _PIECE_BYTES = 4096
-"""What is taken at once of a peer that is known."""
+"""Bytes parsed at once from an authenticated client."""
 _NO_HELLO = 4001  # gateway.ws.close_codes
 
 _UNSENT_BYTES = 1
-"""What may wait in the transport before writing is paused: nothing, as long as the system takes it
-(0 would pause a connection over TLS of which nothing waits). Each write that has to wait costs the
-transport three objects, and a slow reader would have one for each message of 64 KiB of them."""
+"""Bytes in the transport's buffer above which writing pauses.
+
+With 1, it pauses as soon as the kernel takes no more (0 would pause a TLS connection with an empty
+buffer). Each write that waits costs the transport three objects, one set per 64 KiB message of a
+slow reader.
+"""
 
 UVICORN_OPTIONS: dict[str, Any] = {
     "ws_max_size": FRAME_BYTES_MAX,
@@ -50,7 +52,7 @@ UVICORN_OPTIONS: dict[str, Any] = {
     "ws_ping_timeout": 20.0,
     "ws_per_message_deflate": False,
 }
-"""How uvicorn is to run it. Without deflate, which would cost each reader his own compression."""
+"""Options for uvicorn. They disable deflate, which would compress anew for each reader."""
 
 
 def wire(payload: bytes, *, is_text: bool) -> bytes:
@@ -60,9 +62,9 @@ def wire(payload: bytes, *, is_text: bool) -> bytes:
 
 
 class Early:
-    """What came and was not taken yet, and what of it may be taken at once.
+    """Input that is not parsed yet, and the number of bytes to parse at once.
 
-    One object for all: one attribute more of a connection, and its dict would be twice as large.
+    It is one object because one more attribute of a connection would double the size of its dict.
     """
 
     __slots__ = ("data", "frames", "is_due", "piece_bytes")
@@ -75,8 +77,10 @@ class Early:
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """Closes a connection that takes nothing for `write_seconds`, and reads on after a frame that
-    cannot be, so that the client gets to see the close code."""
+    """A WebSocket that closes if the client reads nothing for `write_seconds`.
+
+    After an invalid frame it reads on, so that the client receives the close code.
+    """
 
     write_seconds = 30.0
     _writes: WriteWatch | None = None
@@ -88,16 +92,16 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def begin(
         self, transport: asyncio.Transport, head: Head, rest: bytes, *, within: float
     ) -> None:
-        """Answer a handshake that was read from a transport, `within` so many seconds.
+        """Respond to a handshake that was read from a transport, within `within` seconds.
 
-        `rest` is what came behind it; a client should have waited (RFC 6455, 4.1).
+        `rest` is the input after it; a client should have waited (RFC 6455, 4.1).
         """
         self._early = Early(bytearray(rest))
         self.connection_made(transport)
         self._unanswered = self.loop.call_later(within, self._refuse)
         change_protocol(transport, SmallReads(self, _EARLY_PIECE_BYTES))
         self.conn.max_message_size = HELLO_BYTES_MAX
-        # The library's own reader of heads has other limits: it gets none of this one.
+        # The library's parser of heads has other limits: it does not get this head.
         self.conn.receive_data(b"GET / HTTP/1.1\r\n\r\n")
         self.conn.events_received()
         target = head.path + b"?" + head.query if head.query else head.path
@@ -105,7 +109,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.handle_connect(Request(target.decode(), Headers(pairs)))
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """Begin."""
+        """Set the buffer limits and the write timeout."""
         super().connection_made(transport)
         written = cast(asyncio.Transport, transport)
         written.set_write_buffer_limits(high=_UNSENT_BYTES, low=0)
@@ -113,24 +117,27 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._on_gone: Calls = set()
 
     def handle_connect(self, event: Request) -> None:
-        """Begin with a handshake."""
+        """Process a handshake."""
         super().handle_connect(event)
         if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
             self.scope[ON_GONE] = self._on_gone  # type: ignore[literal-required]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Clean up after the end of the connection."""
         if self._writes is not None:
             self._writes.stop()
         self._stop_waiting()
         self._early.data.clear()
         super().connection_lost(exc)
         tell(self._on_gone)
-        self.conn.parser.close()  # it refers to itself: else only the garbage collector ends it
+        self.conn.parser.close()  # it refers to itself: else only the garbage collector frees it
 
     def data_received(self, data: bytes) -> None:
-        """Take a read. What comes before the handshake is answered waits for that, and much of it
-        for a turn."""
+        """Process a read.
+
+        Input before the response to the handshake waits for it. Long input is parsed in pieces,
+        each in a loop tick of its own.
+        """
         if self._discards:
             return
         if self.handshake_complete and not self._early.data and len(data) < self._early.piece_bytes:
@@ -143,7 +150,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.transport.pause_reading()
 
     def _go_on(self) -> None:
-        """Read nothing more until what waits was taken, a piece in each turn."""
+        """Pause reading until the waiting input is parsed, one piece per loop tick."""
         if self._early.data and not self._early.is_due:
             self._early.is_due = True
             turns().add(self._take_early)
@@ -151,7 +158,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.transport.pause_reading()
 
     def _take_early(self) -> None:
-        """Take a piece of what waits, unless a message before it has not been received."""
+        """Parse a piece of the waiting input.
+
+        Wait while the application has not received an earlier message.
+        """
         self._early.is_due = False
         if self.transport.is_closing():
             return
@@ -169,7 +179,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.transport.resume_reading()
 
     def _take(self, data: bytes) -> None:
-        """Take frames, and answer the pings among them together."""
+        """Parse frames, and send the pongs for them together."""
         super().data_received(data)
         if self._discards or self.transport.is_closing():
             return
@@ -180,7 +190,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
                 self._pong = pongs[-1]
 
     def handle_events(self) -> None:
-        """Handle frames, few of them before the peer is known."""
+        """Handle frames; limit their number until the client is authenticated."""
         if self._early.piece_bytes == _EARLY_PIECE_BYTES:
             events = self.conn.events_received()
             self._early.frames += sum(not _is_message(event) for event in events)
@@ -191,14 +201,14 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().handle_events()
 
     def _refuse_frames(self) -> None:
-        """Close the connection of an unknown peer that sends many frames."""
+        """Close the connection of an unauthenticated client that sends too many frames."""
         self.conn.data_to_send()
         reason = f"more than {EARLY_FRAMES_MAX} frames before welcome"
         self.conn.send_close(_NO_HELLO, reason)
         self.handle_parser_exception()
 
     def _refuse(self) -> None:
-        """End a handshake that nobody has answered."""
+        """Refuse a handshake without a response in time (504)."""
         self._unanswered = None
         problem = Problem(504, "no-answer", "the handshake was not answered in time")
         self.transport.write(response_bytes(respond(problem, "")))
@@ -212,12 +222,18 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self._unanswered = None
 
     def handle_ping(self) -> None:
-        """Leave the answer to `_take`. Pings that come while nothing can be written are answered by
-        the last of them (RFC 6455, 5.5.3): else they would pile up unread."""
+        """Leave the pong to `_take`.
+
+        While nothing can be written, only the last ping is answered (RFC 6455, 5.5.3), since pongs
+        would pile up unread.
+        """
 
     def send_receive_event_to_app(self) -> None:
-        """Hand a whole message on. Text that is not UTF-8 ends the connection, of which uvicorn
-        would log a stack trace: anybody could fill the log."""
+        """Pass a whole message to the application.
+
+        Text that is not UTF-8 closes the connection. uvicorn would log a stack trace, by which any
+        client could fill the log.
+        """
         if self.curr_msg_data_type == "text" and not self.close_sent:
             try:
                 b"".join(self.frames).decode()
@@ -229,10 +245,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().send_receive_event_to_app()
 
     def handle_parser_exception(self) -> None:
-        """Say why the connection ends, and end it when the client has, or after a while.
+        """Send the close frame, and close when the client has closed, or after a while.
 
-        A socket that is closed while something of the client is unread is reset, and a reset may
-        overtake the close frame: the client would know nothing but that it was cut off.
+        Closing a socket with unread input resets the connection, and the reset may overtake the
+        close frame: the client would not learn the reason.
         """
         sent = self.conn.close_sent
         assert sent is not None
@@ -244,20 +260,20 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self.read_paused:
             self.read_paused = False
             self.transport.resume_reading()
-        # TLS has no end of one direction: there the client waits for the end of the connection.
+        # TLS has no half-close: the client waits for the end of the connection.
         linger = self.close_timeout if self.transport.can_write_eof() else _TLS_LINGER_S
         self.close_timer = self.loop.call_later(linger, self.transport.close)
-        # Other frames of the same read come before.
+        # Other frames of the same read are written before.
         self.loop.call_soon(end_writing, self.transport)
 
     def pause_writing(self) -> None:
-        """The socket takes no more for now."""
+        """Hold writes, and start the write timeout."""
         super().pause_writing()
         if self._writes is not None:
             self._writes.start()
 
     def resume_writing(self) -> None:
-        """The socket takes more."""
+        """Stop the write timeout, and resume writes, first a pending pong."""
         if self._writes is not None:
             self._writes.stop()
         super().resume_writing()
@@ -266,14 +282,14 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._pong = b""
 
     async def receive(self) -> Any:
-        """Return what comes next, and go on with what waits behind it."""
+        """Return the next event, and continue with the waiting input."""
         message = await super().receive()
         if self.handshake_complete and not self.read_paused:
             self._go_on()
         return message
 
     async def send(self, message: Any) -> None:
-        """Take an event of the application."""
+        """Process an event of the application."""
         data = message.get("wire")
         if data is None:
             if message["type"] == "websocket.admit":
@@ -284,12 +300,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
                 self._stop_waiting()
                 self._go_on()
             if message["type"] == "websocket.http.response.body":
-                # Else uvicorn logs an error for each handshake that is refused, and anybody could
-                # fill the log.
+                # Otherwise uvicorn logs an error for each refused handshake, by which any client
+                # could fill the log.
                 self.handshake_complete = self.close_sent
             elif message["type"] == "websocket.accept":
-                # Twenty objects that uvicorn keeps for as long as the connection lasts, and that
-                # every full garbage collection would look at.
+                # uvicorn keeps these twenty objects as long as the connection, and every full
+                # garbage collection would traverse them.
                 del self.request, self.response
             return
         await self.writable.wait()
@@ -298,7 +314,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.transport.write(data)
 
     def _admit(self) -> None:
-        """Take messages and reads of any size."""
+        """Raise the limits of messages and reads for an authenticated client."""
         self.conn.max_message_size = FRAME_BYTES_MAX
         self._early.piece_bytes = _PIECE_BYTES
         if not self.disconnected and not self.transport.is_closing():
@@ -306,5 +322,5 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 def _is_message(event: object) -> bool:
-    """Whether it is a message, or the first part of one."""
+    """Return whether an event is a message, or its first frame."""
     return isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.BINARY)

@@ -1,7 +1,7 @@
-"""Conditions and headers of a publish on writes: an operation applies them, or they are refused.
+"""Checks of conditional and publish headers on writes: an operation applies or refuses them.
 
-A caller who sets a condition relies on it, so none is ignored. What an operation applies is in its
-row of the route table.
+A client that sends a condition relies on it, so none is ignored. The row of the route table has the
+headers that an operation applies.
 """
 
 from collections.abc import Iterable
@@ -20,11 +20,12 @@ _OF_BATCH = ", or say it in the line of the message: `msg_id`, `expect`, `header
 
 @dataclass(frozen=True, slots=True)
 class WriteHeaders:
-    """Which of these headers an operation applies.
+    """The conditional and publish headers that an operation applies.
 
-    `applied`: their names in lower case; None: the operation reads and changes nothing.
-    `of_message`: its handler takes `Nats-H-<Name>` and judges all other `Nats-*` itself.
-    `hint`: where the caller may say it instead.
+    Attributes:
+        applied: Their names in lower case; None: the operation changes nothing.
+        of_message: True if its handler reads `Nats-H-<Name>` and checks all other `Nats-*` itself.
+        hint: The alternative to these headers, for the detail of the refusal; may be empty.
     """
 
     applied: frozenset[bytes] | None
@@ -33,7 +34,7 @@ class WriteHeaders:
 
     @classmethod
     def of(cls, row: Operation) -> "WriteHeaders":
-        """What a row of the route table says."""
+        """Return the headers that a row of the route table applies."""
         if row.method == "GET":
             return cls(None, True, "")
         names = frozenset(name.partition("#")[0].lower().encode() for name in row.headers)
@@ -41,7 +42,7 @@ class WriteHeaders:
         return cls(names, row.takes_message_headers, hint)
 
     def check(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Raise Problem for a header that would be ignored, or the level of the API (ADR-44)."""
+        """Raise Problem for a header without effect, or an unsupported API level (ADR-44)."""
         seen: set[bytes] = set()
         for name, value in headers:
             is_condition = name in _CONDITIONS

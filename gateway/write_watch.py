@@ -1,4 +1,4 @@
-"""The end of a connection whose peer takes nothing of what is written."""
+"""The end of a connection whose client does not read."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from core.runtime.sockets import untaken
 
 
 class WriteWatch:
-    """Aborts a transport whose peer took not a byte for `seconds` while writing was paused."""
+    """Aborts a transport whose client reads no byte for `seconds` while writing is paused."""
 
     def __init__(self, transport: asyncio.Transport, seconds: float) -> None:
         self._transport = transport
@@ -15,7 +15,7 @@ class WriteWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to look, if anything waits to be taken."""
+        """Start the timeout if output is waiting."""
         self.stop()
         if self._transport.get_write_buffer_size():
             self._untaken = untaken(self._transport)
@@ -23,7 +23,7 @@ class WriteWatch:
             self._timer = loop.call_later(self._seconds, self._look)
 
     def stop(self) -> None:
-        """Look no longer."""
+        """Stop the timeout."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -239,7 +239,8 @@ class Process:
             # Imported late: most nodes have no users of the system account
             from core.monitor.system import SystemServices
 
-            self._system = SystemServices(self._server, cluster)
+            server = self._server
+            self._system = SystemServices(server.hub, server.clock, server.mesh, cluster)
             self._system.start()
 
     def _rest(self) -> asyncio.Task[None]:
@@ -340,7 +341,9 @@ class Process:
         assert self._node is not None
         self._node.runtime = runtime
         if self._system is not None:
-            self._system.show(runtime)
+            from core.monitor.source import JetStream
+
+            self._system.show(JetStream(registry=runtime.registry, api=runtime.api))
         gate = self._life.gate
         if self._changed is None:
             self._changed = gate.changed.subscribe(self._owners_changed)

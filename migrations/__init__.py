@@ -6,4 +6,4 @@ migrated since, which `core.storage.postgres.migrate` checks.
 
 HEAD = "0010"
 SCHEMAS = ("jetgate_store", "jetgate")
-"""They are created with the first revision, unless somebody has created them before."""
+"""The schemas; the first revision creates those that do not exist."""

@@ -1,4 +1,4 @@
-"""Alembic's environment: migrates through the connection it is given, inside one transaction."""
+"""Alembic's environment: migrates through the connection it is given, in one transaction."""
 
 from alembic import context
 

@@ -1,18 +1,18 @@
-"""What SQL readers get: the views of schema `jetgate`, and the functions over them.
+"""The SQL interface of readers: the views of schema `jetgate`, and their functions.
 
-They show what NATS clients see at the moment of the statement, to each role only the streams that
-it may read. docs/sql.md describes them; their columns stay.
+They show the messages that NATS clients see at the moment of the statement, and to each role only
+the streams that it may read. docs/sql.md describes them; their columns stay.
 
-The functions in `jetgate_store` run with the rights of the owner and ask no question about the
-reader: nobody else may use that schema, so they are reached only through what is in `jetgate`,
-which does ask.
+The functions in `jetgate_store` run with the rights of the owner and do not check the reader.
+Readers have no rights on that schema, so they reach them only through the objects in `jetgate`,
+which check.
 """
 
 _SUBJECT = "coalesce(m.long_subject, m.subject)"
 """The text of the subject of a row `m` (`core.storage.postgres.subjects`)."""
 _NOW = "(extract(epoch from now()) * 1000000000)::bigint"
 
-# Which streams a role may read. Whoever has the rights of the owner of the tables may read all.
+# The streams that a role may read. A role with the rights of the tables' owner may read all.
 GRANTS = """
 create table jetgate_store.reader_grant (
   role    text collate "C" not null,
@@ -31,9 +31,9 @@ _IS_VISIBLE = """
             and pg_has_role(current_user, to_regrole(quote_ident(g.role)), 'usage')))
 """
 
-# What decides which of a stream's rows are there: one row for each stream. `distinct` makes it a
-# subquery that keeps its result: whatever order of joins the planner takes, and however wrong it
-# is about the number of messages, this is computed once for a statement.
+# The state that decides which rows of a stream exist for clients: one row per stream. `distinct`
+# makes it a subquery that keeps its result: it is computed once per statement, with any join order
+# and any estimate of the number of messages by the planner.
 STATE = f"""
   select distinct s.stream, s.shelf, s.name, s.account, s.created, h.first_seq, h.last_seq,
          h.last_ts, h.msgs, h.bytes, s.max_msgs_per_subject, s.allow_msg_ttl, {_NOW} as now,
@@ -51,10 +51,10 @@ STATE = f"""
    where not s.dropped
 """
 
-# Whether a row `m` is there, by the state `r` of its stream. Cheap tests come first, and what a
-# stream does not have (records of replaced rows, purges, ages, TTLs) is not asked about row by row.
-# It is one expression because the planner takes half of the rows for each: several would make it
-# believe that a page is small enough to sort.
+# Condition: a row `m` exists for clients, by the state `r` of its stream. Cheap tests come first,
+# and features that a stream lacks (records of replaced rows, purges, ages, TTLs) are not tested row
+# by row. It is one expression because the planner estimates that a condition keeps half of the
+# rows: with several it would believe that a page is small enough to sort.
 IS_THERE = f"""
   case
     when m.seq < r.first_seq or m.seq > r.last_seq then false
@@ -116,7 +116,7 @@ _FUNCTIONS = (
     end
     $$
     """,
-    # What the TTL header of a message begins with, up to the end of its line.
+    # The first bytes of a message's TTL header, up to the end of its line.
     """
     create or replace function jetgate_store.ttl_text(hdr bytea) returns text
     language sql immutable parallel safe
@@ -124,8 +124,8 @@ _FUNCTIONS = (
       encode(substring(hdr from position('\\x0d0a4e6174732d54544c3a'::bytea in hdr) + 11 for 11),
              'escape'), E'\\r', 1)
     """,
-    # The same as above of a message that has a TTL header, quick for the common form, a number of
-    # seconds: it is inlined, and regular expressions would take twice as long.
+    # The same as has_expired_by for a message with a TTL header, fast for the common form, a number
+    # of seconds: it is inlined, and regular expressions would take twice as long.
     """
     create or replace function jetgate_store.has_expired(
       ts bigint, hdr bytea, cutoff bigint, now bigint
@@ -138,7 +138,7 @@ _FUNCTIONS = (
       else jetgate_store.has_expired_by(ts, hdr, cutoff, now)
     end
     """,
-    # The first sequence from a given one on whose message is there (null: none).
+    # The first sequence from a given one on whose message exists (null: none).
     f"""
     create or replace function jetgate_store.first_there(of_stream integer, from_seq bigint)
     returns bigint language sql stable parallel safe security definer
@@ -176,7 +176,7 @@ _FUNCTIONS = (
         from jetgate_store.head h where h.stream = of_stream;
     end
     """,
-    # When the first message after a sequence was stored.
+    # The time at which the first message after a sequence was stored.
     """
     create or replace function jetgate_store.ts_after(of_stream integer, after bigint)
     returns bigint language sql stable parallel safe security definer
@@ -203,13 +203,13 @@ _FUNCTIONS = (
     """,
 )
 
-# The same text without a column that is not in the index, but for those of long subjects.
+# The same text from the index alone, except for long subjects.
 _INDEXED_SUBJECT = """
   case when m.subject ^@ '  ' then jetgate_store.long_subject(m.stream, m.shelf, m.seq)
        else m.subject end"""
 
-# Of a stream with one message per subject every message is the last; else the sequences come from
-# the index alone where no message expires by itself.
+# In a stream with one message per subject every message is the last. Otherwise the sequences come
+# from the index alone, if no message expires by itself.
 _LONG_SUBJECT = """
 create or replace function jetgate_store.long_subject(of_stream integer, of_shelf integer,
                                                       of_seq bigint)
@@ -280,8 +280,8 @@ select s.stream as id, s.name as stream, s.account, s.created as incarnation,
  where not s.dropped and {_IS_VISIBLE}
 """
 
-# The order is part of the view because a view with a security barrier is planned by itself: so a
-# page by `id` comes from the index as it is.
+# The order is part of the view because a view with a security barrier is planned separately: a page
+# by `id` is then read in index order.
 _VIEW_LOG = f"""
 create or replace view jetgate.log with (security_barrier) as
 select r.stream as id, r.name as stream, r.account, {_RAW}

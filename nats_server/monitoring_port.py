@@ -17,7 +17,7 @@ from core.config.addresses import listen
 from core.errors import OperatorError
 from core.monitor.pages import Page, serve
 from core.monitor.query import Query
-from core.monitor.source import About, Cluster, JetStream, Source
+from core.monitor.source import About, JetStream, Source
 from core.node.server import Server
 from core.runtime.clock import Clock
 from core.runtime.turns import turns
@@ -26,9 +26,10 @@ from nats_server.config.websocket import websocket_of
 from nats_server.monitoring_access import Access
 from nats_server.ports_file import join
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a start without JetStream must not import these
+    from core.cluster.view import ClusterView
     from core.node.publish_gate import PublishGate
-    from core.node.runtime import JetStreamRuntime  # a start without JetStream must not import it
+    from core.node.runtime import JetStreamRuntime
 
 log = logging.getLogger("jetgate.server")
 
@@ -85,7 +86,7 @@ class Monitor:
         self._server = await asyncio.start_server(self._client, sock=listening, limit=_HEAD_MAX)
         log.info("Starting http monitor on %s", join(self.host, self.port))
 
-    def watch(self, server: Server, cluster: Cluster | None) -> None:
+    def watch(self, server: Server, cluster: "ClusterView | None") -> None:
         """Record closed connections from now on, even before `show`.
 
         `cluster`: the nodes that could lead.

@@ -9,29 +9,19 @@ says there itself is never believed: on a request that is served at once the hea
 and one that is sent on has the node's own in front of it.
 """
 
-from typing import Protocol, cast
+from typing import cast
 
 from core.jetstream.advisories import Advisories
 from core.model import codec
 from core.model.advisory import ClientInfo
 from core.model.gojson import JsonError
-from core.protocol.connect import Connect
 from core.protocol.headers import EMPTY
 from core.pubsub.account import Account, Session
+from core.pubsub.server import Connection
 from core.stream.headers import REQUEST_INFO
 
 _KINDS = {"WEBSOCKET": "websocket", "MQTT": "mqtt"}
 _LINE_END = b"\r\n"
-
-
-class Client(Session, Protocol):
-    """The attributes of a session that the audit contains."""
-
-    started: int
-    client_ip: str
-    rtt: int
-    connect: Connect
-    connection_type: str
 
 
 class Audit:
@@ -71,7 +61,7 @@ class Audit:
         self._advisories.api_limit_reached(requests)
 
     def _client(self, session: Session) -> ClientInfo:
-        client = cast(Client, session)
+        client = cast(Connection, session)
         connect = client.connect
         return ClientInfo(
             start=client.started,

@@ -1,1 +1,1 @@
-"""Who may connect, and what they may publish and subscribe to. Pure."""
+"""Authentication and permissions of connections: pure functions and values."""

@@ -1,11 +1,11 @@
-"""The check of credentials: which user is it that connects.
+"""The check of credentials, which yields the identity of a connection.
 
 A bcrypt hash takes long to compute, so it is computed elsewhere (`SlowCheck.run`), never within
-`Authenticator.authenticate`. The password that was found right is remembered for each hash (as a
-keyed digest, not the password): a hash is computed once per user, not once per connection.
+`Authenticator.authenticate`. For each hash, the verified password is remembered (as a keyed digest,
+not as the password): a hash is computed once per user, not once per connection.
 
-Credentials that are wrong tell nothing by the time they take: where one password is stored as a
-hash, whatever is refused takes as long as the costliest hash, whether there is such a user or not.
+The response time reveals nothing about wrong credentials. If any password is stored as a hash,
+every refusal takes as long as the costliest hash, whether the user exists or not.
 """
 
 import hmac
@@ -21,19 +21,19 @@ from core.errors import AuthError
 from core.protocol.connect import Connect
 
 _PASSWORD_MAX = 72
-"""Bytes of a password that bcrypt reads; nats-server: what follows them is ignored."""
+"""Bytes of a password that bcrypt uses. As in nats-server, further bytes are ignored."""
 _SALT = b"." * 22
 HIDDEN = "[REDACTED]"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a connection turned out to be.
+    """The identity of a connection.
 
     Attributes:
-        account: the account's name.
-        user: as monitoring shows it; a token is not shown.
-        grant: what it may publish and subscribe; None: everything.
+        account: The name of the account.
+        user: The user as monitoring shows it; a token is not shown.
+        grant: The permissions; None: everything is allowed.
     """
 
     account: str = "$G"
@@ -46,12 +46,12 @@ class SlowCheck:
     """A check of credentials that has to compute a hash.
 
     Attributes:
-        user: the name that the client claims; empty for a token.
-        digest: the same for the same credentials, and for no others.
-        identity: who it is if they are right; None: they cannot be right.
-        stored: the hash to compare with; what is none is never right.
-        given: the first bytes of the password or token, as many as bcrypt reads.
-        cost: the bcrypt cost that a refusal takes, as the logarithm to base 2 of its rounds.
+        user: The user name in CONNECT; empty for a token.
+        digest: A digest of the credentials; equal only for equal credentials.
+        identity: The identity if the credentials are right; None: they cannot be right.
+        stored: The hash to compare with; a text that is not a hash never matches.
+        given: The first bytes of the password or token, as many as bcrypt uses.
+        cost: The bcrypt cost of a refusal, as the logarithm to base 2 of its rounds.
     """
 
     user: str
@@ -62,10 +62,10 @@ class SlowCheck:
     cost: int
 
     def run(self) -> bool:
-        """Say whether the credentials are right. Blocks for as long as hashing takes."""
+        """Decide whether the credentials are right. Blocks for the time of the hash computation."""
         spent = hash_cost(self.stored)
         if spent:
-            # nats-server: the letters that bcrypt's versions have are all read as the last one
+            # nats-server: all version letters of bcrypt have the meaning of the last one, b
             is_right = bcrypt.checkpw(self.given, b"$2b" + self.stored[3:].encode())
             if is_right and self.identity is not None:
                 return True
@@ -75,14 +75,16 @@ class SlowCheck:
 
 
 def _costs_to(cost: int, spent: int) -> Iterator[int]:
-    """Return the costs of hashes that make up for one that was cheaper: 2^c + 2^c = 2^(c+1)."""
+    """Yield the costs of hashes that fill up the time of a cheaper one: 2^c + 2^c = 2^(c+1)."""
     yield from range(spent, cost) if spent else (cost,)
 
 
 class Authenticator:
-    """Tells by the credentials of a CONNECT which of `users` it is from.
+    """The check of CONNECT credentials, which determines their user.
 
-    What the authenticator `before` found right it takes over.
+    Args:
+        users: The users that may connect.
+        before: The authenticator to replace; its verified passwords remain valid.
     """
 
     def __init__(self, users: Users, before: "Authenticator | None" = None) -> None:
@@ -102,15 +104,18 @@ class Authenticator:
         }
 
     def no_auth_identity(self) -> Identity | None:
-        """Return who a client without credentials is (`no_auth_user`); None: it is refused."""
+        """Return the identity of clients without credentials (`no_auth_user`).
+
+        None means that such clients are refused.
+        """
         name = self.users.no_auth_user
         return self._identity(self._by_name[name]) if name else None
 
     def authenticate(self, connect: Connect, connection_type: str) -> Identity | SlowCheck:
-        """Return who a CONNECT is from, or the check that has to find it out.
+        """Return the identity of a CONNECT, or the check that has to determine it.
 
         Raises:
-            AuthError: the credentials are wrong.
+            AuthError: The credentials are wrong.
         """
         if _has_no_credentials(connect) and (identity := self.no_auth_identity()) is not None:
             return identity
@@ -132,18 +137,21 @@ class Authenticator:
         return SlowCheck(claimed, digest, identity, stored, given[:_PASSWORD_MAX], self._cost)
 
     def is_verified(self, check: SlowCheck) -> bool:
-        """Say whether another check has found the same credentials right meanwhile."""
+        """Decide whether another check has verified the same credentials in the meantime."""
         known = None if check.identity is None else self._verified.get(check.stored)
         return known is not None and hmac.compare_digest(known, check.digest)
 
     def remember(self, check: SlowCheck) -> None:
-        """Take note that a check has found credentials right."""
+        """Record that a check has verified credentials."""
         self._verified[check.stored] = check.digest
 
     def _claim(
         self, connect: Connect, connection_type: str
     ) -> tuple[str, Identity | None, str, bytes]:
-        """Return the claimed user, who it is if that is right, what is stored, what is given."""
+        """Return the claimed user, its identity, the stored credentials and the given ones.
+
+        The identity is valid if the credentials match; None means that the user cannot connect.
+        """
         if self.users.token:
             found = Identity(user=connect.user or HIDDEN)
             return "", found, self.users.token, _raw(connect.auth_token)
@@ -164,7 +172,7 @@ class Authenticator:
 
 
 def _has_no_credentials(connect: Connect) -> bool:
-    # a key or a JWT alone says nothing here, where neither is known
+    # a key or a JWT alone counts as none: neither is supported here
     return not (connect.user or connect.password or connect.auth_token)
 
 

@@ -1,8 +1,8 @@
-"""What the headers of a message ask for beyond its own subject, and whether its author may have it.
+"""The permissions that the headers of a message require beyond its own subject.
 
-Permissions speak of the subject that a message is published to. Some headers have a stream do more
-with it, on other subjects (ADR-51, ADR-4); the reference server asks nobody then. Where authors are
-asked (`Hub.author_doors`), each needs the permission that he would need to do the same himself:
+Permissions apply to the subject of a publish. Some headers make a stream act on other subjects
+(ADR-51, ADR-4); the reference server checks no permission for them. Where authors are checked
+(`Hub.author_doors`), the author needs the permission to do the same directly:
 
 | header | permission |
 |---|---|
@@ -23,12 +23,18 @@ from core.protocol.headers import find
 ASKED = re.compile(
     rb"\r\nNats-(?:Schedule|Rollup:|Batch-Id:|Expected-Last-Subject-Sequence-Subject:)"
 )
-"""What a header block has that says more than where its message is to be stored."""
+"""Matches header blocks that may require further permissions."""
 _PURGE = b"$JS.API.STREAM.PURGE."
 
 
 class StreamScope(NamedTuple):
-    """What a stream stores: what its filters match; `copies`: from other streams, too."""
+    """The subjects that a stream stores.
+
+    Attributes:
+        name: Name of the stream.
+        subjects: Its subject filters.
+        copies: Whether it also stores messages of other streams.
+    """
 
     name: str
     subjects: tuple[bytes, ...]
@@ -36,7 +42,7 @@ class StreamScope(NamedTuple):
 
 
 class Lacking(NamedTuple):
-    """A permission that an author lacks: to publish to a subject, or to read it."""
+    """A permission that an author lacks: to publish to a subject, or to read it (`reads`)."""
 
     subject: bytes
     reads: bool = False
@@ -45,13 +51,13 @@ class Lacking(NamedTuple):
 def lacking(
     grant: Grant, subject: bytes, headers: bytes, scopes: Iterable[StreamScope]
 ) -> Lacking | None:
-    """Return a permission that the author of a message lacks, if he lacks any.
+    """Return the first permission that the author of a message lacks (None: it lacks none).
 
     Args:
-        grant: What the author may do.
-        subject: Where the message is published, which he may do.
-        headers: Its header block.
-        scopes: The streams that listen there; iterated only where it matters.
+        grant: The permissions of the author.
+        subject: The subject of the publish, which is permitted.
+        headers: The header block of the message.
+        scopes: The streams that capture the subject; iterated only if they matter.
     """
     if find(headers, b"Nats-Schedule"):
         target = find(headers, b"Nats-Schedule-Target")

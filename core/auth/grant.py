@@ -1,11 +1,12 @@
-"""The check of permissions: may this client publish to a subject, or subscribe to it?
+"""The check of permissions to publish and to subscribe.
 
-A `Grant` is made of a user's permissions and shared by all connections of that user; it remembers
-the subjects that may be published to. A `Guard` belongs to one connection, and adds what changes
-while it is open: the reply subjects that it may answer on (`allow_responses`).
+A `Grant` is made from a user's permissions and shared by all connections of that user. It caches
+the subjects that may be published to. A `Guard` belongs to one connection, and adds the changing
+permissions: the reply subjects that the client may answer on (`allow_responses`).
 
-The filters of permissions are compared with that of a subscription token by token, its wildcards
-taken literally, as the reference server does it: `foo.*` allows a subscription to `foo.>` too.
+The filters of permissions are compared with the filter of a subscription token by token, with its
+wildcards taken literally. So `foo.*` allows a subscription to `foo.>` too, as in the reference
+server.
 """
 
 from collections.abc import Callable
@@ -18,13 +19,13 @@ _REPLIES_MAX = 4096
 _SECOND = 1_000_000_000
 
 Pattern = tuple[bytes, bytes]
-"""A subject filter, and the queue (or a filter of queues) it speaks of, if any."""
+"""A subject filter, and the queue or filter of queues it applies to (b"": none)."""
 
 
 class Grant:
-    """What a user may publish and subscribe.
+    """The permissions of a user.
 
-    `publishable` holds subjects that `may_publish` allowed: look there first.
+    `publishable` caches the subjects that `may_publish` allowed: check it first.
     """
 
     def __init__(self, permissions: Permissions) -> None:
@@ -38,7 +39,7 @@ class Grant:
         self._subscribe_deny = _patterns(permissions.subscribe.deny) or []
 
     def may_publish(self, subject: bytes) -> bool:
-        """Say whether a message may be published to `subject`, other than as an answer."""
+        """Decide whether a message may be published to `subject`, other than as an answer."""
         if not self._allowed(subject) or self._denied(subject):
             return False
         if len(self.publishable) >= _PUBLISHABLE_MAX:
@@ -47,7 +48,7 @@ class Grant:
         return True
 
     def may_publish_all(self, subject: bytes) -> bool:
-        """Say whether a message may be published to every subject that a filter matches."""
+        """Decide whether a message may be published to every subject that a filter matches."""
         publish = self.permissions.publish
         if publish.allow is not None and not any(
             is_subset(subject, pattern.encode()) for pattern in publish.allow
@@ -56,7 +57,7 @@ class Grant:
         return not any(overlap(pattern.encode(), subject) for pattern in publish.deny)
 
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
-        """Say whether a subscription may be made."""
+        """Decide whether a subscription is permitted."""
         if self._subscribe_allow is not None:
             plain, queues = _matching(self._subscribe_allow, subject)
             allowed = _queue_matches(queue, queues) if queue and queues else plain
@@ -65,10 +66,11 @@ class Grant:
         return not self.denies(subject, queue)
 
     def may_read(self, subject: bytes) -> bool:
-        """Say whether all that a filter matches may be read: subscribed to, and nothing beyond.
+        """Decide whether every subject that a filter matches may be read.
 
-        A subscription to `foo.>` is allowed by `foo.*`; reading what is stored on `foo.>` is not,
-        because it has `foo.a.b`. What deny rules take out of the filter, `denies` tells.
+        Subscriptions are less strict: `foo.*` allows a subscription to `foo.>`, but not to read the
+        messages stored on `foo.>`, because `foo.a.b` is one of their subjects. Use `denies` for
+        single subjects that deny rules exclude.
         """
         allow = self._subscribe_allow
         if allow is not None and not any(
@@ -78,21 +80,26 @@ class Grant:
         return not self.denies(subject, b"")
 
     def denies(self, subject: bytes, queue: bytes) -> bool:
-        """Say whether a message on `subject` is denied to a subscription of that queue."""
+        """Decide whether a message on `subject` is denied to a subscription of that queue."""
         plain, queues = _matching(self._subscribe_deny, subject)
         return plain or bool(queue and queues and _queue_matches(queue, queues))
 
     def may_deny(self, subject: bytes, queue: bytes) -> bool:
-        """Say whether some of the messages of a permitted subscription may be denied to it."""
+        """Decide whether some messages of a permitted subscription may be denied to it."""
         if not queue and not has_wildcard(subject):
             return False
         return any(overlap(pattern, subject) for pattern, _ in self._subscribe_deny)
 
 
 class Guard:
-    """What one connection may publish and subscribe. `now` is a monotonic clock, in nanoseconds.
+    """The permissions of one connection.
 
-    `tracks_replies` says that it may answer: the reply subjects of its deliveries are remembered.
+    `tracks_replies` is True if the client may answer: the guard then records the reply subjects of
+    its deliveries.
+
+    Args:
+        grant: The permissions of the user.
+        now: Returns monotonic time in nanoseconds.
     """
 
     __slots__ = ("_now", "_replies", "_responses", "grant", "tracks_replies")
@@ -105,7 +112,10 @@ class Guard:
         self._replies: dict[bytes, list[int]] = {}
 
     def may_publish(self, subject: bytes) -> bool:
-        """Say whether a message may be published; if only as an answer, it is counted as one."""
+        """Decide whether a message may be published.
+
+        One that is permitted only as an answer is counted.
+        """
         return (
             subject in self.grant.publishable
             or self.grant.may_publish(subject)
@@ -113,15 +123,15 @@ class Guard:
         )
 
     def checks_deliveries(self, subject: bytes, queue: bytes) -> bool:
-        """Say whether each delivery to a subscription has to be allowed by this guard."""
+        """Decide whether this guard must check each delivery to a subscription."""
         return self.tracks_replies or self.grant.may_deny(subject, queue)
 
     def denies(self, subject: bytes, queue: bytes) -> bool:
-        """Say whether a message on `subject` is denied to a subscription of that queue."""
+        """Decide whether a message on `subject` is denied to a subscription of that queue."""
         return self.grant.denies(subject, queue)
 
     def allow_delivery(self, subject: bytes, queue: bytes, reply: bytes) -> bool:
-        """Say whether a message may be delivered; if so, its reply subject may be answered on."""
+        """Decide whether a message may be delivered. If so, allow answers to its reply subject."""
         if self.grant.denies(subject, queue):
             return False
         if self.tracks_replies and reply and not self.may_publish(reply):
@@ -142,7 +152,7 @@ class Guard:
 
     def _prune(self) -> None:
         self._replies = {s: e for s, e in self._replies.items() if not self._is_spent(e, 1)}
-        # half of the places must be free then, or every message would prune again
+        # half of the entries must be free afterwards, or every message would prune again
         for subject in list(self._replies)[: -_REPLIES_MAX // 2]:
             del self._replies[subject]
 
@@ -158,12 +168,12 @@ def _everything(_subject: bytes) -> bool:
 
 
 def _matcher(entries: tuple[str, ...]) -> Callable[[bytes], bool]:
-    """Make one test of several filters; an empty token makes a subject match nothing."""
+    """Make one test of several filters; a subject with an empty token matches nothing."""
     patterns = [entry.encode() for entry in entries]
     if not patterns:
         return lambda _subject: False
     quick = compile_filters(patterns)
-    if quick is None:  # all there is
+    if quick is None:  # `>` is among the filters
         return _has_no_empty_token
     if not any(map(has_wildcard, patterns)):
         return quick
@@ -182,7 +192,7 @@ def _patterns(entries: tuple[str, ...] | None) -> list[Pattern] | None:
 
 
 def _matching(patterns: list[Pattern], subject: bytes) -> tuple[bool, list[bytes]]:
-    """Return whether a pattern without a queue matches, and the queues of the others that do."""
+    """Return whether a pattern without a queue matches, and the queues of matching ones."""
     hits = [queue for pattern, queue in patterns if matches(subject, pattern)]
     return b"" in hits, [queue for queue in hits if queue]
 

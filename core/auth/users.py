@@ -1,6 +1,6 @@
-"""Who may connect, as a value: users with their permissions, or one token.
+"""The users that may connect, with their permissions, or one token, as a value.
 
-Without a `Users`, everybody may connect and do everything.
+Without a `Users` object, every client may connect and is allowed everything.
 """
 
 import re
@@ -17,22 +17,26 @@ RESPONSES_TTL = 120.0
 
 
 def is_hash(password: str) -> bool:
-    """Whether a password is stored as its bcrypt hash, or as what begins like one."""
+    """Decide whether a password is a bcrypt hash, or begins like one."""
     return _HASH_BEGINS.match(password) is not None
 
 
 def hash_cost(password: str) -> int:
-    """Return the cost of a bcrypt hash, 4 to 31; 0: it is none that could be computed."""
+    """Return the cost of a bcrypt hash, 4 to 31 (0: not a valid hash)."""
     match = _HASH.fullmatch(password)
     return 0 if match is None else int(match[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What may be published, or subscribed; `deny` wins. `allow` None means all, an empty one none.
+    """The subjects that may be published to or subscribed to; `deny` takes precedence.
 
-    Entries are filters. Those of subscriptions may name a queue after a blank ("orders.* v1.>"):
-    then they speak of queue subscriptions of that name, which may itself be a filter.
+    `allow` is None for all subjects, and empty for no subject. Entries are filters. An entry for
+    subscriptions may name a queue after a blank ("orders.* v1.>"). It then applies to queue
+    subscriptions of that name, which may itself be a filter.
+
+    Raises:
+        ConfigError: An entry is not a subject.
     """
 
     allow: tuple[str, ...] | None = None
@@ -47,11 +51,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Responses:
-    """Permission to publish to the reply subject of a message that was received.
+    """The permission to publish to the reply subjects of received messages.
 
     Attributes:
-        limit: how many answers each reply subject may get; 0 or less: any number.
-        ttl: for how many seconds; 0 or less: for ever.
+        limit: Number of answers per reply subject; 0 or less: any number.
+        ttl: Seconds during which answers are permitted; 0 or less: unlimited.
     """
 
     limit: int = RESPONSES_MAX
@@ -60,9 +64,12 @@ class Responses:
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What a user may publish and subscribe.
+    """The permissions of a user.
 
     With `responses` (allow_responses), `publish.allow` None means none, not all.
+
+    Raises:
+        ConfigError: An entry for publishing names a queue.
     """
 
     publish: Rule = field(default_factory=Rule)
@@ -82,11 +89,11 @@ class User:
     """One user.
 
     Attributes:
-        name: what CONNECT says as `user`.
-        password: in clear, or its bcrypt hash (`$2a$...`).
-        permissions: None: no restrictions.
+        name: The member `user` of CONNECT.
+        password: In clear, or its bcrypt hash (`$2a$...`).
+        permissions: The permissions; None: no restrictions.
         connection_types: STANDARD, WEBSOCKET, IN_PROCESS; empty: all.
-        account: where the user belongs.
+        account: The account of the user.
     """
 
     name: str
@@ -98,14 +105,17 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Users:
-    """All who may connect: `users`, or whoever knows the `token` (in clear, or its bcrypt hash).
+    """All users that may connect, or the one token that every client needs.
 
     Attributes:
-        no_auth_user: the user that a client without any credentials is.
-        timeout: seconds a client has for its CONNECT.
+        users: The users.
+        token: The token in clear, or its bcrypt hash.
+        no_auth_user: The user of clients without credentials ("": such clients are refused).
+        timeout: Seconds that a client has for its CONNECT.
 
     Raises:
-        ConfigError: nobody could connect, or names are not distinct.
+        ConfigError: No client could connect, both users and a token are set, or names are not
+            distinct.
     """
 
     users: tuple[User, ...] = ()
@@ -126,5 +136,5 @@ class Users:
             raise ConfigError("no_auth_user", f"there is no user {self.no_auth_user!r}")
 
     def named(self, name: str) -> User | None:
-        """Return the user of that name, if there is one."""
+        """Return the user of that name (None: there is none)."""
         return next((user for user in self.users if user.name == name), None)

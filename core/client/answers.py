@@ -1,4 +1,4 @@
-"""A request that may have many answers."""
+"""A request that may have many replies."""
 
 from core.client.client import Client
 from core.client.errors import PayloadTooLarge
@@ -9,12 +9,18 @@ _NO_RESPONDERS = 503
 
 
 class Answers(Gathering):
-    """The answers to one request, until `most` have come or a status ends them.
+    """The replies to one request, until `most` have come or a status ends them.
 
-    `status`, `headers`: of the message that ended them, an empty one with a status (503: nobody
-    serves the subject). `overflowed`: more than `most_bytes` came that nobody has taken; what came
-    after them is lost, and nothing more is taken.
-    Raises NotPermitted, PayloadTooLarge or ConnectionLost.
+    Creating one sends the request. Raises NotPermitted, PayloadTooLarge or ConnectionLost.
+
+    Args:
+        most: Largest number of replies; 0: no limit.
+        most_bytes: Largest size of untaken replies, in bytes; 0: no limit.
+
+    Attributes:
+        status, text, headers: Of the empty message with a status that ended the replies (503: no
+            responders); 0 or empty: none.
+        overflowed: More than `most_bytes` are untaken. Later replies are lost.
     """
 
     def __init__(

@@ -1,10 +1,13 @@
 """A client connection to a NATS server.
 
-*Concurrency*: one event loop. The messages of one read are passed on as one list per subscription;
-what is written is gathered and sent with one `write` per turn of the loop.
+*Concurrency*: one event loop. The messages of one read are passed to each subscription as one list.
+Output is gathered and sent with one `write` per loop tick.
+
 *Life cycle*: `connect` returns when the server has accepted CONNECT; `close` (or `drain`) ends it.
+
 *Failure*: when the link is lost, waiting requests end with `ConnectionLost`, and the client
-reconnects with growing pauses and restores its subscriptions; publishing meanwhile raises.
+reconnects with growing pauses and restores its subscriptions. Publishing without a connection
+raises `ConnectionLost`.
 """
 
 import asyncio
@@ -44,17 +47,18 @@ _DENIED = re.compile(
     r'Permissions Violation for (Subscription|Publish) to "([^"]*)"', re.IGNORECASE
 )
 RECONNECT_FIRST_S = 0.05
-"""Pause before the first attempt to connect again; it doubles with each."""
+"""Pause before the first reconnect, in seconds; it doubles with each attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a client connects. Times in seconds.
+    """The connection settings of a client. Times in seconds.
 
-    `may_publish` says which subjects the server lets the client publish to, if the client knows
-    that: it then raises NotPermitted instead of waiting for an answer that never comes. `lacking`
-    does the same for what headers want beside: called with subject and headers, it returns the
-    error, or None.
+    Attributes:
+        may_publish: Returns False for subjects that the server denies, if the client knows them.
+            The client then raises NotPermitted instead of waiting for a reply that never comes.
+        lacking: The same for permissions that headers require; called with subject and headers,
+            returns the error or None.
     """
 
     name: str = "jetgate"
@@ -68,12 +72,15 @@ class Options:
     may_publish: Callable[[bytes], bool] | None = None
     lacking: Callable[[bytes, bytes], NotPermitted | None] | None = None
     inbox: Callable[[], bytes] | None = None
-    """Called at every connection; returns how inboxes begin, with a dot at the end."""
+    """Called at every connection; returns the prefix of inboxes, with a final dot."""
     identify: Callable[[str], dict[str, str]] | None = None
     """Called with the server's nonce at every connection; returns more fields of CONNECT."""
 
     def credentials(self, nonce: str) -> dict[str, object]:
-        """Return the fields of CONNECT that authenticate the client. Raises ClientError."""
+        """Return the fields of CONNECT that authenticate the client.
+
+        Raises ClientError if `identify` fails.
+        """
         fields: dict[str, object] = {}
         if self.user:
             fields |= {"user": self.user, "pass": self.password}
@@ -98,18 +105,18 @@ class ServerInfo(msgspec.Struct, frozen=True):
 
 
 def _ignore() -> None:
-    """Nobody wants to know."""
+    """Ignore an event of a subscription."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What a subscriber wants to know beside its messages.
+    """The events of a subscription beside its messages.
 
     Attributes:
-        on_end: Called when the client is closed: no more messages will come.
-        on_restored: Called when the subscription is made again after the connection was lost, with
-            all messages that were sent meanwhile.
-        asked: Subject of the request whose answers the subscription takes.
+        on_end: Called when the client is closed: no more messages come.
+        on_restored: Called when the subscription is restored after a lost connection. Messages sent
+            meanwhile are lost.
+        asked: Subject of the request whose replies the subscription receives.
         on_asking_denied: Called when the server refuses that request.
     """
 
@@ -123,9 +130,9 @@ _UNWATCHED = Watch()
 
 
 class Subscription:
-    """A subscription. `on_batch` is called with the messages of one read at a time.
+    """A subscription. `on_batch` is called with all its messages of one read.
 
-    `denied`: the server has refused it, as a `flush` after it finds out.
+    `denied`: the server has refused it, which a `flush` after `subscribe` reveals.
     """
 
     __slots__ = (
@@ -158,18 +165,20 @@ class Subscription:
         self.denied = False
 
     def unsubscribe(self) -> None:
-        """End the subscription at once; messages under way to it are dropped."""
+        """End the subscription at once; messages in flight are dropped."""
         self._client.unsubscribe(self)
 
     def let_go(self) -> None:
-        """Call nobody any more. Who is called refers to it in turn: in a circle both would wait for
-        a full garbage collection, which holds up everybody."""
+        """Drop the callbacks to break the reference cycle with their owner.
+
+        Otherwise both would wait for a full garbage collection, which stalls the process.
+        """
         self.on_batch = _drop
         self.watch = _UNWATCHED
 
 
 class Client:
-    """A connected client; made by `connect`."""
+    """A connected client; created by `connect`."""
 
     def __init__(self, connector: Connector, options: Options) -> None:
         self.info = ServerInfo()
@@ -202,23 +211,23 @@ class Client:
     # -- sending -----------------------------------------------------------------------------
 
     async def wait_connected(self) -> None:
-        """Return when there is a connection again. Raises ConnectionLost when it is closed."""
+        """Wait until there is a connection. Raises ConnectionLost when the client is closed."""
         await self._up_or_closed.wait()
         if not self.connected:
             raise ConnectionLost
 
     def when_closed(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Call this when the client is closed; return what takes that back."""
+        """Call `call` when the client is closed; return a function that cancels this."""
         self._on_close.add(call)
         return lambda: self._on_close.discard(call)
 
     def pause_reading(self) -> None:
-        """Stop receiving until `resume_reading` or a reconnect."""
+        """Pause reading until `resume_reading` or a reconnect."""
         if self._link is not None:
             self._link.pause_reading()
 
     def resume_reading(self) -> None:
-        """Receive again."""
+        """Resume reading."""
         if self._link is not None:
             self._link.resume_reading()
 
@@ -229,7 +238,7 @@ class Client:
 
     @property
     def inbox_prefix(self) -> bytes:
-        """The beginning of the reply subjects of this client's requests."""
+        """The prefix of the reply subjects of this client's requests."""
         return self._replies.prefix
 
     def publish(
@@ -240,7 +249,7 @@ class Client:
         self.write(encoder.publish(subject, reply, headers, payload))
 
     def check(self, subject: bytes, headers: bytes = b"") -> None:
-        """Raise NotPermitted for a message that this client knows it may not publish."""
+        """Raise NotPermitted if this client knows that it may not publish the message."""
         if (error := self._refusal(subject, headers)) is not None:
             raise error
 
@@ -253,7 +262,10 @@ class Client:
         return None
 
     def write(self, data: bytes) -> None:
-        """Send protocol bytes, together with all that is written in this turn of the loop."""
+        """Send protocol bytes, together with all others of this loop tick.
+
+        Raises ConnectionLost.
+        """
         if not self.connected:
             raise ConnectionLost
         if not self._out:
@@ -263,9 +275,10 @@ class Client:
     async def request(
         self, subject: bytes, payload: bytes = b"", *, headers: bytes = b"", within: float = 5.0
     ) -> Msg:
-        """Send a request and return the first answer.
+        """Send a request and return the first reply.
 
-        Raises NotPermitted, NoResponders, PayloadTooLarge, RequestTimeout or ConnectionLost.
+        Raises NotPermitted, NoResponders, PayloadTooLarge, RequestTimeout (after `within` seconds)
+        or ConnectionLost.
         """
         self.check(subject, headers)
         if (size := len(headers) + len(payload)) > self.info.max_payload:
@@ -286,10 +299,17 @@ class Client:
         payloads: Sequence[bytes],
         headers: Sequence[bytes] | None = None,
     ) -> ReplyBatch:
-        """Send requests as one buffer; their answers appear in the result.
+        """Send requests as one buffer, and return the object that collects their replies.
 
-        `headers` holds complete blocks or empty bytes. The result's `done` is set when all answers
-        are there. A request that is refused is answered with status 403. Raises ConnectionLost.
+        Args:
+            subjects: The subject of each request.
+            payloads: The payload of each request.
+            headers: A complete header block, or empty bytes, for each request; None: no headers.
+
+        Returns:
+            The replies; `done` is set when all have arrived. A refused request has status 403.
+
+        Raises ConnectionLost.
         """
         head, batch = self._replies.expect_batch(subjects)
         reply = b"%s%s-" % (self._replies.prefix, head)
@@ -320,30 +340,33 @@ class Client:
         return sub
 
     def unsubscribe(self, sub: Subscription) -> None:
-        """End a subscription at once; messages under way to it are dropped."""
+        """End a subscription at once; messages in flight are dropped."""
         if self._subs.pop(sub.sid, None) is not None and self.connected:
             self.write(encoder.unsubscribe(sub.sid))
         sub.let_go()
 
     async def drain_subscription(self, sub: Subscription) -> None:
-        """End a subscription after the messages that are under way to it have arrived."""
+        """End a subscription after its messages in flight have arrived."""
         if sub.sid not in self._subs:
             return
         try:
             self.write(encoder.unsubscribe(sub.sid))
             await self.flush()
         except ClientError:
-            pass  # it ended with the connection: nothing is under way
+            pass  # the connection is lost: no message is in flight
         finally:
             self._subs.pop(sub.sid, None)
             sub.let_go()
 
     def new_inbox(self) -> bytes:
-        """Return a unique subject for a subscription that takes replies."""
+        """Return a unique subject for a subscription to replies."""
         return self._replies.base + nuid().encode()
 
     async def flush(self, within: float = 5.0) -> None:
-        """Wait until the server has processed everything sent before. Raises RequestTimeout."""
+        """Wait until the server has processed all earlier output.
+
+        Raises RequestTimeout after `within` seconds, and ConnectionLost.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.write(encoder.PING)
         self._pongs.append(future)
@@ -354,7 +377,7 @@ class Client:
             raise RequestTimeout(b"PING", within) from None
 
     async def drain(self) -> None:
-        """Unsubscribe, wait for messages that are under way, close."""
+        """Unsubscribe, wait for messages in flight, close."""
         for sub in list(self._subs.values()):
             self.write(encoder.unsubscribe(sub.sid))
         if self.connected:
@@ -362,7 +385,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """End the connection for good; waiting requests end with ConnectionLost."""
+        """Close the connection for good; waiting requests end with ConnectionLost."""
         self.closed = True
         self._up_or_closed.set()
         await stop(self._reconnecting)
@@ -439,7 +462,7 @@ class Client:
             self._denied(found[2].encode(), is_publish=found[1].lower() == "publish")
 
     def _denied(self, subject: bytes, *, is_publish: bool) -> None:
-        """Tell who waits for what the server has refused: no answer will come."""
+        """End the requests that the server has refused: no reply will come."""
         if is_publish:
             self._replies.deny(subject)
         for sub in list(self._subs.values()):
@@ -578,7 +601,7 @@ class Client:
 
 
 def _drop(batch: list[Msg]) -> None:
-    """Nobody takes them any more."""
+    """Drop messages of an ended subscription."""
 
 
 async def connect(connector: Connector, options: Options | None = None) -> Client:

@@ -2,13 +2,13 @@
 
 
 class ClientError(Exception):
-    """Base of the exceptions that `core.client` defines."""
+    """The base of the exceptions that `core.client` defines."""
 
 
 class ConnectionLost(ClientError):
-    """There is no connection, or it was lost before the answer arrived.
+    """The connection is missing, or was lost before the reply arrived.
 
-    Whether the server acted on what was sent is unknown.
+    The server may or may not have processed the request.
     """
 
     def __str__(self) -> str:
@@ -16,7 +16,7 @@ class ConnectionLost(ClientError):
 
 
 class ServerRefused(ClientError):
-    """The server answered CONNECT with -ERR, or cannot be used; `text` says why."""
+    """The server answered CONNECT with -ERR, or cannot be used; `text` is the reason."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -35,7 +35,7 @@ class NoResponders(ClientError):
 
 
 class PayloadTooLarge(ClientError):
-    """A message exceeds the server's max_payload, for which the server would disconnect."""
+    """A message exceeds the server's `max_payload`; the server would disconnect the client."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(size, limit)
@@ -47,9 +47,9 @@ class PayloadTooLarge(ClientError):
 
 
 class NotPermitted(ClientError):
-    """The user may not publish to this subject, or subscribe to it; nothing was sent.
+    """The user may not publish or subscribe to this subject; the message was not sent.
 
-    `wanted_by`: the headers of a message that ask for more than its subject needs, if it is that.
+    `wanted_by`: the header that requires the missing permission; empty: the subject requires it.
     """
 
     def __init__(self, subject: bytes, doing: str = "publishing", wanted_by: str = "") -> None:
@@ -64,7 +64,7 @@ class NotPermitted(ClientError):
 
 
 class RequestTimeout(ClientError):
-    """No answer arrived in time; whether the request was executed is unknown."""
+    """No reply arrived in time. The server may or may not have executed the request."""
 
     def __init__(self, subject: bytes, seconds: float) -> None:
         super().__init__(subject, seconds)
@@ -77,7 +77,7 @@ class RequestTimeout(ClientError):
 
 
 def reason_of(error: Exception) -> str:
-    """Say in a few words why connecting failed."""
+    """Return a short reason why connecting failed."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, TimeoutError):

@@ -1,4 +1,4 @@
-"""What several messages on an inbox of its own have in common: they gather until they end."""
+"""The common base of requests whose replies arrive on their own inbox."""
 
 import asyncio
 
@@ -10,11 +10,16 @@ from core.client.msg import Msg
 class Gathering:
     """Messages that arrive on an inbox of their own.
 
-    Ending the subscription tells the server that nobody listens any more. `interrupted`: somebody
-    has made `changed` return.
+    The end of the subscription informs the server that no more replies are wanted.
 
     Args:
-        asked: the subject of the request that they answer.
+        client: The connection.
+        asked: The subject of the request that the messages answer.
+
+    Attributes:
+        messages: The messages not yet taken.
+        ended: True once no more messages come.
+        interrupted: True once `interrupt` has made `changed` return.
     """
 
     def __init__(self, client: Client, asked: bytes) -> None:
@@ -30,9 +35,9 @@ class Gathering:
         self._is_denied = False
 
     async def changed(self, within: float) -> bool:
-        """Wait until messages have arrived or it has ended; False on timeout (seconds).
+        """Wait until messages have arrived or no more come; return False on timeout (seconds).
 
-        Raises NotPermitted when the server refuses the request.
+        Raises NotPermitted if the server refuses the request.
         """
         if self.ended or self.interrupted:
             return True
@@ -49,7 +54,7 @@ class Gathering:
         return True
 
     def interrupt(self) -> None:
-        """Make `changed` return; the request itself goes on until `release`."""
+        """Make `changed` return. The request itself stays open until `release`."""
         self.interrupted = True
         self._wake()
 
@@ -59,7 +64,7 @@ class Gathering:
         return messages
 
     async def release(self) -> None:
-        """End it; messages that were under way are in `messages` afterwards."""
+        """End the request. Messages that were in flight are in `messages` afterwards."""
         if self.ended:
             self._sub.unsubscribe()
         else:

@@ -1,7 +1,7 @@
 """The JetStream API of the client: publish, pull, acknowledge, read, manage.
 
-Every call is a request on `$JS.API.>` or on a subject of a stream. An error of the server is raised
-as `ApiError` with its code, number and text.
+Every call is a request on `$JS.API.>` or on a subject of a stream. An error response of the server
+is raised as `ApiError` with its code, number and text.
 """
 
 from base64 import b64decode
@@ -47,7 +47,10 @@ class _Message(msgspec.Struct):
 
 
 class _MsgGet(msgspec.Struct):
-    """The response of MSG.GET; decoded without the slower codec, because payloads may be large."""
+    """The response of MSG.GET.
+
+    It is decoded without the lenient codec, which is slow on large payloads.
+    """
 
     message: _Message | None = None
     error: ErrorBody | None = None
@@ -56,8 +59,10 @@ class _MsgGet(msgspec.Struct):
 class JetStream:
     """The JetStream API over a client.
 
-    `timeout`: seconds for each request; `prefix`: of the API's subjects, such as `$JS.hub.API` for
-    that of a domain.
+    Args:
+        client: The connection.
+        timeout: Seconds for each request.
+        prefix: Prefix of the API subjects, for example `$JS.hub.API` for a domain.
     """
 
     def __init__(self, client: Client, *, timeout: float = 5.0, prefix: str = "$JS.API") -> None:
@@ -66,10 +71,13 @@ class JetStream:
         self.prefix = prefix
 
     async def call(self, verb: str, body: object = None) -> dict[str, Any]:
-        """Send an API request (`verb`: such as `STREAM.INFO.S`) and return the decoded reply.
+        """Send an API request and return the decoded response.
 
-        `body` is JSON bytes, or a value to encode, or None for an empty request.
-        Raises ApiError, and ClientError when no answer came.
+        Args:
+            verb: The API subject without prefix, such as `STREAM.INFO.S`.
+            body: JSON bytes, a value to encode, or None for an empty request.
+
+        Raises ApiError for an error response, and ClientError without a response.
         """
         payload = b""
         if isinstance(body, bytes):
@@ -88,14 +96,14 @@ class JetStream:
     async def publish(self, subject: bytes, payload: bytes, headers: bytes = b"") -> PubAck:
         """Publish one message and return the acknowledgement.
 
-        Raises ApiError when the stream refuses it, NoResponders when no stream has the subject,
-        ValueError when something other than a stream answered.
+        Raises ApiError if the stream refuses the message, NoResponders if no stream has the
+        subject, and ValueError if the reply does not come from a stream.
         """
         msg = await self.client.request(subject, payload, headers=headers, within=self.timeout)
         return read_ack(msg.payload)
 
     def start_many(self, batch: MessageColumns) -> ReplyBatch:
-        """Publish messages as one buffer, with reply subjects of the client. Raises ConnectionLost.
+        """Publish messages as one buffer, each with a reply subject. Raises ConnectionLost.
 
         The result collects the acknowledgements, in order and undecoded (see `read_ack`).
         """
@@ -107,8 +115,8 @@ class JetStream:
     def pull(self, stream: str, consumer: str, request: NextRequest, *, ack: bytes = b"") -> Pull:
         """Send a pull request, which collects messages until it ends. Raises ConnectionLost.
 
-        `ack`: the reply subject of a delivery to acknowledge with the same message (`+NXT`). The
-        caller has to call `Pull.release` in the end.
+        `ack`: reply subject of a delivery that the request also acknowledges (`+NXT`); empty: none.
+        The caller has to call `Pull.release` at the end.
         """
         subject = f"{self.prefix}.CONSUMER.MSG.NEXT.{stream}.{consumer}".encode()
         return Pull(self.client, ack or subject, request, is_ack=bool(ack))
@@ -125,7 +133,7 @@ class JetStream:
         return pull.result()
 
     async def ack(self, replies: Sequence[bytes], payloads: Sequence[bytes]) -> None:
-        """Send acknowledgements (`+ACK`, `-NAK`, ...) without waiting for an answer."""
+        """Send acknowledgements (`+ACK`, `-NAK`, ...) without waiting for a reply."""
         for reply in replies:
             self.client.check(reply)
         parts = [
@@ -135,10 +143,10 @@ class JetStream:
         self.client.write(b"".join(parts))
 
     async def message(self, stream: str, request: MsgGetRequest) -> StoredMsg:
-        """Read one message: by Direct Get where the stream allows it, else by MSG.GET.
+        """Read one message: by Direct Get if the stream allows it, else by MSG.GET.
 
-        Raises ApiError JSNoMessageFound when there is none, JSStreamNotFound when there is no
-        such stream.
+        Raises ApiError: JSNoMessageFound without a match, JSStreamNotFound if the stream does not
+        exist.
         """
         try:
             return await self.direct_get(stream, request)
@@ -146,8 +154,10 @@ class JetStream:
             return await self.msg_get(stream, request)
 
     async def last(self, stream: str, subject: str) -> StoredMsg:
-        """Read the last message of one subject, which the API subject names: permissions may speak
-        of it. Else as `message`.
+        """Read the last message of one subject.
+
+        The Direct Get request names the subject in its API subject, so permissions can refer to it.
+        Otherwise as `message`.
         """
         api_subject = f"{self.prefix}.DIRECT.GET.{stream}.{subject}".encode()
         try:
@@ -156,16 +166,15 @@ class JetStream:
             return await self.msg_get(stream, MsgGetRequest(last_by_subj=subject))
 
     async def direct_get(self, stream: str, request: MsgGetRequest) -> StoredMsg:
-        """Read one message by Direct Get. Raises NoResponders where that is not allowed."""
+        """Read one message by Direct Get. Raises NoResponders if the stream does not allow it."""
         subject = f"{self.prefix}.DIRECT.GET.{stream}".encode()
         return _found(await self.client.request(subject, encode(request), within=self.timeout))
 
     def direct_batch(self, stream: str, request: MsgGetRequest) -> Answers:
-        """Ask for many messages by Direct Get: `direct_message` reads each of the answers.
+        """Request many messages by Direct Get; `direct_message` decodes each of the replies.
 
-        A status ends them: 204 when all that were asked for came, 404 when there are none, 503
-        where Direct Get is not allowed. The caller has to call `Answers.release` in the end.
-        Raises ConnectionLost.
+        A status ends them: 204 after the last one, 404 if there are none, 503 if Direct Get is not
+        allowed. The caller has to call `Answers.release` at the end. Raises ConnectionLost.
         """
         subject = f"{self.prefix}.DIRECT.GET.{stream}".encode()
         return Answers(self.client, subject, encode(request))
@@ -204,7 +213,7 @@ class JetStream:
         await self.call(f"STREAM.DELETE.{stream}")
 
     async def purge_stream(self, stream: str, request: StreamPurgeRequest | None = None) -> int:
-        """Purge a stream; return how many messages were removed."""
+        """Purge a stream; return the number of removed messages."""
         body = encode(request) if request is not None else None
         purged: int = (await self.call(f"STREAM.PURGE.{stream}", body))["purged"]
         return purged
@@ -221,9 +230,10 @@ class JetStream:
         return await self._consumer(f"CREATE.{stream}.{name}", encode(request))
 
     async def create_ephemeral(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
-        """Create a consumer under a name of its own.
+        """Create a consumer under a new unique name.
 
-        The API subject ends with its filter, where it has one: permissions may speak of that.
+        The API subject ends with its single filter, if it has one, so permissions can refer to the
+        filter.
         """
         name = nuid()
         named = msgspec.structs.replace(config, name=name)
@@ -232,10 +242,10 @@ class JetStream:
         return await self._consumer(f"CREATE.{stream}.{name}{place}", encode(request))
 
     async def add_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
-        """Create a consumer that is not there yet, on the subjects of ADR-15.
+        """Create a consumer that must not exist yet, on the API subjects of ADR-15.
 
-        One without a durable name is ephemeral, and named by the server. Raises ApiError, with
-        JSConsumerAlreadyExists where there is another of that name.
+        Without a durable name it is ephemeral, and the server names it. Raises ApiError, with
+        JSConsumerAlreadyExists if a consumer of that name exists.
         """
         durable = config.durable_name
         verb = f"DURABLE.CREATE.{stream}.{durable}" if durable else f"CREATE.{stream}"
@@ -269,7 +279,10 @@ def _raise_error(error: ErrorBody | None) -> None:
 
 
 def read_ack(payload: bytes) -> PubAck:
-    """Decode a publish acknowledgement. Raises ApiError for an error, ValueError for other JSON."""
+    """Decode a publish acknowledgement.
+
+    Raises ApiError for an error, ValueError for other JSON.
+    """
     ack = msgspec.json.decode(payload, type=PubAck)
     _raise_error(ack.error)
     if not ack.stream:
@@ -287,9 +300,9 @@ def _found(msg: Msg) -> StoredMsg:
 
 
 def direct_message(msg: Msg) -> StoredMsg:
-    """Read an answer of Direct Get."""
-    # The server appends four headers, six in a batch; those of the same names before them are the
-    # message's own.
+    """Decode a reply of Direct Get."""
+    # The server appends four headers, six in a batch. Earlier headers of the same names belong to
+    # the stored message.
     lines = msg.headers[:-4].split(b"\r\n")
     added = 6 if lines[-1].startswith(b"Nats-Last-Sequence: ") else 4
     own = dict(line.split(b": ", 1) for line in lines[-added:])

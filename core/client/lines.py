@@ -1,4 +1,4 @@
-"""Formats many requests as one buffer: the per-message work of publishing a batch."""
+"""The formatting of many requests as one buffer: the per-message work of publishing a batch."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The interface of a transport (link) to the client: bytes in, bytes out, the end of the link."""
+"""The interface between the client and a transport (link): bytes in, bytes out, end of the link."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import Protocol
 _CLOSE_TIMEOUT_S = 1.0
 
 Receive = Callable[[bytes], None]
-"""Called with the bytes of each read; where they are cut means nothing."""
+"""Called with the bytes of each read, which may begin and end anywhere in the protocol."""
 
 Closed = Callable[[Exception | None], None]
 """Called once when the link has ended, with the error if there was one."""
@@ -22,34 +22,35 @@ class Link(Protocol):
         ...
 
     def write(self, data: bytes) -> None:
-        """Send bytes, in order; never blocks."""
+        """Send bytes, in order. Never blocks."""
         ...
 
     def pause_reading(self) -> None:
-        """Stop receiving until `resume_reading`."""
+        """Pause reading until `resume_reading`."""
         ...
 
     def resume_reading(self) -> None:
-        """Receive again."""
+        """Resume reading."""
         ...
 
     def abort(self) -> None:
-        """End the link at once, without sending what is still buffered."""
+        """Close the link at once; buffered output is lost."""
         ...
 
     def close(self) -> None:
-        """Send what was written and end the link; `closed` is called afterwards."""
+        """Write the buffered output and close the link; `closed` is called afterwards."""
         ...
 
 
 Connector = Callable[[Receive, Closed], Awaitable[Link]]
-"""Opens a link. Raises OSError when that fails."""
+"""Opens a link. Raises OSError if that fails."""
 
 
 async def close_link(link: Link, ended: asyncio.Event) -> None:
-    """Send what was written and end a link; wait for `ended`, which `closed` has to set.
+    """Write the buffered output and close a link; wait for `ended`, which `closed` has to set.
 
-    Closing TLS waits for an answer of the peer; one that does not answer is cut off.
+    Closing TLS waits for the peer's answer. A link whose peer sends none is aborted after
+    `_CLOSE_TIMEOUT_S`.
     """
     link.close()
     try:

@@ -1,7 +1,7 @@
-"""A received message, and functions that read and build header blocks.
+r"""A received message, and functions that read and build header blocks.
 
-Header blocks stay bytes until they are looked into (`NATS/1.0[ status[ text]]\\r\\n` followed by
-`Name: value\\r\\n` lines and an empty line).
+Header blocks stay bytes until they are parsed: `NATS/1.0[ status[ text]]\r\n`, then
+`Name: value\r\n` lines and an empty line.
 """
 
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ _VERSION = b"NATS/1.0"
 class Msg(msgspec.Struct, gc=False, eq=False):
     """A received message; an absent reply or header block is empty bytes.
 
-    Garbage collections pass over messages, of which there may be very many: they refer to nothing
-    that could refer to them.
+    The garbage collector skips messages, of which there may be very many: they cannot be part of a
+    reference cycle.
     """
 
     subject: bytes
@@ -33,7 +33,7 @@ class Msg(msgspec.Struct, gc=False, eq=False):
 
 
 def status_of(headers: bytes) -> tuple[int, str]:
-    """Return status code and text of a header block; code 0 when it has none."""
+    """Return status code and text of a header block; code 0 if there is none."""
     if len(headers) < 12 or headers[8:9] != b" ":
         return 0, ""
     line = headers[9 : headers.find(b"\r\n")].strip()
@@ -42,7 +42,7 @@ def status_of(headers: bytes) -> tuple[int, str]:
 
 
 def header_items(headers: bytes) -> list[tuple[bytes, bytes]]:
-    """Return names and values in order, with duplicates and case, without surrounding blanks."""
+    """Return names and values in order, with duplicates; values without surrounding blanks."""
     items: list[tuple[bytes, bytes]] = []
     for line in headers.split(b"\r\n")[1:]:
         name, colon, value = line.partition(b":")
@@ -52,9 +52,9 @@ def header_items(headers: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def header_block(items: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Build a header block; empty bytes when there are no items.
+    """Build a header block; return empty bytes if there are no items.
 
-    Raises ValueError when a name or a value would end its line.
+    Raises ValueError if a name or a value would end its line.
     """
     parts = [_VERSION]
     for name, value in items:

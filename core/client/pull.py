@@ -27,9 +27,9 @@ class Fetched:
 class Pull(Gathering):
     """A pull request that waits for messages.
 
-    It has a subscription of its own: ending that makes the server drop the request. With `is_ack`
-    the subject is the reply subject of a delivery, which it acknowledges too (`+NXT`).
-    `heartbeats` counts the idle heartbeats that came; each makes `changed` return.
+    The request has its own subscription, and the server drops the request when that ends. With
+    `is_ack` the subject is the reply subject of a delivery, which the request also acknowledges
+    (`+NXT`). `heartbeats` counts the idle heartbeats; each makes `changed` return.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Pull(Gathering):
         client.publish(subject, b"+NXT " + body if is_ack else body, reply=self._inbox)
 
     def result(self) -> Fetched:
-        """Return the messages and how the request ended."""
+        """Return the messages and the status of the request."""
         return Fetched(self.take(), self.status, self.text)
 
     def _on_batch(self, batch: list[Msg]) -> None:

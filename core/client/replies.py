@@ -1,4 +1,4 @@
-"""The shared inbox: one subscription for the answers to all requests of a connection.
+"""The shared inbox: one subscription for the replies to all requests of a connection.
 
 A single request has a token, the last of its reply subject, and a future. A batch of requests has
 one `ReplyBatch` with tokens `<batch>-<index>`, so nothing is created or awaited per message.
@@ -12,23 +12,28 @@ from core.client.msg import Msg, status_of
 from core.runtime.nuid import nuid
 
 FORBIDDEN = b"NATS/1.0 403\r\n\r\n"
-"""What stands for the answer to a request of a batch that was refused."""
+"""The header block recorded in place of the reply to a refused request of a batch."""
 
 _CLOCK_STEP = 0.002
-"""Timers of the loop may be early by as much."""
+"""Seconds by which timers of the loop may fire early."""
 
 _Waiting = tuple["asyncio.Future[Msg]", float, bytes, float]
-"""The answer's future, when it is late, and what its error says: subject and seconds."""
+"""The reply's future, its deadline (loop time), and subject and seconds for the timeout error."""
 
 
 class ReplyBatch:
-    """The answers to a batch of requests, by index.
+    """The replies to a batch of requests, by index.
 
-    `payloads[i]` is None until request i is answered; `statuses[i]` is there when the answer was a
-    status (503 no responders, 429 too many requests, 403 refused), `headers[i]` when it had any;
-    `subjects[i]` is what was asked, `refused[i]` why that was not permitted, where it was not for
-    its subject. `missing` counts the unanswered; `done` is set when there are none. `on_answer` is
-    called with the index of each answer; those that were there when it was set are not told.
+    Attributes:
+        payloads: Payload of each reply; None until it arrives.
+        statuses: Status codes, of replies that have one (503 no responders, 429 too many requests,
+            403 refused).
+        headers: Header blocks, of replies that have one.
+        subjects: Subject of each request.
+        refused: The errors of requests that lack a permission which their headers require.
+        missing: Number of open requests.
+        done: Set when no request is open.
+        on_answer: Called with the index of each reply that arrives after it is set.
     """
 
     __slots__ = (
@@ -54,7 +59,7 @@ class ReplyBatch:
         self.done = done
 
     async def settled(self, within: float) -> bool:
-        """Wait for all answers; return False on timeout (seconds), and ignore later ones.
+        """Wait for all replies; return False on timeout (seconds).
 
         Raises ConnectionLost.
         """
@@ -66,7 +71,7 @@ class ReplyBatch:
         return True
 
     def put(self, index: int, headers: bytes, payload: bytes) -> None:
-        """Record an answer; a second one to the same request is ignored."""
+        """Record a reply; a second one to the same request is ignored."""
         payloads = self.payloads
         if index >= len(payloads) or payloads[index] is not None:
             return
@@ -83,11 +88,11 @@ class ReplyBatch:
 
 
 class Replies:
-    """The requests of one connection that wait for answers.
+    """The requests of one connection that wait for replies.
 
     Attributes:
-        base: how inboxes begin.
-        prefix: the inbox of the answers, with a dot behind it.
+        base: Prefix of inboxes.
+        prefix: The inbox of the replies, with a final dot.
     """
 
     def __init__(self) -> None:
@@ -99,16 +104,16 @@ class Replies:
         self._batches: dict[bytes, ReplyBatch] = {}
 
     def use_base(self, base: bytes) -> None:
-        """Begin inboxes otherwise, while nothing waits for an answer."""
+        """Change the prefix of inboxes; call it only while no request is open."""
         if base != self.base:
             self.base = base
             self.prefix = base + nuid().encode() + b"."
             self._start = len(self.prefix)
 
     def expect(self, subject: bytes, within: float) -> tuple[bytes, "asyncio.Future[Msg]"]:
-        """Return a token for a request, and the future of its answer.
+        """Return a token for a request, and the future of its reply.
 
-        The future fails with RequestTimeout after so many seconds.
+        The future fails with RequestTimeout after `within` seconds.
         """
         self._next += 1
         token = b"%d" % self._next
@@ -116,7 +121,7 @@ class Replies:
         future: asyncio.Future[Msg] = loop.create_future()
         deadline = loop.time() + within
         self._requests[token] = (future, deadline, subject, within)
-        # One timer for all requests: most are answered long before, and need none.
+        # One timer for all requests: most get their reply long before the deadline.
         if self._expiry is None or deadline < self._expiry.when():
             self._arm(loop, deadline)
         return token, future
@@ -137,7 +142,7 @@ class Replies:
             self._arm(loop, min(later))
 
     def expect_batch(self, subjects: Sequence[bytes]) -> tuple[bytes, ReplyBatch]:
-        """Return the prefix `<head>` of the tokens `<head>-<index>`, and the batch of answers."""
+        """Return the prefix `<head>` of the tokens `<head>-<index>`, and the batch of replies."""
         self._next += 1
         head = b"%d" % self._next
         batch = ReplyBatch(subjects, asyncio.get_running_loop().create_future())
@@ -145,12 +150,12 @@ class Replies:
         return head, batch
 
     def forget(self, token: bytes) -> None:
-        """Stop waiting for a request or batch; late answers are dropped."""
+        """Stop waiting for a request or batch; late replies are dropped."""
         self._requests.pop(token, None)
         self._batches.pop(token, None)
 
     def on_reply(self, subject: bytes, headers: bytes, payload: bytes) -> None:
-        """Pass an answer on to its request."""
+        """Pass a reply to its request."""
         token = subject[self._start :]
         head, dash, index = token.partition(b"-")
         if dash:
@@ -163,7 +168,7 @@ class Replies:
             waiting[0].set_result(Msg(subject, b"", headers, payload))
 
     def deny(self, subject: bytes) -> None:
-        """End the requests on a subject that the server refuses."""
+        """Fail the requests on a subject that the server refuses, with NotPermitted."""
         for future, _, asked, _ in list(self._requests.values()):
             if asked == subject and not future.done():
                 future.set_exception(NotPermitted(subject))
@@ -188,4 +193,4 @@ class Replies:
 def _fail(future: "asyncio.Future[Msg] | asyncio.Future[None]") -> None:
     if not future.done():
         future.set_exception(ConnectionLost())
-        future.exception()  # marks it as retrieved: asyncio would log one that nobody awaits
+        future.exception()  # marks it as retrieved: asyncio logs exceptions never retrieved

@@ -1,7 +1,7 @@
-"""The TCP link, with TLS where the server requires it.
+"""The TCP link, with TLS if the server requires it.
 
-A NATS server sends INFO before TLS begins. So INFO is read first, TLS is started if it says so, and
-INFO is passed on as if it had just arrived: the client does not notice.
+A NATS server sends INFO before TLS begins. The link reads INFO first, starts TLS if INFO requires
+it, and then passes INFO on as if it had just arrived.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ class _Security(msgspec.Struct):
 def dial(url: str) -> Connector:
     """Return a connector to `nats://host:port` (or `host:port`).
 
-    TLS is used if the server requires it; with `tls://` it has to offer it. Its certificate is
-    verified with the machine's authorities (or those of SSL_CERT_FILE).
+    TLS is used if the server requires it; with `tls://` the server must offer it. The certificate
+    is verified with the system's authorities (or those of SSL_CERT_FILE).
 
-    Raises ValueError for an address that is not one.
+    Raises ValueError for an invalid address.
     """
     parts = urlsplit(url if "//" in url else f"//{url}")
     if parts.scheme not in ("", "nats", "tcp", "tls") or not parts.hostname:
@@ -91,7 +91,10 @@ class _InfoReader(asyncio.Protocol):
             self.complete.set_exception(exc or ServerRefused("it closes without a greeting"))
 
     def asks_for_tls(self, insist: bool) -> bool:
-        """Say whether to start TLS. Raises ServerRefused when `insist` and it is not offered."""
+        """Return True if TLS has to be started.
+
+        Raises ServerRefused if `insist` and the server does not offer TLS.
+        """
         verb, _, body = bytes(self.data).partition(b"\n")[0].partition(b" ")
         try:
             offered = msgspec.json.decode(body, type=_Security) if verb == b"INFO" else _Security()
@@ -103,7 +106,7 @@ class _InfoReader(asyncio.Protocol):
 
 
 class TcpLink(asyncio.Protocol):
-    """A link over a TCP or TLS transport, which buffers what is written."""
+    """A link over a TCP or TLS transport, which buffers the output."""
 
     def __init__(self, receive: Receive, closed: Closed) -> None:
         self.data_received = receive  # type: ignore[assignment,method-assign]  # one call less per read
@@ -112,7 +115,7 @@ class TcpLink(asyncio.Protocol):
         self.paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is not a subclass
         if (sock := transport.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

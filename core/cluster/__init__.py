@@ -1,1 +1,1 @@
-"""Leader election among the nodes of one database, and how long a node may trust its lease."""
+"""The other nodes of one database: their rows, tags and claims, and the stream directory."""

@@ -1,9 +1,9 @@
-"""Sets of lease groups as nodes tell them to each other: a hexadecimal number, a bit for each."""
+"""Sets of lease groups as nodes announce them: a hexadecimal number with one bit per group."""
 
 from collections.abc import Collection, Iterable, Mapping
 
 Told = list[tuple[int, str]]
-"""Claims, each with the groups that it is for."""
+"""Claims, each with the mask of its groups."""
 
 
 def mask_of(groups: Iterable[int]) -> str:
@@ -18,7 +18,7 @@ def groups_of(mask: str) -> frozenset[int]:
 
 
 def told(claims: Mapping[int, int]) -> Told:
-    """Return claims by group as they are told."""
+    """Encode claims by group for an announcement."""
     by_claim: dict[int, list[int]] = {}
     for group, claim in claims.items():
         by_claim.setdefault(claim, []).append(group)
@@ -26,5 +26,5 @@ def told(claims: Mapping[int, int]) -> Told:
 
 
 def heard(claims: Collection[tuple[int, str]]) -> dict[int, int]:
-    """Return claims by group. Raises ValueError."""
+    """Decode announced claims; return them by group. Raises ValueError."""
     return {group: claim for claim, mask in claims for group in groups_of(mask)}

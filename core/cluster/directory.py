@@ -1,9 +1,8 @@
-"""Which streams there are, as every node knows them, whoever leads them, and which lease group a
-new one gets. No I/O.
+"""The stream directory: all streams of all nodes, and the lease group of a new stream. No I/O.
 
-Each change of the directory raises its version by one. What is known is all that was so at one
-version; what changed since is added (`apply`), from wherever it comes first: a change that this
-node has made itself, a reading of storage. The same news applied twice changes nothing.
+Each change of the directory raises its version by one. This copy has the state at one version;
+later changes are added (`apply`) from the source that has them first: a change by this node itself,
+or a read of storage. Applying the same changes again has no effect.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A stream that came, changed or went.
+    """A stream that was created, changed or deleted.
 
     Attributes:
-        stream: as it is now; as it was, if it went.
-        is_new: whether it came.
+        stream: The present stream; after a deletion the former one.
+        is_new: True if it was created.
     """
 
     stream: KnownStream
@@ -39,20 +38,20 @@ class Change:
 
 
 UNREAD = -1
-"""The version of a directory of which nothing is known yet."""
+"""Version of a directory that was never read."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownStream:
-    """A stream.
+    """A stream in the directory.
 
     Attributes:
-        number: that of its rows.
-        account: whose it is.
-        name: its name.
-        lease_group: the group that it is led with.
-        creation: the id of the request that created it.
-        config: its configuration.
+        number: Its number in storage.
+        account: Its account.
+        name: Its name.
+        lease_group: Its lease group.
+        creation: Id of the request that created it.
+        config: Its configuration.
     """
 
     number: int
@@ -64,10 +63,10 @@ class KnownStream:
 
 
 def stored_config(name: str, number: int, text: str) -> StreamConfig:
-    """Return the configuration of a stream as its row has it.
+    """Return the configuration in the row of a stream.
 
-    Raises OperatorError: the row is damaged. Without it nobody could tell the stream from one that
-    was deleted, so nothing is served then, and nothing removed.
+    Raises OperatorError if the row is damaged. Without it the stream would look like a deleted one,
+    so nothing is served then, and nothing removed.
     """
     try:
         return decode_lenient(StreamConfig, text.encode())
@@ -82,9 +81,9 @@ class StreamDirectory:
     """The streams of all accounts at one version.
 
     Attributes:
-        version: how many changes there had been.
-        changed: called with the changes when a version is known that was not before.
-        updates: how often news were taken.
+        version: The version: the number of changes ever made; `UNREAD` before the first read.
+        changed: Called with the changes when a newer version is applied.
+        updates: Number of calls of `apply` that changed the version or all streams.
     """
 
     def __init__(self) -> None:
@@ -97,15 +96,18 @@ class StreamDirectory:
 
     @property
     def is_known(self) -> bool:
-        """Whether it was read once."""
+        """True once the directory was read."""
         return self.version > UNREAD
 
     def find(self, account: str, name: str) -> KnownStream | None:
-        """Return a stream by its name."""
+        """Return a stream by account and name; None if there is none."""
         return self._accounts.get(account, {}).get(name)
 
     def kin(self, account: str, name: str) -> KnownStream | None:
-        """Return the stream that one of this name is led with: its stage, or whose stage it is."""
+        """Return the stream that must have the same leader: the staging stream, or its target.
+
+        None if there is none.
+        """
         target = name.removeprefix(STAGE)
         return self.find(account, STAGE + name if target == name else target)
 
@@ -118,11 +120,11 @@ class StreamDirectory:
         return self._streams.values()
 
     def groups(self) -> Mapping[int, int]:
-        """Return how many streams each lease group has that has any."""
+        """Return the number of streams of each lease group that has any."""
         return {group: asked.total() for group, asked in self._groups.items() if asked}
 
     def tags(self) -> Mapping[int, frozenset[str]]:
-        """Return the tags that streams of a lease group ask for, where any of them does."""
+        """Return the tags that the streams of each lease group ask for, for groups with tags."""
         found = {group: NO_TAGS.union(*asked) for group, asked in self._groups.items()}
         return {group: tags for group, tags in found.items() if tags}
 
@@ -132,13 +134,15 @@ class StreamDirectory:
         tags: frozenset[str] = NO_TAGS,
         coming: Iterable[tuple[int, frozenset[str]]] = (),
     ) -> int:
-        """Return which of some lease groups a new stream that asks for tags is to be in.
+        """Return the lease group, out of `groups`, for a new stream that asks for tags.
 
-        `coming`: the groups and tags of streams that are being created, which count as well.
+        `coming` has the lease group and tags of each stream that is being created, which count as
+        well.
 
-        One whose streams all ask for the same, if it has any: no stream is bound by the tags of
-        another then. Without one, one that has to have the same tags anyhow. Of several the one
-        with the fewest streams; of several with as few the lowest.
+        The order of preference: a group that is empty or whose streams all ask for exactly these
+        tags, so that no stream is bound by the tags of another; then a group whose streams together
+        ask for these tags; then any. Among equals the group with the fewest streams, then the
+        lowest number.
         """
 
         new: dict[int, Counter[frozenset[str]]] = {}
@@ -158,16 +162,18 @@ class StreamDirectory:
     # -- news --------------------------------------------------------------------------------
 
     def apply(self, news: DirectoryNews, updates: int | None = None) -> None:
-        """Take what has changed; what is known already changes nothing. Raises OperatorError.
+        """Apply changes of the directory. Applying known changes has no effect.
 
-        `updates`: how often news had been taken when the reading of these began, if they were read.
-        All streams as they are then replace what is known, even where the database went back.
+        `updates` is the value of `updates` when the read of these changes began; None if they were
+        not read. A complete read replaces all streams, even with a lower version after a restore.
+
+        Raises OperatorError if the row of a stream is damaged.
         """
         before = self._streams
         numbers = dict.fromkeys(row.stream for row in news.rows)
         if news.is_whole:
             if news.version < self.version and updates not in (None, self.updates):
-                return  # read before what was taken meanwhile
+                return  # older than changes applied since the read began
             numbers = dict.fromkeys((*before, *numbers))
             self._forget_all()
         elif news.version <= self.version:
@@ -184,7 +190,7 @@ class StreamDirectory:
     def _changes(
         self, before: Mapping[int, KnownStream], numbers: Iterable[int]
     ) -> Iterator[Change]:
-        """Yield which of some streams are not as they were."""
+        """Yield the changes of those of some streams that differ from before."""
         for number in numbers:
             old, new = before.get(number), self._streams.get(number)
             if (stream := new or old) is not None and old != new:
@@ -199,7 +205,7 @@ class StreamDirectory:
         before = self._streams.pop(row.stream, None)
         if before is not None:
             of_account = self._accounts[before.account]
-            if of_account.get(before.name) is before:  # else another has the name by now
+            if of_account.get(before.name) is before:  # else another stream has the name by now
                 del of_account[before.name]
             self._count(before, -1)
         if row.is_deleted:
@@ -213,7 +219,7 @@ class StreamDirectory:
         self._count(found, 1)
 
     def _count(self, stream: KnownStream, change: int) -> None:
-        """Count a stream that came or went among those of its lease group."""
+        """Add `change` to the count of a stream's lease group, by its tags."""
         tags = tags_of(stream.config.placement)
         asked = self._groups.setdefault(stream.lease_group, Counter())
         asked[tags] += change

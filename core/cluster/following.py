@@ -1,8 +1,8 @@
-"""Following the stream directory: what other nodes have changed is known here soon.
+"""The follower of the stream directory: changes of other nodes are soon known here.
 
-A node hears of a version (by a link, with a heartbeat) and reads what is new, once however many
-have asked meanwhile. It tells the others which version it has read; who has changed something
-answers its client when all that are linked have read it, or after a quarter of a second.
+A node learns a version from a link or a heartbeat, and reads the changes, once for all callers that
+wait. It announces the version it has read. A node that has made a change answers its client when
+all linked nodes have read it, or after a quarter of a second.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class Sharing(Protocol):
 
     @property
     def has_others(self) -> bool:
-        """Whether other nodes could have changed something."""
+        """True if other nodes could have changed the directory."""
         ...
 
     async def shared(self, version: int) -> None:
-        """Return when the linked nodes have read a version, or 0.25 s on."""
+        """Return when the linked nodes have read a version, or after 0.25 s."""
         ...
 
 
 class Unshared:
-    """Stands for the other nodes where there are none."""
+    """The `Sharing` of a process without other nodes."""
 
     has_others = False
 
@@ -44,16 +44,16 @@ class Unshared:
 
 
 class DirectoryFollower:
-    """What one process knows of the stream directory, and how it learns more.
+    """The stream directory as one process knows it, kept up to date.
 
     Args:
-        source: reads the stream directory.
-        sharing: the other nodes; None: there are none.
+        source: Reads the stream directory.
+        sharing: The other nodes; None: there are none.
 
     Attributes:
-        directory: what is known.
-        sharing: the other nodes.
-        damage: why what storage has cannot be read; None: it can.
+        directory: The known streams.
+        sharing: The other nodes.
+        damage: Error of a stored row that cannot be read; None if there is none.
     """
 
     def __init__(self, source: DirectorySource, sharing: Sharing | None = None) -> None:
@@ -68,14 +68,17 @@ class DirectoryFollower:
         self._heard = 0
 
     def heard(self, version: int) -> None:
-        """Hear that a version is there; it is read if it is new."""
+        """Record that a version exists; read it in the background if it is new."""
         self._heard = version
         is_reading = self._reading is not None and not self._reading.done()
         if version > self.directory.version and not is_reading:
             self._reading = spawn(self._follow(), name="directory")
 
     async def _follow(self) -> None:
-        """Read until what was heard of is known; a database that went back never has it."""
+        """Read until the recorded version is known; stop if a read makes no progress.
+
+        A database that went back never reaches that version.
+        """
         before = None
         while before != (before := self.directory.version) < self._heard:
             try:
@@ -85,10 +88,10 @@ class DirectoryFollower:
                 return
 
     async def look(self) -> None:
-        """Know whatever was committed before this call; several share one reading.
+        """Apply every change committed before this call; concurrent calls share one read.
 
         Raises:
-            Unavailable: storage does not answer.
+            Unavailable: Storage does not answer, or a row is damaged.
         """
         self._asked += 1
         asked = self._asked
@@ -99,19 +102,19 @@ class DirectoryFollower:
                 raise self._error
 
     async def _look(self, asked: int) -> None:
-        """Read once for all who have asked by now, and keep how that ended for them."""
+        """Read once for all callers up to the number `asked`, and keep the error for them."""
         updates = self.directory.updates
         self._error = self.damage = None
         try:
             self.directory.apply(await self._source.news(self.directory.version), updates)
         except StorageError as error:
             self._error = error
-        except OperatorError as error:  # who would lead ends with it
+        except OperatorError as error:  # a node that tries to lead ends with it
             log.error("%s", error)
             self.damage, self._error = error, Unavailable(str(error))
         self._read = asked
 
     async def close(self) -> None:
-        """Follow no more."""
+        """Stop following, and close the source."""
         await stop(self._reading)
         await self._source.close()

@@ -1,4 +1,4 @@
-"""The nodes that stand for one stream, or for one consumer of it: how many, under which name."""
+"""The replicas of a stream, or of one of its consumers: their number and their raft group name."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,16 @@ from core.model.stream import Retention, Storage, StreamConfig
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The nodes of one stream, or of one consumer of it.
+    """The group of nodes of one stream, or of one of its consumers.
 
     Attributes:
-        stream: the stream's number in storage.
-        replicas: how many nodes are wanted.
-        consumer: what identifies the consumer among those of the stream; empty: it is the stream's.
-        in_memory: whether its storage is.
-        lease_group: that of the stream.
-        tags: those that the stream asks for.
-        within: of a consumer's, how many nodes the stream has: they are among these.
+        stream: Number of the stream in storage.
+        replicas: Number of nodes wanted.
+        consumer: Identity of the consumer within its stream; empty for the group of the stream.
+        in_memory: True for memory storage.
+        lease_group: Lease group of the stream.
+        tags: The tags that the stream asks for.
+        within: For a consumer: the number of nodes of its stream, which include the consumer's.
     """
 
     stream: int
@@ -32,7 +32,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        """Its name, in the form of nats-server's raft groups."""
+        """Name of the group, in the form of nats-server's raft groups."""
         kind, storage = "C" if self.consumer else "S", "M" if self.in_memory else "F"
         named = short_hash(f"{self.stream} {self.consumer}").decode()
         return f"{kind}-R{self.replicas}{storage}-{named}"
@@ -47,10 +47,10 @@ def stream_group(stream: int, lease_group: int, config: StreamConfig) -> Group:
 def consumer_group(
     of: Group, config: StreamConfig, name: str, created: int, consumer: ConsumerConfig
 ) -> Group:
-    """Return the group of a consumer: with as many replicas as it wants, or its stream has.
+    """Return the group of a consumer, of as many replicas as it asks for; `of` is its stream's.
 
-    Where it says none, an ephemeral consumer of a stream that keeps by limits has one. `of`: the
-    group of its stream.
+    If it names no number it has its stream's, except for an ephemeral consumer of a stream with
+    limits retention: one replica. It never has more than its stream.
     """
     replicas = consumer.num_replicas
     if not replicas:

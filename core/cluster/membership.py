@@ -1,9 +1,9 @@
-"""Which nodes of a database a node dials, by their rows. No I/O.
+"""The choice of the nodes that a node dials, by the rows of all nodes. No I/O.
 
-Each node reads the rows of all with its heartbeat. Of two nodes the later one dials, at once; the
-earlier one waits some seconds for that, and dials then: so two connections at once are rare, and
-two nodes find each other where one cannot reach the other. A node whose row is gone, or whose
-heartbeat is silent, is dialled no more.
+Each node reads all rows with its heartbeat. Of two nodes the later one dials, at once. The earlier
+one waits two seconds for that, and dials then. Two connections at once are therefore rare, and two
+nodes find each other if only one can reach the other. A node whose row is gone, or whose heartbeat
+is silent, is no longer dialled.
 """
 
 from collections.abc import Container, Sequence
@@ -13,16 +13,16 @@ from core.storage.leases import PeerRow
 
 _SECOND = 1_000_000_000
 SILENT = 10 * _SECOND
-"""Nanoseconds without a heartbeat after which a node is dialled no more."""
+"""Nanoseconds without a heartbeat after which a node is no longer dialled."""
 PATIENCE = 2 * _SECOND
-"""Nanoseconds for which the earlier of two nodes leaves it to the later one to dial."""
+"""Nanoseconds for which the earlier of two nodes waits for the later one to dial."""
 
 Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Whom to dial from now on, and whom no more."""
+    """Addresses (host, port) to dial from now on, and those to dial no longer."""
 
     dial: list[Address] = field(default_factory=list)
     drop: list[Address] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Membership:
     """The nodes that are dialled.
 
     Args:
-        server_id: that of this node.
+        server_id: Server id of this node.
     """
 
     def __init__(self, server_id: str) -> None:
@@ -41,7 +41,10 @@ class Membership:
         self._alone_since: dict[str, int] = {}
 
     def follow(self, rows: Sequence[PeerRow], linked: Container[str], now: int) -> Changes:
-        """Take the rows of all nodes; `linked`: the servers with a link, `now`: monotonic."""
+        """Apply the rows of all nodes; return the changes of the dialled addresses.
+
+        `linked` has the ids of servers with a link; `now` is in monotonic nanoseconds.
+        """
         own = next((row.age for row in rows if row.server_id == self._server_id), 0)
         there = {
             row.server_id: row

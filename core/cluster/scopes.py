@@ -1,4 +1,4 @@
-"""Which streams listen on a subject, whoever leads them. No I/O."""
+"""The streams that listen on a subject, on all nodes. No I/O."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,9 @@ from core.subjects.sublist import Sublist
 
 
 class StreamScopes:
-    """The streams of an account by subject, as the stream directory has them.
+    """The streams of an account by subject, from the stream directory.
 
-    Made anew when it is asked for after a change: hardly anybody asks.
+    The index is rebuilt at the first query after a change: queries are rare.
     """
 
     def __init__(self, directory: StreamDirectory, account: str) -> None:

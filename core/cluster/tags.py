@@ -1,7 +1,7 @@
-"""Tags: what nodes have, and what the placement of streams asks for. No I/O.
+"""Tags of nodes, and tags that the placement of streams asks for. No I/O.
 
-As with nats-server, a placement that names `!ssd` asks for nodes without the tag `ssd`. The streams
-of a lease group have one leader, so it is to suit them all.
+As with nats-server, a placement with `!ssd` asks for nodes without the tag `ssd`. The streams of a
+lease group share a leader, which should have the tags that all of them ask for.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ NOT = "!"
 
 
 def tags_of(placement: Placement | None) -> frozenset[str]:
-    """Return the tags that a placement names, as it names them."""
+    """Return the tags of a placement, unchanged."""
     return NO_TAGS if placement is None else frozenset(placement.tags or ())
 
 
 def unsuited(has: Set[str], wanted: Iterable[str]) -> str | None:
-    """Return the first tag of a placement because of which a node with some does not suit it."""
+    """Return the first wanted tag that a node's tags do not satisfy; None: they satisfy all."""
     for tag in wanted:
         if tag.startswith(NOT):
             is_suited = clean_tag(tag.removeprefix(NOT)) not in has
@@ -38,22 +38,22 @@ def unsuited(has: Set[str], wanted: Iterable[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Which nodes suit which lease groups.
+    """The tags of nodes and of lease groups.
 
     Attributes:
-        nodes: the tags of each node; it has none where it is left out.
-        groups: the tags that the streams of a lease group ask for; none where it is left out.
+        nodes: The tags of each node; none if left out.
+        groups: The tags that the streams of a lease group ask for; none if left out.
     """
 
     nodes: Mapping[str, Set[str]] = field(default_factory=dict)
     groups: Mapping[int, Set[str]] = field(default_factory=dict)
 
     def suits(self, node: str, group: int) -> bool:
-        """Whether a node is as all streams of a group ask for."""
+        """Return whether a node satisfies the tags that all streams of a group ask for."""
         return unsuited(self.nodes.get(node, NO_TAGS), self.groups.get(group, NO_TAGS)) is None
 
     def suited(self, nodes: Iterable[str], group: int) -> list[str]:
-        """Return those of some nodes that may lead a group: who suits it, else anybody."""
+        """Return those of some nodes that satisfy the tags of a group; all, if none does."""
         among = list(nodes)
         if not self.groups.get(group):
             return among

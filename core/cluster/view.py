@@ -1,9 +1,9 @@
-"""Who leads a stream, since when, and who else could: the nodes of one database as infos show them.
+"""The nodes of one database as infos show them: leaders, replicas, and possible leaders.
 
 Lease groups of streams are spread over the nodes, and each node could own any. `ClusterView` is
-asked about one stream, or one consumer, at a time (`Group`). Which of the nodes are shown as its
-replicas is decided by rendezvous hashing: every leader shows the same, and few change when a node
-comes or goes. PostgreSQL replicates; a replica is a node that could lead.
+queried about one stream, or one consumer, at a time (`Group`). Rendezvous hashing selects the nodes
+that are shown as its replicas: every leader shows the same, and few change when a node comes or
+goes. PostgreSQL replicates the data; a replica is a node that could lead.
 
 A node is known by its row, with the last heartbeat as this node read it, and by its link.
 """
@@ -26,7 +26,7 @@ REPLICAS_MAX = 5
 _OFFLINE = 4_000_000_000
 _SYSTEM_ACCOUNT = "$SYS"
 _DIRECTORY = 0
-"""The lease group whose leader counts as that of the cluster."""
+"""The lease group whose owner counts as the leader of the cluster."""
 
 
 def peer_id(node: str) -> str:
@@ -35,7 +35,7 @@ def peer_id(node: str) -> str:
 
 
 class Alone:
-    """Stands for the nodes where this process has no links: it is the only one."""
+    """The nodes of a process without links: only itself."""
 
     own = "-"
     is_evacuated = False
@@ -45,15 +45,15 @@ class Alone:
         return {self.own}
 
     def able(self) -> set[str]:
-        """Return no other."""
+        """Return no other node."""
         return set()
 
     def leader(self, group: int) -> str:
-        """Return that nobody is known to lead."""
+        """Return no leader."""
         return ""
 
     def tags(self) -> dict[str, frozenset[str]]:
-        """Return no tags: there is nobody to choose from."""
+        """Return no tags: there is no other node to choose."""
         return {}
 
 
@@ -62,24 +62,24 @@ class Nodes(Protocol):
 
     @property
     def own(self) -> str:
-        """The name of this node."""
+        """Name of this node."""
         ...
 
     @property
     def cluster_name(self) -> str:
-        """The name of the cluster."""
+        """Name of the cluster."""
         ...
 
     def owner_name(self, group: int) -> str:
-        """Return the name of the node that owns a lease group; empty: none is known."""
+        """Return the name of the owner of a lease group; empty if none is known."""
         ...
 
     def owned_since(self) -> Mapping[int, int]:
-        """Return when each group of this node was loaded, nanoseconds since the Unix epoch."""
+        """Return the load time of each group of this node, in nanoseconds since the Unix epoch."""
         ...
 
     def linked(self) -> Collection[str]:
-        """Return the ids of the servers to which there is a link, and which stay."""
+        """Return the ids of linked servers that are not in lame duck mode."""
         ...
 
     def evacuated(self) -> Collection[str]:
@@ -87,11 +87,11 @@ class Nodes(Protocol):
         ...
 
     def tell_evacuated(self, is_evacuated: bool) -> None:
-        """Tell peers whether this node is to own nothing."""
+        """Announce to peers whether this node is to own nothing."""
         ...
 
     def step_down(self, groups: Collection[int], successor: str) -> None:
-        """Transfer groups of this node to the node of a name; empty: to any."""
+        """Transfer groups of this node to the node named `successor`; empty: to any."""
         ...
 
     async def delete(self, node: str) -> None:
@@ -103,11 +103,11 @@ class ClusterView:
     """The nodes of a database, as one of them sees them.
 
     Args:
-        nodes: the links and the lease groups of this node.
-        clock: that of its machine.
+        nodes: The links and the lease groups of this node.
+        clock: The clock of its machine.
 
     Attributes:
-        own: the name of this node.
+        own: Name of this node.
     """
 
     def __init__(self, nodes: Nodes, clock: Clock) -> None:
@@ -122,20 +122,20 @@ class ClusterView:
 
     @property
     def name(self) -> str:
-        """The name of the cluster."""
+        """Name of the cluster."""
         return self._nodes.cluster_name
 
     @property
     def leads(self) -> bool:
-        """Whether this node leads the stream directory."""
+        """True if this node leads the stream directory."""
         return self.leader(_DIRECTORY) == self.own
 
     def leader(self, group: int) -> str:
-        """Return the name of the node that owns a lease group; empty: none is known."""
+        """Return the name of the owner of a lease group; empty if none is known."""
         return self._nodes.owner_name(group)
 
     def met(self, rows: Sequence[PeerRow]) -> None:
-        """Take the rows of all nodes, this one included."""
+        """Apply the rows of all nodes, this one included."""
         self._rows = {row.node: row for row in rows}
         self._tags = {row.node: frozenset(row.tags) for row in rows}
         self._read = self._clock.monotonic()
@@ -143,7 +143,7 @@ class ClusterView:
     # -- one stream --------------------------------------------------------------------------
 
     def info(self, group: Group) -> ClusterInfo:
-        """Return what infos show; as on nats-server, of one replica the leader alone."""
+        """Return the cluster info of a group; with one replica only the leader, as nats-server."""
         if group.replicas <= 1:
             return ClusterInfo(name=self.name, leader=self.own)
         return ClusterInfo(
@@ -157,19 +157,21 @@ class ClusterView:
         )
 
     def peers(self, group: Group) -> tuple[PeerInfo, ...]:
-        """Return all nodes of a group, the leader too, as advisories tell."""
+        """Return all nodes of a group, the leader included, for advisories."""
         return tuple(self._shown(name) for name in sorted((self.own, *self._others(group))))
 
     def members(self) -> tuple[PeerInfo, ...]:
-        """Return all nodes that live."""
+        """Return all nodes with a heartbeat in the last 10 s."""
         return tuple(self._shown(name) for name in sorted(self.present()))
 
     def leave(self, group: Group, peer: str) -> None:
-        """Have another node in the place of one; of the one that leads, hand over.
+        """Replace a replica by another node, given by name or peer id; a leader steps down.
 
-        In the place of one of a consumer, another of its stream.
+        The replacement of a consumer's replica is a replica of its stream.
 
-        Raises ApiError: JSClusterPeerNotMember, JSPeerRemap when there is no other node.
+        Raises:
+            ApiError: JSClusterPeerNotMember if the node is no replica; JSPeerRemap if there is no
+                other node.
         """
         members = {self.own, *self._others(group)}
         name = next((each for each in members if peer in (each, peer_id(each))), "")
@@ -186,7 +188,7 @@ class ClusterView:
             self._left.setdefault((group.stream, group.consumer), set()).add(name)
 
     def _others(self, group: Group) -> list[str]:
-        """Return the names of the replicas beside the leader, in order."""
+        """Return the names of the replicas other than the leader, sorted."""
         able: Collection[str] = self._suited(group)
         if group.consumer:
             able = self._in_order(able, group.stream, "")[: max(group.within - 1, 0)]
@@ -194,7 +196,7 @@ class ClusterView:
         return sorted(able[: max(group.replicas - 1, 0)])
 
     def _in_order(self, nodes: Collection[str], stream: int, consumer: str) -> list[str]:
-        """Return some nodes, without this one, in the order in which they are replicas."""
+        """Return some nodes, without this one, in order of preference as replicas."""
         left = self._left.get((stream, consumer), ())
 
         def place(name: str) -> tuple[bool, bytes]:
@@ -203,7 +205,7 @@ class ClusterView:
         return sorted((name for name in nodes if name != self.own), key=place)
 
     def _suited(self, group: Group) -> set[str]:
-        """Return the nodes that could lead a stream: those with its tags, if there are any."""
+        """Return the present nodes with the tags of a group; all present nodes if none has them."""
         living = self.present()
         suited = {name for name in living if unsuited(self._of(name), group.tags) is None}
         return suited or living
@@ -214,13 +216,14 @@ class ClusterView:
     # -- tags --------------------------------------------------------------------------------
 
     def tags(self) -> Mapping[str, frozenset[str]]:
-        """Return the tags of all nodes."""
+        """Return the tags of all nodes, by name."""
         return self._tags
 
     def check(self, placement: Placement | None) -> None:
-        """Refuse another cluster, and tags that no node suits; a node alone takes any.
+        """Refuse a placement in another cluster, or with tags that no node satisfies.
 
-        So does nats-server. Raises ApiError JSClusterNoPeers.
+        With one node every placement is accepted. Both as nats-server. Raises ApiError
+        JSClusterNoPeers.
         """
         living = self.responsive()
         if placement is None or len(living) == 1:
@@ -242,13 +245,14 @@ class ClusterView:
     # -- all nodes ---------------------------------------------------------------------------
 
     def successor(self, placement: Placement | None, within: Group | None = None) -> str:
-        """Return who is to lead next; empty: whoever does first.
+        """Return the name of the next leader; empty: any node.
 
         Args:
-            placement: what was asked for.
-            within: whose replicas may be named; None: every node.
+            placement: The requested placement; None: any node.
+            within: The group whose replicas may be named; None: every node.
 
-        Raises ApiError JSClusterNoPeers: none is as it was asked for.
+        Raises:
+            ApiError: JSClusterNoPeers if no node satisfies the request.
         """
         if placement is None:
             return ""
@@ -271,34 +275,34 @@ class ClusterView:
         return wanted
 
     def _among(self, within: Group | None) -> set[str]:
-        """Return who may be asked to lead next: replicas, where there are to be any."""
+        """Return the nodes that may be requested as next leader: replicas, if there are several."""
         if within is None or within.replicas <= 1:
             return self.present()
         return set(self._others(within))
 
     def member(self, name: str, peer: str) -> str:
-        """Return the name of a node by that or, first of all, its id; empty: there is none."""
+        """Return the name of a node, by its peer id if given, else by name; empty if unknown."""
         for node in {self.own, *self._rows}:
             if peer_id(node) == peer if peer else node == name:
                 return node
         return ""
 
     def lives(self, node: str) -> bool:
-        """Say whether a node was heard of lately."""
+        """Return whether a node had a heartbeat in the last 10 s."""
         return node in self.present()
 
     async def remove(self, node: str) -> None:
-        """Take out a node that is gone. Raises Unavailable."""
+        """Remove a node that is gone. Raises Unavailable."""
         await self._nodes.delete(node)
         self._rows.pop(node, None)
 
     def hand_over(self, groups: Collection[int], successor: str) -> None:
-        """Have another node lead groups, that of this name or (empty) any; if there is one."""
+        """Transfer groups to the node of a name, or (empty) to any; alone, keep them."""
         if self.able():
             self._nodes.step_down(groups, successor)
 
     def meta(self) -> MetaCluster:
-        """Return what /jsz shows; nodes that are gone count until they are removed."""
+        """Return the meta group for /jsz; nodes that are gone count until they are removed."""
         leader = self.leader(_DIRECTORY)
         names = {self.own, *self._rows}
         return MetaCluster(
@@ -313,7 +317,7 @@ class ClusterView:
     def responsive(self) -> set[str]:
         """Return the names of the nodes with a heartbeat in the last 4 s.
 
-        The placement goes by these: after 4 s without one a node's leases may be acquired.
+        The placement uses these: after 4 s without a heartbeat a node's leases may be acquired.
         """
         now = self._clock.monotonic()
         there = {name for name, row in self._rows.items() if self._active(row, now) < _OFFLINE}
@@ -325,7 +329,7 @@ class ClusterView:
         return {n for n in self.present() - {self.own} if self._rows[n].server_id in able}
 
     def evacuate(self) -> None:
-        """Have this node lead nothing until nodes come or go; without any other it leads on."""
+        """Transfer all groups, and own none until nodes come or go; alone, keep them."""
         if self.able():
             self._members_then = frozenset(self.responsive())
             self._nodes.tell_evacuated(True)
@@ -333,7 +337,7 @@ class ClusterView:
 
     @property
     def is_evacuated(self) -> bool:
-        """Whether this node is to lead nothing."""
+        """True while this node is to own nothing."""
         if self._members_then and self._members_then != self.responsive():
             self._members_then = frozenset()
             self._nodes.tell_evacuated(False)
@@ -342,7 +346,7 @@ class ClusterView:
     def present(self) -> set[str]:
         """Return the names of the nodes with a heartbeat in the last 10 s.
 
-        Infos and replicas go by these: a node that restarts stays a replica.
+        Infos and replicas use these: a node that restarts stays a replica.
         """
         now = self._clock.monotonic()
         there = {name for name, row in self._rows.items() if self._active(row, now) < SILENT}

@@ -1,1 +1,1 @@
-"""What the commands share: the grammar of configuration files, mappings, listening sockets."""
+"""The configuration code that both commands share: grammar, mappings, listening sockets."""

@@ -1,4 +1,4 @@
-"""Listening sockets, and why one cannot be had."""
+"""Listening sockets, and the errors for addresses that cannot be bound."""
 
 import errno
 import socket
@@ -11,15 +11,13 @@ _PORT_MAX = 65535
 
 
 def listen(host: str, port: int, what: str) -> socket.socket:
-    """A listening TCP socket; port 0 takes any free one.
+    """Return a TCP socket that listens on `host` and `port`; port 0 takes any free one.
 
-    Args:
-        host: a name or an address; `0.0.0.0` and `::` are all addresses of this machine.
-        port: the port.
-        what: what it is for, as the operator says it: "HTTP".
+    `host` is a name or an address; `0.0.0.0` and `::` are all addresses of this machine. `what` is
+    the purpose in the operator's words, for example "HTTP".
 
     Raises:
-        OperatorError: the address cannot be had.
+        OperatorError: The address cannot be bound.
     """
     try:
         return listening_socket(host, _checked(host, port, what), _BACKLOG)
@@ -28,12 +26,12 @@ def listen(host: str, port: int, what: str) -> socket.socket:
 
 
 def probe(host: str, port: int, what: str) -> None:
-    """Find out whether `listen` would get an address, without accepting anybody there.
+    """Check that `listen` would succeed, without accepting connections.
 
-    Whoever connected to a port that listens for a moment would be reset.
+    A client that connected to a briefly listening port would be reset.
 
     Raises:
-        OperatorError: the address cannot be had.
+        OperatorError: The address cannot be bound.
     """
     try:
         bound_socket(host, _checked(host, port, what)).close()
@@ -48,7 +46,10 @@ def _checked(host: str, port: int, what: str) -> int:
 
 
 def refusal(host: str, port: int, what: str, error: OSError, *, flag: str = "") -> OperatorError:
-    """The error for an address that cannot be had; `flag` names it, else `--host` and a port."""
+    """Return the error for an address that cannot be bound.
+
+    `flag`: the flag that configures the address; empty: `--host` and a port flag.
+    """
     reason = (error.strerror or str(error)).lower()
     hint = "another address: --host"
     if flag:

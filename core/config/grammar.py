@@ -2,11 +2,11 @@
 
     key: value   key = value   key value   key { map }      # comment   // comment
 
-Values are maps, arrays, booleans, integers with units, floats, dates, strings in three spellings
-and blocks in parentheses; `$name` refers to a key of an enclosing map or to the environment;
-`include path` merges another file. Files and environment are arguments: nothing is read here.
+Values are maps, arrays, booleans, integers with units, floats, dates, strings in three notations
+and blocks in parentheses. `$name` refers to a key of an enclosing map or to the environment;
+`include path` merges another file. Files and environment are arguments: the parser does no I/O.
 
-What may follow what, the texts of errors and the positions in them are the reference server's.
+The order of tokens, the error texts and the positions in them are those of nats-server.
 """
 
 import posixpath
@@ -20,49 +20,49 @@ from core.config.scanner import SEPARATORS, SPACES, Ended, GrammarError, Scanner
 __all__ = ["GrammarError", "Item", "Reader", "parse", "plain"]
 
 Reader = Callable[[str, str], tuple[str, str]]
-"""Called with the path in an `include` and the name of the file that has it; returns the name and
+"""Called with the path in an `include` and the name of the including file; returns the name and
 the text of the included file. Raises GrammarError."""
 
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _BCRYPT = "$2a$"
-_DEPTH_MAX = 200  # whoever reads the values calls himself for each level, too
-_VALUE = "pk"  # what the reference server calls it, which counts in columns
+_DEPTH_MAX = 200  # readers of the values recurse once per level, too
+_VALUE = "pk"  # the key that nats-server uses here: its length counts in columns
 
 
 @dataclass(slots=True)
 class Item:
-    """A value and where its key stands. Maps hold items by key, arrays items without keys."""
+    """A value and the position of its key. Maps contain items by key, arrays items without keys."""
 
     value: Any
     file: str
     line: int
     column: int
     is_variable: bool = False
-    """Some `$name` refers to it: an unknown key may be there just for that."""
+    """A `$name` refers to it, so the key may be unknown otherwise."""
 
     @property
     def place(self) -> str:
-        """`file:line:column` as error texts show it."""
+        """`file:line:column`, the form of error texts."""
         return f"{self.file}:{self.line}:{self.column}"
 
 
 def parse(text: str, name: str, read: Reader, environment: Mapping[str, str]) -> dict[str, Item]:
-    """Read a configuration.
+    """Parse a configuration.
 
     Args:
-        text: the file.
-        name: its name, for positions.
-        read: how includes are read.
-        environment: where variables are looked up that no map has.
+        text: The contents of the file.
+        name: Its name, for positions.
+        read: Reads included files.
+        environment: Values of variables that no map contains.
 
     Raises:
-        GrammarError: it cannot be read.
+        GrammarError: The text is invalid.
     """
     return _Parser(text, name, read, environment).parse()
 
 
 def plain(value: Any) -> Any:
-    """The value without positions."""
+    """Return a value without positions."""
     if isinstance(value, Item):
         return plain(value.value)
     if isinstance(value, dict):
@@ -73,8 +73,11 @@ def plain(value: Any) -> Any:
 
 
 class _Parser:
-    """One text. Keys wait on a stack for their values, as in the reference server: a map that ends
-    where a value should be (`a { b: }`) is the value of the key before it, and so on outwards."""
+    """The parser of one text.
+
+    Keys wait on a stack for their values, as in nats-server: a map that ends in place of a value
+    (`a { b: }`) becomes the value of the key before, and so on outwards.
+    """
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class _Parser:
         self._maps: list[dict[str, Item]] = []
         self._keys: list[tuple[str, int, int]] = []
         self._key_before: str | None = None
-        """The key that was the last thing read."""
+        """The key, if it was the last token."""
         self._depth = 0
         self._resolving: frozenset[str] = frozenset()
         self._including: frozenset[str] = frozenset((posixpath.normpath(name),))
@@ -108,7 +111,7 @@ class _Parser:
         return top
 
     def _top(self, top: dict[str, Item]) -> None:
-        """The members, and the braces around them, which JSON has and nobody else needs."""
+        """Parse the members of the file, and the optional braces around them (as in JSON)."""
         scan, depth = self._scan, 0
         while True:
             scan.skip(SPACES)
@@ -130,7 +133,7 @@ class _Parser:
                     depth = self._outwards(depth)
 
     def _end_value(self, *, in_braces: bool) -> bool:
-        """Take what stands after a value; whether it closes braces around it."""
+        """Parse the end of a value. Return True if it closes braces around the value."""
         scan = self._scan
         while True:
             if scan.at_comment():
@@ -150,7 +153,7 @@ class _Parser:
                 )
 
     def _outwards(self, depth: int) -> int:
-        """Take what stands behind a closing brace; how many are still open."""
+        """Parse the text behind a closing brace. Return the number of braces still open."""
         scan = self._scan
         depth -= 1
         while depth:
@@ -174,7 +177,7 @@ class _Parser:
     # -- members
 
     def _member(self, into: dict[str, Item], *, in_map: bool) -> bool:
-        """Read a key and its value; whether the map ended in place of the value."""
+        """Parse a key and its value. Return True if the map ended in place of the value."""
         scan = self._scan
         if scan.peek() in SEPARATORS:
             raise scan.error(f"Unexpected key separator '{scan.peek()}'" + "." * in_map)
@@ -218,7 +221,7 @@ class _Parser:
         place = posixpath.normpath(name)
         if place in self._including:
             raise GrammarError(f"error parsing include file '{path}', it includes itself")
-        # Variables of the including file are not seen in the included one.
+        # Variables of the including file are unknown in the included one.
         parser = _Parser(text, name, self._read, self._environment)
         parser._including = self._including | {place}
         try:
@@ -299,7 +302,7 @@ class _Parser:
             value = self._value()
             self._key_before = None
             line, column = scan.line, scan.column
-            if isinstance(value, dict | list):  # is shown where it ends
+            if isinstance(value, dict | list):  # its position is its end, as in nats-server
                 line, column = scan.position()
             if value is not NOTHING:
                 found.append(Item(value, self._name, line, column))
@@ -307,7 +310,7 @@ class _Parser:
                 return found
 
     def _ends(self, between: str, end: str, what: str) -> bool:
-        """Take what stands after a value; whether it ends the map or the array."""
+        """Parse the end of a value. Return True if it ends the map or the array."""
         scan = self._scan
         while True:
             scan.skip(" \t")

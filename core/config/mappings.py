@@ -1,4 +1,4 @@
-"""The block `mappings`: subjects that clients publish to, and where it goes instead.
+"""The block `mappings`: subjects that clients publish to, and their destinations.
 
     mappings {
       orders: "shop.orders"
@@ -6,8 +6,8 @@
       api: [ { destination: api.v1, weight: 90% }, { destination: api.v2, weight: 10% } ]
     }
 
-Destinations for a cluster are those of its servers. The texts of complaints are the reference
-server's.
+A destination with `cluster` applies at the servers of that cluster. The error texts are those of
+nats-server.
 """
 
 from datetime import datetime
@@ -31,7 +31,7 @@ _TYPES = {
 
 
 def mappings_of(block: Item, mistakes: list[str]) -> tuple[Mapping, ...]:
-    """Read the block; what is wrong is added to the mistakes, a line each."""
+    """Decode the block. Append the errors to `mistakes`, one line each."""
     if not isinstance(block.value, dict):
         mistakes.append(f"{block.place}: {_not(block.value, 'map[string]interface {}')}")
         return ()
@@ -60,7 +60,7 @@ def _mapping(src: str, item: Item, mistakes: list[str]) -> Mapping | None:
     elif isinstance(value, list | dict):
         parts = value if isinstance(value, list) else [item]
         entries = [entry for part in parts if (entry := _entry(part, item, mistakes))]
-        is_list = isinstance(value, list)  # of which the others are taken
+        is_list = isinstance(value, list)  # its valid entries are checked despite invalid ones
         if (is_list or entries) and (wrong := _wrong(src, entries)):
             mistakes.append(f'{item.place}: Error adding mapping for "{src}" : {wrong}')
     else:
@@ -101,7 +101,7 @@ def _entry(part: Item, item: Item, mistakes: list[str]) -> Destination | None:
 
 
 def _weight(member: Item) -> int | str:
-    """A weight in per cent, or what is wrong with it."""
+    """Return the weight in per cent, or the error text."""
     value = plain(member)
     if isinstance(value, str):
         digits = value.removesuffix("%")
@@ -118,7 +118,7 @@ def _weight(member: Item) -> int | str:
 
 
 def _wrong(src: str, entries: list[Destination]) -> str:
-    """What is wrong with destinations together; empty if nothing is."""
+    """Return the error text of destinations together; empty if there is no error."""
     seen: set[str] = set()
     totals: dict[str, int] = {}
     for each in entries:
@@ -130,12 +130,12 @@ def _wrong(src: str, entries: list[Destination]) -> str:
             return "total weight needs to be <= 100"
         if wrong := _unmappable(src, each.dest):
             return wrong
-    # What the destinations of any cluster leave goes where it was sent.
+    # A rest below 100 % keeps its subject.
     return "" if src in seen or totals.get("", 0) == _WHOLE else _unmappable(src, _itself(src))
 
 
 def _itself(src: str) -> str:
-    """The destination that leaves a subject as it is."""
+    """Return the destination that maps each subject to itself."""
     numbers = count(1)
     return ".".join(f"${next(numbers)}" if part == "*" else part for part in src.split("."))
 

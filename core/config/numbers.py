@@ -1,8 +1,8 @@
-"""What begins with a digit or a minus in a configuration file.
+"""Values of a configuration file that begin with a digit or a minus.
 
-Integers with units, floats, dates, addresses (127.0.0.1:4222); and what turns out to be a text
-(`5s`). Where one ends and what is refused is as in the reference server, odd as it is: `[1]` is a
-text that begins an array, because the character after plain digits belongs to them.
+These are integers with units, floats, dates, addresses (127.0.0.1:4222), and texts that begin like
+numbers (`5s`). Ends and errors are those of nats-server, even where they are odd: `[1]` is a text
+that begins an array, because the character after plain digits belongs to them.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import Any, Final
 from core.config.scanner import GrammarError, Scanner, shown
 
 NOTHING: Final = object()
-"""A number with a unit that does not exist (`1kbb`): the key has no value."""
+"""The value of a number with an unknown unit (`1kbb`): the key has no value."""
 
 _SUFFIXES = "kmgtpeKMGTPE"
 _ENDS_INTEGER = " \t\r\n;,}\0"
@@ -24,7 +24,7 @@ _AFTER_YEAR = "00-00T00:00:00Z"
 
 
 def take_number(scan: Scanner) -> Any:
-    """Take it from where the scanner is. Raises GrammarError."""
+    """Parse a number at the position of the scanner. Raises GrammarError."""
     start = scan.mark()
     if is_negative := scan.peek() == "-":
         scan.advance()
@@ -66,7 +66,7 @@ def _integer(text: str) -> Any:
         raise GrammarError(f"integer '{text}' is out of the range")
     if unit:
         number *= (1024 if found[3] else 1000) ** (_POWERS.index(unit) + 1)
-    # Too many of a unit wrap around.
+    # A product beyond 64 bits wraps around, as in nats-server.
     return (number - _INT_MIN) % (1 << 64) + _INT_MIN
 
 

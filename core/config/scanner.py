@@ -1,6 +1,6 @@
-"""Characters of a configuration file: where we are, blanks and comments, keys, strings.
+"""The scanner of a configuration file: position, blanks and comments, keys, strings.
 
-A NUL ends the text wherever it stands, as for the reference server.
+A NUL ends the text at any place, as in nats-server.
 """
 
 import re
@@ -28,17 +28,17 @@ _NO_PATH = {
 
 
 class GrammarError(Exception):
-    """A configuration that cannot be read; the text is what the operator is told."""
+    """An invalid configuration. The operator sees the text."""
 
 
 class Ended(Exception):
-    """The text ends where a quote has just been opened, which the reference server lets pass."""
+    """The text ends directly after an opening quote, which nats-server accepts."""
 
 
 class Scanner:
-    """A place in a text. Lines count from 1; columns are bytes, as the reference server counts.
+    """A position in a text. Lines count from 1; columns count bytes, as in nats-server.
 
-    `column` is that of the value taken last.
+    `column` is that of the value parsed last.
     """
 
     def __init__(self, text: str) -> None:
@@ -48,59 +48,61 @@ class Scanner:
         self.line = 1
         self.column = 0
 
-    # -- looking
-
+    # -- inspecting
     def peek(self) -> str:
-        """The next character; a NUL at the end."""
+        """Return the next character; a NUL at the end."""
         return self._text[self._at] if self._at < len(self._text) else _END
 
     def at_end(self) -> bool:
-        """Whether nothing is left."""
+        """Return True if no text is left."""
         return self._at >= len(self._text)
 
     def at_comment(self) -> bool:
-        """Whether a comment begins here."""
+        """Return True if a comment begins here."""
         return self.peek() == "#" or self._text.startswith("//", self._at)
 
     def mark(self) -> int:
-        """Where we are, for `bare` and `since`."""
+        """Return the current position, for `bare` and `since`."""
         return self._at
 
     def since(self, start: int) -> str:
-        """What stands between a mark and here."""
+        """Return the text between a mark and the current position."""
         return self._text[start : self._at]
 
     def position(self) -> tuple[int, int]:
-        """Line and column: bytes since the last line end, that one included."""
+        """Return line and column: bytes since the last line end, that one included."""
         return self.line, self._column_of(self._at, self._begin_of_line())
 
     def error(self, text: str) -> GrammarError:
-        """What is wrong here."""
+        """Return the error for the current line."""
         return GrammarError(f"Parse error on line {self.line}: '{text}'")
 
     # -- moving
 
     def advance(self) -> str:
-        """Take one character; at the end, a NUL again and again."""
+        """Consume and return one character; at the end return a NUL each time."""
         found = self.peek()
         self._at += self._at < len(self._text)
         self.line += found == "\n"
         return found
 
     def skip(self, letters: str) -> None:
-        """Skip these characters."""
+        """Skip any of these characters."""
         while self.peek() in letters:
             self.advance()
 
     def skip_comment(self) -> None:
-        """Go to the end of the line."""
+        """Skip to the end of the line."""
         while self.peek() not in _LINE_ENDS + _END:
             self._at += 1
 
     # -- keys
 
     def key(self, *, in_map: bool) -> str:
-        """A key without quotes; its first character may be anything."""
+        """Parse a key without quotes; its first character may be any.
+
+        Raises GrammarError at the end of the text in a map.
+        """
         start = self._at
         self.advance()
         while self.peek() not in SPACES + SEPARATORS + _END:
@@ -110,13 +112,16 @@ class Scanner:
         return self.since(start)
 
     def quoted_key(self, *, in_map: bool) -> str:
-        """A key in quotes, which knows no escapes."""
+        """Parse a key in quotes, which has no escapes.
+
+        Raises GrammarError without a closing quote, or Ended.
+        """
         quote = self.advance()
         kind = "double quoted" if quote == '"' else "quoted"
         return self._until(quote, f" processing {kind} map key." if in_map else "")
 
     def path(self) -> str:
-        """The path of an include."""
+        """Parse the path of an include. Raises GrammarError."""
         first = self.peek()
         if first in "\"'":
             self.advance()
@@ -149,13 +154,14 @@ class Scanner:
     # -- values
 
     def begin_value(self) -> None:
-        """Columns of the values to come are counted from this line."""
+        """Count the columns of the following values from this line."""
         self._line_start = self._begin_of_line()
 
     def bare(self, start: int) -> tuple[str, bool]:
-        """A text without quotes that began at a mark, and whether it may be more than a text.
+        """Parse a text without quotes that began at a mark. An apostrophe ends it.
 
-        An apostrophe ends it.
+        Return the text, and True if it may be a boolean or a variable. Raises GrammarError for an
+        invalid escape.
         """
         parts: list[str] = []
         while (letter := self.peek()) not in _ENDS_BARE and letter != "'":
@@ -170,7 +176,10 @@ class Scanner:
         return found, not parts and letter != "'"
 
     def quoted(self) -> str:
-        """A string in quotes; single quotes know no escapes."""
+        """Parse a string in quotes; single quotes have no escapes.
+
+        Raises GrammarError without a closing quote, or Ended.
+        """
         quote = self.advance()
         start, parts = self._at, list[str]()
         while (letter := self.peek()) != quote:
@@ -188,13 +197,14 @@ class Scanner:
         return found
 
     def number(self, start: int) -> str:
-        """What was taken of a number that began at a mark."""
+        """Return the text of a number that began at a mark."""
         return self._taken([], start)
 
     def block(self) -> str:
-        """A text in parentheses, the closing one alone at the start of its line.
+        """Parse a text in parentheses; the closing one stands alone at the start of its line.
 
-        Where the text ends with it, it belongs to the value.
+        If the file ends with the closing parenthesis, it belongs to the value, as in nats-server.
+        Raises GrammarError without a closing one.
         """
         self.advance()
         end = self._text.find(_END, self._at)
@@ -241,10 +251,10 @@ class Scanner:
         found = self._text[self._at - 2 : self._at]
         if not _HEX.fullmatch(found):
             raise self.error(wrong + f"got '{found}'")
-        # Bytes beyond ASCII are a character only together with others.
+        # Bytes beyond ASCII form a character only together with others.
         return bytes([int(found, 16)]).decode(errors="surrogateescape")
 
 
 def shown(letter: str) -> str:
-    """A character as an error shows it."""
+    """Return a character as error texts show it."""
     return "\\n" if letter == "\n" else letter

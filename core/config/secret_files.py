@@ -1,4 +1,4 @@
-"""Secrets that a command takes from files: command lines show in the list of processes."""
+"""Secrets that a command reads from files, because command lines are visible in process lists."""
 
 from pathlib import Path
 
@@ -6,17 +6,18 @@ from core.errors import ConfigError
 
 
 def secret_of(flag: str, value: str, file: str) -> str:
-    """Return a secret: what a flag says, or what all of a file is.
+    """Return a secret: the value of a flag, or the contents of a file.
 
-    Line ends at the end of the file do not count.
+    Line ends at the end of the file are removed.
 
     Args:
-        flag: `--auth`; its file is that of `--auth-file`.
-        value: of the flag, or of its variable; empty if not given.
-        file: of the secret; empty if not given.
+        flag: Name of the flag, such as `--auth`; the flag of its file is then `--auth-file`.
+        value: Value of the flag, or of its variable; empty if not given.
+        file: Path of the file; empty if not given.
 
     Raises:
-        ConfigError: both are given, or the file cannot be used; no part of it is shown.
+        ConfigError: Both are given, or the file cannot be used. The text contains no part of the
+            secret.
     """
     if not file:
         return value

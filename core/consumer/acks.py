@@ -1,7 +1,7 @@
 """Parsing of the payloads of acknowledgements.
 
-ACK, OK and WPI must match exactly; NXT, NAK and TERM are prefixes with an argument. Anything
-else does nothing (but is answered when it has a reply subject).
+ACK, OK and WPI must match exactly. NXT, NAK and TERM are prefixes, followed by an argument. Any
+other payload has no effect, but is answered if it has a reply subject.
 """
 
 from enum import Enum
@@ -38,7 +38,7 @@ _read_nak = codec.older_reader(_NakOptions)
 
 
 def parse(payload: bytes) -> tuple[AckKind, bytes]:
-    """Return the kind and its argument without surrounding blanks."""
+    """Return the kind of an acknowledgement, and its argument without surrounding blanks."""
     if payload in PLAIN:
         return AckKind.ACK, b""
     if payload.startswith(b"+NXT"):
@@ -53,10 +53,10 @@ def parse(payload: bytes) -> tuple[AckKind, bytes]:
 
 
 def nak_delay(argument: bytes) -> int | None:
-    """Return the delay that a NAK asks for, in nanoseconds; None means as soon as possible.
+    """Return the delay in the argument of a NAK, in nanoseconds (None: as soon as possible).
 
-    The argument is `{"delay": ns}` or a Go duration such as `1m30s`; one that cannot be read
-    counts as no argument.
+    The argument is `{"delay": ns}` or a Go duration such as `1m30s`. An invalid argument counts as
+    an absent one.
     """
     if not argument:
         return None

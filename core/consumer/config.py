@@ -1,7 +1,7 @@
-"""The configuration of a consumer: defaults, validation, creation and update.
+"""The rules for the configuration of a consumer: defaults, validation, creation and update.
 
-Pure: a configuration in, the effective configuration out, or ApiError. The order of the checks is
-the reference's, because a request with several mistakes gets the first.
+Pure functions, in the same way as `core.stream.config`: they return the effective configuration or
+raise ApiError, and check in the order of the reference server.
 """
 
 from collections.abc import Mapping
@@ -47,14 +47,18 @@ def named_request(
     durable: bool,
     limits: ServerLimits = NO_LIMITS,
 ) -> ConsumerConfig:
-    """Check a create request against its subject and put the name of the subject into its config.
+    """Check a create request against its subject. Return its configuration with the subject's name.
 
     Args:
-        stream: the stream in the subject.
-        name: the consumer in the subject, "" for the legacy ephemeral form.
-        filter_subject: the part of the subject after the name, "" when there is none.
-        durable: whether it came on the legacy `CONSUMER.DURABLE.CREATE` form.
-        limits: whether there is a cluster.
+        request: The request.
+        stream: The stream in the subject.
+        name: The consumer in the subject ("": the legacy ephemeral form).
+        filter_subject: The part of the subject after the name ("": none).
+        durable: Whether the subject has the legacy form `CONSUMER.DURABLE.CREATE`.
+        limits: The limits of the server; more than one replica means a cluster.
+
+    Raises:
+        ApiError: Request and subject do not agree.
     """
     config = request.config
     if stream != request.stream_name:
@@ -94,17 +98,22 @@ def check_create_or_update(
     """Check a request to create or update a consumer; return the configuration to store.
 
     Args:
-        requested: the configuration, with the name of the subject (`named_request`).
-        consumers: all consumers of the stream, by name.
-        has_interest: whether there is a subscription to the current deliver subject of the
-            existing consumer.
+        requested: The configuration, with the name from the subject (`named_request`).
+        stream: The configuration of the stream.
+        consumers: All consumers of the stream, by name.
+        action: Whether the request may create, update, or do both.
+        has_interest: Whether the present deliver subject of the existing consumer has a
+            subscription.
+        limits: The limits of the account.
+        pedantic: Refuse a configuration that would be adjusted.
 
     Returns:
-        the configuration to store, and the name of the existing consumer that it updates, "" for
-        a new one. A new consumer without a name gets a generated one, which is not stored in its
-        configuration.
+        The configuration to store, and the name of the existing consumer that it updates ("": a new
+            one). A new consumer without a name gets a generated one, which is not stored in its
+            configuration.
 
-    Raises ApiError.
+    Raises:
+        ApiError: The request is refused.
     """
     name = requested.durable_name or requested.name
     existing = consumers.get(name) if name else None
@@ -120,7 +129,7 @@ def check_create_or_update(
             _check_disjoint(config, {k: v for k, v in consumers.items() if k != name})
         check_changes(existing, config, has_interest=has_interest)
         if config.inactive_threshold != existing.inactive_threshold:
-            # Whether it is ephemeral follows from its configuration before the update.
+            # The configuration before the update decides whether the consumer is ephemeral.
             config = _with_threshold(config, existing.durable_name)
         return config, name
     if action is Action.UPDATE:
@@ -141,26 +150,26 @@ def _check_new(
         _check_workqueue(config, consumers)
     if len(config.durable_name.encode()) > names.NAME_MAX:
         raise api_error("JSConsumerNameTooLong", max=names.NAME_MAX)
-    if "\0" in name or len(name.encode()) > names.NAME_MAX:  # the reference cannot make a directory
+    if "\0" in name or len(name.encode()) > names.NAME_MAX:  # no such directory in the reference
         raise _refused("error creating store for consumer")
     return _with_threshold(config, config.durable_name)
 
 
 def _with_threshold(config: ConsumerConfig, durable: str) -> ConsumerConfig:
-    """Give an ephemeral consumer the default time after which it is deleted when unused."""
+    """Set the default inactive threshold of an ephemeral consumer."""
     if durable or config.inactive_threshold > 0:
         return config
     return replace(config, inactive_threshold=EPHEMERAL_THRESHOLD)
 
 
 def is_same(requested: ConsumerConfig, stored: ConsumerConfig) -> bool:
-    """Say whether two checked configurations are equal, apart from version metadata."""
+    """Decide whether two checked configurations are equal, apart from version metadata."""
     metadata = comparable_metadata(requested.metadata, stored.metadata)
     return replace(requested, metadata=metadata) == stored
 
 
 def check_changes(old: ConsumerConfig, new: ConsumerConfig, *, has_interest: bool) -> None:
-    """Refuse changes that an update must not make. Raises ApiError."""
+    """Raise an ApiError for changes that an update may not make."""
     fixed = (
         ("deliver_policy", "deliver policy"),
         ("mem_storage", "storage type"),
@@ -203,7 +212,7 @@ _ADJUSTED: tuple[tuple[str, int, int, str], ...] = (
     ("inactive_threshold", 0, 0, "must not be negative"),
     ("priority_timeout", 0, 0, "must not be negative"),
 )
-"""Field, lowest value allowed, what lower ones are replaced by, the error in pedantic mode."""
+"""Tuples (field, lowest value, replacement for lower values, error in pedantic mode)."""
 
 
 def _with_defaults(
@@ -295,7 +304,7 @@ def _check_workqueue(config: ConsumerConfig, consumers: Mapping[str, ConsumerCon
 
 
 def _check_disjoint(config: ConsumerConfig, others: Mapping[str, ConsumerConfig]) -> None:
-    """Refuse filters that overlap those of another consumer of a work queue."""
+    """Refuse filters that overlap those of another consumer of a work queue. Raises ApiError."""
     for other in others.values():
         if other.direct or other.sourcing:
             continue

@@ -1,10 +1,10 @@
-"""Dead letters: messages that ended without success, on their way to a stream of their own.
+"""Dead letters: copies of messages that ended without success, stored in a stream of their own.
 
-A consumer with the metadata `jetgate.dead_letter` notes every message that was delivered
-`max_deliver` times or terminated. The note is part of the consumer's state, so the row that says
-that the message ended says what is to become of it, too. A note is numbered; the stream that takes
-the letter stores its number in the same transaction, so that none is stored twice. A message
-counts as acknowledged for retention once its letter is stored.
+A consumer with the metadata `jetgate.dead_letter` records an *ending* for every message that was
+delivered `max_deliver` times or terminated. Endings are part of the consumer's state, so the row
+that ends the message also requests its dead letter. Endings are numbered. The dead-letter stream
+stores the number in the transaction of the letter, so none is stored twice. For retention, a
+message counts as acknowledged once its dead letter is stored.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.gotime import format_time
 
 METADATA = "jetgate.dead_letter"
-"""The member of a consumer's metadata that names the stream of its dead letters."""
+"""The metadata of a consumer that names its dead-letter stream."""
 PREFIX = b"Jetgate-Dead-"
-"""How the headers begin that a letter has beside those of the message."""
+"""The prefix of the headers that a dead letter has beside those of the message."""
 KEPT = PREFIX + b"Kept-"
-"""What precedes the message's own `Nats-*` headers: in a letter they must have no effect."""
+"""The prefix of the message's own `Nats-*` headers, which must have no effect in a dead letter."""
 REASON_MAX = 1024
 TOO_LARGE = "too-large"
 _SUBJECT_SHOWN = 256
@@ -34,14 +34,21 @@ _UNPRINTABLE = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 class Why(IntEnum):
-    """Why a message ended; the values are stored."""
+    """The reason of an ending; the values are stored."""
 
     MAX_DELIVER = 0
     TERMINATED = 1
 
 
 class Ending(NamedTuple):
-    """A message that ended: how often it was delivered, why, and what its client said."""
+    """A message that ended.
+
+    Attributes:
+        sseq: Its stream sequence.
+        deliveries: Number of its deliveries.
+        why: A value of `Why`.
+        reason: The reason that the client sent with TERM.
+    """
 
     sseq: int
     deliveries: int
@@ -50,12 +57,12 @@ class Ending(NamedTuple):
 
 
 class Endings:
-    """The endings of one consumer that no stream has taken yet, in order of their numbers.
+    """The endings of one consumer whose dead letters are not stored yet, in order of their numbers.
 
     Args:
-        era: Which count of endings this is: numbers of another era mean nothing.
+        era: Id of this numbering; numbers of another era are not comparable.
         last: The number of the newest ending.
-        waiting: Those not taken, the newest last.
+        waiting: The endings, the newest last.
     """
 
     __slots__ = ("_waiting", "era", "is_new", "last")
@@ -65,7 +72,7 @@ class Endings:
         self.last = last
         self._waiting = {ending.sseq: ending for ending in waiting}
         self.is_new = False
-        """Whether some of them were added since the owner last looked."""
+        """True when endings were added since the owner last cleared this flag."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -74,7 +81,7 @@ class Endings:
         return sseq in self._waiting
 
     def add(self, ending: Ending, new_era: Callable[[], str]) -> None:
-        """Note an ending; one whose message waits already is the same."""
+        """Add an ending, unless its message has one already."""
         if ending.sseq in self._waiting:
             return
         self.era = self.era or new_era()
@@ -83,13 +90,16 @@ class Endings:
         self.is_new = True
 
     def oldest(self, limit: int, through: int) -> list[tuple[int, Ending]]:
-        """Return up to `limit` endings with numbers up to `through`, oldest first."""
+        """Return up to `limit` endings with numbers up to `through`, oldest first.
+
+        Each is a pair (number, ending).
+        """
         first = self.last - len(self._waiting) + 1
         count = max(min(limit, through - first + 1), 0)
         return list(enumerate(islice(self._waiting.values(), count), first))
 
     def taken(self, through: int) -> list[Ending]:
-        """Remove and return what has a number up to `through`."""
+        """Remove and return the endings with numbers up to `through`."""
         count = through - (self.last - len(self._waiting))
         done = list(islice(self._waiting.values(), max(count, 0)))
         for ending in done:
@@ -97,21 +107,21 @@ class Endings:
         return done
 
     def all(self) -> list[Ending]:
-        """Return those not taken, the newest last."""
+        """Return all endings, the newest last."""
         return list(self._waiting.values())
 
     def clear(self) -> list[Ending]:
-        """Give up those not taken, and return them."""
+        """Remove and return all endings, without dead letters."""
         return self.taken(self.last)
 
 
 def stream_for(config: ConsumerConfig) -> str:
-    """Return the name of the stream that takes the dead letters of a consumer ("": none)."""
+    """Return the name of the dead-letter stream of a consumer ("": none)."""
     return config.metadata.get(METADATA, "")
 
 
 def check(config: ConsumerConfig, stream: str) -> None:
-    """Raise ApiError if a consumer of `stream` cannot have the dead letters it asks for."""
+    """Raise an ApiError if a consumer of `stream` cannot have the dead letters it requests."""
     if METADATA not in config.metadata:
         return
     target, why = config.metadata[METADATA], ""
@@ -126,7 +136,15 @@ def check(config: ConsumerConfig, stream: str) -> None:
 
 
 class Origin(NamedTuple):
-    """The message that a letter is about; `subject` is empty when the message is gone."""
+    """The message of a dead letter.
+
+    Attributes:
+        stream: Name of its stream.
+        consumer: Name of the consumer.
+        subject: Its subject (b"": the message is gone).
+        time: Nanoseconds since the epoch at which it was stored.
+        headers: Its header block.
+    """
 
     stream: str
     consumer: str
@@ -136,10 +154,10 @@ class Origin(NamedTuple):
 
 
 def letter_subject(target: str, origin: Origin, longest: int) -> bytes:
-    """Return the subject of a letter: the stream's name, whose it is, and the message's own.
+    """Return the subject of a dead letter: dead-letter stream, stream, consumer, message's subject.
 
-    `longest`: bytes that a stream can store; the subject ends early where it would have more. The
-    headers have the message's own whole.
+    The subject is cut to `longest` bytes, the most that a stream can store. The headers contain the
+    message's subject in full.
     """
     head = f"{target}.{origin.stream}.{origin.consumer}".encode()
     if not origin.subject:
@@ -148,7 +166,7 @@ def letter_subject(target: str, origin: Origin, longest: int) -> bytes:
 
 
 def _cut(text: bytes, size: int) -> bytes:
-    """Return how a text begins, in so many bytes at most, without a part of a character."""
+    """Return the first `size` bytes of a text at most, without a partial UTF-8 character."""
     if len(text) <= size:
         return text
     while size and text[size] & 0xC0 == 0x80:
@@ -157,10 +175,11 @@ def _cut(text: bytes, size: int) -> bytes:
 
 
 def letter_headers(origin: Origin, ending: Ending, *, lacks: str = "") -> bytes:
-    """Return the header block of a letter.
+    """Return the header block of a dead letter.
 
-    `lacks`: why it has no payload (`gone`: the stream has the message no more; `too-large`: not
-    even its whole subject, which is that of the letter).
+    `lacks` is the reason why it has no payload ("": it has one). `gone`: the message is removed
+    from the stream. `too-large`: the stream cannot store it; the header with the message's subject
+    is cut as well.
     """
     subject = _cut(origin.subject, _SUBJECT_SHOWN) if lacks == TOO_LARGE else origin.subject
     about: list[tuple[bytes, bytes]] = [
@@ -181,7 +200,7 @@ def letter_headers(origin: Origin, ending: Ending, *, lacks: str = "") -> bytes:
 
 
 def _own(block: bytes) -> list[bytes]:
-    """Return the lines of a message's own headers, those without effect that would have one."""
+    """Return the header lines of a message, with a prefix on those that would have an effect."""
     lines: list[bytes] = []
     for line in block.split(b"\r\n")[1:]:
         if line.startswith(_NATS):

@@ -1,8 +1,8 @@
-"""Formats deliveries as MSG and HMSG lines.
+"""The formatting of deliveries as MSG and HMSG lines.
 
-A *frame* is a `%` format string for one receiver and one segment, with all that is constant filled
-in; its messages are then formatted at C speed by `map(frame.__mod__, zip(columns))`.
-Names and subscription ids may contain `%`, so everything put into a frame is escaped.
+A *frame* is a `%` format string for one receiver and one segment, with all constant parts filled
+in. The messages are then formatted at C speed by `map(frame.__mod__, zip(columns))`. Names and
+subscription ids may contain `%`, so all parts of a frame are escaped.
 
 The ack subject is `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time
 ns>.<num pending>` (ADR-15, first form).
@@ -31,7 +31,10 @@ def frame(mid: bytes, ack_head: bytes) -> bytes:
 
 
 def header_frame(mid: bytes, ack_head: bytes) -> bytes:
-    """Return the format for HMSG: as `frame`, with header size, total size, headers, payload."""
+    """Return the format of an HMSG line.
+
+    Its arguments are those of `frame`, with header size, total size, headers, payload at the end.
+    """
     fixed = (_escape(mid), _escape(ack_head))
     return b"HMSG %%b%b%b.1.%%d.%%d.%%d.%%d %%d %%d\r\n%%b%%b\r\n" % fixed
 
@@ -39,7 +42,7 @@ def header_frame(mid: bytes, ack_head: bytes) -> bytes:
 def lines(
     segment: Segment, mid: bytes, ack_head: bytes, cseq: int, pending: int, plain: bytes
 ) -> tuple[Iterable[bytes], int]:
-    """Format all messages for one receiver; returns the lines, and the bytes of its messages.
+    """Format all messages for one receiver. Return the lines, and the bytes of the messages.
 
     Args:
         segment: The messages.
@@ -47,7 +50,7 @@ def lines(
         ack_head: See `frame`.
         cseq: Consumer sequence of the first message.
         pending: Num pending in the first message.
-        plain: `frame(mid, ack_head)`, kept by the caller.
+        plain: `frame(mid, ack_head)`, which the caller keeps.
     """
     cseqs = range(cseq, cseq + len(segment))
     left = range(pending, pending - len(segment), -1)
@@ -84,14 +87,13 @@ def _header_lines(
 
 
 def routed_frame(beginning: bytes, to: bytes, ack_head: bytes) -> bytes:
-    """Return the format of a first delivery without headers that goes to another server.
+    """Return the format of a first delivery without headers to another server of the cluster.
 
-    Its arguments are those of `frame` with the subject, which stands behind the ack subject, before
-    the size.
+    Its arguments are those of `frame`, except that the subject comes after num pending.
 
     Args:
-        beginning: What such a line begins with: the verb and the account, each with a blank.
-        to: The subject that is listened to.
+        beginning: The verb and the account, each followed by a blank.
+        to: The subject of the subscription.
         ack_head: See `frame`.
     """
     fixed = (_escape(beginning), _escape(to), _escape(ack_head))
@@ -99,7 +101,7 @@ def routed_frame(beginning: bytes, to: bytes, ack_head: bytes) -> bytes:
 
 
 def routed_lines(segment: Segment, routed: bytes, cseq: int, pending: int) -> tuple[bytes, int]:
-    """Format messages without headers by a `routed_frame`; returns lines and size as `lines`."""
+    """Format messages without headers by a `routed_frame`; return as `lines`, in one piece."""
     sizes = list(map(len, segment.payloads))
     columns = zip(
         segment.seqs,
@@ -115,14 +117,14 @@ def routed_lines(segment: Segment, routed: bytes, cseq: int, pending: int) -> tu
 
 
 def ack_subject(head: bytes, count: int, seq: int, cseq: int, ts: int, pending: int) -> bytes:
-    """Return the reply subject of one delivery; `count`: how often it was delivered."""
+    """Return the reply subject of one delivery; `count` is the number of its deliveries."""
     return b"%b.%d.%d.%d.%d.%d" % (head, count, seq, cseq, ts, pending)
 
 
 def message(
     subject: bytes, mid: bytes, reply: bytes, header: bytes | None, payload: bytes
 ) -> bytes:
-    """Return a MSG, or with headers an HMSG."""
+    """Return a MSG, or an HMSG if there are headers."""
     if header:
         size = len(header)
         return b"HMSG %b%b%b %d %d\r\n%b%b\r\n" % (
@@ -132,13 +134,16 @@ def message(
 
 
 def headers_only(header: bytes | None, payload: bytes) -> bytes:
-    """Return the header block of a message without its payload: `Nats-Msg-Size` has its size."""
+    """Return the header block for a delivery without payload.
+
+    `Nats-Msg-Size` is the size of the payload in bytes.
+    """
     block = header[:-2] if header else b"NATS/1.0\r\n"
     return b"%bNats-Msg-Size: %d\r\n\r\n" % (block, len(payload))
 
 
 def without_payloads(segment: Segment) -> Segment:
-    """Return messages as a `headers_only` consumer delivers it."""
+    """Return messages as a consumer with `headers_only` delivers them."""
     headers = segment.headers or [None] * len(segment)
     return Segment(
         segment.seqs,
@@ -150,7 +155,7 @@ def without_payloads(segment: Segment) -> Segment:
 
 
 def with_pin(segment: Segment, pin: str) -> Segment:
-    """Return messages with the `Nats-Pin-Id` header for the pinned client of a group."""
+    """Return messages with the `Nats-Pin-Id` header, for the pinned client of a group."""
     line = b"Nats-Pin-Id: %b\r\n\r\n" % pin.encode()
     headers = segment.headers or [None] * len(segment)
     pinned: list[bytes | None] = [

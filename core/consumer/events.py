@@ -1,17 +1,17 @@
-"""Events of the consumer machine, from which its owner makes advisories."""
+"""The events of the consumer machine, from which its owner makes advisories."""
 
 from typing import NamedTuple
 
 
 class GivenUp(NamedTuple):
-    """A message was delivered `max_deliver` times and not acknowledged."""
+    """The event of a message that was delivered `max_deliver` times and not acknowledged."""
 
     sseq: int
     deliveries: int
 
 
 class Removed(NamedTuple):
-    """A message was removed from the stream while its acknowledgement was pending."""
+    """The event of a message that left the stream while its acknowledgement was pending."""
 
     cseq: int
     sseq: int
@@ -19,14 +19,14 @@ class Removed(NamedTuple):
 
 
 class Pinned(NamedTuple):
-    """A client was pinned; `pin` is its id."""
+    """The event of a newly pinned client; `pin` is its pin id."""
 
     group: str
     pin: str
 
 
 class Unpinned(NamedTuple):
-    """The pinned client of a group was unpinned; `reason` is `admin` or `timeout`."""
+    """The event of an unpinned client of a group; `reason` is `admin` or `timeout`."""
 
     group: str
     reason: str

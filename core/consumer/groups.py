@@ -1,11 +1,12 @@
 """The waiting pull requests of a consumer with a priority policy (ADR-42).
 
-*overflow*: a request is served while num pending or ack pending is at least what it asks for.
-*pinned_client*: one client gets all messages until it is silent for `priority_timeout` or is
-unpinned; the client of the first request that is served is pinned, and its messages carry the pin
-id. *prioritized*: requests with the lowest number are served first, those of one number in turn.
+- *overflow*: a request is served while num pending or ack pending is at least its threshold.
+- *pinned_client*: one client gets all messages until it sends no request for `priority_timeout` or
+  is unpinned. The client of the first served request is pinned, and its messages contain the pin
+  id.
+- *prioritized*: requests with the lowest number are served first, and equal numbers in turn.
 
-A consumer may name several groups, but as in the reference they share one pin and one queue.
+A consumer may name several groups, but as in the reference server they share one pin and one queue.
 """
 
 from bisect import bisect_right
@@ -30,15 +31,15 @@ class GroupWaiting(Waiting):
     """The queue of waiting requests of one consumer with priority groups.
 
     Args:
-        config: Complete configuration.
+        config: The complete configuration.
         demand: Returns num pending and ack pending.
-        events: Where pinning and unpinning are noted.
+        events: The list to which pinning and unpinning are appended.
         new_pin: Returns a unique pin id.
 
     Attributes:
-        pin: Id of the pinned client, "" if there is none.
-        pinned_at: When it was pinned, monotonic nanoseconds.
-        pin_ends: When it is unpinned unless it sends a request.
+        pin: Id of the pinned client ("": none).
+        pinned_at: Time at which it was pinned, monotonic nanoseconds.
+        pin_ends: Time at which it is unpinned unless it sends a request, monotonic nanoseconds.
     """
 
     __slots__ = (
@@ -73,14 +74,14 @@ class GroupWaiting(Waiting):
         self.configure(config)
 
     def configure(self, config: ConsumerConfig) -> None:
-        """Take a configuration with the same policy."""
+        """Apply a configuration with the same policy."""
         self._group = config.priority_groups[0]
         self._timeout = config.priority_timeout
 
     # the pin
 
     def admits(self, request: PullRequest, now: int) -> bool:
-        """Say whether a request may wait: not if it names another pin than the current one."""
+        """Decide whether a request may wait. One with another pin than the current pin may not."""
         if not self.pin or not request.pin:
             return True
         if request.pin != self.pin:
@@ -89,7 +90,10 @@ class GroupWaiting(Waiting):
         return True
 
     def unpin(self, group: str, reason: str) -> None:
-        """Unpin the client; as on the reference, an event is noted even if none was pinned."""
+        """Unpin the client.
+
+        As in the reference server, an event is added even if none was pinned.
+        """
         self.pin, self.pinned_at, self.pin_ends = "", 0, 0
         self._events.append(Unpinned(group, reason))
 
@@ -100,10 +104,10 @@ class GroupWaiting(Waiting):
         self._pinned_group = request.group or self._group
         self._events.append(Pinned(self._pinned_group, self.pin))
 
-    # who is served
+    # order of service
 
     def add(self, request: PullRequest) -> None:
-        """Put a request at the end of the queue, or after those of its priority."""
+        """Add a request to the end of the queue, or after those of its priority."""
         super().add(request)
         if self.policy is PriorityPolicy.PRIORITIZED:
             self.queue.pop()
@@ -117,7 +121,7 @@ class GroupWaiting(Waiting):
             queue.append(request)
 
     def can_serve(self) -> bool:
-        """Say whether the next message can be given to some request (or would end it)."""
+        """Decide whether a request can be served with the next message, or would end by it."""
         return self._next(0) is not None
 
     def pass_over(self) -> None:
@@ -125,7 +129,7 @@ class GroupWaiting(Waiting):
         self.end_of_stream()
 
     def _next(self, taken: int) -> int | None:
-        """Return the index of the request to serve after `taken` messages of this step; or None."""
+        """Return the index of the request to serve after `taken` messages of this step, or None."""
         pending, open_acks = 0, 0
         if self.policy is PriorityPolicy.OVERFLOW:
             pending, open_acks = self._demand()
@@ -144,7 +148,7 @@ class GroupWaiting(Waiting):
     def take(
         self, limit: int, now: int, size_of: Callable[[int], int] | None = None
     ) -> list[PullRequest]:
-        """Decide who gets the next messages; see `Waiting.take`."""
+        """Return the requests that get the next messages; see `Waiting.take`."""
         owners: list[PullRequest] = []
         queue = self.queue
         while len(owners) < limit and not self.outbox:
@@ -172,18 +176,18 @@ class GroupWaiting(Waiting):
         return owners
 
     def _has_wrong_pin(self, request: PullRequest) -> bool:
-        """Say whether a request names a pin that is not the current one."""
+        """Decide whether a request names a pin that is not the current one."""
         return self.policy is PriorityPolicy.PINNED_CLIENT and request.pin not in ("", self.pin)
 
     # time
 
     def deadline(self) -> int | None:
-        """Return when to call `expire` next."""
+        """Return the time of the next `expire`, monotonic nanoseconds (None: no call is needed)."""
         times = (super().deadline(), self.pin_ends or None)
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: int, cseq: int, sseq: int) -> None:
-        """End requests that have expired, and unpin a client that was silent too long."""
+        """End the expired requests, and unpin a client that sent no request for too long."""
         super().expire(now, cseq, sseq)
         if 0 < self.pin_ends <= now:
             self.unpin(self._pinned_group, "timeout")

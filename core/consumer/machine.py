@@ -1,8 +1,8 @@
 """ConsumerMachine: the state of one consumer and the rules by which it delivers.
 
-The rules are the reference server's; there is no I/O: the runner asks how many messages may go out
-(`ack_pending_left`), records what it delivers (`deliver`, `redeliver`), and sends the statuses that
-the machine leaves in `outbox`.
+The rules are those of the reference server. There is no I/O: the runner asks how many messages it
+may deliver (`ack_pending_left`), records deliveries (`deliver`, `redeliver`), and sends the
+statuses that the machine adds to `outbox`.
 
     stored -> num_pending -> deliver -> pending --ack/term/removed--> gone (the floor may move)
                                           |  ^
@@ -10,7 +10,7 @@ the machine leaves in `outbox`.
                                         queued --max_deliver--> no longer redelivered
 
 All times are monotonic nanoseconds given by the caller; `shift` of `state` and `restored` turns
-them into wall-clock time. Pausing is done by the runner.
+them into wall-clock time. The runner implements pausing.
 """
 
 from bisect import bisect_left
@@ -48,12 +48,14 @@ class ConsumerMachine:
     """The state of one consumer.
 
     Args:
-        config: Complete configuration, defaults filled in.
+        config: The complete configuration, with defaults filled in.
         next_seq: First stream sequence to deliver.
         chosen: For last-per-subject: the sequences to deliver before `live_from`, ascending.
-        live_from: From here on all matching messages are delivered, not only those in `chosen`.
-        push: Flow control and rate limit, for a push consumer.
+        live_from: From this sequence on all matching messages are delivered, not only those in
+            `chosen`.
+        push: Flow control and rate limit of a push consumer (None: a pull consumer).
         new_pin: Returns a unique id for a pinned client.
+        on_file: Whether the stream has file storage.
     """
 
     def __init__(
@@ -72,7 +74,10 @@ class ConsumerMachine:
         self._new_pin = new_pin
         self.pending = Pending()
         self.waits: tuple[int, ...] = ()
-        """The ack wait of the first, second, ... delivery; the last is for all further ones."""
+        """The ack wait of the first, second, ... delivery, in nanoseconds.
+
+        The last value applies to all further deliveries.
+        """
         self.waiting: Waiting = Waiting()
         self.push = push
         self.next_seq = next_seq
@@ -80,47 +85,47 @@ class ConsumerMachine:
         self.delivered_cseq = 0
         self.num_pending = 0
         self.is_counted = True
-        """Whether `num_pending` is valid; False while it has to be counted anew."""
+        """True while `num_pending` is valid; False until it is counted anew."""
         self.pending.floor_sseq = max(next_seq - 1, 0)
         self.chosen: list[int] = list(chosen)
         self.live_from = live_from
         self.settled: list[int] | None = None
         """Stream sequences that were acknowledged (or delivered, without acks), for retention.
 
-        None where retention does not need them.
+        None if retention does not need them.
         """
         self.leaving: set[int] = set()
-        """Those of `settled` that were reported and that the stream has not removed yet."""
+        """The sequences of `settled` that were reported and are not yet removed from the stream."""
         self.events: list[Event] = []
         """Events for advisories; the owner empties the list."""
         self.sampler: Sampler | None = None
         self.endings = Endings()
-        """Messages whose dead letters no stream has taken yet."""
+        """Messages whose dead letters are not stored yet."""
         self.configure(config)
 
     def configure(self, config: ConsumerConfig) -> None:
-        """Take a new configuration; changed ack waits apply to pending messages, too."""
+        """Apply a new configuration; changed ack waits apply to pending messages, too."""
         if not self.sampler or config.sample_freq != self.config.sample_freq:
             self.sampler = make_sampler(config.sample_freq)
         self.config = config
         self._configure_waiting()
         self.filters = [text.encode() for text in config.filters]
         self.interest = compile_filters(self.filters)
-        """Which subjects it keeps in a stream with interest or work-queue retention."""
+        """Matches the subjects to retain, under interest or work-queue retention (None: all)."""
         self.match = compile_reading(self.filters) if self._on_file else self.interest
-        """Which subjects it delivers."""
+        """Matches the subjects to deliver (None: all)."""
         self.acks = config.ack_policy != AckPolicy.NONE
         self.acks_all = config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL)
         self.flow_acks = config.ack_policy is AckPolicy.FLOW_CONTROL
         before, self.waits = self.waits, config.backoff or (config.ack_wait or 30_000_000_000,)
         if self.flow_acks:
-            # Nothing is redelivered: a mirror or source that misses something resets the consumer.
+            # Nothing is redelivered: a mirror or source that misses a message resets the consumer.
             self.waits = (_NEVER,)
         if before and before != self.waits:
             self.pending.change_waits(before, self.waits)
         self.max_deliver = config.max_deliver if config.max_deliver > 0 else -1
         self.dead_letters = dead_letter.stream_for(config)
-        """The stream that takes dead letters ("": there are none)."""
+        """Name of the dead-letter stream ("": none)."""
         if not self.dead_letters and self.endings:
             self._done_with(self.endings.clear())
         limited = self.acks and config.max_ack_pending > 0
@@ -144,23 +149,23 @@ class ConsumerMachine:
         return self.num_pending + self.pending.queued(), len(self.pending)
 
     def unpin(self, group: str) -> None:
-        """Unpin the pinned client, on request of an administrator."""
+        """Unpin the pinned client, as an administrator requested."""
         if isinstance(self.waiting, GroupWaiting):
             self.waiting.unpin(group, "admin")
 
     @property
     def outbox(self) -> list[tuple[bytes, bytes]]:
-        """Statuses to send, in order: (reply subject, header block)."""
+        """The statuses to send, in order: (reply subject, header block)."""
         return self.waiting.outbox
 
     def upcoming(self) -> int:
-        """Return the sequence from which to look for the next message."""
+        """Return the sequence at which the search for the next message begins."""
         return self.chosen[0] if self.chosen else max(self.next_seq, self.live_from)
 
-    # what the stream reports
+    # changes of the stream
 
     def stored(self, count: int) -> None:
-        """Count messages that were stored and match the filters."""
+        """Count stored messages that match the filters."""
         self.num_pending += count
 
     def removed(
@@ -168,17 +173,20 @@ class ConsumerMachine:
     ) -> bool:
         """Remove messages that left the stream, delivered or not.
 
+        With `tells`, pending messages among them make events, and count as acknowledged under the
+        policy `all`.
+
         Args:
-            gone: (sequence, subject) of each.
-            tells: Whether those that were pending make events.
-            purged: Whether a purge by filter or a roll-up removed them.
+            gone: (sequence, subject) of each message.
+            purged: Whether a purge by filter or a roll-up removed them. Such messages never count
+                as acknowledged.
 
         Returns:
             Whether some of them were delivered and not acknowledged.
         """
         nothing_open = not (self.pending.first or self.pending.counts or self.chosen)
         if nothing_open and max(gone)[0] < self.next_seq:
-            return False  # All were delivered and acknowledged: no need to look at each.
+            return False  # All were delivered and acknowledged: no need to check each one.
         done: list[int] = []
         for seq, subject in gone:
             if seq in self.pending.first or seq in self.pending.counts:
@@ -192,7 +200,7 @@ class ConsumerMachine:
                 self._note_removed(done)
                 waiting = [seq for seq in done if seq in self.pending.first]
                 if self.acks_all and waiting and not purged:
-                    # Counts as its acknowledgement, and so of all before it.
+                    # The removal acknowledges the message, and so all messages before it.
                     self.ack_all(max(waiting), self.pending.first[max(waiting)])
             self.pending.ack(done)
             self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
@@ -207,7 +215,7 @@ class ConsumerMachine:
                 self.events.append(Removed(pending.first[seq], seq, count))
 
     def expects(self, seq: int) -> bool:
-        """Say whether a sequence is still to be delivered, if its subject matches."""
+        """Decide whether a sequence is still to be delivered, if its subject matches."""
         if self.chosen and seq < self.live_from:
             at = bisect_left(self.chosen, seq)
             return at < len(self.chosen) and self.chosen[at] == seq
@@ -218,11 +226,11 @@ class ConsumerMachine:
         return is_chosen or self.match is None or self.match(subject)
 
     def purged(self, first_seq: int) -> bool:
-        """Remove everything below `first_seq`, which a purge removed from the stream.
+        """Remove all messages below `first_seq`, which a purge removed from the stream.
 
         Returns:
-            Whether undelivered messages were removed, so that `num_pending` has to be counted
-            anew (it is 0 until then).
+            Whether undelivered messages were removed. Then `num_pending` is 0 until it is counted
+                anew.
         """
         miscounted = self.upcoming() < first_seq
         if miscounted:
@@ -232,17 +240,17 @@ class ConsumerMachine:
         return miscounted
 
     def has_open_below(self, seq: int) -> bool:
-        """Say whether a message below a sequence is pending."""
+        """Decide whether a message below a sequence is pending."""
         return next(iter(self.pending.first), seq) < seq
 
     def follow(self, start: int) -> bool:
-        """Continue at `start`, the first sequence after a purge; everything below it is done.
+        """Continue at `start`, the first sequence after a purge; all messages below it are done.
 
         Returns:
             Whether messages below it were pending.
         """
         pending = self.pending
-        pending.floor()  # Compute it before the purge changes what is pending.
+        pending.floor()  # Compute the floor before the purge changes the pending messages.
         self.next_seq = max(self.next_seq, start)
         self.delivered_sseq = max(self.delivered_sseq, self.next_seq - 1)
         gone = [seq for seq in pending.first if seq < start]
@@ -266,20 +274,23 @@ class ConsumerMachine:
         self.chosen, self.live_from = [], 0
 
     def count(self, num_pending: int, *, is_exact: bool) -> None:
-        """Replace `num_pending`. What is not exact is rather too many, and counted again later."""
+        """Set `num_pending`. An inexact number is an upper bound, and counted again later."""
         self.num_pending, self.is_counted = num_pending, is_exact
 
     def begin_count(self, is_live: Callable[[int], bool]) -> None:
-        """Doubt `num_pending` until it is counted; keep those chosen messages that are live."""
+        """Mark `num_pending` as invalid until it is counted.
+
+        `chosen` keeps only live messages.
+        """
         self.is_counted = False
         self.chosen = list(filter(is_live, self.chosen))
 
     def watch_settled(self, *, is_watched: bool) -> None:
-        """Note which messages the stream need not keep for this consumer, or no longer."""
+        """Start or stop recording messages that the stream need not keep for this consumer."""
         self.settled = (self.settled or []) if is_watched else None
 
     def take_settled(self) -> list[int]:
-        """Return the messages that were noted since the last call."""
+        """Return the messages that were recorded since the last call."""
         if settled := self.settled or []:
             self.settled = []
         return settled
@@ -287,8 +298,8 @@ class ConsumerMachine:
     def bound(self, last: int, msgs: int) -> None:
         """Limit `num_pending` by the stream's last sequence and number of messages.
 
-        As on the reference server, messages that are stored before a start that lies ahead are
-        counted until the state is asked for.
+        As in the reference server, messages stored before a start position that lies ahead are
+        counted until the state is requested.
         """
         ahead = last - self.upcoming() + 1
         self.num_pending = min(self.num_pending, msgs, ahead) if ahead > 0 else 0
@@ -296,7 +307,7 @@ class ConsumerMachine:
     # pull requests
 
     def request(self, body: bytes, reply: bytes, now: int) -> None:
-        """Take a pull request: queue it, or refuse it with a status."""
+        """Queue a pull request, or answer it with a status."""
         if not reply:
             return
         refusal = self._admit(body, reply, now)
@@ -329,7 +340,7 @@ class ConsumerMachine:
     # deliveries
 
     def ack_pending_left(self) -> int:
-        """Return how many more may be delivered until `max_ack_pending` is reached."""
+        """Return the number of deliveries left until `max_ack_pending` is reached."""
         held = len(self.endings) if self.dead_letters else 0
         return max(self.max_pending - len(self.pending) - held, 0)
 
@@ -368,7 +379,7 @@ class ConsumerMachine:
             self.num_pending -= 1
 
     def passed(self, next_seq: int) -> None:
-        """Skip to `next_seq`, below which nothing matches; `delivered_sseq` stays as it is."""
+        """Skip to `next_seq`, below which no message matches; `delivered_sseq` does not change."""
         if not self.chosen:
             self.next_seq = max(self.next_seq, next_seq)
 
@@ -378,13 +389,13 @@ class ConsumerMachine:
         return max(self.next_seq - 1, 0)
 
     def ended(self, last: int) -> None:
-        """Record that everything up to the stream's last sequence was delivered or skipped."""
+        """Record that all messages up to the stream's last sequence were delivered or skipped."""
         self.passed(last + 1)
         if self.is_counted and self.upcoming() > last:
             self.num_pending = 0
 
     def next_redelivery(self) -> int | None:
-        """Return the message to redeliver before any first delivery, if any."""
+        """Return the message to redeliver before any first delivery (None: there is none)."""
         while (sseq := self.pending.next_queued()) is not None:
             if 0 < self.max_deliver <= self.pending.deliveries(sseq):
                 self.pending.unqueue()
@@ -395,11 +406,11 @@ class ConsumerMachine:
         return None
 
     def redelivery(self, sseq: int) -> tuple[int, int]:
-        """Return what `redeliver` will return."""
+        """Return the result that `redeliver` will have."""
         return self.pending.deliveries(sseq) + 1, self.delivered_cseq + 1
 
     def redeliver(self, sseq: int, now: int) -> tuple[int, int]:
-        """Record the redelivery of what `next_redelivery` returned.
+        """Record the redelivery of the message that `next_redelivery` returned.
 
         Returns:
             (number of its deliveries, its new consumer sequence).
@@ -430,7 +441,7 @@ class ConsumerMachine:
         self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
 
     def ack_all(self, sseq: int, cseq: int) -> None:
-        """Acknowledge everything up to a message (policy all)."""
+        """Acknowledge all messages up to one message (policy all)."""
         pending = self.pending
         opened = None
         if self.settled is not None:
@@ -442,33 +453,37 @@ class ConsumerMachine:
 
     @property
     def _settles(self) -> Callable[[int], bool]:
-        """Whether the stream need not keep a message once it is acknowledged.
+        """A predicate: the stream need not keep this message once it is acknowledged.
 
-        While a letter waits to be written, its message stays.
+        A message stays until its dead letter is stored.
         """
         if not self.endings:
             return self.is_open
         return lambda sseq: self.is_open(sseq) and sseq not in self.endings
 
     def is_open(self, sseq: int) -> bool:
-        """Say whether a message was delivered and not acknowledged; also after `max_deliver`."""
+        """Decide whether a message was delivered and not acknowledged, even after `max_deliver`."""
         return sseq in self.pending.first or sseq in self.pending.counts
 
     def needs(self, seq: int, subject: bytes) -> bool:
-        """Say whether the consumer is still to deliver a message, or to get its acknowledgement."""
+        """Decide whether the consumer still needs a message.
+
+        It does until the message is delivered, acknowledged, and its dead letter, if any, is
+        stored.
+        """
         if self.interest is not None and not self.interest(subject):
             return False
         return self.is_open(seq) or self.expects(seq) or seq in self.endings
 
     def was_delivered(self, sseq: int) -> bool:
-        """Say whether a sequence was ever delivered; else its acknowledgement is ignored."""
+        """Decide whether a sequence was ever delivered. Other acknowledgements are ignored."""
         return sseq <= self.delivered_sseq
 
     def nak(self, sseq: int, cseq: int, argument: bytes, now: int) -> bool:
-        """Redeliver as soon as possible, or after the delay in the argument.
+        """Redeliver a message as soon as possible, or after the delay in the argument of a NAK.
 
         Returns:
-            Whether the message was pending; otherwise nothing is done.
+            Whether the message was pending; otherwise nothing changes.
         """
         pending = self.pending
         if not pending.floor()[0] < cseq <= self.delivered_cseq or sseq not in pending.first:
@@ -493,25 +508,25 @@ class ConsumerMachine:
             self.ack_each((sseq,))
 
     def terminate(self, sseq: int, cseq: int, reason: bytes) -> None:
-        """Terminate a message, for a reason that its dead letter tells."""
+        """Terminate a message. Its dead letter, if any, contains the reason."""
         if self.dead_letters and self.is_open(sseq):
             count, text = self.pending.deliveries(sseq), reason[: dead_letter.REASON_MAX]
             self.endings.add(Ending(sseq, count, Why.TERMINATED, text), self._new_pin)
         self.ack(sseq, cseq)
 
     def _given_up(self, sseq: int) -> None:
-        """A message was delivered `max_deliver` times."""
+        """Record that a message was delivered `max_deliver` times."""
         count = self.pending.deliveries(sseq)
         self.events.append(GivenUp(sseq, count))
         if self.dead_letters:
             self.endings.add(Ending(sseq, count, Why.MAX_DELIVER), self._new_pin)
 
     def letters_taken(self, through: int) -> None:
-        """Dead letters up to a number are stored: their messages are done with."""
+        """Finish the messages whose dead letters are stored, up to a number."""
         self._done_with(self.endings.taken(through))
 
     def _done_with(self, endings: Iterable[Ending]) -> None:
-        # After a reset a message may be expected, or pending, anew.
+        # After a reset a message may be expected, or pending, once more.
         first = self.pending.first
         done = [e.sseq for e in endings if e.sseq not in first and not self.expects(e.sseq)]
         self.pending.finish(done)
@@ -522,13 +537,13 @@ class ConsumerMachine:
     # time
 
     def deadline(self) -> int | None:
-        """Return when to call `expire` next."""
+        """Return the time of the next `expire` (None: no call is needed)."""
         push = self.push.deadline() if self.push else None
         times = (self.pending.deadline(), self.waiting.deadline(), push)
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: int) -> None:
-        """Handle what is due: expired requests, heartbeats, missing acknowledgements."""
+        """Handle expired requests, due heartbeats, and missing acknowledgements."""
         for sseq in self.pending.expire(now, self.max_deliver):
             self._given_up(sseq)
         self.waiting.expire(now, self.delivered_cseq, self.scanned_sseq)
@@ -538,7 +553,10 @@ class ConsumerMachine:
     # persistence
 
     def state(self, shift: int) -> ConsumerState:
-        """Return the state to store. `shift`: wall clock minus monotonic clock, nanoseconds."""
+        """Return the state to store.
+
+        `shift` is wall clock minus monotonic clock, in nanoseconds.
+        """
         floor_cseq, floor_sseq = self.pending.floor()
         return ConsumerState(
             delivered_cseq=self.delivered_cseq,
@@ -557,21 +575,22 @@ class ConsumerMachine:
         )
 
     def _has_start(self) -> bool:
-        """Say whether the position depends on more than the last delivery."""
+        """Decide whether the position depends on more than the last delivery."""
         return bool(self.chosen) or self.live_from > self.delivered_sseq + 1
 
     def restored(self, state: ConsumerState, shift: int, is_live: Callable[[int], bool]) -> None:
-        """Restore a stored state, without messages that are no longer in the stream (`is_live`).
+        """Restore a stored state, without messages that are no longer in the stream.
 
-        The caller sets `num_pending`. Deadlines are those of the deliveries, so what became due
-        while no node ran is redelivered at once.
+        `is_live` returns whether a sequence is in the stream. The caller sets `num_pending`.
+        Deadlines are those of the deliveries, so messages that became due while no node ran are
+        redelivered at once.
         """
         pending = self.pending
         self.delivered_cseq = state.delivered_cseq
         self.delivered_sseq = state.delivered_sseq
         self.next_seq = state.delivered_sseq + 1
         pending.floor_cseq, pending.floor_sseq = state.floor_cseq, state.floor_sseq
-        # The stored values replace those that a new consumer would start with.
+        # The stored values replace the initial values of a new consumer.
         *self.chosen, self.live_from = state.chosen or (0,)
         pending.first, pending.counts = dict(state.pending), dict(state.counts)
         pending.ack([s for s in {**pending.first, **pending.counts} if not is_live(s)])

@@ -7,11 +7,11 @@ _SHORT = 1_000_000
 
 
 class TokenBucket:
-    """A token bucket of bytes: a message is delivered when there are as many as it has.
+    """A token bucket of bytes: a message is delivered when the bucket holds its size.
 
     Args:
         rate_bps: Bits per second.
-        burst: Capacity in bytes; a larger message costs no more than that.
+        burst: Capacity in bytes; a larger message costs no more than the capacity.
     """
 
     __slots__ = ("_burst", "_filled_at", "_need", "_rate", "_tokens")
@@ -28,7 +28,10 @@ class TokenBucket:
         self._rate = max(rate_bps // 8, 1)
 
     def is_ready(self, now: int) -> bool:
-        """Refill, and say whether the waiting message can go out now (monotonic nanoseconds)."""
+        """Refill the bucket, and decide whether it holds the size of the waiting message.
+
+        `now` is monotonic nanoseconds.
+        """
         gained = (now - self._filled_at) * self._rate // _SECOND
         if gained > 0:
             self._tokens = min(self._burst, self._tokens + gained)
@@ -36,7 +39,7 @@ class TokenBucket:
         return self._tokens >= self._need
 
     def affordable(self, sizes: Sequence[int]) -> int:
-        """Return how many messages of these sizes, from the first on, can go out."""
+        """Return how many messages of these sizes, from the first on, the bucket has bytes for."""
         left, count = self._tokens, 0
         for size in sizes:
             cost = min(size, self._burst)
@@ -49,11 +52,11 @@ class TokenBucket:
         return count
 
     def pay(self, size: int) -> None:
-        """Take the bytes of messages that went out."""
+        """Subtract the bytes of sent messages."""
         self._tokens = max(self._tokens - size, 0)
 
     def deadline(self) -> int | None:
-        """Return when the waiting message can go out; None if none waits."""
+        """Return the time at which the waiting message can be sent (None: none waits)."""
         missing = self._need - self._tokens
         if missing <= 0:
             return None
@@ -61,7 +64,7 @@ class TokenBucket:
 
 
 class Replay:
-    """Replay policy *original*: keeps the intervals at which the messages were stored."""
+    """The replay policy *original*, which keeps the intervals at which messages were stored."""
 
     __slots__ = ("_at", "_time", "due_at")
 
@@ -69,13 +72,13 @@ class Replay:
         self._time = 0
         self._at = 0
         self.due_at = 0
-        """When the waiting message is due, monotonic nanoseconds; 0 = none waits."""
+        """Time at which the waiting message is due, monotonic nanoseconds (0: none waits)."""
 
     def may_deliver(self, time: int, now: int) -> bool:
-        """Say whether a message is due.
+        """Decide whether a message is due.
 
         Args:
-            time: When it was stored, wall-clock nanoseconds.
+            time: Time at which it was stored, wall-clock nanoseconds.
             now: Monotonic nanoseconds.
         """
         pause = time - self._time

@@ -1,16 +1,16 @@
 """The messages of a consumer that were delivered and not acknowledged yet (ack pending).
 
-A stream sequence is *pending* from its first delivery until it is acknowledged, terminated,
-removed from the stream, or delivered `max_deliver` times. It keeps the consumer sequence of its
-first delivery, so the ack floor never runs ahead of a message that is being redelivered.
+A stream sequence is *pending* from its first delivery until it is acknowledged, terminated, removed
+from the stream, or delivered `max_deliver` times. It keeps the consumer sequence of its first
+delivery, so the ack floor never passes a message that is being redelivered.
 
 A batch of first deliveries costs one `dict.update` and one heap entry, not one per message. Only
 messages that were redelivered, delayed or reported in progress have a deadline of their own in
-`_due`; the value 0 there means "in the redelivery queue". Nothing is searched for in the heap or
-the queue: a stale entry no longer agrees with `_due` and is skipped when it comes up.
+`_due`; the value 0 there means "in the redelivery queue". Heap and queue are never searched: a
+stale entry no longer agrees with `_due`, and is skipped when it reaches the top.
 
-The ack floor is the highest delivery up to which nothing is pending. It moves only when something
-was acknowledged, and is computed only when it is asked for.
+The ack floor is the highest delivery up to which nothing is pending. It moves only after an
+acknowledgement, and is computed only on request.
 """
 
 from collections import deque
@@ -24,12 +24,12 @@ _DELIVERY_TIMES_MAX = 4096
 
 
 def wait_of(waits: Sequence[int], count: int) -> int:
-    """Return how long to wait for the acknowledgement of the `count`-th delivery."""
+    """Return the wait for the acknowledgement of the `count`-th delivery, in nanoseconds."""
     return waits[min(count, len(waits)) - 1]
 
 
 class Pending:
-    """The pending messages of one consumer with deadlines, redelivery queue and ack floor."""
+    """The pending messages of one consumer, with deadlines, redelivery queue and ack floor."""
 
     __slots__ = (
         "_due",
@@ -49,11 +49,11 @@ class Pending:
         self.first: dict[int, int] = {}
         """Stream sequence -> consumer sequence of the first delivery, ascending in both."""
         self.counts: dict[int, int] = {}
-        """Stream sequence -> deliveries, if more than once or `max_deliver` times."""
+        """Stream sequence -> deliveries, if more than one or `max_deliver`."""
         self.floor_cseq = 0
         self.floor_sseq = 0
         self.delivery_times: deque[tuple[int, int]] = deque()
-        """(consumer sequence, time): first deliveries from that sequence on happened about then."""
+        """(consumer sequence, time): approximate time of first deliveries from that sequence on."""
         self._due: dict[int, int] = {}
         self._heap: list[tuple[int, int, Sequence[int], bool]] = []
         self._heap_size = 0
@@ -86,7 +86,7 @@ class Pending:
         self._push(deadline, (sseq,), first=False)
 
     def deliveries(self, sseq: int) -> int:
-        """Return how often this message was delivered."""
+        """Return the number of deliveries of a message."""
         return self.counts.get(sseq, 1)
 
     # acknowledgements
@@ -141,13 +141,16 @@ class Pending:
     # deadlines and redelivery
 
     def deadline(self) -> int | None:
-        """Return when to call `expire`; a stale entry may make that too early, never too late."""
+        """Return the time of the next `expire`.
+
+        A stale entry may make it too early, never too late.
+        """
         return self._heap[0][0] if self._heap else None
 
     def change_waits(self, before: Sequence[int], after: Sequence[int]) -> None:
-        """Apply changed ack waits to the deadlines of what is pending already.
+        """Apply changed ack waits to the deadlines of pending messages.
 
-        As on the reference server, no deadline moves forward while the first wait is unchanged.
+        As in the reference server, no deadline becomes earlier while the first wait is unchanged.
         """
         groups = [(deadline, sseqs) for deadline, _, sseqs, first in self._heap if first]
         alone = [(sseq, due) for sseq, due in self._due.items() if due != _QUEUED]
@@ -162,9 +165,13 @@ class Pending:
     def expire(self, now: int, max_deliver: int) -> list[int]:
         """Queue the messages whose deadline has passed for redelivery, in stream order.
 
+        Args:
+            now: Monotonic nanoseconds.
+            max_deliver: The limit of deliveries (-1: no limit).
+
         Returns:
-            The sequences that were delivered `max_deliver` times instead (-1: no limit). They are
-            no longer pending; the ack floor does not move by itself.
+            The sequences that were delivered `max_deliver` times instead. They are no longer
+                pending; the ack floor does not move by itself.
         """
         late: list[int] = []
         while self._heap and self._heap[0][0] <= now:
@@ -200,7 +207,7 @@ class Pending:
             self._queue.append(sseq)
 
     def is_queued(self, sseq: int) -> bool:
-        """Say whether the message is in the redelivery queue."""
+        """Decide whether the message is in the redelivery queue."""
         return self._due.get(sseq) == _QUEUED
 
     def next_queued(self) -> int | None:
@@ -222,11 +229,11 @@ class Pending:
         self._queue.popleft()
 
     def requeue(self) -> None:
-        """Put the message that `next_queued` returned behind the others."""
+        """Move the message that `next_queued` returned to the end of the queue."""
         self._queue.rotate(-1)
 
     def queued(self) -> int:
-        """Return how many messages wait for redelivery; drops stale entries first."""
+        """Return the number of messages that wait for redelivery; drops stale entries first."""
         if not self._queue:
             return 0
         due = self._due
@@ -236,11 +243,11 @@ class Pending:
     # persisted state
 
     def deadlines(self) -> dict[int, int]:
-        """Return the messages with a deadline of their own; 0: in the redelivery queue."""
+        """Return the messages with a deadline of their own (0: in the redelivery queue)."""
         return self._due
 
     def restore(self, groups: Iterable[tuple[int, list[int]]], deadlines: dict[int, int]) -> None:
-        """Set deadlines: of groups of first deliveries, and of single messages."""
+        """Set the deadlines of groups of first deliveries, and of single messages."""
         for deadline, sseqs in groups:
             self._push(deadline, sseqs, first=True)
         for sseq, deadline in deadlines.items():

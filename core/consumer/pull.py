@@ -1,9 +1,9 @@
 """Pull requests: parsing, the queue in which they wait, and the statuses that end them.
 
 Requests are served in turn, one message each. A request leaves the queue when its batch is
-complete, when the next message exceeds its `max_bytes`, when it expires, or when a no-wait request
-has got all there was. A request whose batch was not completed is ended by exactly one status.
-Statuses go to `Waiting.outbox` as (reply subject, header block) in the order of events.
+complete, when the next message exceeds its `max_bytes`, when it expires, or, with `no_wait`, when
+no more messages are available. A request whose batch is incomplete is ended by exactly one status.
+Statuses go to `Waiting.outbox` as (reply subject, header block), in the order of events.
 """
 
 from collections import deque
@@ -41,7 +41,7 @@ def status(line: bytes) -> bytes:
 
 
 def status_left(line: bytes, request: "PullRequest") -> bytes:
-    """Return a status with the messages and bytes that the request did not get."""
+    """Return a status with the messages and bytes left of the request."""
     return b"NATS/1.0 %b\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n\r\n" % (
         line,
         request.batch,
@@ -52,7 +52,7 @@ def status_left(line: bytes, request: "PullRequest") -> bytes:
 def idle_heartbeat(cseq: int, sseq: int, stalled: bytes = b"") -> bytes:
     """Return an idle heartbeat with the last delivered sequences.
 
-    `stalled`: reply subject of an unanswered flow-control request.
+    `stalled` is the reply subject of an unanswered flow-control request (b"": none).
     """
     extra = b"Nats-Consumer-Stalled: %b\r\n" % stalled if stalled else b""
     return b"NATS/1.0 %b\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n%b\r\n" % (
@@ -65,11 +65,26 @@ def idle_heartbeat(cseq: int, sseq: int, stalled: bytes = b"") -> bytes:
 
 @dataclass(slots=True, eq=False)
 class PullRequest:
-    """One request for messages; `batch` and `max_bytes` count down.
+    """One request for messages.
 
-    Times are monotonic nanoseconds, 0 = none. `heartbeat` is the interval, `beat` when the next is
-    due. `delivered` counts its messages. While `parked` it is not served. `route`, `frame` and
-    `frame_for` are caches of the code that sends the messages.
+    Times are monotonic nanoseconds (0: none).
+
+    Attributes:
+        reply: Reply subject.
+        batch: Messages left to deliver.
+        expires: Time at which the request ends.
+        no_wait: Whether the request ends when there is no message for it.
+        max_bytes: Bytes left to deliver (0: no limit).
+        heartbeat: Interval of idle heartbeats, nanoseconds.
+        beat: Time of the next heartbeat.
+        delivered: Number of delivered messages.
+        route, frame, frame_for: Caches of the code that sends the messages.
+        parked: Whether the request is not served at present.
+        group: Priority group.
+        pin: Id of the pinned client.
+        priority: Priority from 0 (first) to 9.
+        min_pending: Least num pending for an overflow group.
+        min_ack_pending: Least ack pending for an overflow group.
     """
 
     reply: bytes
@@ -91,28 +106,31 @@ class PullRequest:
     min_ack_pending: int = 0
 
     def wants(self, pending: int, ack_pending: int) -> bool:
-        """Say whether an overflow group serves this request with so many pending."""
+        """Decide whether an overflow group serves this request at these numbers."""
         if self.min_pending <= 0 and self.min_ack_pending <= 0:
             return True
         return 0 < self.min_pending <= pending or 0 < self.min_ack_pending <= ack_pending
 
     def is_plain(self, now: int) -> bool:
-        """Say whether only its batch limits it: no `max_bytes`, not parked, not expired."""
+        """Decide whether only its batch limits the request.
+
+        True if it has no `max_bytes`, is not parked, and has not expired.
+        """
         return not (self.max_bytes or self.parked or 0 < self.expires <= now)
 
     def takes_no_more(self) -> bool:
-        """Say whether it ends where there is no message for it now."""
+        """Decide whether the request ends when there is no message for it now."""
         return self.no_wait and (self.delivered > 0 or not self.expires)
 
     def wakes(self) -> int:
-        """Return when its next heartbeat or its end is due (0: neither)."""
+        """Return the time of its next heartbeat or its end (0: neither)."""
         if self.beat and (not self.expires or self.beat < self.expires):
             return self.beat
         return self.expires
 
 
 class BadRequest(ValueError):
-    """A refused request; `line` is the status to answer with."""
+    """A refused request; `line` is the status of the answer."""
 
     def __init__(self, line: str) -> None:
         super().__init__(line)
@@ -126,11 +144,11 @@ _GO_STRUCT = NextRequest.go_name
 def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) -> PullRequest:
     """Parse the body of a request and check it against the limits of the consumer.
 
-    The body is empty (one message), digits (a batch), or a JSON object with all options; anything
-    else counts as one message.
+    The body is empty (one message), digits (a batch), or a JSON object with all options. Any other
+    body counts as one message.
 
     Raises:
-        BadRequest: with the status for the requester.
+        BadRequest: The request is refused, with the status for the client.
     """
     body = trim_space(body)
     asked = NextRequest(batch=1)
@@ -148,12 +166,12 @@ def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) ->
         raise BadRequest(f"409 Exceeded MaxRequestExpires of {limit}")
     if 0 < config.max_bytes < asked.max_bytes:
         raise BadRequest(f"409 Exceeded MaxRequestMaxBytes of {config.max_bytes}")
-    if is_object:  # another body names no group, which the reference allows
+    if is_object:  # another body has no group, which the reference server allows
         _check_group(asked, config)
     return PullRequest(
         reply,
         asked.batch,
-        # A negative expiry is allowed: the request expires as soon as it is looked at.
+        # A negative expiry is allowed: the request expires at the first check.
         expires=now + asked.expires if asked.expires else 0,
         no_wait=asked.no_wait,
         max_bytes=max(asked.max_bytes, 0),
@@ -186,7 +204,7 @@ def _check_group(asked: NextRequest, config: ConsumerConfig) -> None:
 
 
 def _read_number(body: bytes) -> int:
-    """Return a batch given as digits; 1 for anything that is not a 64-bit number."""
+    """Return a batch given as digits (1: not a 64-bit number)."""
     number = parse_int(body.decode("latin-1"))
     return 1 if number is None else number
 
@@ -210,7 +228,7 @@ class Waiting:
         self._earliest = 0
 
     pin = ""
-    """The id of the pinned client, which only `GroupWaiting` has."""
+    """Id of the pinned client; only `GroupWaiting` has one."""
 
     def __len__(self) -> int:
         return len(self.queue)
@@ -222,42 +240,46 @@ class Waiting:
         self.outbox += other.outbox
 
     def add(self, request: PullRequest) -> None:
-        """Put a request at the end of the queue."""
+        """Add a request to the end of the queue."""
         self.queue.append(request)
         wakes = request.wakes()
         if wakes and (not self._earliest or wakes < self._earliest):
             self._earliest = wakes
 
     def deadline(self) -> int | None:
-        """Return when to call `expire` next; perhaps too early, never too late."""
+        """Return the time of the next `expire` (None: no call is needed).
+
+        It may be too early, never too late.
+        """
         return (self._earliest or None) if self.queue else None
 
     def asked(self) -> int:
-        """Return how many messages the waiting requests ask for together."""
+        """Return the number of messages that all waiting requests ask for."""
         return sum(map(_BATCH, self.queue))
 
     def can_serve(self) -> bool:
-        """Say whether a request can be given messages now."""
+        """Decide whether a request can get messages now."""
         queue = self.queue
         if not queue:
             return False
         return not queue[0].parked or any(not request.parked for request in queue)
 
     def pass_over(self) -> None:
-        """Do nothing: without groups, requests that cannot be served go on waiting."""
+        """Do nothing: without groups, requests that cannot be served continue to wait."""
 
     def take(
         self, limit: int, now: int, size_of: Callable[[int], int] | None = None
     ) -> list[PullRequest]:
         """Assign the next `limit` messages to requests; return the request of each.
 
-        Returns fewer when no request is left or a status has to go out before the next message:
-        the caller sends the messages, then the outbox, then asks again.
+        The result is shorter when no request is left, or when a status must precede the next
+        message. The caller sends the messages, then the outbox, then calls again.
 
         Args:
-            limit: How many messages there are.
+            limit: Number of messages.
             now: Monotonic nanoseconds.
-            size_of: Size of the message at an index of this call, counted against `max_bytes`.
+            size_of: Returns the size of the message at an index of this call, counted against
+                `max_bytes` (None: sizes do not count).
         """
         queue = self.queue
         if len(queue) == 1 and not queue[0].max_bytes and not queue[0].parked:
@@ -299,7 +321,7 @@ class Waiting:
         return [request] * count
 
     def _take_rounds(self, limit: int, now: int) -> list[PullRequest]:
-        """Do the same when all requests are plain: whole rounds of the queue at a time."""
+        """Assign as `take`, for plain requests: whole rounds of the queue at a time."""
         queue = self.queue
         owners: list[PullRequest] = []
         while queue and len(owners) < limit:
@@ -336,7 +358,7 @@ class Waiting:
     def end_of_stream(self) -> None:
         """End no-wait requests, because the stream has no more messages.
 
-        One with an expiry that has got nothing yet goes on waiting.
+        A request with an expiry that has got no message yet continues to wait.
         """
         if not any(request.no_wait for request in self.queue):
             return
@@ -346,10 +368,10 @@ class Waiting:
                 self.outbox.append((request.reply, status(NO_MESSAGES)))
 
     def expire(self, now: int, cseq: int, sseq: int) -> None:
-        """End requests that have expired and send the heartbeats that are due.
+        """End requests that have expired, and send due heartbeats.
 
-        With the first of these, no-wait requests end that the limit of pending acks holds up: until
-        then they wait for acks.
+        If there are any, also end no-wait requests: those still waiting are held up by
+        `max_ack_pending`.
         """
         if not self._earliest or now < self._earliest:
             return
@@ -378,7 +400,7 @@ class Waiting:
             self.queue.remove(request)
 
     def end_all(self, line: bytes, *, tell_left: bool = False) -> None:
-        """End every request with the same status; `tell_left` adds what it did not get."""
+        """End every request with the same status; `tell_left` adds the messages and bytes left."""
         for request in self.queue:
             block = status_left(line, request) if tell_left else status(line)
             self.outbox.append((request.reply, block))

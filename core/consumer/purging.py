@@ -1,4 +1,4 @@
-"""The effect of a purge on consumers: which are affected, and where they continue."""
+"""The effect of a purge on consumers."""
 
 from collections.abc import Sequence
 
@@ -15,8 +15,8 @@ def start_after(filters: Sequence[bytes], pattern: bytes, left: int, first: int)
         first: First sequence of the stream after the purge.
 
     Returns:
-        None where the consumer is not affected: none of its filters is a subset of the pattern,
-        nor the pattern of a filter.
+        None if the consumer is not affected: none of its filters is a subset of the pattern, nor
+            the pattern of a filter.
     """
     if not pattern or not filters:
         return first

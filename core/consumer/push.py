@@ -1,10 +1,11 @@
 """Push delivery: flow control, idle heartbeats and the rate limit of one deliver subject.
 
-Flow control counts the bytes sent. When they pass half the window, a flow-control request is sent;
-its answer subtracts what was sent before it and doubles the window (2 MiB at first, 32 MiB at
-most). While the count is above the window nothing is delivered. An idle heartbeat is sent when
-nothing was sent for an interval; it names the outstanding request, so that a client that lost the
-request can answer it.
+Flow control counts the bytes sent. When they exceed half the window, a flow-control request is
+sent. Its answer subtracts the bytes sent before the request and doubles the window (2 MiB at first,
+32 MiB at most). While the count is above the window nothing is delivered.
+
+An idle heartbeat is sent when nothing was sent for an interval. It contains the reply subject of
+the outstanding request, so that a client that lost the request can answer it.
 """
 
 from collections.abc import Sequence
@@ -23,17 +24,17 @@ class Push:
     """Flow control, heartbeats and rate limit of one push consumer.
 
     Args:
-        prefix: `$JS.FC.<stream>.<consumer>.`; empty = no flow control.
-        heartbeat: Nanoseconds; 0 = none.
-        rate_bps: Bits per second; 0 = unlimited.
-        burst: Bytes that may go out at once under the rate limit.
+        prefix: `$JS.FC.<stream>.<consumer>.` (b"": no flow control).
+        heartbeat: Interval of idle heartbeats, nanoseconds (0: none).
+        rate_bps: Bits per second (0: unlimited).
+        burst: Bytes that may be sent at once under the rate limit.
 
     Attributes:
         active: Whether the deliver subject has a subscription.
-        beat: When the next heartbeat is due, monotonic nanoseconds; 0 = none.
+        beat: Time of the next heartbeat, monotonic nanoseconds (0: none).
         window, sent: The flow-control window and the bytes counted against it.
-        request, request_bytes: Reply subject of the outstanding flow-control request (b"" = none)
-            and the value of `sent` when it was made.
+        request, request_bytes: Reply subject of the outstanding flow-control request (b"": none),
+            and the value of `sent` at that time.
     """
 
     __slots__ = (
@@ -65,7 +66,7 @@ class Push:
         self.set_rate(rate_bps)
 
     def set_rate(self, rate_bps: int) -> None:
-        """Set the rate limit in bits per second; 0 = none."""
+        """Set the rate limit in bits per second (0: none)."""
         if not rate_bps:
             self.bucket = None
         elif self.bucket is None:
@@ -74,7 +75,7 @@ class Push:
             self.bucket.set_rate(rate_bps)
 
     def start(self, now: int) -> None:
-        """Start for a new subscription; an unanswered request of an earlier one is dropped."""
+        """Start for a new subscription, without the outstanding request of an earlier one."""
         self.active = True
         self.sent = 0
         self.request = b""
@@ -87,20 +88,20 @@ class Push:
         self.beat = 0
 
     def is_open(self, now: int) -> bool:
-        """Say whether flow control and the rate limit allow a delivery now."""
+        """Decide whether flow control and the rate limit allow a delivery now."""
         if self.bucket is not None and not self.bucket.is_ready(now):
             return False
         return not self.prefix or self.sent <= self.window
 
     def measures(self) -> bool:
-        """Say whether the size of messages matters."""
+        """Decide whether the size of messages matters."""
         return self.bucket is not None or self.prefix != b""
 
     def fitting(self, sizes: Sequence[int]) -> int:
-        """Return how many messages of these sizes may go out now, from the first on.
+        """Return how many messages of these sizes, from the first on, may be sent now.
 
-        Flow control allows the message that exceeds the window, the rate limit does not. When
-        half the window is passed a request has to follow at once, so the count ends there.
+        Flow control allows the message that exceeds the window; the rate limit does not. A request
+        must follow immediately once half the window is exceeded, so the count ends there.
         """
         count = len(sizes)
         if self.bucket is not None:
@@ -114,7 +115,10 @@ class Push:
         return count
 
     def count(self, size: int, now: int) -> bytes:
-        """Count bytes that went out; return the reply subject of a request to send now, or b""."""
+        """Count sent bytes.
+
+        Return the reply subject of a flow-control request to send (b"": none).
+        """
         if self.heartbeat:
             self.beat = now + self.heartbeat
         if self.bucket is not None:
@@ -125,7 +129,10 @@ class Push:
         return self.ask() if self.sent > self.window // 2 else b""
 
     def ask(self) -> bytes:
-        """Make a flow-control request; return its reply subject, or b"" if one is outstanding."""
+        """Make a flow-control request.
+
+        Return its reply subject (b"": another one is outstanding).
+        """
         if self.request:
             return b""
         self._requests += 1
@@ -138,7 +145,10 @@ class Push:
         return self.request
 
     def answered(self, subject: bytes) -> bool:
-        """Handle the answer to a flow-control request; return False if it is an old one."""
+        """Handle the answer to a flow-control request.
+
+        Return False if that is not the outstanding one.
+        """
         if not self.request or subject != self.request:
             return False
         self.window = min(self.window * 2, _WINDOW_MAX)
@@ -148,14 +158,17 @@ class Push:
         return True
 
     def due_heartbeat(self, now: int) -> bool:
-        """Say whether a heartbeat is due, and if so start the next interval."""
+        """Decide whether a heartbeat is due, and if so start the next interval."""
         if not self.beat or now < self.beat:
             return False
         self.beat = now + self.heartbeat
         return True
 
     def deadline(self) -> int | None:
-        """Return when a heartbeat is due or the rate limit allows the next message."""
+        """Return the time of the next heartbeat, or of the next message under the rate limit.
+
+        None means that neither is due.
+        """
         paid = self.bucket.deadline() if self.bucket is not None and self.active else None
         if paid is None:
             return self.beat or None

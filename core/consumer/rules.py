@@ -21,7 +21,7 @@ _SAMPLE = re.compile(r"[+-]?[0-9]+")
 
 
 def check_rules(config: ConsumerConfig, stream: StreamConfig, limits: ServerLimits) -> None:
-    """Raise ApiError at the first rule that a configuration with its defaults breaks."""
+    """Raise an ApiError for the first rule that a configuration with its defaults breaks."""
     _check_names(config)
     _check_replicas(config, stream)
     _check_acks(config)
@@ -205,6 +205,6 @@ def _check_groups(config: ConsumerConfig) -> None:
 
 
 def check_group_name(group: str) -> None:
-    """Raise ApiError for an invalid name of a priority group."""
+    """Raise an ApiError for an invalid name of a priority group."""
     if not _GROUP_NAME.fullmatch(group):
         raise api_error("JSConsumerInvalidGroupName")

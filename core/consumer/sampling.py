@@ -9,7 +9,7 @@ _KEPT_MAX = 100_000
 
 
 class Sampler:
-    """Remembers when messages were delivered, to time their acknowledgements.
+    """The delivery times of messages, for measuring the time to their acknowledgement.
 
     Args:
         percent: Share of the acknowledgements that are measured, 1 to 100.
@@ -28,15 +28,15 @@ class Sampler:
             del self._delivered_at[next(iter(self._delivered_at))]
 
     def wants(self, drawn: int) -> bool:
-        """Say whether to measure an acknowledgement with the random number `drawn` (0 to 99)."""
+        """Decide whether to measure an acknowledgement. `drawn` is a random number from 0 to 99."""
         return drawn < self._percent
 
     def waited(self, sseq: int, now: int) -> int:
-        """Return the nanoseconds since the delivery; 0 if that was before a restart."""
+        """Return the nanoseconds since the delivery (0: it was before a restart)."""
         return now - self._delivered_at.pop(sseq, now)
 
 
 def make_sampler(frequency: str) -> Sampler | None:
-    """Return the sampler for a valid `sample_freq` (`25` or `25%`); None if it samples nothing."""
+    """Return the sampler for a valid `sample_freq` (`25` or `25%`); None if it is zero or empty."""
     percent = parse_int(frequency.removesuffix("%"))
     return Sampler(percent) if percent and percent > 0 else None

@@ -1,9 +1,9 @@
-"""The consumers of mirrors and sources: the configuration made of their request (ADR-59, ADR-60).
+"""The consumers of mirrors and sources: the configuration made of their requests (ADR-59, ADR-60).
 
-A mirror or source asks for a consumer that is `direct` and `sourcing`. From a stream with limits
-retention it gets just that: hidden, without acknowledgements, with a new name for every request.
-From a stream with interest or work-queue retention it gets a durable consumer, which keeps its
-position while the copying side is away and is acknowledged by answers to flow-control requests.
+A mirror or source requests a consumer that is `direct` and `sourcing`. A stream with limits
+retention creates exactly that: hidden, without acknowledgements, with a new name for every request.
+A stream with interest or work-queue retention creates a durable consumer. It keeps its position
+while the sourcing stream is away, and is acknowledged by answers to flow-control requests.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ def sourcing_form(
     consumers: Mapping[str, ConsumerConfig],
     suffix: str,
 ) -> ConsumerConfig:
-    """Return the configuration to create for a request; others than those above are unchanged.
+    """Return the configuration to create for a request; other requests are returned unchanged.
 
     Args:
-        requested: the configuration asked for.
-        retention: that of the stream.
-        consumers: those of the stream, by name.
-        suffix: makes the name of a hidden consumer unique.
+        requested: The requested configuration.
+        retention: The retention of the stream.
+        consumers: The consumers of the stream, by name.
+        suffix: Makes the name of a hidden consumer unique.
     """
     if not (requested.direct and requested.sourcing and requested.name):
         return requested
@@ -44,7 +44,7 @@ def sourcing_form(
     existing = consumers.get(requested.name)
     if existing is None:
         return config
-    # It continues at its position, whatever start the request names.
+    # The consumer continues at its position, regardless of the start in the request.
     return replace(
         config,
         deliver_policy=existing.deliver_policy,

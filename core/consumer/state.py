@@ -1,10 +1,10 @@
 """The stored form of a consumer's state: one compact value, always written as a whole.
 
-Layout: a version byte (plus 128 when the rest is compressed), four 64-bit positions, then
-columns, then what there is to say of dead letters, if anything. A column is a varint count, a width
-byte (1, 2, 4, 8), and fixed-width little-endian numbers; ascending columns hold differences. So
-the sequence of a pending message usually takes one byte, packed and unpacked at C speed.
-Wall-clock times are kept in units of 100 ms.
+Layout: a version byte (plus 128 when the rest is compressed), four 64-bit positions, then columns,
+then the endings for dead letters, if there were any. A column is a varint count, a width byte (1,
+2, 4, 8), and fixed-width little-endian numbers; ascending columns hold differences. So the sequence
+of a pending message usually takes one byte, packed and unpacked at C speed. Wall-clock times have
+units of 100 ms.
 """
 
 import sys
@@ -25,17 +25,23 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 def time_units(time: int, shift: int) -> int:
-    """Return a monotonic time as states store it, `shift` nanoseconds from the Unix epoch."""
+    """Return a monotonic time as states store it, in units of `TIME_UNIT`.
+
+    `shift` is wall clock minus monotonic clock, in nanoseconds.
+    """
     return max((time + shift) // TIME_UNIT, 1)
 
 
 class StateError(ValueError):
-    """A stored state that cannot be read."""
+    """A stored state that cannot be decoded."""
 
 
 @dataclass(slots=True)
 class ConsumerState:
-    """The state that is restored after a restart. Times: units of `TIME_UNIT` since the epoch."""
+    """The state that is restored after a restart.
+
+    Times are units of `TIME_UNIT` since the epoch.
+    """
 
     delivered_cseq: int = 0
     delivered_sseq: int = 0
@@ -44,20 +50,20 @@ class ConsumerState:
     pending: dict[int, int] = field(default_factory=dict)
     """Stream sequence -> consumer sequence of the first delivery, ascending in both."""
     delivery_times: list[tuple[int, int]] = field(default_factory=list)
-    """(consumer sequence, time): first deliveries from that sequence on happened then."""
+    """(consumer sequence, time): time of first deliveries from that sequence on."""
     deadlines: dict[int, int] = field(default_factory=dict)
-    """Stream sequence -> deadline, of those that have their own (0: in the redelivery queue)."""
+    """Stream sequence -> deadline, of messages with their own (0: in the redelivery queue)."""
     counts: dict[int, int] = field(default_factory=dict)
     """Stream sequence -> deliveries, where more than one."""
     chosen: Sequence[int] = ()
     """Sequences still to be delivered by a last-per-subject consumer, ascending."""
     leaving: Sequence[int] = ()
-    """Sequences done with (see `ConsumerMachine.settled`) and not removed yet, ascending."""
+    """Sequences of `ConsumerMachine.settled` that are still in the stream, ascending."""
     era: str = ""
     ended: int = 0
-    """How many messages ended with a dead letter in this era."""
+    """Number of messages that ended with a dead letter in this era."""
     endings: Sequence[tuple[int, int, int, bytes]] = ()
-    """Those of them that no stream has taken: sequence, deliveries, why, reason."""
+    """Endings without a stored dead letter, as (sequence, deliveries, reason code, reason text)."""
 
 
 def encode(state: ConsumerState) -> bytes:
@@ -118,7 +124,7 @@ def decode(data: bytes) -> ConsumerState:
 
 
 def _endings(state: ConsumerState) -> bytes:
-    """Encode what there is to say of dead letters; a consumer that had none has not even this."""
+    """Encode the endings for dead letters. A consumer that never had any stores nothing here."""
     columns = list(zip(*state.endings, strict=True)) or [(), (), (), ()]
     sseqs, deliveries, whys, reasons = columns
     era = state.era.encode()
@@ -143,7 +149,7 @@ def _ascending(values: list[int]) -> bytes:
 
 
 def _column(values: list[int]) -> bytes:
-    """Encode count, width, first value (as varint), and the rest at the width they need."""
+    """Encode count, width, first value (as varint), and the other values at that width."""
     if not values:
         return b"\0"
     rest = values[1:]
@@ -165,7 +171,7 @@ def _varint(value: int) -> bytes:
 
 
 class _Reader:
-    """Reads columns one after the other."""
+    """A reader of consecutive columns."""
 
     def __init__(self, body: bytes, at: int) -> None:
         self.body = body

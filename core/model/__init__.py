@@ -1,4 +1,4 @@
-"""The JSON of the JetStream API as typed values, read and written as the reference server does.
+"""The JSON of the JetStream API as typed values, decoded and encoded as in the reference server.
 
 These are configurations, states, requests, responses, advisories and numbered errors.
 """

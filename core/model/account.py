@@ -1,4 +1,4 @@
-"""An account's use of JetStream."""
+"""The use of JetStream by an account."""
 
 from typing import Annotated
 
@@ -22,10 +22,10 @@ class AccountLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerLimits(AccountLimits, frozen=True, kw_only=True):
-    """The limits that configurations are checked against: the account's and the server's own.
+    """The limits for checks of configurations: those of the account and of the server.
 
-    The server's own, those added here, are not shown by account info. `duplicate_window` and
-    `batch_timeout` are nanoseconds, `replicas` more than 1 only in a cluster.
+    Account info does not show the limits of the server, which are added here. `duplicate_window`
+    and `batch_timeout` are nanoseconds. `replicas` is larger than 1 only in a cluster.
     """
 
     max_request_batch: Int = -1
@@ -47,7 +47,7 @@ class ApiStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What an account uses (bytes stored and reserved, streams, consumers) and may use."""
+    """The usage of an account (bytes stored and reserved, streams, consumers) and its limits."""
 
     memory: Uint64 = 0
     storage: Uint64 = 0

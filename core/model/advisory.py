@@ -11,7 +11,7 @@ _ADVISORY = "io.nats.jetstream.advisory.v1."
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """The members that all events have: type, unique id, time."""
+    """The members of all events: type, unique id, time."""
 
     type: str
     id: str
@@ -19,7 +19,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The connection that sent a request. `rtt`: its last measured round trip, nanoseconds."""
+    """The connection that sent a request. `rtt` is its last measured round trip in nanoseconds."""
 
     start: Time = 0
     host: Annotated[str, OMIT] = ""
@@ -48,7 +48,7 @@ class ApiAudit(Event, frozen=True, kw_only=True):
 
 
 class ApiLimitReached(Event, frozen=True, kw_only=True):
-    """API requests were dropped because too many were queued."""
+    """The advisory on API requests that were dropped because too many were queued."""
 
     type: str = _ADVISORY + "api_limit_reached"
     server: str
@@ -57,7 +57,10 @@ class ApiLimitReached(Event, frozen=True, kw_only=True):
 
 
 class StreamAction(Event, frozen=True, kw_only=True):
-    """A stream was created, changed or deleted (`action`: create, modify, delete)."""
+    """The advisory on a stream that was created, changed or deleted.
+
+    `action` is `create`, `modify` or `delete`.
+    """
 
     type: str = _ADVISORY + "stream_action"
     stream: str
@@ -66,7 +69,10 @@ class StreamAction(Event, frozen=True, kw_only=True):
 
 
 class BatchAbandoned(Event, frozen=True, kw_only=True):
-    """An atomic batch was dropped (`reason`: incomplete, large, timeout, unsupported)."""
+    """The advisory on an atomic batch that was dropped.
+
+    `reason` is `incomplete`, `large`, `timeout` or `unsupported`.
+    """
 
     type: str = _ADVISORY + "stream_batch_abandoned"
     stream: str
@@ -76,7 +82,7 @@ class BatchAbandoned(Event, frozen=True, kw_only=True):
 
 
 class StreamLeaderElected(Event, frozen=True, kw_only=True):
-    """Another server leads a stream of several replicas; `replicas` are all of them."""
+    """The advisory on a new leader of a stream with several replicas; `replicas` lists them all."""
 
     type: str = _ADVISORY + "stream_leader_elected"
     stream: str
@@ -86,7 +92,7 @@ class StreamLeaderElected(Event, frozen=True, kw_only=True):
 
 
 class ConsumerLeaderElected(Event, frozen=True, kw_only=True):
-    """Another server leads a consumer of several replicas."""
+    """The advisory on a new leader of a consumer with several replicas."""
 
     type: str = _ADVISORY + "consumer_leader_elected"
     stream: str
@@ -97,7 +103,7 @@ class ConsumerLeaderElected(Event, frozen=True, kw_only=True):
 
 
 class DomainLeaderElected(Event, frozen=True, kw_only=True):
-    """Another server leads the cluster; `leader` is its id, not its name."""
+    """The advisory on a new leader of the cluster; `leader` is its id, not its name."""
 
     type: str = _ADVISORY + "domain_leader_elected"
     leader: str
@@ -107,7 +113,7 @@ class DomainLeaderElected(Event, frozen=True, kw_only=True):
 
 
 class ConsumerAction(Event, frozen=True, kw_only=True):
-    """A consumer was created or deleted (`action`: create, delete)."""
+    """The advisory on a consumer that was created or deleted (`action`: `create`, `delete`)."""
 
     type: str = _ADVISORY + "consumer_action"
     stream: str
@@ -117,7 +123,10 @@ class ConsumerAction(Event, frozen=True, kw_only=True):
 
 
 class ConsumerPause(Event, frozen=True, kw_only=True):
-    """A consumer was paused or resumed (`pause_until` is then the zero time)."""
+    """The advisory on a paused or resumed consumer.
+
+    `pause_until` is the zero time for a resumed one.
+    """
 
     type: str = _ADVISORY + "consumer_pause"
     stream: str
@@ -128,7 +137,7 @@ class ConsumerPause(Event, frozen=True, kw_only=True):
 
 
 class GroupPinned(Event, frozen=True, kw_only=True):
-    """A client was pinned: all messages of the priority group go to it (ADR-42)."""
+    """The advisory on a pinned client, which gets all messages of its priority group (ADR-42)."""
 
     type: str = _ADVISORY + "consumer_group_pinned"
     account: Annotated[str, OMIT] = ""
@@ -140,7 +149,7 @@ class GroupPinned(Event, frozen=True, kw_only=True):
 
 
 class GroupUnpinned(Event, frozen=True, kw_only=True):
-    """The pinned client of a priority group was unpinned (`reason`: admin, timeout)."""
+    """The advisory on an unpinned client of a priority group (`reason`: `admin`, `timeout`)."""
 
     type: str = _ADVISORY + "consumer_group_unpinned"
     account: Annotated[str, OMIT] = ""
@@ -152,7 +161,7 @@ class GroupUnpinned(Event, frozen=True, kw_only=True):
 
 
 class MaxDeliver(Event, frozen=True, kw_only=True):
-    """A message was delivered `max_deliver` times without an acknowledgement."""
+    """The advisory on a message delivered `max_deliver` times without an acknowledgement."""
 
     type: str = _ADVISORY + "max_deliver"
     stream: str
@@ -163,7 +172,7 @@ class MaxDeliver(Event, frozen=True, kw_only=True):
 
 
 class Nak(Event, frozen=True, kw_only=True):
-    """A message was negatively acknowledged and will be redelivered."""
+    """The advisory on a negatively acknowledged message, which will be redelivered."""
 
     type: str = _ADVISORY + "nak"
     stream: str
@@ -175,7 +184,7 @@ class Nak(Event, frozen=True, kw_only=True):
 
 
 class Terminated(Event, frozen=True, kw_only=True):
-    """A message was acknowledged with +TERM and will not be redelivered."""
+    """The advisory on a message acknowledged with +TERM, which will not be redelivered."""
 
     type: str = _ADVISORY + "terminated"
     stream: str
@@ -188,7 +197,7 @@ class Terminated(Event, frozen=True, kw_only=True):
 
 
 class AckMetric(Event, frozen=True, kw_only=True):
-    """A sampled acknowledgement; `ack_time` is the time since the delivery, nanoseconds."""
+    """A sampled acknowledgement; `ack_time` is the time since the delivery, in nanoseconds."""
 
     type: str = "io.nats.jetstream.metric.v1.consumer_ack"
     stream: str

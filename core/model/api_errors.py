@@ -1,8 +1,8 @@
-"""The numbered errors of the JetStream API, looked up by the reference server's own names.
+"""The numbered errors of the JetStream API, found by the reference server's names.
 
 The table is `api_errors.json`: name, HTTP-like code, error code, description. Names are those of
-the reference without their `Err` or `ErrF` ending. Clients branch on codes and compare texts, so
-both are verbatim; `{...}` stands for text filled in by the caller.
+the reference server without their `Err` or `ErrF` ending. Clients branch on codes and compare
+texts, so both are verbatim; `{...}` is a placeholder that the caller fills in.
 """
 
 import json
@@ -38,7 +38,7 @@ def err_code(name: str) -> int:
 def api_error(name: str, /, **texts: object) -> ApiError:
     """Build the error called `name`, with its placeholders filled in.
 
-    Raises KeyError for an unknown name or a missing text, which is a bug of ours.
+    Raises KeyError for an unknown name or a missing text: a bug of the caller.
     """
     row = TABLE[name]
     text = row.description

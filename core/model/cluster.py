@@ -1,4 +1,4 @@
-"""What infos, responses and requests say of a cluster: leaders, replicas, alternates."""
+"""The cluster in infos, responses and requests: leaders, replicas, alternates."""
 
 from typing import Annotated
 
@@ -11,7 +11,8 @@ from core.model.wire import OMIT, Duration, Int, OptionalTime, Time, Uint64
 class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A server that could lead.
 
-    `active`: nanoseconds since it was heard of; `lag`: changes that it is behind; `peer`: its id.
+    `active`: nanoseconds since its last heartbeat; `lag`: number of changes that it lacks; `peer`:
+    its id.
     """
 
     name: str = ""
@@ -23,7 +24,7 @@ class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Who leads a stream or a consumer, since when, and who else could."""
+    """The leader of a stream or consumer, the start of its lead, and the other replicas."""
 
     name: Annotated[str, OMIT] = ""
     raft_group: Annotated[str, OMIT] = ""
@@ -43,7 +44,7 @@ class StreamAlternate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a stream, or a leadership, should be. An empty list of tags differs from none."""
+    """The requested place of a stream or a leadership. An empty list of tags differs from none."""
 
     cluster: Annotated[str, OMIT] = ""
     tags: Annotated[tuple[str, ...] | None, OMIT] = None
@@ -51,21 +52,21 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaderStepdownRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of META.LEADER.STEPDOWN, and of those of streams and consumers."""
+    """The body of META.LEADER.STEPDOWN, and of the step-down of streams and consumers."""
 
     go_name = "JSApiLeaderStepdownRequest"
     placement: Annotated[Placement | None, OMIT] = None
 
 
 class RemovePeerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of PEER.REMOVE and PEER.EVACUATE: a server by its name, or by its id."""
+    """The body of PEER.REMOVE and PEER.EVACUATE: the name or id of a server."""
 
     go_name = "JSApiStreamRemovePeerRequest"
     peer: str = ""
 
 
 class ServerRemoveRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of SERVER.REMOVE and SERVER.EVACUATE; an id counts more than a name."""
+    """The body of SERVER.REMOVE and SERVER.EVACUATE; the id takes precedence over the name."""
 
     go_name = "JSApiMetaServerRemoveRequest"
     peer: str = ""
@@ -88,7 +89,7 @@ class ServerEvacuateResponse(Response, frozen=True, kw_only=True):
 
 
 class MetaSnapshotStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the meta group's log, of which there is none: PostgreSQL keeps the directory."""
+    """The state of the meta group's log, always empty: PostgreSQL stores the directory."""
 
     pending_entries: Uint64 = 0
     pending_size: Uint64 = 0
@@ -96,7 +97,7 @@ class MetaSnapshotStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetaCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """`meta_cluster` of /jsz: the servers of the cluster, and who leads among them."""
+    """The member `meta_cluster` of /jsz: the servers of the cluster and its leader."""
 
     name: Annotated[str, OMIT] = ""
     leader: Annotated[str, OMIT] = ""

@@ -1,7 +1,7 @@
-"""Encodes structs as JSON and decodes them, with every quirk of the reference server's JSON.
+"""The encoding of structs as JSON and back, with every quirk of the reference server.
 
-Decoding follows Go's `encoding/json` with unknown members refused: names match without regard
-to case, a repeated member overwrites, null keeps a value, the first mistake is reported.
+Decoding follows Go's `encoding/json` with unknown members refused. Names match regardless of case,
+a repeated member overwrites the earlier one, null keeps a value, and the first mistake is reported.
 Encoding follows the declaration order of the struct and the marks of `wire`.
 """
 
@@ -48,8 +48,8 @@ class Context:
 class WireEnum(StrEnum):
     """An enumeration that is encoded as one exact string.
 
-    Subclasses may set `json_aliases` (other spellings that are read) and `json_error` (the text
-    for anything else; `{quoted}` is the offending JSON as a Go string, `{raw}` the JSON itself).
+    Subclasses may define `json_aliases` (other accepted spellings) and `json_error` (the error text
+    for other values; `{quoted}` is the offending JSON as a Go string, `{raw}` the JSON itself).
     """
 
     @classmethod
@@ -62,7 +62,7 @@ class WireEnum(StrEnum):
 
     @classmethod
     def read(cls, text: str) -> "WireEnum":
-        """Read the JSON text of a value, quotes included."""
+        """Decode the JSON text of a value, quotes included. Raises JsonError."""
         value = cls.json_aliases().get(text)
         if value is None and text[:1] == '"' and text[-1:] == '"':
             value = text[1:-1]
@@ -72,7 +72,7 @@ class WireEnum(StrEnum):
 
 
 class Field:
-    """How one member of a struct is read and written."""
+    """The decoding and encoding of one member of a struct."""
 
     __slots__ = ("attribute", "is_empty", "marks", "name", "omit", "reader", "writer")
 
@@ -108,13 +108,13 @@ def go_name(cls: type[msgspec.Struct]) -> str:
     return str(getattr(cls, "go_name", cls.__name__))
 
 
-# --- reading ---------------------------------------------------------------------------------
+# --- decoding --------------------------------------------------------------------------------
 
 
 def decode(cls: type[T], body: bytes) -> T:
-    """Read a request.
+    """Decode a request.
 
-    Raises ApiError JSInvalidJSON with the reference's text when it is not a `cls`.
+    Raises ApiError JSInvalidJSON with the reference server's text if it is not a `cls`.
     """
     try:
         return _decode(cls, body, lenient=False)
@@ -123,15 +123,15 @@ def decode(cls: type[T], body: bytes) -> T:
 
 
 def decode_lenient(cls: type[T], body: bytes) -> T:
-    """Read a reply, or a body whose unknown members are ignored. Raises JsonError."""
+    """Decode a reply, or a body whose unknown members are ignored. Raises JsonError."""
     return _decode(cls, body, lenient=True)
 
 
 def decode_older(cls: type[T], body: bytes, most: int = gojson.MAX_VALUES) -> T:
-    """Read a body by the rules of the reference's older JSON reader, which some requests use.
+    """Decode a body by the rules of the reference server's older JSON reader.
 
-    It accepts exactly one value, ignores unknown members, and its errors name no offsets.
-    Raises JsonError, also where it has more than `most` values.
+    Some requests use that reader. It accepts exactly one value, ignores unknown members, and its
+    errors contain no offsets. Raises JsonError, also if the body has more than `most` values.
     """
     try:
         first = next(gojson.parse_all(body, most), None)
@@ -148,10 +148,11 @@ def decode_older(cls: type[T], body: bytes, most: int = gojson.MAX_VALUES) -> T:
 
 
 def older_reader(cls: type[T]) -> Callable[[bytes], T]:
-    """Return `decode_older` for a struct, quick for what clients usually send.
+    """Return `decode_older` for a struct, fast for the usual bodies.
 
-    The struct refuses unknown members and bounds its numbers: then msgspec takes nothing that the
-    reference reads otherwise. For the event loop: a body has at most MAX_VALUES_ON_LOOP values.
+    The struct must refuse unknown members and bound its numbers: then msgspec accepts nothing that
+    the reference server decodes differently. For use on the event loop: a body has at most
+    MAX_VALUES_ON_LOOP values.
     """
     quick = msgspec.json.Decoder(cls).decode
 
@@ -202,7 +203,7 @@ def _find(cls: type[msgspec.Struct], name: str) -> Field | None:
 
 
 def _reader(annotation: Any) -> tuple[Reader, str]:
-    """Return the reader for an annotation, and the name of the Go type it reads."""
+    """Return the reader for an annotation, and the name of its Go type."""
     base, marks = _plain(annotation), _marks(annotation)
     scalar = next((mark for mark in marks if isinstance(mark, Scalar)), None)
     if scalar is not None:
@@ -338,7 +339,7 @@ def _read_map(inner: Reader, go: str) -> Reader:
     return read
 
 
-# --- writing ---------------------------------------------------------------------------------
+# --- encoding --------------------------------------------------------------------------------
 
 _encoder = msgspec.json.Encoder()
 _ordered = msgspec.json.Encoder(order="sorted")
@@ -357,9 +358,9 @@ def encode(value: msgspec.Struct) -> bytes:
 
 
 def encode_stored(value: msgspec.Struct, refusal: str, what: str) -> str:
-    """Encode a configuration as it is stored.
+    """Encode a configuration for storage.
 
-    Raises ApiError `refusal`: it has a time that cannot be written, such as one of the zone +24:00.
+    Raises ApiError `refusal` for a time that cannot be encoded, such as one in the zone +24:00.
     """
     try:
         return encode(value).decode()

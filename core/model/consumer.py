@@ -108,12 +108,12 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_push(self) -> bool:
-        """Whether this is a push consumer: one with a deliver subject."""
+        """True for a push consumer: one with a deliver subject."""
         return self.deliver_subject != ""
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The filter subjects; empty when all messages of the stream are delivered."""
+        """The filter subjects; empty if the consumer delivers all messages of the stream."""
         return (self.filter_subject,) if self.filter_subject else self.filter_subjects
 
 
@@ -183,7 +183,7 @@ class ConsumerResetRequest(msgspec.Struct, frozen=True, kw_only=True):
 class NextRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of CONSUMER.MSG.NEXT.
 
-    msgspec refuses unknown members here, as `codec.older_reader` wants it.
+    msgspec refuses unknown members here, as `codec.older_reader` requires.
     """
 
     go_name = "JSApiConsumerGetNextRequest"
@@ -209,7 +209,7 @@ STREAM_IDENTITY = b"Nats-Stream-Identity"
 class Identified(Response, frozen=True, kw_only=True):
     """A response with a `Nats-Stream-Identity` header.
 
-    By it a mirror or source notices that its origin was deleted and created anew.
+    By this header a mirror or source detects that its origin was deleted and created again.
     """
 
     identity: Annotated[str, HIDDEN] = ""

@@ -1,7 +1,7 @@
-"""Reads and writes the values in messages of counter streams (ADR-49).
+"""The values in messages of counter streams (ADR-49).
 
-A message holds the total as payload, and as a header the totals of the streams it was added up
-from.
+The payload of a message is the total. A header contains the totals of the streams that it was added
+up from.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from core.model import codec, gojson
 from core.model.gojson import JsonError, Node
 
 Sources = dict[str, dict[str, str] | None]
-"""Source stream -> subject there -> the last total copied from it."""
+"""Source stream -> subject there -> the last total sourced from it."""
 
 _sources = msgspec.json.Decoder(dict[str, dict[str, str]])
 
 
 def read_value(payload: bytes) -> str:
-    """Return the member `val` of a payload, "" when it has none. Raises JsonError."""
+    """Return the member `val` of a payload ("": it has none). Raises JsonError."""
     node = _single_value(payload)
     value = ""
     for name, member in _members(node):
@@ -29,11 +29,11 @@ def read_value(payload: bytes) -> str:
 
 
 def read_sources(text: bytes) -> Sources:
-    """Read a `Nats-Counter-Sources` header. Raises JsonError."""
+    """Decode a `Nats-Counter-Sources` header. Raises JsonError."""
     try:
         return {**_sources.decode(text)}
     except msgspec.MsgspecError:
-        pass  # null stands for no members, which msgspec does not accept
+        pass  # null is valid for no members, which msgspec does not accept
     streams: Sources = {}
     for stream, subjects in _members(_single_value(text)):
         streams[stream] = None
@@ -46,7 +46,7 @@ def read_sources(text: bytes) -> Sources:
 
 
 def write_sources(sources: Sources) -> bytes:
-    """Write a `Nats-Counter-Sources` header, names in order."""
+    """Encode a `Nats-Counter-Sources` header, with sorted names."""
     return codec.encode_plain(sources)
 
 

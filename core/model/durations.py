@@ -19,7 +19,7 @@ _MAX = (1 << 63) - 1
 
 
 def parse_duration(text: str) -> int:
-    """Read a Go duration (`300ms`, `-1.5h`, `2h45m`) as nanoseconds.
+    """Parse a Go duration (`300ms`, `-1.5h`, `2h45m`) as nanoseconds.
 
     Raises:
         ValueError: The text is not a duration or does not fit 64 bits.
@@ -45,7 +45,10 @@ def parse_duration(text: str) -> int:
 
 
 def _fraction(digits: str, unit: int) -> int:
-    """Return a fraction of a unit, rounded as Go does; digits beyond 63 bits do not count."""
+    """Return a fraction of a unit in nanoseconds, rounded as in Go.
+
+    Digits beyond 63 bits do not count.
+    """
     value, scale = 0, 1.0
     for digit in digits:
         more = value * 10 + int(digit)

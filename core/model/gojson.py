@@ -1,11 +1,12 @@
-"""A JSON parser with the reference server's error texts; it returns a tree of nodes.
+"""A JSON parser with the reference server's error texts, which returns a tree of nodes.
 
-The tree keeps what typed decoding needs and a plain parser loses: the order and repetition of
-members, the literal text of numbers, the position of every value. The parser is not recursive, so
-depth needs no stack. Offsets in error texts count bytes and point behind the offending character.
+The tree keeps the details that typed decoding needs and a plain parser loses: the order and
+repetition of members, the literal text of numbers, the position of every value. The parser is not
+recursive, so depth needs no stack. Offsets in error texts count bytes and point behind the
+offending character.
 
-A value takes microseconds, of which everybody may fill a payload: so they are counted, and a body
-with more than `most` is refused, where the reference server reads it.
+Parsing a value takes microseconds, and any client may fill a payload with values. So values are
+counted, and a body with more than `most` is refused, which the reference server accepts.
 """
 
 import json
@@ -17,22 +18,22 @@ from core.goinput import text_of
 
 MAX_DEPTH = 10_000
 MAX_VALUES = 32_768
-"""Values of a body that is read in a thread."""
+"""Largest number of values in a body that is parsed in a thread."""
 MAX_VALUES_ON_LOOP = 2_048
-"""Values of a body that is read on the event loop, which others wait for."""
+"""Largest number of values in a body that is parsed on the event loop."""
 Kind = Literal["object", "array", "string", "number", "bool", "null"]
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _SIMPLE = re.compile(rb'"([^"\\\x00-\x1f]*)"')
 _STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
-"""A string up to its end, or up to what may not be in one."""
+"""A string up to its end, or up to the first byte that is not allowed in it."""
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _IN_NUMBERS = (b".", b"e", b"E")
 _EXPONENT = rb"[eE][+-]?[0-9]*"
 _NUMBER_PREFIX = re.compile(
     rb"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:%b)?)?|%b)?)?" % (_EXPONENT, _EXPONENT)
 )
-"""The longest beginning of a number; an incomplete number is reported at its end."""
+"""The longest prefix of a number; an incomplete number is reported at its end."""
 _LITERALS: dict[bytes, tuple[bytes, Kind]] = {
     b"t": (b"true", "bool"),
     b"f": (b"false", "bool"),
@@ -41,14 +42,18 @@ _LITERALS: dict[bytes, tuple[bytes, Kind]] = {
 
 
 class JsonError(ValueError):
-    """The text is not JSON, or not of the expected type."""
+    """A text that is not JSON, or not of the expected type."""
 
 
 class Node:
     """One value.
 
-    `start` and `end` delimit its text in the body. `text` is the value of a string, else the
-    literal; `members` are those of an object in their order, `items` those of an array.
+    Attributes:
+        kind: The JSON type.
+        start, end: The offsets of its text in the body.
+        text: The value of a string, or the literal of another scalar.
+        members: The members of an object, in order.
+        items: The items of an array.
     """
 
     __slots__ = ("end", "items", "kind", "members", "start", "text")
@@ -62,7 +67,7 @@ class Node:
         self.items: list[Node] = _NO_ITEMS
 
 
-# Shared by all nodes without members or items; never changed.
+# Shared by all nodes without members or items; never modified.
 _NO_MEMBERS: list[tuple[str, Node]] = []
 _NO_ITEMS: list[Node] = []
 
@@ -71,7 +76,7 @@ def parse_all(body: bytes, most: int = MAX_VALUES) -> Iterator[Node]:
     """Yield the consecutive JSON values in `body`.
 
     Raises:
-        JsonError: it is not JSON, or has more than `most` values, those in others included.
+        JsonError: The body is not JSON, or has more than `most` values, nested ones included.
     """
     position = _skip(body, 0)
     while position < len(body):

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 _SECOND = 1_000_000_000
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-# The calendar repeats after so many years and days; Python's has neither a year 0 nor 10000.
+# The calendar repeats after this many years and days; Python's has neither a year 0 nor 10000.
 _CYCLE, _CYCLE_DAYS = 400, 146_097
 _FIRST_DAY = date(1, 1, 1).toordinal() - 366 - _EPOCH_DAY
 _YEARS_END = date.max.toordinal() + 1 - _EPOCH_DAY
@@ -36,25 +36,25 @@ _RANGES = {
     "04": ("minute", 0, 59),
     "05": ("second", 0, 59),
 }
-"""The elements that are checked as they are read; the day is checked last, by its month."""
+"""The elements with a range that is checked at once. The day is checked last, by its month."""
 
 
 class UnwritableTime(ValueError):
-    """A time that RFC 3339 cannot show; the text is Go's."""
+    """A time that RFC 3339 cannot express; the text of the error is Go's."""
 
 
 class ZonedTime(int):
-    """A time that was written in another zone than UTC; the number is that of any time.
+    """A time that was written in a zone other than UTC. Its number is the same as in UTC.
 
     Attributes:
-        ahead: what the zone is ahead of UTC, seconds.
+        ahead: Offset of the zone from UTC, in seconds.
     """
 
     ahead: int
 
     @classmethod
     def of(cls, nanos: int, ahead: int) -> "ZonedTime":
-        """Return a time (nanoseconds since the Unix epoch) as it is written in a zone."""
+        """Return a time (nanoseconds since the Unix epoch) with the zone it was written in."""
         made = cls(nanos)
         made.ahead = ahead
         return made
@@ -71,9 +71,9 @@ def format_time(nanos: int) -> str:
 
 
 def format_zoned(nanos: int) -> str:
-    """Format a time in the zone that it was written in (`ZonedTime`), else in UTC.
+    """Format a time in the zone it was written in (`ZonedTime`), or else in UTC.
 
-    Raises UnwritableTime for a year outside 0 to 9999, or a zone that is a day or more away.
+    Raises UnwritableTime for a year outside 0 to 9999, or a zone offset of a day or more.
     """
     ahead = nanos.ahead if isinstance(nanos, ZonedTime) else 0
     if abs(ahead) >= _DAY_SECONDS:
@@ -86,12 +86,12 @@ def format_zoned(nanos: int) -> str:
 
 
 def in_utc(nanos: int) -> int:
-    """Return a time without the zone that it was written in."""
+    """Return a time without the zone it was written in."""
     return int(nanos)
 
 
 def unix_nanos(nanos: int) -> int:
-    """Return a time as 64 bits hold it: one that is too far away wraps around, as in Go."""
+    """Return a time as a signed 64-bit number. As in Go, a time out of range wraps around."""
     return (int(nanos) + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -109,12 +109,11 @@ def _second_text(seconds: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Read an RFC 3339 time as nanoseconds since the Unix epoch.
+    """Parse an RFC 3339 time as nanoseconds since the Unix epoch.
 
-    Returns a `ZonedTime` where a zone other than UTC is named. Raises ValueError with the text
-    that Go gives.
+    Returns a `ZonedTime` for a zone other than UTC. Raises ValueError with Go's text.
     """
-    # Times as servers write them: many are of a second that was read before.
+    # The usual form of times from servers: many share a second that was parsed before.
     if text[19:20] == "." and text[-1] == "Z" and text.isascii():
         fraction = text[20:-1]
         if fraction.isdigit():
@@ -163,7 +162,7 @@ def _ahead(text: str, zone: str) -> int:
     if zone == "Z":
         return 0
     hours, minutes = int(zone[1:3]), int(zone[4:6])
-    # Some people write offsets of 24 hours or 60 minutes, says Go.
+    # Go accepts offsets of 24 hours and 60 minutes, because they occur in practice.
     if minutes > 60:
         raise _out_of_range(text, "time zone offset minute")
     if hours > 24:

@@ -1,7 +1,8 @@
-"""Validates subject mappings: the sources and destinations of transforms and republishing.
+"""The validation of subject mappings: sources and destinations of transforms and republishing.
 
-A destination refers to wildcards of the source as `$1` or `{{wildcard(1)}}`, or applies one of the
-mapping functions to them. `transform` applies what was checked here; texts are the reference's.
+A destination refers to wildcards of the source as `$1` or `{{wildcard(1)}}`, or applies a mapping
+function to them. `transform` applies mappings that were checked here. Error texts are those of the
+reference server.
 """
 
 import re
@@ -23,11 +24,11 @@ _COMMA = re.compile(r",[\t\n\f\r ]*")
 
 
 class MappingError(ValueError):
-    """The mapping is invalid; the text says why."""
+    """An invalid mapping; the text is the reason."""
 
 
 def _function(name: str) -> re.Pattern[str]:
-    # What Go calls white space.
+    # White space as Go defines it.
     space = r"[\t\n\f\r ]*"
     return re.compile(r"\{\{" + space + name + space + r"\((.*)\)" + space + r"\}\}")
 
@@ -49,7 +50,10 @@ def check_mapping(src: str, dest: str) -> None:
 
 
 def check_transform(src: str, dest: str) -> None:
-    """Check whether the wildcards of `src` fit `dest`: the second part of `check_mapping`."""
+    """Raise MappingError if the wildcards of `src` do not fit `dest`.
+
+    `check_mapping` includes this check.
+    """
     if not dest:
         return
     source, target = (src or ">").split("."), dest.split(".")
@@ -96,7 +100,7 @@ def _placeholder(token: str) -> tuple[list[int], bool]:
 
 
 def function_call(token: str) -> tuple[str, list[str]] | None:
-    """Return the function of a destination token, in lower case, and its arguments, if any."""
+    """Return the function of a destination token, in lower case, and its arguments (None: none)."""
     if not _is_function(token):
         return None
     for name, pattern, _ in _FUNCTIONS:
@@ -157,7 +161,7 @@ def _random(token: str, arguments: list[str]) -> tuple[list[int], bool]:
 
 
 _Arguments = Callable[[str, list[str]], tuple[list[int], bool]]
-"""Checks the arguments of a function in a token; the result is that of `_placeholder`."""
+"""Checks the arguments of a function in a token; returns as `_placeholder` does."""
 
 _FUNCTIONS: tuple[tuple[str, re.Pattern[str], _Arguments], ...] = (
     ("wildcard", _function("[wW]ildcard"), _wildcard),
@@ -171,4 +175,4 @@ _FUNCTIONS: tuple[tuple[str, re.Pattern[str], _Arguments], ...] = (
     ("split", _function("[sS]plit"), _split),
     ("random", _function("[rR]andom"), _random),
 )
-"""The mapping functions: name, how a token calls it, how its arguments are checked."""
+"""The mapping functions: name, pattern of a call, check of the arguments."""

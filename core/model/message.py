@@ -40,7 +40,10 @@ class MsgGetResponse(Response, frozen=True, kw_only=True):
 
 
 class PubAck(msgspec.Struct, frozen=True, kw_only=True):
-    """A publish acknowledgement. Clients decode it; the server formats its bytes without it."""
+    """A publish acknowledgement.
+
+    Clients decode it; the server formats its bytes without this class.
+    """
 
     error: Annotated[ErrorBody | None, OMIT] = None
     stream: str = ""

@@ -1,4 +1,4 @@
-"""Names of streams and consumers: 1 to 255 bytes, none of white space `. * > \\ /`."""
+"""Names of streams and consumers: 1 to 255 bytes, without white space and `. * > \\ /`."""
 
 import re
 from hashlib import sha256
@@ -14,12 +14,12 @@ _FORBIDDEN = re.compile(r"[ \t\r\n\f.*>\\/]")
 
 
 def is_valid_name(name: str) -> bool:
-    """Say whether a stream or consumer may have a name; its length is not checked."""
+    """Decide whether a name of a stream or consumer is valid, apart from its length."""
     return name != "" and _FORBIDDEN.search(name) is None
 
 
 def has_path_separator(name: str) -> bool:
-    """Say whether a name contains a slash or backslash, which is an error of its own."""
+    """Decide whether a name contains a slash or backslash, which has an error of its own."""
     return "/" in name or "\\" in name
 
 
@@ -29,6 +29,6 @@ def metadata_size(metadata: dict[str, str]) -> int:
 
 
 def short_hash(text: str) -> bytes:
-    """Return the hash of 8 base-62 characters that the reference puts into names and subjects."""
+    """Return the hash of 8 base-62 characters that the reference server puts into names."""
     digest = sha256(text.encode()).digest()
     return "".join(BASE62[byte % 62] for byte in digest[:8]).encode()

@@ -1,6 +1,7 @@
 """The release of nats-server whose behaviour this server reproduces.
 
-Apart from `versions`, so that INFO can be built without importing stream configurations.
+The module is separate from `versions`, so that INFO can be built without importing stream
+configurations.
 """
 
 API_LEVEL = 5
@@ -11,4 +12,4 @@ FEATURE_FLAGS = {
     "js_raft_delete_range": True,
     "js_snapshot_sources": False,
 }
-"""Feature flags of that release, with the values this server behaves by (ADR-53)."""
+"""The feature flags of that release, with the values that this server follows (ADR-53)."""

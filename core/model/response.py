@@ -1,4 +1,4 @@
-"""The members that all responses of the JetStream API have."""
+"""The members of all responses of the JetStream API."""
 
 from typing import Annotated
 
@@ -24,13 +24,13 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """A response; `type` identifies its schema, `error` is present when the request failed."""
+    """A response; `type` identifies its schema, and `error` is present if the request failed."""
 
     type: str = ""
     error: Annotated[ErrorBody | None, OMIT] = None
 
     def headers(self) -> bytes:
-        """Return the header block of the message that carries the response."""
+        """Return the header block of the message with this response (b"": none)."""
         return b""
 
 

@@ -1,9 +1,9 @@
-"""What one row of the log may hold."""
+"""The limits of one row of the message table."""
 
 MAX_SUBJECT = 65535
-"""Bytes of a subject.
+"""Largest number of bytes of a subject.
 
-nats-server acknowledges longer ones, and its files keep their length modulo 65536.
+nats-server acknowledges longer subjects, and its files keep their length modulo 65536.
 """
 LARGEST_RECORD = 32 << 20
-"""Bytes that one row of the log may have."""
+"""Largest number of bytes of one row of the log."""

@@ -1,8 +1,8 @@
 """Stored messages in columns.
 
-The tail cache holds them, storage reads them, consumers and Direct Get deliver them: there is one
-delivery path for warm and cold messages. Messages before they are stored, without a sequence and
-with a reply subject, are `core.protocol.messages`.
+The tail cache holds segments, storage reads them, consumers and Direct Get deliver them: warm and
+cold messages have one delivery path. Messages that are not stored yet, without a sequence and with
+a reply subject, are in `core.protocol.messages`.
 """
 
 from bisect import bisect_left
@@ -15,10 +15,14 @@ from operator import itemgetter
 class Segment:
     """Messages in ascending sequence order, one list per column.
 
-    `seqs` and `times` (nanoseconds since the epoch) are ranges where they are contiguous.
-    `headers` is None when no message of the segment has any; otherwise an entry is the
-    complete header block (`NATS/1.0\\r\\n...\\r\\n\\r\\n`) or None. `nbytes` is the size of
-    all where somebody has counted it, and 0 in what `part` and `pick` return.
+    Attributes:
+        seqs: Sequences; a range if they are contiguous.
+        times: Nanoseconds since the epoch; a range if they are contiguous.
+        subjects: Subjects.
+        headers: Complete header blocks (`NATS/1.0\\r\\n...\\r\\n\\r\\n`) or None per message; None
+            if no message has headers.
+        payloads: Payloads.
+        nbytes: Size of all messages if it was counted; 0 in results of `part` and `pick`.
     """
 
     seqs: Sequence[int]
@@ -42,19 +46,19 @@ class Segment:
         return len(self.payloads)
 
     def index(self, seq: int) -> int:
-        """Position of the first message with a sequence at or after `seq` (may be len)."""
+        """Return the position of the first message at or above `seq` (`len` if there is none)."""
         seqs = self.seqs
         if isinstance(seqs, range):
             return min(max(seq - seqs.start, 0), len(seqs))
         return bisect_left(seqs, seq)
 
     def size(self, place: int) -> int:
-        """Bytes of subject, header block and payload of one message."""
+        """Return the bytes of subject, header block and payload of one message."""
         headers = (self.headers[place] if self.headers else None) or b""
         return len(self.subjects[place]) + len(headers) + len(self.payloads[place])
 
     def part(self, start: int, stop: int) -> "Segment":
-        """Return a copy of the messages from `start` up to `stop`."""
+        """Return a copy of the messages from `start` up to `stop`, excluded."""
         headers = self.headers
         return Segment(
             self.seqs[start:stop],
@@ -65,7 +69,7 @@ class Segment:
         )
 
     def pick(self, places: Sequence[int]) -> "Segment":
-        """Return a copy of the messages at `places`, which ascend."""
+        """Return a copy of the messages at `places`, which must be ascending."""
         if not places:
             return Segment((), (), [], None, [])
         if places[-1] - places[0] == len(places) - 1:
@@ -80,7 +84,7 @@ class Segment:
         )
 
     def keep(self, places: Sequence[int]) -> None:
-        """Reduce the segment to the messages at `places`; `nbytes` is left to the caller."""
+        """Reduce the segment to the messages at `places`; the caller sets `nbytes`."""
         self.seqs = [self.seqs[i] for i in places]
         self.times = [self.times[i] for i in places]
         self.subjects = [self.subjects[i] for i in places]

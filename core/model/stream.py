@@ -1,6 +1,7 @@
 """Streams: configuration, state, info, and the requests and responses about them.
 
-Fields carry the names of the JSON members; order, types and omission follow the reference.
+Fields have the names of the JSON members; order, types and omission are those of the reference
+server.
 """
 
 from typing import Annotated
@@ -40,7 +41,7 @@ class Discard(WireEnum):
 
     @classmethod
     def read(cls, text: str) -> WireEnum:
-        """Read without regard to case, unlike all other enumerations."""
+        """Decode regardless of case, unlike all other enumerations."""
         return super().read(text.lower() if text.lower() in ('"old"', '"new"') else text)
 
 
@@ -55,7 +56,7 @@ class Compression(WireEnum):
 
     @classmethod
     def read(cls, text: str) -> WireEnum:
-        """Read any JSON string, escapes included, unlike all other enumerations."""
+        """Decode any JSON string, escapes included, unlike all other enumerations."""
         node = next(parse_all(text.encode()))
         if node.kind not in ("string", "null"):
             raise JsonError(f"json: cannot unmarshal {node.kind} into Go value of type string")
@@ -186,9 +187,9 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamSourceInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a mirror or source is behind its origin.
+    """The lag of a mirror or source behind its origin.
 
-    `active`: nanoseconds since anything was received from the origin; -1: nothing yet.
+    `active`: nanoseconds since the last message from the origin (-1: none so far).
     """
 
     name: str = ""
@@ -242,7 +243,10 @@ class StreamInfoRequest(msgspec.Struct, frozen=True, kw_only=True):
 class StreamPurgeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The body of STREAM.PURGE.
 
-    `seq`: purge below it; `keep`: keep so many of the newest; `filter`: only these subjects.
+    Attributes:
+        seq: Purge only below this sequence (0: not set).
+        filter: Purge only these subjects ("": all).
+        keep: Number of newest messages to keep (0: not set).
     """
 
     go_name = "JSApiStreamPurgeRequest"

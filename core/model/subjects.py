@@ -1,7 +1,7 @@
 """Validation of subjects in configurations, as text: validity, overlap, containment.
 
-The hot path uses `core.subjects`, on bytes. Here the results must be the reference's even where
-they are odd, because clients see them as errors.
+The hot path uses `core.subjects`, on bytes. The results here must equal those of the reference
+server even where they are odd, because clients see them as errors.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ _SPACE = " \t\n\r\f"
 
 
 def is_valid_subject(subject: str) -> bool:
-    """Say whether a subject has no empty token, no white space, and `>` only at its end."""
+    """Decide whether a subject has no empty token, no white space, and `>` only at its end."""
     if not subject:
         return False
     tokens = subject.split(".")
@@ -23,17 +23,17 @@ def is_valid_subject(subject: str) -> bool:
 
 
 def is_literal(subject: str) -> bool:
-    """Say whether no token is a wildcard."""
+    """Decide whether a subject has no wildcard token."""
     return not any(token in ("*", ">") for token in subject.split("."))
 
 
 def is_valid_publish_subject(subject: str) -> bool:
-    """Say whether a message may have this subject: valid and without wildcards."""
+    """Decide whether a message may have this subject: valid and without wildcards."""
     return is_valid_subject(subject) and is_literal(subject)
 
 
 def is_subset(subject: str, of: str) -> bool:
-    """Say whether everything that `subject` matches is matched by `of`."""
+    """Decide whether `of` matches every subject that `subject` matches."""
     tokens, wider = subject.split("."), of.split(".")
     for index, want in enumerate(wider):
         if index >= len(tokens) or not want:
@@ -49,7 +49,7 @@ def is_subset(subject: str, of: str) -> bool:
 
 
 def collide(one: str, other: str) -> bool:
-    """Say whether some subject is matched by both."""
+    """Decide whether some subject matches both filters."""
     if one == other:
         return True
     if is_literal(one):
@@ -80,7 +80,7 @@ class _Node:
 
 
 class SubjectTrie:
-    """A trie of subjects that finds overlap and containment without comparing with each of them."""
+    """A trie of subjects that finds overlap and containment without pairwise comparisons."""
 
     def __init__(self, subjects: Iterable[str] = ()) -> None:
         self._root = _Node()
@@ -105,7 +105,7 @@ class SubjectTrie:
         node.ends += by
 
     def collides(self, subject: str) -> bool:
-        """Say whether `subject` overlaps one of the trie's subjects."""
+        """Decide whether `subject` overlaps one of the trie's subjects."""
         nodes = [self._root]
         for token in subject.split("."):
             if any(_has(node, ">") for node in nodes):
@@ -121,7 +121,7 @@ class SubjectTrie:
         return any(node.ends for node in nodes)
 
     def covers(self, subject: str) -> bool:
-        """Say whether one of the trie's subjects matches everything that `subject` matches."""
+        """Decide whether one of the trie's subjects matches all subjects that `subject` matches."""
         nodes = [self._root]
         for token in subject.split("."):
             if any(_has(node, ">") for node in nodes):
@@ -145,7 +145,7 @@ def _next(nodes: list[_Node], token: str) -> list[_Node]:
 
 
 PAIRWISE_MAX = 64
-"""Up to so many subjects are compared pairwise, with exactly the reference's results."""
+"""Largest number of subjects that are compared pairwise, with the reference server's results."""
 
 
 def first_collision(subjects: Sequence[str]) -> tuple[int, int] | None:
@@ -163,7 +163,7 @@ def first_collision(subjects: Sequence[str]) -> tuple[int, int] | None:
 
 
 def any_within_another(subjects: Sequence[str]) -> bool:
-    """Say whether one of the subjects is a subset of another one."""
+    """Decide whether one of the subjects is a subset of another one."""
     if len(subjects) > PAIRWISE_MAX:
         others = SubjectTrie(subjects)
         for subject in subjects:
@@ -181,13 +181,13 @@ def any_within_another(subjects: Sequence[str]) -> bool:
 
 
 def any_collision(some: Sequence[str], others: Iterable[str]) -> bool:
-    """Say whether one of `some` overlaps one of `others`."""
+    """Decide whether one of `some` overlaps one of `others`."""
     if len(some) > PAIRWISE_MAX:
         patterns = SubjectTrie(some)
         return any(patterns.collides(other) for other in others)
     heads = {mine.partition(".")[0] for mine in some}
     if not any(head[:1] in "*>" for head in heads):
-        # Then most others differ in their first token already.
+        # The first token is then enough to exclude most others.
         firsts = ((other, other.partition(".")[0]) for other in others)
         others = (other for other, head in firsts if head in heads or head[:1] in "*>")
     return any(collide(other, mine) for other in others for mine in some)

@@ -1,13 +1,13 @@
-"""Tags of nodes, as nats-server takes and compares them."""
+"""Tags of nodes, accepted and compared as in nats-server."""
 
 from collections.abc import Iterable
 
 
 def clean_tag(tag: str) -> str:
-    """Return a tag as it is compared: without blanks around it, in lower case."""
+    """Return a tag in the form for comparisons: without surrounding blanks, in lower case."""
     return tag.strip().lower()
 
 
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return the tags that a node has which was given these: each once, no empty ones."""
+    """Return the tags of a node from its configured tags: each once, without empty ones."""
     return tuple(dict.fromkeys(filter(None, map(clean_tag, tags))))

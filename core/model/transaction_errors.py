@@ -1,7 +1,7 @@
-"""The errors of the transactions API, which is jetgate's own: numbers from 20001 on.
+"""The errors of the transactions API of jetgate, numbered from 20001 on.
 
-The reference server has no such requests, so the numbers are above all of its own. A refusal names
-what was sent and what was expected.
+The reference server has no such requests, so the numbers are above all of its own. An error text
+names the value in the request and the expected value.
 """
 
 from core.errors import ApiError

@@ -1,4 +1,4 @@
-"""The requests and responses of the transactions API (`$JG.API.TXN.>`), jetgate's own."""
+"""The requests and responses of jetgate's transactions API (`$JG.API.TXN.>`)."""
 
 from typing import Annotated
 
@@ -11,11 +11,14 @@ _TYPE = "io.jetgate.api.v1.txn_"
 
 HOUR = 3600 * 1_000_000_000
 STAGE = "JG_STAGE_"
-"""Before the name of a stream: the stream in which transactions for it are staged."""
+"""Prefix of a staging stream; the name of the target stream follows."""
 
 
 class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of an app begins; `keep` is how long a staged block waits for its manifest."""
+    """The body of TXN.OPEN, which begins a run of an app.
+
+    `keep` is the time that a staged block waits for its manifest, in nanoseconds.
+    """
 
     app: str = ""
     run: str = ""
@@ -23,14 +26,14 @@ class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """Where blocks are staged: below `subject`, on one more token, the id of the attempt."""
+    """The place of staged blocks: `subject`, followed by one token, the id of the attempt."""
 
     stream: str = ""
     subject: str = ""
 
 
 class OpenResponse(Response, frozen=True, kw_only=True):
-    """`batch` is the last that the ledger has (None: there was none)."""
+    """The response to TXN.OPEN. `batch` is the last batch of the ledger (None: there is none)."""
 
     type: str = _TYPE + "open_response"
     incarnation: Annotated[Int64, OMIT] = 0
@@ -51,7 +54,7 @@ class StagedAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A manifest; `expires` is how long the answer may take."""
+    """A manifest; `expires` is the time for the answer, in nanoseconds."""
 
     app: str = ""
     token: Int64 = 0
@@ -61,7 +64,10 @@ class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The row at which a batch stops: in which block of which attempt, from 0 on."""
+    """The row at which a batch stops.
+
+    `seq` is its block, `row` its index in the block, from 0 on.
+    """
 
     attempt: str = ""
     seq: Uint64 = 0
@@ -71,7 +77,10 @@ class RefusedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a batch is stored; of `promoted` rows, `duplicates` were known by their id."""
+    """The progress of a batch.
+
+    `duplicates` of its `promoted` rows were stored before under their id.
+    """
 
     batch: Int64 = 0
     state: str = ""
@@ -89,7 +98,7 @@ class CommitResponse(Response, frozen=True, kw_only=True):
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """What the ledger has of one app; `changed` in nanoseconds since the Unix epoch."""
+    """The ledger entry of one app; `changed` is nanoseconds since the Unix epoch."""
 
     app: str = ""
     run: str = ""
@@ -108,7 +117,7 @@ class LedgersResponse(Response, frozen=True, kw_only=True):
 
 
 class ForgetRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Names the app whose ledger is deleted."""
+    """The body of the request that deletes the ledger entry of an app."""
 
     app: str = ""
 

@@ -1,6 +1,6 @@
-"""Subject transforms: map the subject of a message to the one it is stored or republished under.
+"""Subject transforms: map the subject of a message to its stored or republished subject.
 
-A transform has a source filter and a destination, validated by `mapping`. Here they are compiled
+A transform has a source filter and a destination, validated by `mapping`. This module compiles them
 to one function per destination token. Positions and sizes count bytes, as in the reference server.
 """
 
@@ -11,7 +11,7 @@ from core.model.mapping import function_call
 from core.subjects.subject import matches
 
 Token = Callable[[list[bytes]], bytes]
-"""Makes one token of the destination (it may hold dots) from the tokens of a subject."""
+"""Makes one token of the destination (it may contain dots) from the tokens of a subject."""
 Chance = Callable[[], float]
 """Returns random numbers in [0, 1)."""
 
@@ -26,12 +26,12 @@ class Transform:
     An empty source matches every subject, an empty destination changes nothing.
 
     Args:
-        src: the source filter.
-        dest: the destination.
-        chance: the random numbers of the function `random`.
+        src: The source filter.
+        dest: The destination.
+        chance: The random numbers for the function `random`.
 
     Attributes:
-        varies: whether equal subjects may be mapped to different ones.
+        varies: Whether equal subjects may be mapped to different ones.
     """
 
     def __init__(self, src: str, dest: str, chance: Chance) -> None:
@@ -50,16 +50,17 @@ class Transform:
         self._cache: dict[bytes, bytes] = {}
 
     def apply(self, subject: bytes) -> bytes | None:
-        """Return the new subject of a message, None when it has none.
+        """Return the new subject of a message (None: it has none).
 
-        That is when the source does not match, or the subject itself has a wildcard as a token.
+        A subject has none if the source does not match it, or if it contains a wildcard token
+        itself.
         """
         if not self._is_identity and not _WILD.isdisjoint(subject.split(b".")):
             return None
         return self.mapped(subject)
 
     def mapped(self, subject: bytes) -> bytes | None:
-        """Return the new subject, None when the source does not match."""
+        """Return the new subject (None: the source does not match)."""
         if self._is_identity:
             return subject if matches(subject, self.src) else None
         if not matches(subject, self.src):
@@ -93,12 +94,12 @@ class Transform:
 
 
 def _token(token: bytes, places: list[int], chance: Chance) -> tuple[Token, bool]:
-    """Return the function of a destination token, and whether its result varies at random."""
+    """Return the function of a destination token, and whether its result is random."""
     text = token.decode("utf-8", "surrogateescape")
 
     def place(index: str) -> int:
         number = parse_int(index.strip(" ")) or 0
-        # The reference reads a wildcard that does not exist as the first token.
+        # The reference server takes the first token for a wildcard that does not exist.
         return places[number - 1] if 1 <= number <= len(places) else 0
 
     if text[:1] == "$" and parse_int(text[1:]) is not None:
@@ -110,7 +111,7 @@ def _token(token: bytes, places: list[int], chance: Chance) -> tuple[Token, bool
     if name == "wildcard":
         return _pick(place(arguments[0])), False
     if name == "partition":
-        # Of a source without wildcards the whole subject counts, whatever is asked for.
+        # Without wildcards in the source, the whole subject is hashed, regardless of the arguments.
         hashed = [place(index) for index in arguments[1:]] if places else []
         return _partition(int(arguments[0]), hashed), False
     if name == "random":
@@ -127,7 +128,7 @@ def _pick(place: int) -> Token:
 
 
 def _partition(buckets: int, places: list[int]) -> Token:
-    buckets &= _FNV_MASK  # a negative number is a large one in the reference
+    buckets &= _FNV_MASK  # the reference server treats a negative number as a large one
 
     def make(have: list[bytes]) -> bytes:
         key = b"".join([have[place] for place in places]) if places else b".".join(have)

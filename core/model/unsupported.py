@@ -1,4 +1,4 @@
-"""Errors for API requests that this server knows but does not serve yet."""
+"""The errors for API requests that this server knows but does not serve yet."""
 
 from core.errors import ApiError
 from core.model.api_errors import api_error

@@ -1,7 +1,7 @@
-"""The API level that a stream or consumer needs, and its members in their metadata (ADR-44).
+"""The required API level of streams and consumers, and its members in their metadata (ADR-44).
 
-`_nats.req.level` is stored with the asset; `_nats.ver` and `_nats.level` are added to replies
-only, and taken out of requests.
+`_nats.req.level` is stored with the asset. `_nats.ver` and `_nats.level` are added to replies only,
+and removed from requests.
 """
 
 import msgspec
@@ -18,7 +18,7 @@ _LEVEL = "_nats.level"
 
 
 def stream_level(config: StreamConfig) -> int:
-    """Return the lowest API level that serves a stream."""
+    """Return the lowest API level that supports a stream."""
     level = 0
     if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0:
         level = 1
@@ -33,7 +33,7 @@ def stream_level(config: StreamConfig) -> int:
 
 
 def consumer_level(config: ConsumerConfig) -> int:
-    """Return the lowest API level that serves a consumer."""
+    """Return the lowest API level that supports a consumer."""
     if config.ack_policy is AckPolicy.FLOW_CONTROL:
         return 4
     uses_groups = (
@@ -46,13 +46,13 @@ def consumer_level(config: ConsumerConfig) -> int:
 
 
 def stamp_stream(config: StreamConfig) -> StreamConfig:
-    """Return the configuration with the required level in its metadata, as it is stored."""
+    """Return the configuration with the required level in its metadata, for storage."""
     metadata = _stored(config.metadata, stream_level(config))
     return msgspec.structs.replace(config, metadata=metadata)
 
 
 def stamp_consumer(config: ConsumerConfig) -> ConsumerConfig:
-    """Return the configuration with the required level in its metadata, as it is stored."""
+    """Return the configuration with the required level in its metadata, for storage."""
     metadata = _stored(config.metadata, consumer_level(config))
     return msgspec.structs.replace(config, metadata=metadata)
 
@@ -77,7 +77,7 @@ def comparable_metadata(metadata: dict[str, str], stored: dict[str, str]) -> dic
 
 
 def is_level_supported(text: bytes) -> bool:
-    """Say whether a `Nats-Required-Api-Level` header can be satisfied."""
+    """Decide whether this server satisfies a `Nats-Required-Api-Level` header."""
     level = parse_int(text.decode("latin-1"))
     return level is not None and level <= API_LEVEL
 

@@ -1,7 +1,7 @@
-"""Annotations of struct fields (marks) from which `codec` learns their form in JSON.
+"""The annotations of struct fields (marks) that determine their JSON form for `codec`.
 
-The reference server is written in Go and its error texts name Go types; those names are part of
-what clients see, so each scalar carries one.
+The reference server is written in Go, and its error texts contain Go types. Clients see those
+names, so each scalar has one.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Scalar:
 class Instant:
     """Nanoseconds since the Unix epoch in Python, an RFC 3339 string in JSON.
 
-    `zero_is_unset`: 0 is written as the zero time, for times that are always emitted.
+    `zero_is_unset` encodes 0 as the zero time, for times that are always present.
     """
 
     zero_is_unset: bool
@@ -37,13 +37,13 @@ class Mark:
 
 
 OMIT = Mark()
-"""Omit the member when its value is empty: zero, "", false, no elements, None."""
+"""Omit the member if its value is empty: zero, "", false, no elements, None."""
 
 OPTIONAL = Mark()
-"""Omit the member when it is None; zero is a value."""
+"""Omit the member if it is None; zero is a value."""
 
 INLINE = Mark()
-"""Write the members of this struct in place, or nothing when it is None."""
+"""Encode the members of this struct in place, or nothing if it is None."""
 
 HIDDEN = Mark()
 """The attribute is not a member of the JSON object."""

@@ -1,1 +1,1 @@
-"""The pages of the monitoring port (varz, connz, jsz ...), with the reference server's fields."""
+"""The pages of the monitoring port (varz, connz, jsz ...), with the fields of nats-server."""

@@ -1,8 +1,8 @@
-"""One connection, and one subscription, as the pages show them."""
+"""The JSON of one connection, and of one subscription, on the pages."""
 
 from typing import Any
 
-from core import goinput
+from core.goinput import text_of
 from core.model.gotime import format_duration
 from core.monitor.times import age, moment
 from core.pubsub.route import Subscription
@@ -14,7 +14,7 @@ _KINDS = {"WEBSOCKET": "websocket"}
 def describe(session: ClientSession, now: int, *, stopped: bool = False) -> dict[str, Any]:
     """Return an open connection as connz shows it; `stopped`: one that was closed at `now`.
 
-    Times are nanoseconds since the Unix epoch.
+    `now` is in nanoseconds since the Unix epoch.
     """
     traffic, connect = session.count(), session.connect
     heard = now - max(session.hub.clock.monotonic() - session.last_heard, 0)
@@ -49,7 +49,7 @@ def describe(session: ClientSession, now: int, *, stopped: bool = False) -> dict
 
 
 def describe_subscription(found: Subscription, account: str = "") -> dict[str, Any]:
-    """Return a subscription as connz and subsz show it, with its account if one is given."""
+    """Return a subscription as connz and subsz show it; `account`: its account to show."""
     shown: dict[str, Any] = {}
     if account:
         shown |= {"account": account, "account_tag": account}
@@ -60,8 +60,3 @@ def describe_subscription(found: Subscription, account: str = "") -> dict[str, A
     if found.limit:
         shown["max"] = found.limit
     return shown | {"cid": found.session.client_id}
-
-
-def text_of(raw: bytes) -> str:
-    """Return a subject, a queue group or a sid as text."""
-    return goinput.text_of(raw)

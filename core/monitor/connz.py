@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from core.monitor.connection import describe, describe_subscription, text_of
+from core.goinput import text_of
+from core.monitor.connection import describe, describe_subscription
 from core.monitor.query import BadQuery, Query
 from core.monitor.source import Closed, Source
 from core.pubsub.server import Connection
@@ -12,7 +13,7 @@ from core.transport.session import ClientSession
 
 PAGE = 1024
 
-# sort option -> what to sort connections by, and whether the largest comes first
+# sort option -> key of a connection, and True for descending order
 _SORTS: dict[str, tuple[Callable[[dict[str, Any]], Any], bool]] = {
     "cid": (lambda c: c["cid"], False),
     "start": (lambda c: c["cid"], False),

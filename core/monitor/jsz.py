@@ -1,4 +1,4 @@
-"""`/jsz`: what JetStream holds; and the same of one account."""
+"""`/jsz`: the streams and consumers of JetStream, and the same for one account."""
 
 import json
 from typing import Any
@@ -53,7 +53,7 @@ async def jsz(source: Source, query: Query) -> dict[str, Any]:
 
 
 def _follower(source: Source) -> dict[str, Any]:
-    """Return what a node shows that leads no stream."""
+    """Return the page of a node that leads no stream."""
     return {
         **_NOTHING,
         "api": {"level": API_LEVEL, "total": 0, "errors": 0},
@@ -93,7 +93,7 @@ async def _account(source: Source, wants: dict[str, bool]) -> dict[str, Any]:
     if (wants["streams"] or wants["consumers"]) and registry.streams:
         shown["stream_detail"] = details = []
         for runner in list(registry.streams.values()):
-            if registry.streams.get(runner.name) is runner:  # other nodes may lead it meanwhile
+            if registry.streams.get(runner.name) is runner:  # another node may lead it by now
                 details.append(await _stream(source, runner, wants))
     return shown
 
@@ -127,7 +127,7 @@ def _consumer(info: dict[str, Any], with_config: bool) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of the API as its JSON reads."""
+    """Return a value of the API in its JSON form."""
     from core.model import codec  # a server without JetStream starts without it
 
     return json.loads(codec.encode(value))

@@ -1,7 +1,7 @@
-"""The pages of the monitoring port by their paths, and how they are written.
+"""The pages of the monitoring port by path, and their format.
 
-Pages are JSON with two blanks of indentation, `/healthz` without. A parameter that cannot be read
-is answered with 400 and a text.
+Pages are JSON with an indentation of two blanks, `/healthz` without. An invalid parameter is
+answered with status 400 and a text.
 """
 
 import json
@@ -28,7 +28,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer to one request."""
+    """The response to one request."""
 
     body: bytes
     status: int = 200
@@ -36,7 +36,7 @@ class Page:
 
 
 async def serve(source: Source, path: str, query: Query) -> Page:
-    """Answer one request; the path is without the base path."""
+    """Answer one request and count it; `path` has no base path."""
     if path in _PAGES and path not in _UNCOUNTED:
         source.requests["/subsz" if path == "/subscriptionsz" else path] += 1
     return await page_of(source, path, query)
@@ -103,7 +103,10 @@ async def _subsz(source: Source, query: Query) -> Page:
 
 
 def _sublist_stats(accounts: list[Account]) -> dict[str, Any]:
-    """Return the numbers of subscriptions and cached routes; the hit rate, not counted, is 0."""
+    """Return the numbers of subscriptions and cached receivers.
+
+    The hit rate is not counted and 0.
+    """
     counts = [account.subscription_counts() for account in accounts]
     count, inserts = sum(now for now, _ in counts), sum(ever for _, ever in counts)
     routes = [route for account in accounts for route in account.routes.values()]
@@ -177,7 +180,10 @@ async def _accstatz(source: Source, query: Query) -> Page:
 
 
 def _flow(clients: tuple[int, int], routes: tuple[int, int]) -> dict[str, Any]:
-    """Return numbers of messages and bytes: those of clients and routes together, and of others."""
+    """Return messages and bytes in total and by kind of connection.
+
+    `clients` and `routes` are pairs (messages, bytes); the total contains both.
+    """
     none = {"msgs": 0, "bytes": 0}
     return {
         "msgs": clients[0] + routes[0],
@@ -208,7 +214,7 @@ _HEALTH_PARAMETERS = ("account", "stream", "consumer")
 
 
 def _health_problem(source: Source, query: Query) -> tuple[int, str, str] | None:
-    """Return status, kind and text of what is wrong; None when nothing is."""
+    """Return status, type and text of a problem; None if there is none."""
     account, stream, consumer = (query.text(name) for name in _HEALTH_PARAMETERS)
     if (stream or consumer) and not account:
         return 400, "BAD_REQUEST", '"account" must not be empty when checking stream health'
@@ -222,7 +228,7 @@ def _health_problem(source: Source, query: Query) -> tuple[int, str, str] | None
     if account and account != registry.account.name:
         return 404, "ACCOUNT", f'JetStream account "{account}" not found'
     if isinstance(registry, LedElsewhere):
-        return None  # who leads them knows
+        return None  # only the leader of the streams can check them
     runner = registry.streams.get(stream)
     where = f'on account "{account}"'
     if stream and runner is None:
@@ -234,7 +240,7 @@ def _health_problem(source: Source, query: Query) -> tuple[int, str, str] | None
 
 
 def _empty_page(flag: str, **fields: Any) -> Callable[[Source, Query], Awaitable[Page]]:
-    """Return a page about something that this server has none of, which takes a flag."""
+    """Return a page about a feature that this server lacks; the page accepts one flag."""
 
     async def page(source: Source, query: Query) -> Page:
         query.flag(flag)

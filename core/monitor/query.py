@@ -1,4 +1,4 @@
-"""Parameters of a monitoring request, with the reference server's refusals."""
+"""The parameters of a monitoring request, with nats-server's error texts."""
 
 import re
 from collections.abc import Mapping
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _UNSIGNED = re.compile(r"[0-9]+")
-_DIGITS = 21  # more than any integer has that is allowed
+_DIGITS = 21  # more than the largest allowed integer has
 
 
 class BadQuery(Exception):
-    """A parameter cannot be read: answered with 400 and this text."""
+    """An invalid parameter, answered with status 400 and this text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class Query:
     values: Mapping[str, str]
 
     def text(self, name: str) -> str:
-        """Return a text, empty when it is not there."""
+        """Return a text; empty if it is absent."""
         return self.values.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """Return a boolean as Go reads it. Raises BadQuery."""
+        """Return a boolean in Go's notations; False if it is absent. Raises BadQuery."""
         value = self.text(name)
         if not value or value in ("0", "f", "F", "FALSE", "false", "False"):
             return False
@@ -36,23 +36,23 @@ class Query:
         )
 
     def number(self, name: str) -> int:
-        """Return an integer. Raises BadQuery."""
+        """Return a signed 64-bit integer; 0 if it is absent. Raises BadQuery."""
         begin = f"Error decoding int for '{name}': strconv.Atoi"
         return _integer(self.text(name), begin, _INTEGER, range(-(1 << 63), 1 << 63))
 
     def page(self, most: int) -> tuple[int, int]:
-        """Return the offset and limit of a list; `most` is the default limit. Raises BadQuery."""
+        """Return offset and limit of a list; `most` is the default limit. Raises BadQuery."""
         limit = self.number("limit")
         return max(self.number("offset"), 0), limit if limit > 0 else most
 
     def unsigned(self, name: str) -> int:
-        """Return an unsigned integer. Raises BadQuery."""
+        """Return an unsigned 64-bit integer; 0 if it is absent. Raises BadQuery."""
         begin = f"Error decoding uint64 for '{name}': strconv.ParseUint"
         return _integer(self.text(name), begin, _UNSIGNED, range(1 << 64))
 
 
 def _integer(text: str, begin: str, form: re.Pattern[str], allowed: range) -> int:
-    """Read an integer as Go does; none is 0."""
+    """Parse an integer as Go does; an empty text is 0. Raises BadQuery."""
     if not text:
         return 0
     problem = "invalid syntax"

@@ -1,31 +1,32 @@
-"""Where the pages of the monitoring port take their values from.
+"""The source of the values on the pages of the monitoring port.
 
-The values live elsewhere, but for closed connections: nobody else keeps those.
+The values belong to other objects, except those of closed connections, which only this module
+keeps.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from core.monitor.connection import describe
 from core.monitor.times import moment
 from core.pubsub.account import Account
-from core.pubsub.server import Connection, Hub, Traffic
-from core.route.view import RouteView
+from core.pubsub.server import Connection, Hub
 from core.runtime.clock import Clock
 from core.transport.session import ClientSession
 
-if TYPE_CHECKING:  # a server without JetStream starts without it
-    from core.model.cluster import MetaCluster
+if TYPE_CHECKING:  # a server without JetStream or without routes starts without them
+    from core.cluster.view import ClusterView
+    from core.route.mesh import Mesh
 
 
 @dataclass(slots=True, kw_only=True)
 class About:
-    """Settings that the pages show and nothing else in here knows. Times in seconds."""
+    """Settings that the pages show and no other object here contains. Times in seconds."""
 
     http_host: str = ""
     http_port: int = 0
@@ -36,35 +37,10 @@ class About:
     config_digest: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
     jetstream: dict[str, Any] | None = None
-    """The block `config` of JetStream; None when it is off."""
+    """The block `config` of JetStream; None if JetStream is off."""
     websocket: dict[str, Any] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)
-    """What is configured of the cluster, but for its name; empty: there is none."""
-
-
-class Mesh(Protocol):
-    """The routes to the other servers of the cluster (`core.route.mesh.Mesh`)."""
-
-    def routes(self) -> Sequence[RouteView]:
-        """Return what they show of themselves now."""
-        ...
-
-    def totals(self) -> Traffic:
-        """Return what all have carried since the start."""
-        ...
-
-
-class Cluster(Protocol):
-    """The nodes that could lead (`core.cluster.view.ClusterView`)."""
-
-    @property
-    def leads(self) -> bool:
-        """Whether this node leads."""
-        ...
-
-    def meta(self) -> MetaCluster:
-        """Return what /jsz shows of them."""
-        ...
+    """The configuration of the cluster without its name; empty: there is none."""
 
 
 class Api(Protocol):
@@ -84,7 +60,7 @@ class JetStream:
 
 @dataclass(slots=True)
 class NoUsage:
-    """What a server stores that does not lead: nothing."""
+    """The storage usage of a server that leads no stream."""
 
     memory: int = 0
     storage: int = 0
@@ -101,20 +77,27 @@ class NoRequests:
 
 
 class LedElsewhere:
-    """Stands for the registry of a server while another one leads its streams."""
+    """The registry of a server whose streams another one leads: it is empty."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
         self.streams: dict[str, Any] = {}
 
     def usage(self) -> NoUsage:
-        """Return that nothing is stored by this server."""
+        """Return zero usage."""
         return NoUsage()
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A closed connection: when it was closed, and what connz shows of it."""
+    """A closed connection.
+
+    Attributes:
+        account: Name of its account.
+        stopped: When it was closed, in nanoseconds since the Unix epoch.
+        shown: Its JSON in connz.
+        user: Name of its user.
+    """
 
     account: str
     stopped: int
@@ -123,17 +106,17 @@ class Closed:
 
 
 class Source:
-    """Everything the pages read."""
+    """The values that the pages read."""
 
     def __init__(self, about: About, hub: Hub, clock: Clock, started: int = 0) -> None:
-        """`started`: when the server started, in nanoseconds since the Unix epoch; 0: now."""
+        """Create the source; `started`: server start, nanoseconds since the Unix epoch; 0: now."""
         self.about = about
         self.hub = hub
         self.clock = clock
         self.jetstream: JetStream | None = None
         self.has_leader: Callable[[], bool] = lambda: True
         self.mesh: Mesh | None = None
-        self.cluster: Cluster | None = None
+        self.cluster: ClusterView | None = None
         self.requests: Counter[str] = Counter()
         self.started = started or clock.now()
         self.config_loaded = self.started
@@ -142,16 +125,16 @@ class Source:
 
     @property
     def head(self) -> dict[str, Any]:
-        """The members that most pages begin with."""
+        """The first members of most pages."""
         return {"server_id": self.hub.server_id, "now": moment(self.clock.now())}
 
     def stand_by(self) -> None:
-        """Show a JetStream whose streams another server leads."""
+        """Show JetStream without streams, because another server leads them."""
         elsewhere = LedElsewhere(self.hub.default_account())
         self.jetstream = JetStream(registry=elsewhere, api=NoRequests())
 
     def watch(self, hub: Hub) -> None:
-        """Read from this hub from now on, and keep what connz shows of connections it closes."""
+        """Read from this hub from now on, and keep the connections that it closes for connz."""
         self.hub = hub
         hub.left.subscribe(self._keep_closed)
 

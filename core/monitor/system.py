@@ -1,22 +1,23 @@
 """`$SYS.REQ.SERVER.`: the pages of the monitoring port, and a summary, over NATS.
 
-Only users of the system account ask. `PING` asks all servers of a cluster, an id in its place one
-of them; each answers for itself, so requests travel to all. The body is an object with the
-parameters of the page, and perhaps with what says which servers are meant.
+Only users of the system account can request them. `PING` addresses all servers of a cluster, a
+server id in its place one of them. Each server answers for itself, so requests are forwarded to all
+servers. The body is a JSON object with the parameters of the page, and optionally with filters that
+select servers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from core.errors import ApiError
 from core.goinput import folded
 from core.model.tags import clean_tag
 from core.monitor.pages import page_of
 from core.monitor.query import Query
-from core.monitor.source import About, Api, Cluster, JetStream, Mesh, Source
+from core.monitor.source import About, JetStream, Source
 from core.monitor.times import moment
 from core.monitor.varz import summary
 from core.pubsub.route import Session
@@ -24,6 +25,10 @@ from core.pubsub.server import SYSTEM_ACCOUNT, Hub
 from core.pubsub.user_info import server_json
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
+
+if TYPE_CHECKING:
+    from core.cluster.view import ClusterView
+    from core.route.mesh import Mesh
 
 _PREFIX = "$SYS.REQ.SERVER."
 _SUMMARY = "STATSZ"
@@ -35,58 +40,38 @@ _NAMES = {"account": "acc", "consumer": "consumers", "leader_only": "leader-only
 _SKIPPED = "filtered response"
 
 
-class Served(Protocol):
-    """The NATS side of this process (`core.node.server.Server`)."""
-
-    hub: Hub
-    clock: Clock
-
-    @property
-    def mesh(self) -> Mesh | None:
-        """The links to other nodes."""
-        ...
-
-
-class Runtime(Protocol):
-    """JetStream in memory (`core.node.runtime.JetStreamRuntime`)."""
-
-    registry: Any
-
-    @property
-    def api(self) -> Api:
-        """The counters of API requests."""
-        ...
-
-
 class SystemServices:
-    """Answers such requests. Life cycle: `start`, `show` for each runtime, `stop`.
+    """The services that answer requests on `$SYS.REQ.SERVER.`.
+
+    Life cycle: `start`, `show` whenever this node begins or ends to lead, `stop`.
 
     Args:
-        server: of which the pages tell; it has a system account.
-        cluster: the nodes that could lead.
+        hub: The server that the pages describe; it has a system account.
+        clock: The clock of the pages.
+        mesh: The links to other nodes; None: there is no cluster.
+        cluster: The nodes that can lead.
     """
 
-    def __init__(self, server: Served, cluster: Cluster) -> None:
+    def __init__(self, hub: Hub, clock: Clock, mesh: Mesh | None, cluster: ClusterView) -> None:
         about = About(jetstream={"max_memory": 0, "max_storage": 0, "strict": True})
-        self._source = source = Source(about, server.hub, server.clock)
-        source.mesh, source.cluster = server.mesh, cluster
-        self._account = server.hub.accounts[SYSTEM_ACCOUNT]
+        self._source = source = Source(about, hub, clock)
+        source.mesh, source.cluster = mesh, cluster
+        self._account = hub.accounts[SYSTEM_ACCOUNT]
         self._tasks: set[asyncio.Task[None]] = set()
         self._answered = 0
 
     def start(self) -> None:
-        """Subscribe."""
+        """Subscribe to the requests."""
         own = self._source.hub.server_id
         for place in ("PING", "PING.*", f"{own}.*"):
             self._account.subscribe(f"{_PREFIX}{place}".encode(), self._asked)
 
-    def show(self, runtime: Runtime | None) -> None:
-        """Tell of what this node leads."""
-        leads = None if runtime is None else JetStream(registry=runtime.registry, api=runtime.api)
-        self._source.jetstream = leads
+    def show(self, led: JetStream | None) -> None:
+        """Show the streams that this node leads; None: it leads none."""
+        self._source.jetstream = led
 
     async def stop(self) -> None:
-        """Answer nothing any more."""
+        """Stop answering."""
         await stop(*self._tasks)
 
     def _asked(
@@ -120,7 +105,7 @@ class SystemServices:
         values = {_NAMES.get(name, name): _text(value) for name, value in asked.items()}
         try:
             page = await page_of(self._source, path, Query(values))
-        except ApiError as error:  # storage is away
+        except ApiError as error:  # storage is unavailable
             self._say(reply, {"error": {"code": error.code, "description": error.description}})
             return
         text = page.body.decode()
@@ -156,7 +141,7 @@ class SystemServices:
 
 
 def _text(value: Any) -> str:
-    """Return a parameter as a query has it."""
+    """Return a parameter as text, in the form of a URL query."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

@@ -1,10 +1,13 @@
-"""Times as the pages show them."""
+"""The formats of times on the pages."""
 
 from datetime import UTC, datetime
 
 
 def moment(nanos: int) -> str:
-    """Return a time, in nanoseconds since the Unix epoch, as Go prints it in JSON."""
+    """Return a time, in nanoseconds since the Unix epoch, as Go prints it in JSON.
+
+    0 becomes Go's zero time, `0001-01-01T00:00:00Z`.
+    """
     if not nanos:
         return "0001-01-01T00:00:00Z"
     seconds, rest = divmod(nanos, 1_000_000_000)
@@ -13,7 +16,7 @@ def moment(nanos: int) -> str:
 
 
 def age(nanos: int) -> str:
-    """Return a duration as the pages show uptimes: `1s`, `2m5s`, `1h0m3s`, `3d0h0m1s`."""
+    """Return a duration in nanoseconds as the pages show uptimes: `1s`, `2m5s`, `3d0h0m1s`."""
     seconds = max(nanos, 0) // 1_000_000_000
     parts: list[str] = []
     for unit, size in (("y", 31_536_000), ("d", 86_400), ("h", 3600), ("m", 60)):

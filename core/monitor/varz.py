@@ -1,4 +1,4 @@
-"""`/varz`: the server as a whole."""
+"""`/varz`: general information about the server."""
 
 import os
 import resource
@@ -94,7 +94,7 @@ def _counts(source: Source) -> dict[str, Any]:
 
 
 def summary(source: Source) -> dict[str, Any]:
-    """Return what servers tell about themselves over NATS."""
+    """Return the statistics that servers report over NATS (`STATSZ`)."""
     hub, machine = source.hub, _machine(source)
     routes = () if source.mesh is None else source.mesh.routes()
     counts = _counts(source)
@@ -125,7 +125,7 @@ def summary(source: Source) -> dict[str, Any]:
 
 
 def jetstream(source: Source) -> dict[str, Any]:
-    """Return the member `jetstream`, empty when JetStream is off."""
+    """Return the member `jetstream`; empty if JetStream is off."""
     if source.jetstream is None or source.about.jetstream is None:
         return {}
     return {
@@ -136,7 +136,7 @@ def jetstream(source: Source) -> dict[str, Any]:
 
 
 def stats(source: Source) -> dict[str, Any]:
-    """Return how much JetStream stores and has reserved, and its API requests."""
+    """Return stored and reserved bytes of JetStream, and its API requests."""
     assert source.jetstream is not None
     usage, api = source.jetstream.registry.usage(), source.jetstream.api
     return {

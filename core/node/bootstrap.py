@@ -1,7 +1,6 @@
-"""How a process comes to own lease groups of a PostgreSQL, whatever command started it.
+"""The steps by which a process acquires lease groups of a PostgreSQL, for every command.
 
-Modules that take long to import are imported when they are used: a process tries for its lease
-session first.
+Modules with slow imports are imported when used: a process opens its lease session first.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ if TYPE_CHECKING:
 
 
 async def _nothing() -> None:
-    """Everything is imported."""
+    """Import nothing: the default of `imports`."""
 
 
 class Bootstrap:
-    """What lives as long as a process that has JetStream. Life cycle: `close` at its end.
+    """The JetStream parts that live as long as a process. Life cycle: `close` at its end.
 
     Args:
-        server: the accounts, connections and peers of the process.
-        gate: its publish gate.
-        connector: opens sessions with PostgreSQL.
-        health: whether storage answers.
-        options: returns how JetStream is served, at each start of a runtime.
-        row: what other nodes see of this one; None: nothing.
-        peers: the other nodes; None: the database is of this process alone.
-        imports: imports what a runtime needs.
+        server: The accounts, connections and peers of the process.
+        gate: Its publish gate.
+        connector: Opens sessions with PostgreSQL.
+        health: The state of storage.
+        options: Returns the options of JetStream, at each start of a runtime.
+        row: The row of this node for other nodes; None: a row with only a random name.
+        peers: The other nodes; None: no other process uses the database.
+        imports: Imports the modules of a runtime.
     """
 
     def __init__(
@@ -61,11 +60,11 @@ class Bootstrap:
 
     @property
     def candidacy(self) -> Candidacy:
-        """How the life of the process asks for leases, and loads streams."""
+        """The functions by which the process opens a lease session and loads streams."""
         return Candidacy(self._campaign, self._load)
 
     def known(self) -> DirectoryFollower:
-        """Return the streams of all nodes; from the first call on they are followed."""
+        """Return the stream directory of all nodes; the first call starts to follow it."""
         from core.cluster.following import DirectoryFollower
         from core.storage.postgres.directory_source import PostgresDirectorySource
 
@@ -77,9 +76,9 @@ class Bootstrap:
         return self._known
 
     def refuse_without_owner(self, standby: Connector | None = None) -> None:
-        """Have publishes refused, and single messages read, while streams have no owner.
+        """Set up the gate to refuse publishes and to read single messages without an owner.
 
-        `standby`: reads from there; None: from the database itself.
+        Messages are read from `standby`; None: from the database itself.
         """
         from core.api.leaderless import Leaderless
         from core.jetstream.direct.stored_get import StoredGet
@@ -91,7 +90,7 @@ class Bootstrap:
         self._gate.refuse_by(Leaderless(account, self.known().directory, stored_get))
 
     async def close(self) -> None:
-        """Follow the other nodes no more."""
+        """Stop following the stream directory."""
         if self._known is not None:
             await self._known.close()
 

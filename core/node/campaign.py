@@ -1,7 +1,7 @@
-"""How a process comes to a lease session.
+"""The start of a process's lease session.
 
-It needs little beside the driver of PostgreSQL: the runtime, which takes long to import, is loaded
-once there is a session.
+It imports little beside the driver of PostgreSQL. The runtime, whose import is slow, is loaded once
+there is a session.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ async def campaign(
 ) -> LeaseSession:
     """Open a lease session, and retry every 0.25 s until PostgreSQL answers.
 
-    The arguments are those of `LeaseSession`. Cancelled, this leaves nothing.
+    The arguments are those of `LeaseSession`. If cancelled, no session is left.
     """
     session = LeaseSession(
         PostgresLeases(connector),

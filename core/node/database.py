@@ -1,4 +1,4 @@
-"""A PostgreSQL that is given to a process: how it is reached, and what its nodes share."""
+"""The PostgreSQL of a process: how to reach it, and the keys that its nodes share."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from core.errors import OperatorError, Unavailable, Unreachable
 from core.runtime.clock import Clock
 from core.storage.health import waits
 
-if TYPE_CHECKING:  # what serves imports the driver of PostgreSQL after its ports are open
+if TYPE_CHECKING:  # a serving process imports the driver of PostgreSQL after its ports are open
     from core.storage.postgres.connect import Connector
 
 T = TypeVar("T")
 
 log = logging.getLogger("jetgate.database")
 
-# While a database is waited for: seconds between two attempts, and between two lines of the log.
+# While a database is awaited: seconds between two attempts, and between two lines of the log.
 _RETRY_S, _REMIND_S = 0.5, 10.0
 _SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """What a command is told about its database.
+    """The database options of a command.
 
     Attributes:
-        dsn: a connection string.
-        place: the flag, or the key of a file, that it comes from.
-        password_file: a file that is the password; empty: not given.
-        wait_seconds: how long a database that does not answer is waited for.
+        dsn: A connection string.
+        place: The flag, or the key of a file, that contains it.
+        password_file: File that contains only the password; empty if not given.
+        wait_seconds: Longest wait for a database that does not answer, in seconds.
     """
 
     dsn: str = field(repr=False)
@@ -42,17 +42,17 @@ class Database:
     wait_seconds: float = 0
 
     def connector(self) -> Connector:
-        """Return what opens sessions. Raises ConfigError for a connection string of no use."""
+        """Return a connector. Raises ConfigError for an unusable connection string."""
         from core.storage.postgres.connect import Connector
 
         return Connector(self.dsn, place=self.place, password_file=self.password_file)
 
     async def checked_standby(self, primary: Connector) -> Connector:
-        """Return what opens sessions with this standby of a database.
+        """Return a connector to this standby of a database.
 
         Raises:
-            ConfigError: it is a standby of none, or of another one.
-            Unavailable: the primary is away.
+            ConfigError: The server is no standby, or one of another database.
+            Unavailable: The primary is away.
         """
         from core.storage.postgres.standby import check_standby
 
@@ -61,10 +61,10 @@ class Database:
         return standby
 
     async def checked(self, connector: Connector, clock: Clock) -> None:
-        """Check the database, once it answers.
+        """Check the database, once it answers; log the risk of its replication, if any.
 
         Raises:
-            OperatorError: it does not answer in time, or must not be used.
+            OperatorError: The database does not answer in time, or must not be used.
         """
         from core.storage.postgres.preflight import preflight
 
@@ -76,12 +76,13 @@ class Database:
         """Check the database and migrate it, once it answers; return whether anything was done.
 
         Raises:
-            OperatorError: it does not answer in time, must not be used, or cannot be migrated.
+            OperatorError: The database does not answer in time, must not be used, or cannot be
+                migrated.
         """
         from core.storage.postgres.migrate import migrate
 
         await self.checked(connector, clock)
-        # It may go away again in between.
+        # The database may go away again in between.
         return await self._answered(connector, clock, migrate)
 
     async def _answered(
@@ -108,21 +109,24 @@ class Database:
 
 
 async def link_secret(connector: Connector) -> bytes:
-    """Return the key by which nodes of a database know each other, as soon as it is told."""
+    """Return the key by which nodes of a database authenticate each other; wait for PostgreSQL."""
     from core.storage.postgres.secrets import link_secret
 
     return await told("its secret", partial(link_secret, connector))
 
 
 async def ack_secret(connector: Connector) -> bytes:
-    """Return the key of tokens for acknowledgements, as soon as it is told."""
+    """Return the key that signs acknowledgement tokens; wait for PostgreSQL."""
     from core.storage.postgres.secrets import secret
 
     return await told("its secret", partial(secret, connector, "ack-tokens"))
 
 
 async def told(what: str, ask: Callable[[], Awaitable[T]]) -> T:
-    """Return what PostgreSQL is asked for, as soon as it answers."""
+    """Return the result of `ask`, repeated every 0.5 s while it raises Unavailable.
+
+    `what` names the result in the log.
+    """
     while True:
         try:
             return await ask()

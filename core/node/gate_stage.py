@@ -1,8 +1,8 @@
-"""Whether the publishes of clients go on: while no leader is known they wait, but not for ever.
+"""The stages of a node's publishes: held, then passed or refused.
 
-    held --- a leader is there ---> open --- it is gone ---> held
-      |  patience is over, and it is known what to refuse      ^
-      +---> refusing --- a leader is there ---> open           |
+    held --- a leader is known ---> open --- it is gone ---> held
+      |  the time limit is over, and refusing is possible      ^
+      +---> refusing --- a leader is known ---> open           |
 
 No I/O. Times are monotonic nanoseconds.
 """
@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 
 class Stage(Enum):
-    """What happens to publishes."""
+    """The treatment of publishes."""
 
     HELD = auto()
     OPEN = auto()
@@ -22,8 +22,8 @@ class Stages:
     """The publishes of one node; they are held at first.
 
     Attributes:
-        is_open: whether a leader is there.
-        until: when they are held no longer, leader or not; None: that is not foreseen.
+        is_open: True while a leader is known.
+        until: Time at which holding ends even without a leader; None: no limit yet.
     """
 
     def __init__(self) -> None:
@@ -31,29 +31,29 @@ class Stages:
         self.until: int | None = None
 
     def found(self) -> bool:
-        """A leader is there; whether that is news."""
+        """Record that a leader is known; return whether there was none before."""
         is_news, self.is_open, self.until = not self.is_open, True, None
         return is_news
 
     def lost(self, until: int | None) -> bool:
-        """No leader is there, and publishes are held until some time; whether that is news."""
+        """Record that no leader is known; hold until a time. Return whether one was known."""
         if not self.is_open:
             return False
         self.is_open, self.until = False, until
         return True
 
     def wait(self, until: int | None) -> None:
-        """One more leader is gone: publishes are held until then again, if not for longer."""
+        """Extend the hold after another leader is gone: at least until a time."""
         if until is not None and self.until is not None:
             self.until = max(self.until, until)
 
     def expect(self, until: int) -> None:
-        """Hold until some time for a first leader, if there is none yet."""
+        """Set the limit for a first leader, unless a leader is known or a limit is set."""
         if not self.is_open and self.until is None:
             self.until = until
 
     def stage(self, now: int, *, can_refuse: bool) -> Stage:
-        """Return what happens to publishes now."""
+        """Return the treatment of publishes at a time."""
         if self.is_open:
             return Stage.OPEN
         if self.until is None or now < self.until or not can_refuse:

@@ -6,15 +6,15 @@
 
 *Rules.* Each lease group has an advisory lock. One session holds the locks of all groups of a node,
 and one heartbeat confirms them. The locks are a hint, the epochs are the truth: they are raised in
-one transaction before anything is read, so that no write of an earlier owner can be committed
-later. Each raise stores the fencing token of this session in the rows of its groups: while it is
+one transaction before anything is read, so no write of an earlier owner can be committed later.
+Each raise stores the fencing token of this session in the rows of its groups. While that token is
 there, no other node has owned the group since. The number of the raise is the claim
-(`core.node.ownership.state`). Time is the database's, measured with each heartbeat
+(`core.node.ownership.state`). Times come from the database, measured with each heartbeat
 (`core.storage.database_time`).
 
 *Failure.* While PostgreSQL is unreachable no node owns anything: `trusted` becomes False within
-seconds and `renew` raises Unavailable. When it is back the session acquires the locks again; the
-tokens show which leases it still has, and the others are lost.
+seconds and `renew` raises Unavailable. Afterwards the session acquires the locks again; the tokens
+show which leases it still has, and the others are lost.
 """
 
 import asyncio
@@ -48,18 +48,18 @@ _SECOND = 1_000_000_000
 
 
 class PeerFollower(Protocol):
-    """What a node does about the others of its database."""
+    """The part of a node that follows the other nodes of its database."""
 
     def on_joined(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Call when a node is linked that `met` may not have told of yet; return what ends that."""
+        """Register a callback for new links to nodes unknown to `met`; return its removal."""
         ...
 
     def links(self) -> tuple[str, ...]:
-        """Return the names of the nodes that are reached now."""
+        """Return the names of the nodes that are linked now."""
         ...
 
     def met(self, rows: Sequence[PeerRow]) -> None:
-        """Hear which nodes there are: with each heartbeat."""
+        """Receive the rows of all nodes, with each heartbeat."""
         ...
 
 
@@ -67,21 +67,21 @@ class LeaseSession:
     """The session of one node. Life cycle: `open`, then `release`.
 
     Args:
-        store: the session with PostgreSQL.
-        clock: that of the machine.
-        row: the row of this node, which other nodes read.
-        ownership: gets the events of leases, and has the claims of this node.
-        times: the intervals of leases.
-        health: told whether storage answers.
-        follower: follows the rows of the other nodes; None: nobody does.
-        database_clock: takes the place of the clock that follows the database; None: none does.
+        store: The session with PostgreSQL.
+        clock: The clock of the machine.
+        row: The row of this node, for other nodes to read.
+        ownership: Receives the events of leases, and has the claims of this node.
+        times: The intervals of leases.
+        health: Receives failures and recoveries of storage.
+        follower: Follows the rows of the other nodes; None: they are not read.
+        database_clock: Replaces the clock that follows the database; None: no replacement.
 
     Attributes:
-        row: the row of this node, which other nodes read.
-        health: whether storage answers.
-        token: the fencing token: the number in the rows of leases that this session has acquired.
-        confirmed: called each time the session is confirmed.
-        beating: called with the row before each heartbeat.
+        row: The row of this node, for other nodes to read.
+        health: The state of storage.
+        token: The fencing token, stored in the rows of leases that this session acquires.
+        confirmed: Called each time the session is confirmed.
+        beating: Called with the row before each heartbeat.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class LeaseSession:
         self._heartbeats: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._unfollow = None if follower is None else follower.on_joined(self._hurry.set)
-        self._others_until = 0  # who led when storage went away comes first
-        self._foreign: frozenset[tuple[str, int]] = frozenset()  # those that the log has named
+        self._others_until = 0  # until then the node that led when storage went away has precedence
+        self._foreign: frozenset[tuple[str, int]] = frozenset()  # (role, pid) named in the log
 
     @property
     def groups(self) -> frozenset[int]:
@@ -123,26 +123,26 @@ class LeaseSession:
 
     @property
     def clock(self) -> Clock:
-        """The time of the database, by which everything is stored. Known from `open` on."""
+        """The clock of stored times, which follows the database. Available from `open` on."""
         found = self._database_clock or self._time
         assert found is not None, "the session was never opened"
         return found
 
     @property
     def session(self) -> int:
-        """The process id of the session that holds the locks; 0: there is none now."""
+        """Process id of the session that holds the locks; 0 if there is none now."""
         return self._store.pid if self._store.is_open else 0
 
     def trusted(self) -> bool:
-        """Say whether the leadership was confirmed recently enough to write and to answer."""
+        """Return whether the leases were confirmed recently enough to write and to answer."""
         return self._store.is_open and self._window.trusted(self._clock.monotonic())
 
     def may_take(self) -> bool:
-        """Whether nobody who led before an outage comes first."""
+        """Return whether the owners from before an outage have no precedence any more."""
         return self._clock.monotonic() >= self._others_until
 
     async def open(self) -> None:
-        """Have a session, and keep it from now on. Raises Unavailable."""
+        """Open a session, and confirm it from now on. Raises Unavailable."""
         async with self._session_lock:
             await self._checked(self._confirm())
         self.health.works(SESSION)
@@ -150,7 +150,7 @@ class LeaseSession:
         self._heartbeats = spawn(self._keep(), name="leadership")
 
     async def take(self, groups: Collection[int]) -> frozenset[int]:
-        """Lead those of some groups whose locks are free, with every epoch bumped; return them.
+        """Acquire those of some groups whose locks are free, and raise their epochs; return them.
 
         Raises Unavailable.
         """
@@ -170,7 +170,7 @@ class LeaseSession:
 
             await self._checked(self._in_time(lock()))
             if taken:
-                await self._checked(bump())  # without timeout: it waits for transactions
+                await self._checked(bump())  # without a timeout: it waits for transactions
         return taken
 
     async def give(self, groups: Collection[int]) -> None:
@@ -180,9 +180,9 @@ class LeaseSession:
                 await self._checked(self._in_time(self._store.give(groups)))
 
     async def survey(self, groups: Collection[int]) -> Mapping[int, Holder]:
-        """Return which nodes hold the locks of groups; the sessions of those that stall are ended.
+        """Return the holders of the locks of groups, and end the sessions of holders that stall.
 
-        Who holds such locks and is no node is named in the log, once. Raises Unavailable.
+        Other sessions with such locks are named in the log, once. Raises Unavailable.
         """
         found: Mapping[int, Holder] = {}
 
@@ -202,7 +202,7 @@ class LeaseSession:
         return found
 
     def _warn(self, found: Sequence[ForeignLocks]) -> None:
-        """Name once who has locks of jetgate's class and is no node."""
+        """Log each session, other than nodes, that holds jetgate's locks; once per session."""
         for each in found:
             if (each.role, each.pid) not in self._foreign:
                 what = "advisory locks of jetgate, and is no node: leading goes on without them"
@@ -210,10 +210,10 @@ class LeaseSession:
         self._foreign = frozenset((each.role, each.pid) for each in found)
 
     async def renew(self) -> None:
-        """Lead on after storage was unreachable: in a session that holds the locks.
+        """Recover the leases after an outage, in a session that holds the locks.
 
-        Epochs are bumped, so that no COMMIT of a lost connection can succeed. Groups that another
-        node has led since are given up. Raises Unavailable.
+        Epochs are raised, so that no COMMIT of a lost connection can succeed. Groups that another
+        node has owned since are lost. Raises Unavailable.
         """
         async with self._session_lock:
             await self._checked(self._renew())
@@ -233,21 +233,21 @@ class LeaseSession:
         except (Unavailable, TimeoutError) as error:
             log.info("the locks end with their session: %s", error)
         self._store.close()
-        # Who asks storage for something next finds out anew.
+        # A later request to storage finds its state out again.
         self.health.works(SESSION)
 
     async def _leave(self) -> None:
-        """Take this node out of storage, if it ever was there; its locks with it."""
+        """Delete the row of this node and release its locks, unless there never was a session."""
         if not self._store.pid:
             return
-        if not self._store.is_open:  # what it was asked last was cut off
+        if not self._store.is_open:  # the last operation was interrupted
             await self._store.open()
         await self._store.leave(self.row)
 
     # -- leading -----------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        """Confirm the leadership once per heartbeat interval, and whenever a node has joined."""
+        """Confirm the session once per heartbeat interval, and whenever a node has joined."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._times.beat / _SECOND):
@@ -299,31 +299,31 @@ class LeaseSession:
         await self._in_time(self._ensure_locks())
         bumped = await self._store.bump(self.groups, self.token, self.token, self.row.node)
         self._lead_on(bumped.groups, "another node has led since")
-        kept = bumped.groups & self.groups  # some may have been lost to a peer meanwhile
+        kept = bumped.groups & self.groups  # some may have been lost to a peer in the meantime
         self._ownership.post(LeasesRenewed(dict.fromkeys(kept, bumped.claim)))
         self._window.confirm(started)
         self.confirmed()
 
     async def _ensure_locks(self) -> None:
-        """Make sure that this node has its locks; give up groups that other nodes have led since.
+        """Ensure that this node has its locks; give up groups that other nodes have owned since.
 
         Raises Unavailable.
         """
         if self._store.is_open:
             return
-        # Until it is known who has led meanwhile, the new session proves nothing.
+        # A new session proves nothing until the owners since the outage are known.
         self._window.withdraw()
         former = self._store.pid
         await self._store.open()
         if former:
-            # Who led knows what PostgreSQL may have lost meanwhile.
+            # The former owner knows which commits PostgreSQL may have lost.
             self._others_until = self._clock.monotonic() + self._times.precedence
         taken = await self._store.take(self.groups)
         why = "another node has led since"
         if missing := self.groups - taken:
             holders = await self._store.holders(missing)
             if any(holder.pid == former for holder in holders.values()):
-                # PostgreSQL has not noticed yet that this node's last session ended.
+                # PostgreSQL has not yet noticed the end of this node's last session.
                 await self._store.end_session(former)
                 raise Unavailable("waiting for the end of our last session")
             if len(holders) < len(missing):
@@ -341,7 +341,7 @@ class LeaseSession:
             raise Unavailable("there is no session with PostgreSQL")
 
     def _lead_on(self, groups: frozenset[int], why: str) -> None:
-        """Keep the leases of these groups alone."""
+        """Give up the leases of all groups but these."""
         self._ownership.post(LeasesLost(self.groups - groups, why))
 
     async def _in_time(self, work: Awaitable[None]) -> None:
@@ -349,7 +349,10 @@ class LeaseSession:
             await work
 
     async def _checked(self, check: Awaitable[None]) -> None:
-        """Run a check; close the session when it fails, since its state is unknown."""
+        """Run a check; close the session if it fails, since its state is unknown then.
+
+        Raises Unavailable on a timeout; passes on other errors.
+        """
         try:
             await check
         except TimeoutError:

@@ -1,12 +1,12 @@
-"""The one life of a process that serves NATS, whatever command started it.
+"""The life of a process that serves NATS, for every command.
 
     open -> listen -> prepare -> session -> load -> serve -> end of runtime -> ... -> leave -> close
                                     ^------- memory is in doubt ----|
 
-Clients are accepted at once and stay as long as the process; runtimes come and go beneath them.
-Their publishes are held until an owner can take them (`core.node.publish_gate`): this process, or
-another one over the same database. A process without JetStream owns nothing. A command says what
-differs (`Command`).
+Clients are accepted at once and stay as long as the process; runtimes come and go. Publishes are
+held until an owner can accept them (`core.node.publish_gate`): this process, or another one over
+the same database. A process without JetStream owns nothing. The differences between commands are in
+`Command`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from core.errors import Fenced, Unavailable
 from core.node.publish_gate import PublishGate
 from core.runtime.tasks import outcome, spawn, stop
 
-if TYPE_CHECKING:  # a start without JetStream does not wait for what it takes to lead
+if TYPE_CHECKING:  # a start without JetStream does not wait for the imports of a leader
     from core.node.lease_session import LeaseSession
     from core.node.runtime import JetStreamRuntime
     from core.node.server import Server
@@ -33,11 +33,11 @@ _RETRY_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Candidacy:
-    """How a process comes to lead.
+    """The functions by which a process acquires lease groups.
 
     Attributes:
-        campaign: waits for a session (`core.node.campaign`).
-        load: loads the free groups (`core.node.runtime.load`); a failure leaves the leases.
+        campaign: Waits for a session (`core.node.campaign`).
+        load: Loads the free groups (`core.node.runtime.load`); a failure leaves the leases.
     """
 
     campaign: Callable[[], Coroutine[Any, Any, LeaseSession]]
@@ -45,52 +45,55 @@ class Candidacy:
 
 
 class Command(Protocol):
-    """What a command adds to the life of its process."""
+    """The parts of a process's life that depend on its command."""
 
     async def open(self) -> bool:
-        """Begin with what no storage is needed for; whether there will be JetStream.
+        """Start everything that needs no storage; return whether there will be JetStream.
 
         Raises OperatorError.
         """
         ...
 
     def listening(self) -> None:
-        """Clients are accepted: called as soon as the ports are known."""
+        """React to open ports: clients are accepted from now on."""
         ...
 
     async def prepare(self) -> Candidacy | None:
-        """Make ready whatever lives as long as the process; None: without JetStream.
+        """Prepare everything that lives as long as the process.
 
-        Raises OperatorError.
+        Returns None without JetStream. Raises OperatorError.
         """
         ...
 
     async def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """This process serves all it has from now on. Raises Unavailable to try again."""
+        """React to the start of service; `runtime` is None without JetStream.
+
+        Raises Unavailable to be retried.
+        """
         ...
 
     def step_down(self) -> None:
-        """The runtime that `serve` was given is about to end."""
+        """React to the coming end of the runtime that `serve` received."""
         ...
 
     async def leave(self) -> None:
-        """End what clients use besides NATS; their connections are closed next."""
+        """End the services besides NATS; client connections are closed next."""
         ...
 
     async def close(self) -> None:
-        """End what `open` and `prepare` began."""
+        """End everything that `open` and `prepare` began."""
         ...
 
     def cannot_listen(self, error: OSError) -> Exception:
-        """Return what to raise for an address that cannot be had."""
+        """Return the exception to raise for an address that cannot be bound."""
         ...
 
 
 class Lifecycle:
-    """Runs a server for a command.
+    """The run of a server for a command.
 
     Attributes:
-        gate: holds, refuses or passes publishes.
+        gate: Holds, refuses or passes publishes.
         runtime: JetStream in memory; None: this process cannot serve it now.
     """
 
@@ -100,15 +103,16 @@ class Lifecycle:
         self._server = server
         self._command = command
         self._candidacy: Candidacy | None = None
-        self._told = ""  # why it could not serve, when that was tried last
-        self._ending = asyncio.Event()  # this runtime is the last
+        self._told = ""  # reason of the last failure to serve; empty if there is none
+        self._ending = asyncio.Event()  # the present runtime is the last
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:
-        """Live until `stop`.
+        """Run the process until `stop`.
 
         Raises:
-            OperatorError, ConfigError: the process cannot serve.
+            OperatorError: The process cannot serve.
+            ConfigError: A setting is unusable.
         """
         try:
             await _unless(self._ending, self._prepare())
@@ -121,18 +125,18 @@ class Lifecycle:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether `stop` was called."""
+        """True once `stop` was called."""
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """Have `run` close every connection and return."""
+        """Make `run` close every connection and return."""
         self._ending.set()
         self._stopped.set()
 
     async def retire(self) -> None:
-        """Accept nobody any more and lead no more; connections stay until `stop`.
+        """Accept no more clients and release all lease groups; connections stay until `stop`.
 
-        Another node leads when this returns, if there is one; else JetStream has ended.
+        When this returns, another node owns the groups, or without peers JetStream has ended.
         """
         self._ending.set()
         self._server.close_ports()
@@ -154,7 +158,7 @@ class Lifecycle:
         self._candidacy = await self._command.prepare()
 
     async def _serve_once(self) -> None:
-        """Wait to lead, serve, return when that is over."""
+        """Wait for a lease session, load and serve; return at the end of the runtime."""
         is_over = True
         try:
             if await _unless(self._ending, self._start()):
@@ -178,11 +182,11 @@ class Lifecycle:
         self._told = ""
 
     async def _lead(self, candidacy: Candidacy) -> JetStreamRuntime:
-        """Have a session, and load what is free.
+        """Open a lease session, and load the free groups.
 
         Raises:
-            OperatorError: what is stored cannot be read.
-            Unavailable: storage is away.
+            OperatorError: The stored data cannot be read.
+            Unavailable: Storage is away.
         """
         try:
             leases = await candidacy.campaign()
@@ -205,7 +209,7 @@ class Lifecycle:
         await stop(*waits)
         if runtime is not None and runtime.failure is not None:
             raise runtime.failure
-        if self._ending.is_set():  # connections stay until then, whoever leads
+        if self._ending.is_set():  # connections stay until then, with any leader
             await self._stopped.wait()
 
     # -- ending ------------------------------------------------------------------------------
@@ -221,7 +225,7 @@ class Lifecycle:
         await runtime.stop()
 
     async def _hand_over(self) -> None:
-        """Have other nodes lead what this one does; requests of clients are sent on to them."""
+        """Transfer all lease groups to other nodes, which then serve the requests of clients."""
         self._server.reach.leave()
         if self.runtime is not None:
             try:
@@ -232,7 +236,7 @@ class Lifecycle:
             await self.gate.answered()
 
     async def _leave(self) -> None:
-        """End everything that clients see; another node leads before that, if there is one."""
+        """End everything that clients see; transfer the lease groups before, if there are peers."""
         if self._server.reach.has_peers:
             await self._hand_over()
         await self._command.leave()
@@ -243,7 +247,7 @@ class Lifecycle:
 
 
 async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Do some work, but not longer than until an event; whether it was done."""
+    """Run some work, and cancel it at an event; return whether the work was completed."""
     task = spawn(outcome(work), name="start")
     over = spawn(event.wait(), name="end of a start")
     try:

@@ -1,21 +1,20 @@
-"""Leading again after storage was away: which of the plans under way were committed.
+"""Recovery after a storage outage: the outcomes of the plans that were in flight.
 
-The lane asks again and again while storage is away (`core.jetstream.lane`).
+The group committer repeats this while storage is away (`core.jetstream.lane`).
 
-The connection may have been lost while a COMMIT was under way. The epochs are bumped before the
-head rows are read, so that no COMMIT of the lost connection can still land; what a head row says
-then is the outcome.
+The connection may have been lost during a COMMIT. The epochs are raised before the head rows are
+read, so no COMMIT of the lost connection can succeed afterwards. The head rows then show the
+outcome.
 
-A commit that was fenced was not made: another node has led one of its streams since. Which, the
-heads tell (`find_fenced`); the others are led on.
+A fenced commit was not made: another node has led one of its streams since. The heads identify
+those streams (`find_fenced`); the others keep their leader.
 
-The database itself may have gone back meanwhile. Then memory is worth nothing: the runtime ends,
-and the next one finds out what was lost (`find_losses`).
+The database itself may have gone back. Then memory is invalid: the runtime ends, and the next one
+finds the losses (`find_losses`).
 """
 
 import logging
-from collections.abc import Collection, Container, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping
 
 from core.errors import Fenced
 from core.jetstream.lane import Work
@@ -28,33 +27,33 @@ from core.stream.plan import StreamPlan
 log = logging.getLogger("jetgate.storage")
 
 _DIRECTORY = 0
-"""The stream number of the stream directory's own head row."""
-
-
-class Leases(Protocol):
-    """The locks of lease groups (`core.node.lease_session.LeaseSession`)."""
-
-    async def renew(self) -> None: ...
+"""Stream number of the stream directory's own head row."""
 
 
 async def lead_again(
-    leases: Leases,
+    renew: Callable[[], Awaitable[None]],
     writer: LogWriter,
     registry: Registry,
     work: Work,
     changes: int = 0,
 ) -> tuple[Work, Work]:
-    """Return what of `work` turns out committed, and what does not.
+    """Recover the leases; return the committed and the uncommitted parts of `work`.
 
-    Every stream takes its new epoch. Those that are not led any more are left out, also when they
-    were given up and are led anew: what became of the plan is in what was loaded. `changes`: how
-    many the stream directory has had.
+    Every stream gets its new epoch. Streams that are no longer led are left out, as are those
+    loaded again since: their rows contain the outcome.
+
+    Args:
+        renew: Raises the epochs (`LeaseSession.renew`).
+        writer: Reads the head rows.
+        registry: The streams in memory.
+        work: The plans in flight.
+        changes: Number of changes of the stream directory that this node knows.
 
     Raises:
-        Fenced: storage is not where this node left it.
-        Unavailable: storage is still away.
+        Fenced: Storage differs from the state that this node left.
+        Unavailable: Storage is still away.
     """
-    await leases.renew()
+    await renew()
     runners = {runner.stream: runner for runner in registry.streams.values()}
     heads = await writer.heads([_DIRECTORY, *runners])
     plans = dict(work)
@@ -77,11 +76,11 @@ async def lead_again(
 
 
 async def find_fenced(writer: LogWriter, work: Work) -> set[int]:
-    """Return the streams of a commit that was fenced which another node has led since, by number.
+    """Return the streams of a fenced commit that another node has led since, by number.
 
     Raises:
-        Fenced: a stream is not where this node left it.
-        Unavailable: storage is away.
+        Fenced: A stream differs from the state that this node left, or no stream has another epoch.
+        Unavailable: Storage is away.
     """
     heads = await writer.heads([runner.stream for runner, _ in work])
     fenced = set()
@@ -97,11 +96,13 @@ async def find_fenced(writer: LogWriter, work: Work) -> set[int]:
 
 
 async def check_consumers(writer: LogWriter, registry: Registry) -> None:
-    """See that storage has what the consumers of streams are, beside the places where they stand.
+    """Check that storage has every change of consumers that this node knows.
+
+    Delivery and ack positions are not compared.
 
     Raises:
-        Fenced: it has lost changes of them.
-        Unavailable: storage is away again.
+        Fenced: Storage has lost changes of consumers.
+        Unavailable: Storage is away again.
     """
     runners = {runner.stream: runner for runner in registry.streams.values()}
     known = {stream: runner.consumers.changes for stream, runner in runners.items()}
@@ -112,9 +113,9 @@ async def check_consumers(writer: LogWriter, registry: Registry) -> None:
 
 
 def _is_as_left(head: Head, machine: StreamMachine, plan: StreamPlan | None) -> bool:
-    """Whether a head row has what memory has, or what a plan on its way makes of it.
+    """Return whether a head row is as memory has it, or as a plan in flight leaves it.
 
-    Not the last sequence alone: a database that went back may have lost nothing but removals.
+    More than the last sequence is compared: a database that went back may have lost only removals.
     """
     left = (machine.last_seq, machine.last_ts, machine.msgs, machine.bytes, machine.first_seq)
     if (head.last_seq, head.last_ts, head.msgs, head.bytes, head.first_seq) == left:
@@ -123,10 +124,11 @@ def _is_as_left(head: Head, machine: StreamMachine, plan: StreamPlan | None) -> 
 
 
 def _is_committed(heads: Mapping[int, Head], stream: int, plan: StreamPlan) -> bool:
-    """Whether a stream's head row is what a plan makes of it.
+    """Return whether a stream's head row is as a plan leaves it.
 
-    A plan that only moves the positions of sources, changes the ledger of transactions, or says
-    when schedules come due next, leaves the head as it is: written again, it changes nothing.
+    A plan may only move positions of sources, change the ledger of transactions, or set due times
+    of schedules. It leaves the head unchanged, and counts as uncommitted: written again, it changes
+    nothing.
     """
     head = heads.get(stream)
     moves = plan.positions or plan.ledger or plan.firings
@@ -151,20 +153,23 @@ async def find_losses(
     groups: Collection[int],
     names: Container[tuple[str, str]],
 ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
-    """Load lease groups; say what this process had acknowledged and storage does not have.
+    """Load lease groups; log the acknowledged sequences that storage has lost.
 
-    Streams go on behind what they have lost, so that no sequence is given twice. What they still
-    have keeps its place, and so do the positions of readers: between the two is a gap, as if the
-    messages had been deleted.
+    Streams continue behind their lost sequences, so that no sequence is assigned twice. Stored
+    messages and positions of readers stay. A gap lies between, as if the messages had been deleted.
 
     Args:
-        acknowledged: what earlier terms of this process have left.
-        directory_store: storage.
-        directory: the head of the stream directory.
-        groups: what is loaded.
-        names: account and name of all streams that there are.
+        acknowledged: The sequences acknowledged by earlier runtimes of this process.
+        directory_store: Storage.
+        directory: The head row of the stream directory.
+        groups: The lease groups to load.
+        names: (account, name) of every stream in the database.
 
-    Raises Unavailable: storage is away.
+    Returns:
+        The rows of `DirectoryStore.load`.
+
+    Raises:
+        Unavailable: Storage is away.
     """
     found = await directory_store.load(groups)
     losses = acknowledged.losses(directory, found[0], names)

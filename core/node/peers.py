@@ -19,12 +19,12 @@ class Peers:
     """The `core.node.lease_session.PeerFollower` of a node: it keeps links to all other nodes.
 
     Args:
-        server: has the links; without any it only stands by.
-        delete: deletes the row of a node that is gone. Raises Unavailable.
+        server: The server with the links. Without links this node is only a standby.
+        delete: Deletes the row of a node that is gone. Raises Unavailable.
 
     Attributes:
-        own: the name of this node.
-        cluster: the nodes as infos show them; None: there are no links.
+        own: Name of this node.
+        cluster: The nodes as infos show them; None without links.
     """
 
     def __init__(self, server: Server, delete: Callable[[str], Awaitable[None]]) -> None:
@@ -40,19 +40,19 @@ class Peers:
 
     @property
     def cluster_name(self) -> str:
-        """The name of the cluster."""
+        """Name of the cluster; empty without links."""
         return "" if self._mesh is None else self._mesh.name
 
     def owner_name(self, group: int) -> str:
-        """Return the name of the node that owns a lease group; empty: none is known."""
+        """Return the name of the owner of a lease group; empty if none is known."""
         return self._reach.owner_name(group)
 
     def owned_since(self) -> Mapping[int, int]:
-        """Return when each group of this node was loaded, nanoseconds since the Unix epoch."""
+        """Return the load time of each group of this node, in nanoseconds since the Unix epoch."""
         return self._dispatch.ownership.owned_since
 
     def linked(self) -> Collection[str]:
-        """Return the ids of the servers to which there is a link, and which stay."""
+        """Return the ids of linked servers that are not in lame duck mode."""
         nodes = () if self._mesh is None else self._mesh.nodes
         return {link.info.server_id for link in nodes if not link.info.ldm}
 
@@ -62,12 +62,12 @@ class Peers:
         return {link.info.server_id for link in nodes if link.info.evacuated}
 
     def tell_evacuated(self, is_evacuated: bool) -> None:
-        """Tell peers whether this node is to own nothing."""
+        """Announce to peers whether this node is to own nothing."""
         if self._mesh is not None:
             self._mesh.evacuate(is_evacuated)
 
     def step_down(self, groups: Collection[int], successor: str) -> None:
-        """Transfer groups of this node to the node of a name; empty: to any."""
+        """Transfer groups of this node to the node named `successor`; empty: to any."""
         owned = frozenset(groups) & self._dispatch.ownership.owned
         self._dispatch.post(StepDownAsked(owned, successor))
 
@@ -78,7 +78,7 @@ class Peers:
     # -- following ---------------------------------------------------------------------------
 
     def follow(self, known: DirectoryFollower) -> None:
-        """Keep the directory of this node up to date with the changes of peers, and tell them."""
+        """Keep the directory of this node up to date; announce to peers the version it has read."""
         self._known = known
         mesh = self._mesh
         if mesh is None:
@@ -90,24 +90,24 @@ class Peers:
 
     @property
     def has_others(self) -> bool:
-        """Whether other nodes could have changed the stream directory."""
+        """True if other nodes could have changed the stream directory."""
         return self._has_others or (self._mesh is not None and bool(self._mesh.nodes))
 
     async def shared(self, version: int) -> None:
-        """Return when the linked nodes have read a version of the directory, or 0.25 s on."""
+        """Return when the linked nodes have read a version of the directory, or after 0.25 s."""
         if self._mesh is not None:
             await self._mesh.versions.read_by_all(version)
 
     def on_joined(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Call when a node is linked that `met` may not have told of yet; return what ends that."""
+        """Register a callback for new links to nodes unknown to `met`; return its removal."""
         return (lambda: None) if self._mesh is None else self._mesh.linked.subscribe(call)
 
     def links(self) -> tuple[str, ...]:
-        """Return the names of the nodes to which there are links."""
+        """Return the names of the linked nodes, sorted."""
         return tuple(sorted(self._reach.nodes()))
 
     def met(self, rows: Sequence[PeerRow]) -> None:
-        """Apply the rows of all nodes: dial the new ones."""
+        """Apply the rows of all nodes: dial new nodes, and stop dialling those that are gone."""
         if self.cluster is not None:
             self.cluster.met(rows)
         mesh = self._mesh

@@ -1,12 +1,11 @@
 """The publish gate of a node: it passes, holds or refuses publishes to streams.
 
-The gate lives as long as the process, runtimes come and go beneath it. It passes publishes to the
-streams of a lease group that this node owns, or a peer to which there is a link. It holds the
-others (`core.api.held`): a session that sends one is not read on, so that a node keeps no more of
-them than one read and the buffers of the socket. It refuses them 2 s after the owner was lost
-(`core.api.leaderless`), and at once those to a stream for which 16 MiB are held already. A publish
-that was once given to an owner is never given to another. After a start the gate waits 10 s: this
-node may be the one that has to load the streams.
+The gate lives as long as the process; runtimes come and go. It passes publishes to the streams of a
+lease group that this node owns, or that a linked peer owns. It holds the others (`core.api.held`):
+it pauses reading from a session that sends one, so a node keeps no more of them than one read and
+the buffers of the socket. It refuses them 2 s after the owner was lost (`core.api.leaderless`), and
+at once if 16 MiB are held for the stream. A publish that was passed to one owner is never passed to
+another. After a start the gate waits 10 s: this node may be the one that has to load the streams.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.gate")
 
 PATIENCE_S = 2.0
-"""Publishes are held for at most this long after an owner was lost."""
+"""Longest hold of publishes after an owner was lost, in seconds."""
 START_S = 10.0
-"""Publishes are held for at most this long after a start: streams have to be loaded first."""
+"""Longest hold of publishes after a start, in seconds: streams have to be loaded first."""
 _SUCCESSION_S = 5.0
 _ANSWERS_S = 0.5
 _LOOK_S = 0.05
@@ -42,29 +41,29 @@ class Refusals(Protocol):
 
     @property
     def learned(self) -> Subscribers[[]]:
-        """Called when the streams are known, or have changed."""
+        """Subscribers, called when the streams are known or have changed."""
         ...
 
     @property
     def is_known(self) -> bool:
-        """Whether the streams are known."""
+        """True once the streams are known."""
         ...
 
     def groups(self) -> Collection[int]:
-        """Return the lease groups that have streams, as far as that is known."""
+        """Return the lease groups that have streams, as far as known."""
         ...
 
     def answer(self, groups: Collection[int], *, requests: bool) -> None:
         """Answer for the streams of these groups from now on, and for no others.
 
-        `requests`: whether those of the API are answered too.
+        With `requests`, API requests are answered too.
         """
         ...
 
     def held(self, groups: Collection[int], refusable: Collection[int]) -> Held:
-        """Return which publishes have to wait for the streams of these groups.
+        """Return a decider of publishes that have to wait for the streams of these groups.
 
-        `refusable`: those of them that are refused once too much is kept of what waits.
+        Publishes to `refusable` groups are refused once too many bytes are held.
         """
         ...
 
@@ -72,14 +71,14 @@ class Refusals(Protocol):
 
 
 class PublishGate:
-    """Whether publishes pass, are held, or are refused, for each stream.
+    """The gate that passes, holds or refuses the publishes to each stream.
 
     Args:
-        server: the server of the sessions that are held. Without links to other nodes this node is
-            the only one, and publishes are held until it owns their streams.
+        server: The server of the sessions. Without links to other nodes this node is the only one,
+            and publishes are held until it owns their streams.
 
     Attributes:
-        changed: called when all lease groups with streams have an owner, or no longer have.
+        changed: Called when all lease groups with streams have an owner, or no longer have.
     """
 
     def __init__(self, server: Server) -> None:
@@ -108,7 +107,7 @@ class PublishGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether every lease group with streams has an owner that this node can reach."""
+        """True if every lease group with streams has an owner that this node can reach."""
         return self._stages.is_open
 
     def hold(self) -> None:
@@ -116,14 +115,14 @@ class PublishGate:
         self._hub.hold_publishes()
 
     def refuse_by(self, refusals: Refusals) -> None:
-        """Have these answer while there is no owner."""
+        """Set the answers in the place of owners; start the time limit for a first owner."""
         self._refusals = refusals
         self._unsubscribe.append(refusals.learned.subscribe(self.refresh))
         self._stages.expect(self._hub.clock.monotonic() + int(START_S * _SECOND))
         self.refresh()
 
     def serve(self, *, has_runtime: bool) -> None:
-        """Apply whether this node has a runtime, which answers the requests of the API."""
+        """Apply whether this node has a runtime, which answers API requests."""
         self._has_runtime = has_runtime
         self._apply()
 
@@ -140,12 +139,15 @@ class PublishGate:
             await stop(opened)
 
     async def answered(self) -> None:
-        """Give clients whose publishes were held 0.5 s to publish through the new owners."""
+        """Wait 0.5 s for clients with held publishes, if the gate is open.
+
+        The clients can then publish through the new owners.
+        """
         if self.is_open:
             await asyncio.sleep(_ANSWERS_S)
 
     async def close(self) -> None:
-        """Hold and refuse nothing any more."""
+        """Stop holding and refusing publishes."""
         self._stop_timer()
         while self._unsubscribe:
             self._unsubscribe.pop()()
@@ -159,20 +161,20 @@ class PublishGate:
         self.refresh()
 
     def _refuse(self, step: Step) -> None:
-        """Refuse from now on, unless an owner came meanwhile."""
+        """Refuse publishes to the groups of a step, unless an owner came in the meantime."""
         self._may_refuse = bool(step.groups & self._missing)
         self._apply()
 
     def unreachable(self) -> frozenset[int]:
-        """Return the groups with streams that have no owner which this node can reach.
+        """Return the groups with streams, without an owner that this node can reach.
 
-        That of the stream directory counts: without its owner there is no JetStream.
+        The group of the stream directory always counts: without its owner there is no JetStream.
         """
         used = () if self._refusals is None else self._refusals.groups()
         return self._dispatch.ownership.unreachable((DIRECTORY, *used))
 
     def refresh(self) -> None:
-        """Find out which groups with streams have an owner, and apply it."""
+        """Compute which groups with streams lack an owner, and apply it."""
         missing = self.unreachable()
         is_complete, is_more = not missing, bool(missing - self._missing)
         self._missing = missing
@@ -204,7 +206,7 @@ class PublishGate:
         elif stage is Stage.REFUSING and not self._may_refuse:
             self._dispatch.post(PatienceOver(missing))
             if self._may_refuse:
-                return  # the command has called this again
+                return  # the REFUSE command has called this again
             stage = Stage.HELD
         self._enter(stage, missing, can_refuse=can_refuse)
         until = self._stages.until
@@ -214,7 +216,7 @@ class PublishGate:
 
     def _enter(self, stage: Stage, missing: frozenset[int], *, can_refuse: bool) -> None:
         refusals = self._refusals
-        # What reached a group before it is transferred may still be stored.
+        # Publishes received for a group before its transfer may still be stored.
         refused = missing - self._dispatch.ownership.within(State.TRANSFERRING)
         if refusals is not None:
             refusals.answer(refused, requests=not self._has_runtime)
@@ -229,9 +231,9 @@ class PublishGate:
             self._hub.hold_publishes(refusals.held(missing, refused if can_refuse else ()))
 
     def _leave_old_publishes(self) -> None:
-        """Do not read what clients have sent while this process stood still.
+        """Close client connections after this process stood still for longer than 2 s.
 
-        They have given up by now, and may have published the same elsewhere since.
+        The clients have given up by now, and may have published the same messages elsewhere since.
         """
         stood = 0 if self._mesh is None else self._mesh.stood_still
         if stood > PATIENCE_S * _SECOND:

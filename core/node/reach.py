@@ -1,4 +1,4 @@
-"""Where the streams of a lease group are served from: here, or over the link to a peer."""
+"""The routes to lease groups: served by this node, or over the link to a peer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _READ_S = 0.5
 
 
 class Reach:
-    """The owners that clients of this node can be served by (`core.api.places.Leaders`).
+    """The owners that can serve clients of this node (`core.api.places.Leaders`).
 
     Args:
-        dispatch: the ownership of this node.
-        mesh: the links to other nodes; None: there are no others.
+        dispatch: The ownership of this node.
+        mesh: The links to other nodes; None if there are no others.
     """
 
     def __init__(self, dispatch: Dispatch[RouteLink], mesh: DatabaseMesh | None) -> None:
@@ -27,20 +27,20 @@ class Reach:
 
     @property
     def leads(self) -> bool:
-        """Whether this node owns anything."""
+        """True if this node owns a lease group."""
         return bool(self._ownership.owned)
 
     def link(self, group: int) -> Link | None:
-        """Return the link to the peer that owns a group; None: this node does, or nobody."""
+        """Return the link to the peer that owns a group; None if this node does, or no node."""
         return self._ownership.owners.get(group)
 
     def nodes(self) -> dict[str, Link]:
-        """Return the links to the other nodes, by the names of these."""
+        """Return the links to the other nodes, by name."""
         peers = () if self._mesh is None else self._mesh.nodes
         return {link.info.server_name: link for link in peers}
 
     def owner_name(self, group: int) -> str:
-        """Return the name of the node that owns a group; empty: none is known."""
+        """Return the name of the owner of a group; empty if none is known."""
         if self._mesh is None:
             return ""
         if group in self._ownership.owned:
@@ -50,26 +50,26 @@ class Reach:
 
     @property
     def has_peers(self) -> bool:
-        """Whether there are other nodes, which could own groups in the place of this one."""
+        """True if another node could own the groups of this one."""
         peers = () if self._mesh is None else self._mesh.nodes
         return any(not link.info.ldm for link in peers)
 
     @property
     def is_beginning(self) -> bool:
-        """Whether a peer is about to say that it owns more."""
+        """True if a peer is about to claim more groups."""
         return self._mesh is not None and self._mesh.is_beginning
 
     def begin(self) -> None:
-        """Tell peers that the interest of more groups follows."""
+        """Announce to peers that the interest of more groups follows."""
         if self._mesh is not None:
             self._mesh.begin()
 
     def leave(self) -> None:
-        """Tell peers that this node goes, so that none transfers anything to it."""
+        """Announce to peers that this node leaves, so that none transfers a group to it."""
         if self._mesh is not None:
             self._mesh.leave()
 
     async def drained(self) -> None:
-        """Return when peers send nothing more for what this node serves no longer, or 0.5 s on."""
+        """Return when everything is read that peers had sent before this call, or after 0.5 s."""
         if self._mesh is not None:
             await self._mesh.read(_READ_S)

@@ -1,10 +1,10 @@
 """The JetStream runtime: everything that a node has in memory between two loads from storage.
 
-    start: directory -> lane, states, janitor -> API -> lease groups (`core.node.ownership`)
+    start: directory -> group committer, states, janitor -> API -> lease groups
 
-A runtime adds JetStream to one account of a `Server` and takes all of it out again when it ends.
-Its lease groups change meanwhile: none, or all. When memory may no longer be the same as storage,
-the runtime ends (`deposed`), and the next one is loaded from storage.
+A runtime adds JetStream to one account of a `Server` and removes it again when it ends. Its lease
+groups (`core.node.ownership`) change in the meantime, from none to all. When memory may differ from
+storage, the runtime ends (`deposed`), and the next one is loaded from storage.
 """
 
 import asyncio
@@ -64,24 +64,24 @@ log = logging.getLogger("jetgate.runtime")
 
 _READERS = 3
 _WRITERS = 3
-# How long, in seconds, the end of a runtime waits for publishes that were gathered.
+# Longest wait of an ending runtime for gathered publishes, in seconds.
 _DRAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeOptions:
-    """How JetStream is served. Sizes in bytes; 0: no limit.
+    """The options of JetStream. Sizes in bytes; 0: no limit.
 
     Attributes:
-        account: the account that has it.
-        tail_bytes: the newest messages of all streams that are kept in memory.
-        strict: whether a request with an unknown member is refused.
-        max_memory: what streams with memory storage may use.
-        max_file: what streams with file storage may use.
-        limits: members of `ServerLimits`, to which configurations and batches are held.
-        remotes: other systems, besides those of the list in the database.
-        cluster: the nodes of the database; None: it is this node's own.
-        gate: the publish gate of the node; None: there is none, and publishes pass.
+        account: Name of the account that has JetStream.
+        tail_bytes: Memory for the newest messages of all streams.
+        strict: True to refuse requests with an unknown member.
+        max_memory: Limit of all streams with memory storage.
+        max_file: Limit of all streams with file storage.
+        limits: Members of `ServerLimits`, for configurations and batches.
+        remotes: Other systems, besides those of the list in the database.
+        cluster: The nodes of the database; None: no other node uses it.
+        gate: The publish gate of the node; None: publishes always pass.
     """
 
     account: str = "$G"
@@ -97,14 +97,14 @@ class RuntimeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """The sessions with PostgreSQL that read streams, and that change the stream directory."""
+    """The sessions that read streams, and those that change the stream directory."""
 
     readers: Any
     writers: Any
 
     @classmethod
     async def open(cls, connector: Connector) -> "Pools":
-        """Open both. Raises Unavailable."""
+        """Open both pools. Raises Unavailable."""
         readers = await connector.pool(Purpose.READ, _READERS)
         try:
             return cls(readers, await connector.pool(Purpose.WRITE, _WRITERS))
@@ -127,11 +127,11 @@ async def load(
 ) -> "JetStreamRuntime":
     """Load the lease groups that are free, and serve them.
 
-    `directory_follower` knows the streams of all nodes; None: there are no others.
-    When this fails, or is cancelled, nothing is left; the caller releases the lease session.
+    `directory_follower` follows the streams of all nodes; None: there are no others. If this fails
+    or is cancelled, nothing is left; the caller releases the lease session.
 
     Raises:
-        OperatorError: the schema is that of a newer release, or a row is damaged.
+        OperatorError: The schema is of a newer release, or a row is damaged.
         Unavailable: PostgreSQL is away.
     """
     pools = await Pools.open(connector)
@@ -146,25 +146,26 @@ async def load(
 
 
 class JetStreamRuntime:
-    """The streams of one account, from being loaded to the end of a lease session.
+    """The streams of one account, from their load to the end of the lease session.
 
     Args:
-        server: the accounts, connections and peers of the node.
-        connector: opens sessions with PostgreSQL.
-        leases: holds the locks of lease groups.
-        pools: the sessions that read, and change the stream directory.
-        options: how JetStream is served.
-        directory_follower: Of the streams of all nodes; None: there are no others.
+        server: The accounts, connections and peers of the node.
+        connector: Opens sessions with PostgreSQL.
+        leases: Holds the locks of lease groups.
+        pools: The sessions that read, and change the stream directory.
+        options: The options of JetStream.
+        directory_follower: Follows the streams of all nodes; None: there are no others.
 
     Attributes:
-        leases: holds the locks of lease groups.
-        deposed: set when memory may no longer be what storage has.
-        failure: why no other runtime of this process can be better; None: one can.
-        ownership: the lease groups of this node; for reading.
-        transfers: acquires and transfers lease groups.
-        registry: the streams.
-        serving: what answers requests.
-        api: the counters of API requests.
+        leases: Holds the locks of lease groups.
+        deposed: Set when memory may differ from storage.
+        failure: Error that a further runtime of this process would meet again; None: a further
+            runtime may succeed.
+        ownership: The lease groups of this node, for reading.
+        transfers: Acquires and transfers lease groups.
+        registry: The streams.
+        serving: Answers API requests.
+        api: The counters of API requests.
     """
 
     def __init__(
@@ -190,8 +191,8 @@ class JetStreamRuntime:
         self._placing: asyncio.Task[None] | None = None
         self._subscriptions: list[Callable[[], None]] = []
         self._is_loaded = False
-        self._compared = 0  # the session of the leases when storage was as memory has it
-        self._in_doubt: Work = []  # plans of which nobody knows yet whether they were committed
+        self._compared = 0  # lease session in which storage was last compared with memory
+        self._in_doubt: Work = []  # plans whose outcome is not known yet
         self._own_follower: DirectoryFollower | None = None
         if directory_follower is None:
             directory_follower = DirectoryFollower(PostgresDirectorySource(connector))
@@ -203,7 +204,7 @@ class JetStreamRuntime:
         self._make_api(server)
 
     def _make_log(self, connector: Connector) -> None:
-        """Make what writes."""
+        """Create the writers."""
         leases = self.leases
         self.writer = PostgresLog(partial(connector.open, Purpose.LANE))
         self.directory_store = PostgresDirectoryStore(
@@ -225,7 +226,7 @@ class JetStreamRuntime:
         )
 
     def _make_streams(self) -> None:
-        """Make what owns lease groups."""
+        """Create the owners of lease groups."""
         leases, directory = self.leases, self.directory
         self._trust = Trust(leases.trusted)
         self.registry = Registry(self._account, self._services())
@@ -255,7 +256,7 @@ class JetStreamRuntime:
         )
 
     def _make_api(self, server: Server) -> None:
-        """Make what answers requests."""
+        """Create the services that answer requests."""
         self.serving = Serving(
             self.registry,
             self.transactions,
@@ -296,7 +297,7 @@ class JetStreamRuntime:
             domain=hub.domain,
             cluster=options.cluster,
             groups=lambda: self.ownership.owned,
-            # Without limits there is nothing that would have to be asked.
+            # None without limits: there is nothing to check.
             acknowledged=self.leases.health.acknowledged,
             trust=self._trust,
             resources=Resources(self._turn, memory, file) if memory or file else None,
@@ -318,7 +319,7 @@ class JetStreamRuntime:
         return replace(limits, **options.limits)
 
     def reconfigure(self, options: RuntimeOptions) -> None:
-        """Take other limits of configurations, and other remotes, from now on."""
+        """Apply other limits of configurations, and other remotes."""
         before, self._options = self._options, options
         if options.remotes != before.remotes:
             self.remotes.configure(options.remotes)
@@ -326,7 +327,7 @@ class JetStreamRuntime:
     # -- starting ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Own the lease groups that are free, and answer requests.
+        """Acquire the free lease groups, and answer requests.
 
         Raises OperatorError, Unavailable.
         """
@@ -338,7 +339,7 @@ class JetStreamRuntime:
             if (damage := self.directory_follower.damage) is not None:
                 raise damage from None
             raise
-        await self.writer.heads([DIRECTORY])  # its session is there before the first commit
+        await self.writer.heads([DIRECTORY])  # opens its session before the first commit
         self._is_loaded = True
         for work, name in (
             (self.lane.run, "lane"),
@@ -356,7 +357,7 @@ class JetStreamRuntime:
         self._placing = self._begin(self.placement.run(), "placement")
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Begin a task that ends with the runtime; the runtime ends if it fails."""
+        """Start a task that ends with the runtime; the runtime ends if it fails."""
         task = spawn(work, name=name)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
@@ -381,7 +382,7 @@ class JetStreamRuntime:
         row.streams = len(self.registry.streams)
 
     async def _expire_overdue(self, runners: list[StreamRunner]) -> None:
-        """Let leave, before anybody can ask for it, what expired while no node was there."""
+        """Expire overdue messages of loaded streams, before clients can request them."""
         overdue = [runner for runner in runners if runner.machine.expiry is not None]
         if not overdue:
             return
@@ -391,7 +392,7 @@ class JetStreamRuntime:
         await stop(work, deposed)
 
     def _served(self, _runners: list[StreamRunner]) -> None:
-        """Log what is served now, and publish who owns the stream directory."""
+        """Log the numbers of streams and groups, and publish the owner of the stream directory."""
         streams, groups = len(self.registry.streams), len(self.ownership.owned)
         log.info("leading %d streams in %d lease groups", streams, groups)
         cluster, system = self._options.cluster, self._hub.accounts.get(SYSTEM_ACCOUNT)
@@ -402,7 +403,7 @@ class JetStreamRuntime:
     # -- ownership ---------------------------------------------------------------------------
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        """End the runtime when a part of it fails: its memory is not trusted."""
+        """End the runtime when one of its tasks fails: its memory is not trusted."""
         if not task.cancelled() and (error := task.exception()) is not None:
             if isinstance(error, OperatorError):
                 self.failure = error
@@ -427,10 +428,10 @@ class JetStreamRuntime:
         return [(runner, plan) for runner, plan in work if runner.stream not in fenced]
 
     async def recover(self, work: Work) -> tuple[Work, Work]:
-        """Go on after storage was away; return the plans that were committed, and the others."""
+        """Recover after a storage outage; return the committed plans, and the others."""
         self._in_doubt = work
         committed, rest = await lead_again(
-            self.leases, self.writer, self.registry, work, self.directory.version
+            self.leases.renew, self.writer, self.registry, work, self.directory.version
         )
         await check_consumers(self.writer, self.registry)
         self._in_doubt = []
@@ -448,11 +449,14 @@ class JetStreamRuntime:
             raise error
 
     def _is_compared(self) -> bool:
-        """Whether storage cannot have gone back since it was looked at: the session is the same."""
+        """Return whether storage cannot have gone back since its last comparison with memory.
+
+        It cannot while the lease session is still the same.
+        """
         return self.leases.session == self._compared != 0
 
     def _remember(self) -> None:
-        """Keep what clients have seen for the next runtime of this process."""
+        """Record the sequences seen by clients, for the next runtime of this process."""
         doubtful = {runner.stream: plan.last_seq for runner, plan in self._in_doubt}
         self.leases.health.acknowledged.remember(
             self.transfers.epoch, self.directory.version, self.registry.known(doubtful)
@@ -461,13 +465,13 @@ class JetStreamRuntime:
     # -- stopping ----------------------------------------------------------------------------
 
     async def withdraw(self) -> None:
-        """Own nothing any more: hold publishes, and read what peers had sent before."""
+        """Release all groups: hold publishes, and read everything that peers had sent before."""
         await stop(self._placing)
         self._dispatch.post(TransferAsked({"": self.ownership.owned}))
         await self._reach.drained()
 
     async def retire(self) -> None:
-        """Finish what is under way and take JetStream out of the account; connections stay.
+        """Finish running work and remove JetStream from the account; connections stay.
 
         Safe to call twice.
         """
@@ -482,9 +486,9 @@ class JetStreamRuntime:
         self.transfers.close()
         while self._subscriptions:
             self._subscriptions.pop()()
-        # Whoever still waits for PostgreSQL waits no longer: it may never answer.
+        # Ends waits for PostgreSQL, which may never answer.
         self._pools.terminate()
-        # At once, so that each request is answered by one of them.
+        # In the same loop tick, so that each request is answered by one of them.
         self.serving.unlisten()
         if self._gate is not None:
             self._gate.serve(has_runtime=False)
@@ -504,10 +508,10 @@ class JetStreamRuntime:
             await self.states.drain()
 
     async def stop(self) -> None:
-        """End what `retire` left, and release the leases."""
+        """End everything that `retire` left, and release the leases."""
         self._dispatch.post(LeasesLost(frozenset(self.ownership.leases)))
         await stop(*self._tasks)
-        if self._is_loaded:  # else what the last runtime has left stays
+        if self._is_loaded:  # else keep the record of the last runtime
             self._remember()
         await self.writer.close()
         if self._own_follower is not None:

@@ -1,8 +1,7 @@
-"""The NATS side of one process: its accounts, its clients and the ports where they connect.
+"""The NATS side of one process: its accounts, its clients and its client ports.
 
-A `Server` lives as long as the process. Alone it is publish, subscribe and request: it needs no
-storage, and importing it imports none. A runtime (`core.node.runtime`) adds JetStream to one of its
-accounts.
+A `Server` lives as long as the process. Alone it offers publish, subscribe and request. It needs no
+storage and imports none. A runtime (`core.node.runtime`) adds JetStream to one of its accounts.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from core.runtime.turn import Turn
 from core.transport.listener import Listener
 
 if TYPE_CHECKING:
-    from core.pubsub.mappings import Mapping  # a start without does not wait for it
+    from core.pubsub.mappings import Mapping  # a start without mappings does not import it
     from core.route.database_mesh import DatabaseMesh
     from core.route.link import RouteLink
     from core.route.mesh import Mesh
@@ -31,26 +30,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Where and how clients are served. Port 0 means any free port.
+    """The options of a server. Port 0 means any free port.
 
     Attributes:
-        host: the address to listen on.
-        port: the port to listen on.
-        server_name: as INFO shows it; empty: the server's id.
-        limits: of connections and messages.
-        users: who may connect; None: everybody.
-        ws_port: for NATS over WebSocket; None: not served.
-        ws_host: the address for WebSocket; empty: that of `host`.
-        websocket: how WebSocket is served.
-        websocket_users: who may connect over WebSocket; None: who may connect at all.
-        mappings: where clients' publishes go instead.
-        jetstream: whether INFO says that there is JetStream.
-        domain: the JetStream domain; empty: none.
-        tags: what the server says of itself beside its name.
-        author_doors: the types of connections by which authors are asked (`Hub.author_doors`).
-        cluster: the servers it belongs to; None: it is alone.
-        links: where the other nodes of the same database connect; None: there are none. With a
-            name: the servers it belongs to, of which some may be such nodes.
+        host: Address to listen on.
+        port: Port to listen on.
+        server_name: Server name in INFO; empty: the server's id.
+        limits: Limits of connections and messages.
+        users: Users that may connect; None: everybody.
+        ws_port: Port for NATS over WebSocket; None: not served.
+        ws_host: Address for WebSocket; empty: that of `host`.
+        websocket: Options of WebSocket.
+        websocket_users: Users that may connect over WebSocket; None: all users.
+        mappings: Subject mappings of clients' publishes.
+        jetstream: True if INFO announces JetStream.
+        domain: JetStream domain; empty: none.
+        tags: Tags of the server, as configured.
+        author_doors: Types of connections on which authors of messages are checked
+            (`Hub.author_doors`).
+        cluster: Settings of its cluster; None: no cluster.
+        links: Settings of links to the other nodes of the same database; None: no links. With a
+            cluster name: settings of its cluster, some of whose servers may be such nodes.
     """
 
     host: str = "127.0.0.1"
@@ -74,17 +74,19 @@ class ServerOptions:
 class Server:
     """Accounts, connections and listening sockets.
 
-    Its ports are closed until `listen`. Other servers of its cluster are connected from then to
-    `close`, and where some are nodes of its database from `join` on.
+    Its ports are closed until `listen`. Other servers of its cluster are connected from `listen`
+    on, nodes of its database from `join` on, until `close`.
 
     Attributes:
-        hub: what all connections share.
-        port: where clients connect; 0 until a free port was found.
-        ws_port: the same for WebSocket; None: not served.
-        ownership: which lease groups this node owns, and its peers.
-        reach: where streams are served from.
-        mesh: the routes to other servers of its cluster; None: it is alone.
-        links: the mesh, where it is that of the nodes of one database.
+        clock: The clock of the machine.
+        turn: The loop tick, in which outputs are flushed.
+        hub: State shared by all connections.
+        port: Port for clients; 0 until a free port is bound.
+        ws_port: Port for WebSocket; None: not served.
+        ownership: The lease groups of this node and of its peers.
+        reach: Routes to the owners of streams.
+        mesh: Routes to other servers of its cluster; None if it is alone.
+        links: The mesh, if it connects the nodes of one database; else None.
     """
 
     def __init__(self, options: ServerOptions, clock: Clock) -> None:
@@ -126,16 +128,16 @@ class Server:
 
     @property
     def nats_address(self) -> str:
-        """Where clients connect, `nats://host:port`."""
+        """Address for clients, `nats://host:port`."""
         return f"nats://{self.hub.host}:{self.hub.port}"
 
     @property
     def is_listening(self) -> bool:
-        """Whether clients are accepted, or were until the ports were closed."""
+        """True once clients were accepted, even after the ports were closed."""
         return self._listener is not None
 
     async def listen(self) -> None:
-        """Accept clients. Raises OSError when an address cannot be had."""
+        """Accept clients. Raises OSError if an address cannot be bound."""
         options = self._options
         self._listener = Listener(self.hub)
         _, self.port = await self._listener.start(options.host, self.port)
@@ -148,13 +150,13 @@ class Server:
             )
             self.hub.ws_address = options.ws_host or options.host, self.ws_port
         if self.links is not None and self.links.takes_others:
-            self.links.bind()  # a configured address: told, and dialled, before there is a secret
+            self.links.bind()  # a configured address: announced and dialled before the secret
         elif self.mesh is not None and self.links is None:
             await self.mesh.listen()
             self.mesh.start()
 
     async def join(self, secret: bytes) -> None:
-        """Belong to the nodes that know a secret, and accept their routes. Raises OSError."""
+        """Join the nodes that share a secret, and accept their routes. Raises OSError."""
         assert self.links is not None, "asked for in the options"
         self.links.join(secret)
         await self.links.listen()
@@ -162,13 +164,13 @@ class Server:
         self._tell_of_cluster()
 
     def announce(self) -> None:
-        """Let other servers, and clients everywhere, know where to connect to this one now."""
+        """Announce the present addresses of this server to other servers and to clients."""
         if self.mesh is not None:
             self.mesh.announce()
             self._tell_of_cluster()
 
     def _announce_ownership(self, step: Step) -> None:
-        """Tell peers which groups this node serves, and offer them those it has released."""
+        """Announce to peers the groups that this node serves, and offer those it has released."""
         assert self.links is not None, "subscribed for them"
         event = step.event
         if isinstance(event, Released):
@@ -178,7 +180,7 @@ class Server:
             self.links.announce_ownership()
 
     def _tell_of_cluster(self) -> None:
-        """Let clients know where else they may connect, from the first time there is a place."""
+        """Announce to clients the addresses of all servers, once another server is known."""
         assert self.mesh is not None
         others = self.mesh.connect_urls()
         here = self.mesh.own_connect_urls() if others or self.hub.connect_urls else ()
@@ -188,35 +190,35 @@ class Server:
         self.hub.use_cluster(self.mesh.name, (*here, *others), (*own, *over))
 
     def use_users(self, users: Users | None, over_websocket: Users | None) -> None:
-        """Let these connect from now on, as `Hub.use_users` says."""
+        """Replace the users that may connect, as `Hub.use_users`."""
         self._websocket_users = over_websocket
         self.hub.use_users(users, over_websocket)
 
     def close_ports(self) -> None:
-        """Accept nobody any more; connections stay."""
+        """Accept no more clients; connections stay."""
         if self._listener is not None:
             self._listener.close_door()
 
     def close_clients(self, reason: str) -> None:
-        """Have every client connect anew."""
+        """Close every client connection for a reason, so that clients reconnect."""
         if self._listener is not None:
             self._listener.close_clients(reason)
 
     async def disconnect(self) -> None:
-        """Close the ports, write what gathered and close every connection of a client."""
+        """Close the ports, flush outputs and close every client connection."""
         self.turn.run()
         if self._listener is not None:
             await self._listener.stop()
             self._listener = None
 
     def begin_lame_duck(self) -> None:
-        """Tell other servers and clients that this one goes, and the clients where else to go."""
+        """Announce lame duck mode to other servers and clients, with alternative addresses."""
         if self.mesh is not None:
             self.mesh.retire()
             self.hub.begin_lame_duck(tuple(self.mesh.connect_urls()))
 
     async def close(self) -> None:
-        """Disconnect everybody, other servers too; nothing follows."""
+        """Close every connection, routes to other servers included."""
         await self.disconnect()
         if self.mesh is not None:
             await self.mesh.close()

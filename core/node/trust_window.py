@@ -1,17 +1,17 @@
-"""The trust window: how long a node may assume that it leads without checking again. No I/O.
+"""The trust window: the time for which a node may rely on its leases without a check. No I/O.
 
-The lock of the leader is in PostgreSQL and can be lost without notice: its session ends, or the
-database fails over. So the assumption expires by itself. The window is counted from the *start* of
-the last successful check, because an answer may be old when it arrives, and it ends a margin before
-other nodes may treat the holder as stalled:
+The locks of a leader are in PostgreSQL and can be lost without notice: the session ends, or the
+database fails over. So trust expires by itself. The window is counted from the *start* of the last
+successful check, because an answer may be old when it arrives. It ends a margin before other nodes
+may treat the holder as stalled:
 
     check sent ---- answered ------------------- ttl - margin ---- ttl
     |<------------------ trusted ------------------>|
     others see the heartbeat of the check at the earliest when it was sent, and wait STALE for it
 
 Times are monotonic nanoseconds. Correctness never depends on this window: every write checks its
-epoch. The window saves a deposed leader useless attempts, and keeps it from delivering and showing
-what its successor may have changed (`core.jetstream.trust`).
+epoch. The window saves a deposed leader useless attempts, and prevents it from delivering or
+showing data that its successor may have changed (`core.jetstream.trust`).
 """
 
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ class LeaseTimes:
     """The intervals of leases, in nanoseconds.
 
     Attributes:
-        ttl: how long a confirmed leadership lasts.
-        margin: how much before that the node stops trusting it.
-        beat: between two heartbeats.
-        poll: between two attempts of a standby.
-        stale: time without heartbeat after which a holder counts as stalled.
-        answer: how long a check may take.
-        late: how long it may take before storage counts as away.
-        precedence: how long after an outage standbys leave the leadership to the node that had it.
+        ttl: Lifetime of a confirmed lease.
+        margin: Time before the end of `ttl` at which the node stops trusting the lease.
+        beat: Time between two heartbeats.
+        poll: Time between two rounds of the placement.
+        stale: Time without a heartbeat after which a holder counts as stalled.
+        answer: Longest duration of a check.
+        late: Duration of a check after which storage counts as away.
+        precedence: Time after an outage for which other nodes leave groups to their former owner.
     """
 
     ttl: int = 5 * _SECOND
@@ -49,7 +49,7 @@ class LeaseTimes:
 
 
 class TrustWindow:
-    """Whether leadership was confirmed recently enough."""
+    """The time in which the last confirmation of the leases is trusted."""
 
     def __init__(self, times: LeaseTimes) -> None:
         self._span = times.ttl - times.margin
@@ -64,5 +64,5 @@ class TrustWindow:
         self._until = None
 
     def trusted(self, now: int) -> bool:
-        """Say whether the window is still open at `now`."""
+        """Return whether the window is still open at `now`."""
         return self._until is not None and now < self._until

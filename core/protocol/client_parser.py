@@ -1,6 +1,6 @@
-"""The parser of a client: bytes from a server become calls on a sink, one per operation.
+"""The parser of a client: it turns bytes from a server into one call on a sink per operation.
 
-The counterpart of `core.protocol.parser`, with the same structure for the same reasons.
+It is the counterpart of `core.protocol.parser`, with the same structure for the same reasons.
 """
 
 from typing import Protocol
@@ -16,7 +16,7 @@ Delivery = tuple[bytes, bytes, bytes, int, int]
 
 
 class ClientSink(Protocol):
-    """What the parser calls for each operation of a server."""
+    """The methods that the parser calls for operations of a server."""
 
     def on_msg(
         self, subject: bytes, sid: bytes, reply: bytes, headers: bytes, payload: bytes
@@ -28,12 +28,12 @@ class ClientSink(Protocol):
     def on_ok(self) -> None: ...
 
     def on_err(self, text: bytes) -> None:
-        """Take the text of an -ERR line, without its quotes."""
+        """Handle the text of an -ERR line, without its quotes."""
         ...
 
 
 class ClientParser:
-    """Parses what a server sends."""
+    """A parser of operations from a server."""
 
     __slots__ = ("_delivery", "_payload", "_rest", "_sink")
 
@@ -44,7 +44,7 @@ class ClientParser:
         self._delivery: Delivery = (b"", b"", b"", 0, 0)
 
     def feed(self, data: bytes) -> None:
-        """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
+        """Parse more bytes. Raises ProtocolError; the parser is not usable after that."""
         if self._payload.missing:
             if (completed := self._payload.add(data)) is None:
                 return
@@ -122,7 +122,7 @@ def _delivery(verb: bytes, args: list[bytes]) -> Delivery:
 
 
 def read_size(digits: bytes) -> int:
-    """Read a size of a control line from a server. Raises ProtocolError."""
+    """Parse a size in a control line from a server. Raises ProtocolError."""
     if not digits.isdigit() or len(digits) > _MAX_SIZE_DIGITS:
         raise ProtocolError(reason="bad size")
     return int(digits)

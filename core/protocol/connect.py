@@ -1,8 +1,8 @@
 """The JSON of INFO and CONNECT.
 
-CONNECT is read as the reference server reads it: names in any case, unknown names ignored, null
-leaves the previous value, the last of equal names wins, invalid UTF-8 and lone surrogates are
-replaced. A second CONNECT changes only the fields it names.
+CONNECT is decoded as in the reference server: names in any case, unknown names ignored. Null keeps
+the previous value, and the last of equal names wins. Invalid UTF-8 and lone surrogates are
+replaced. A second CONNECT changes only the fields it contains.
 """
 
 import re
@@ -14,7 +14,7 @@ from core.goinput import INT64_MAX, INT64_MIN, folded
 
 
 class Info(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """The INFO of a server; zero values are left out of its JSON."""
+    """The INFO of a server; its JSON omits zero values."""
 
     server_id: str
     server_name: str = ""
@@ -45,7 +45,7 @@ class Info(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Connect(msgspec.Struct, kw_only=True):
-    """The CONNECT of a client. The defaults apply until one is read."""
+    """The CONNECT of a client. The defaults apply until the first CONNECT."""
 
     verbose: bool = True
     pedantic: bool = True
@@ -81,9 +81,12 @@ def encode_info(info: Info) -> bytes:
 
 
 def decode_connect(body: bytes, before: Connect | None = None) -> Connect:
-    """Read the JSON of a CONNECT line over the values of the CONNECT `before` it.
+    """Decode the JSON of a CONNECT line over the values of the CONNECT `before` it.
 
-    Raises ProtocolError: without a text for bad JSON (the connection closes without -ERR).
+    Raises:
+        ProtocolError: The CONNECT is invalid. For bad JSON the error has no text: the connection
+            closes without -ERR.
+        LimitExceeded: The protocol version is not 0 or 1.
     """
     values = msgspec.to_builtins(before) if before is not None else {}
     try:
@@ -107,12 +110,12 @@ def decode_connect(body: bytes, before: Connect | None = None) -> Connect:
 
 
 def _without_lone_surrogates(body: bytes) -> bytes:
-    """Replace escapes of lone surrogates, which JavaScript writes and msgspec refuses."""
+    """Replace escapes of lone surrogates, which JavaScript emits and msgspec refuses."""
     return _SURROGATES.sub(lambda found: found[1] or b"\\ufffd", body) if b"\\u" in body else body
 
 
 def served(connect: Connect, *, headers: bool) -> Connect:
-    """Return a CONNECT as it applies on a server with or without headers. Raises ProtocolError."""
+    """Return a CONNECT as it applies to a server with or without headers. Raises ProtocolError."""
     if headers:
         return connect
     plain = msgspec.structs.replace(connect, headers=False)

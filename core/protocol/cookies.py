@@ -10,14 +10,14 @@ _ATTRIBUTES = ("user", "password", "auth_token")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Credentials found in the cookies of a request; empty where there is no such cookie."""
+    """The credentials in the cookies of a request; empty if there is no such cookie."""
 
     user: str = ""
     password: str = ""
     auth_token: str = ""
 
     def read_connect(self, body: bytes, before: Connect | None = None) -> Connect:
-        """Read a CONNECT line and fill in the credentials it leaves out. Raises ProtocolError."""
+        """Decode a CONNECT line and fill in missing credentials. Raises ProtocolError."""
         connect = decode_connect(body, before)
         for name in _ATTRIBUTES:
             if not getattr(connect, name):
@@ -26,7 +26,7 @@ class Credentials:
 
 
 def cookies(headers: Iterable[str]) -> dict[str, str]:
-    """Parse Cookie headers; the last of equal names counts, malformed cookies are ignored."""
+    """Parse Cookie headers; the last of equal names wins, and malformed cookies are ignored."""
     found: dict[str, str] = {}
     for header in headers:
         for part in header.split(";"):

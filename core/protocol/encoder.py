@@ -1,7 +1,7 @@
-"""Encodes the lines of the NATS protocol, for server and client.
+"""The encoding of lines of the NATS protocol, for server and client.
 
-The server's delivery path does not use it: that shares the parts of a line between messages and
-subscriptions (see `core.pubsub.account`).
+The server's delivery path has an encoding of its own, which shares the parts of a line between
+messages and subscriptions (see `core.pubsub.account`).
 """
 
 PING = b"PING\r\n"
@@ -15,12 +15,12 @@ def error(text: str) -> bytes:
 
 
 def info(body: bytes) -> bytes:
-    """Return an INFO line; like the reference server's, it has a space before its line end."""
+    """Return an INFO line, with a space before its line end as in the reference server."""
     return b"INFO %b \r\n" % body
 
 
 def message(subject: bytes, sid: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
-    """Return a MSG, or with headers an HMSG."""
+    """Return a MSG, or an HMSG if there are headers."""
     address = b"%b %b %b" % (subject, sid, reply + b" " if reply else b"")
     if not headers:
         return b"MSG %b%d\r\n%b\r\n" % (address, len(payload), payload)
@@ -34,7 +34,7 @@ def connect(body: bytes) -> bytes:
 
 
 def publish(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
-    """Return a PUB, or with headers an HPUB."""
+    """Return a PUB, or an HPUB if there are headers."""
     address = b"%b %b" % (subject, reply + b" " if reply else b"")
     if not headers:
         return b"PUB %b%d\r\n%b\r\n" % (address, len(payload), payload)
@@ -43,10 +43,10 @@ def publish(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> byt
 
 
 def subscribe(subject: bytes, queue: bytes, sid: bytes) -> bytes:
-    """Return a SUB."""
+    """Return a SUB line."""
     return b"SUB %b %b%b\r\n" % (subject, queue + b" " if queue else b"", sid)
 
 
 def unsubscribe(sid: bytes, limit: int = 0) -> bytes:
-    """Return an UNSUB; with a limit it takes effect after that many messages in all."""
+    """Return an UNSUB; a limit delays its effect until that many messages in total."""
     return b"UNSUB %b %d\r\n" % (sid, limit) if limit else b"UNSUB %b\r\n" % sid

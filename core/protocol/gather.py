@@ -1,11 +1,12 @@
-"""Reads consecutive messages of one read into columns: the fast path of every parser of a server.
+"""Parsing of consecutive messages of one read into columns: the fast path of all server parsers.
 
-Clients write PUB and HPUB, servers of a cluster RMSG and HMSG, the server of a leaf node LMSG and
-HMSG: a `Form` says which. Only the common form of a line is read: the verb in upper case at its
-beginning, legal length, no queue groups, the payload complete and followed by CR LF. At anything
-else, errors included, reading stops and the parser goes on from there.
+Clients send PUB and HPUB, servers of a cluster RMSG and HMSG, the server of a leaf node LMSG and
+HMSG; a `Form` describes each. Only the common form of a line is parsed: the verb in upper case
+(between servers at the beginning of the line), legal length, no queue groups, the payload complete
+and followed by CR LF. Parsing stops at any other input, errors included, and the general parser
+continues there.
 
-Messages of one size are common. After some of them, one regular expression reads all that follow.
+Messages of one size are common. After some of them, one regular expression parses all that follow.
 """
 
 import re
@@ -16,35 +17,35 @@ from core.protocol.messages import MessageColumns
 from core.protocol.words import splitter
 
 GATHER_ALL = 1 << 30
-"""How many messages to read at most (roughly) for a sink that takes columns."""
+"""Largest number of messages (approximately) for a sink that takes columns."""
 GATHER_SAMPLE = 64
-"""The same for a sink that is offered columns to find out whether it can take them."""
+"""Largest number of messages to offer to a sink that may or may not take columns."""
 WORTH_GATHERING = 1024
 """Bytes of a read from which on columns are less work than single messages."""
 MAX_SIZE_DIGITS = 9
 SAME_SIZE_MIN = 8
-"""Messages of one size in a row after which the regular expression is tried."""
+"""Consecutive messages of one size after which the regular expression is tried."""
 PATTERN_SIZE_MAX = 4096
-"""The largest header block and payload with an expression."""
+"""The largest header block and payload with an expression, in bytes."""
 PATTERNS = 1024
-"""Expressions that are kept."""
+"""Number of cached expressions."""
 _PATTERN_LINE = 4096  # longest line that an expression matches
-_BLANKS = b" \t\r\n\x0b\x0c"
+_FIRST = 33  # the lowest byte that is no blank and no control character
 
 TOKEN = rb"([!-\xff]{1,2000})"
-"""Neither blanks nor control characters; short enough for two of them on a legal line."""
+"""Neither blanks nor control characters; two of them fit on a legal line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the peer of a connection writes messages.
+    """The form in which the peer of a connection sends messages.
 
     Attributes:
         plain: The verb of a message without headers.
         headed: The verb of a message with headers.
-        subject: The place of the subject among the words of the line; an account stands before it
-            where it is 2.
-        marks: Words in the place of the reply that announce names of queue groups.
+        subject: Index of the subject among the words of the line. If it is 2, an account precedes
+            it.
+        marks: Words in place of the reply that announce names of queue groups.
     """
 
     plain: bytes
@@ -54,7 +55,7 @@ class Form:
 
     @property
     def beginnings(self) -> tuple[bytes, bytes]:
-        """How the lines of messages begin."""
+        """The beginnings of message lines."""
         return self.plain + b" ", self.headed + b" "
 
 
@@ -66,19 +67,19 @@ LEAF = Form(b"LMSG", b"HMSG", 1, frozenset((b"+", b"|")))
 def gather(
     data: bytes, pos: int, form: Form, limits: tuple[int, int, int], *, with_headers: bool = True
 ) -> tuple[MessageColumns, bytes, int]:
-    """Read messages from `pos` on.
+    """Parse messages from `pos` on.
 
     Args:
-        data: What one read of a socket returned.
-        pos: Where to begin.
-        form: How messages are written.
-        limits: The largest payload with headers, the longest line, and how many messages to read
-            (roughly).
+        data: The bytes of one read of a socket.
+        pos: The position of the first message.
+        form: The form of the messages.
+        limits: The largest payload with headers and the longest line, in bytes, and the number of
+            messages to parse (approximately).
         with_headers: Whether messages may have headers.
 
     Returns:
-        The messages, the account of all of them (empty where lines name none), and the position
-        where reading stopped.
+        The messages, their common account (b"" if lines contain none), and the position where
+            parsing stopped.
     """
     max_size, max_line, most = limits
     at, marks, plain, headed = form.subject, form.marks, form.plain, form.headed
@@ -96,24 +97,23 @@ def gather(
             break
         start = body = eol + 1
         stop = start + int(digits)
-        others = count - fewest
-        if args[0] != plain:
+        verb, others = args[0], count - fewest
+        if verb != plain:
             others -= 1
-            if not with_headers or args[0] != headed or not _is_size(args[-2]):
+            if verb != headed or not with_headers or not _is_size(args[-2]):
                 break
             body += int(args[-2])
-        if not 0 <= others <= 1 or data[pos] in _BLANKS:
+        if not 0 <= others <= 1:
             break
         reply = args[at + 1] if others else b""
         size = stop - body
         if size < 0 or stop - start > max_size or data[stop : stop + 2] != b"\r\n":
             break
-        if at > 1 and args[1] != account:
-            if account:
+        if marks:
+            if reply in marks or data[pos] < _FIRST or (account and args[1] != account):
                 break
-            account = args[1]
-        if reply in marks:
-            break
+            if at > 1:
+                account = args[1]
         subjects.append(args[at])
         replies.append(reply)
         headers.append(data[start:body])

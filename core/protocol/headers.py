@@ -1,8 +1,8 @@
-"""Header blocks: `NATS/1.0[ status[ description]]CRLF`, `Name: value CRLF`..., CRLF.
+"""Header blocks: `NATS/1.0[ status[ description]]CRLF`, `Name: value CRLF`..., CRLF (ADR-4).
 
-A block is kept as the bytes it arrived as. Names are looked up case-sensitively and exactly, as the
-reference server does for its own headers; the first of several equal names wins. Leading blanks
-of a value do not belong to it. ADR-4.
+A block is kept as the received bytes. Names are compared case-sensitively and exactly, as the
+reference server does for its own headers; the first of several equal names wins. Leading blanks of
+a value do not belong to it.
 """
 
 from collections.abc import Iterable
@@ -11,18 +11,21 @@ LINE = b"NATS/1.0"
 EMPTY = b"NATS/1.0\r\n\r\n"
 BATCH_ID = b"Nats-Batch-Id"
 BATCH_AUTHOR = b"Nats-Batch-Author"
-"""Which connection a message of a batch is from: set by servers, between them and to streams only
-(`core.pubsub.authored`). A stream never stores it, and no subscriber sees it."""
+"""The connection that sent a message of a batch.
+
+Servers add this header, for each other and for streams only (`core.pubsub.authored`). A stream
+never stores it, and no subscriber receives it.
+"""
 
 
 def find(block: bytes, name: bytes) -> bytes | None:
-    """Return the first value of a header, or None when the block does not have it."""
+    """Return the first value of a header, or None if the block does not contain it."""
     start = _value_start(block, name, 0)
     return None if start < 0 else _value(block, start)
 
 
 def parse(block: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the header lines as pairs; lines without a colon are left out."""
+    """Return the header lines as (name, value) pairs; lines without a colon are left out."""
     pairs: list[tuple[bytes, bytes]] = []
     for line in block.split(b"\r\n")[1:]:
         name, colon, value = line.partition(b":")
@@ -32,7 +35,7 @@ def parse(block: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def status(block: bytes) -> tuple[int, str]:
-    """Return code and description of the status line; code 0 when there is none."""
+    """Return code and description of the status line (code 0: there is none)."""
     if not block.startswith(LINE):
         return 0, ""
     code, _, text = block[len(LINE) : block.find(b"\r\n")].strip().partition(b" ")
@@ -40,7 +43,7 @@ def status(block: bytes) -> tuple[int, str]:
 
 
 def build(pairs: Iterable[tuple[bytes, bytes]], code: int = 0, text: bytes = b"") -> bytes:
-    """Make a block of pairs, with a status line when `code` is given.
+    """Make a block of (name, value) pairs, with a status line if `code` is not 0.
 
     Line ends inside a name or value become spaces, so that neither can add a header.
     """
@@ -68,7 +71,7 @@ def append(block: bytes, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def remove(block: bytes, name: bytes) -> bytes:
-    """Return the block without a header; b"" when no line remains."""
+    """Return the block without a header (b"": no line remains)."""
     key = b"\r\n" + name + b":"
     start = block.find(key)
     if start < 0:

@@ -1,37 +1,40 @@
-"""What a client sends while some of its publishes cannot be taken yet.
+"""The hold of a client's bytes while some of its publishes must wait.
 
-Everything up to the first publish that has to wait goes on to the parser; that one and all behind
-it are kept, so that nothing is lost or overtaken.
+All bytes before the first publish that must wait go to the parser. That publish and all later bytes
+are kept, so that no message is lost or overtaken.
 """
 
 import re
 from collections.abc import Callable
 
 IsHeld = Callable[[bytes], bool]
-"""Says of the subject of a publish whether it has to wait."""
+"""Decides whether a publish to a subject must wait."""
 
 _ARGUMENTS = re.compile(rb"[^ \t\r\n]+")
 _COUNTS = {b"PUB": (3, 4), b"HPUB": (4, 5)}
 _LINE_MAX = 8192
-"""A longer line goes on as it comes: the parser refuses it."""
+"""Bytes of the longest line that is kept; the parser refuses a longer one."""
 _SIZE_DIGITS = 9
 
 
 class Held:
-    """Which publishes have to wait, and how much is kept of them: here all wait, without limit."""
+    """The rule for publishes that must wait, and the count of bytes kept for them.
+
+    In this base class all publishes wait, without a limit.
+    """
 
     def __call__(self, subject: bytes) -> bool:
-        """Say whether a publish on this subject has to wait."""
+        """Decide whether a publish to this subject must wait."""
         return True
 
     def keep(self, subject: bytes, nbytes: int) -> None:
-        """Count bytes that are kept since a publish on this subject waits; negative: no longer."""
+        """Add bytes that are kept because a publish to this subject waits (negative: released)."""
 
     def forget(self) -> None:
-        """Count anew: nothing is kept."""
+        """Reset the count: no bytes are kept."""
 
     def is_refused(self, subject: bytes) -> bool:
-        """Say whether too much is kept already of what a publish on this subject would wait for."""
+        """Decide whether too many bytes are kept already for a publish to this subject to wait."""
         return False
 
 
@@ -39,17 +42,17 @@ EVERYTHING = Held()
 
 
 class PublishHold:
-    """Divides the bytes of one client at its first publish that has to wait.
+    """The split of one client's bytes at its first publish that must wait.
 
     Args:
-        begun: the subject of a publish whose payload the parser has begun, and how many bytes of it
-            are still to come; None: it has begun none.
-        is_held: whether that one has to wait; everything is kept then.
+        begun: Subject and missing payload bytes of a publish that the parser has begun (None: no
+            such publish).
+        is_held: Decides whether that publish must wait; if it must, all bytes are kept.
 
     Attributes:
-        kept: what waits, from the held publish on, or the beginning of a line.
-        is_holding: whether there is such a publish.
-        subject: the subject of that one.
+        kept: The bytes that wait, from the held publish on, or the beginning of a line.
+        is_holding: Whether a publish is held.
+        subject: The subject of the held publish.
     """
 
     def __init__(self, begun: tuple[bytes, int] | None, is_held: IsHeld) -> None:
@@ -57,10 +60,10 @@ class PublishHold:
         self.subject = b"" if begun is None else begun[0]
         self.is_holding = begun is not None and is_held(self.subject)
         self._passing = 0 if begun is None else begun[1]  # bytes of a payload still to come
-        self._is_in_line = False  # the beginning of a line went on
+        self._is_in_line = False  # the beginning of a line was passed on
 
     def take(self, data: bytes, is_held: IsHeld) -> bytes:
-        """Return what may be parsed now of what was read; keep the rest."""
+        """Return the bytes that may be parsed now; keep the rest."""
         data, self.kept = self.kept + data, b""
         end = 0 if self.is_holding else self._end(data, is_held)
         self.kept = data[end:]
@@ -68,11 +71,11 @@ class PublishHold:
 
     @property
     def nbytes(self) -> int:
-        """Return how many bytes wait behind a held publish, its own included."""
+        """Number of bytes that wait, from the held publish on."""
         return len(self.kept) if self.is_holding else 0
 
     def _end(self, data: bytes, is_held: IsHeld) -> int:
-        """Return how far the bytes go on: up to a held publish, or a line that has no end yet."""
+        """Return the end of the bytes to pass on: a held publish, or an incomplete line."""
         at, size = 0, self._passing
         while (at := at + size) < len(data):
             self._passing = 0

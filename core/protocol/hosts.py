@@ -1,8 +1,9 @@
-"""By which names a server may be asked over HTTP: the rule against DNS rebinding.
+"""The host names accepted over HTTP: the protection against DNS rebinding.
 
-A page may have its own name lead to another machine once it is loaded, such as the one of whoever
-looks at it; a browser then takes the server there for the origin of the page, and lets it read
-everything. `Host` still has the page's name. An address in it is allowed: nobody asked DNS for it.
+After a web page is loaded, its host name may resolve to another machine, such as the one that runs
+the browser. The browser then takes a server there for the origin of the page, and lets the page
+read all responses. The header `Host` still contains the page's name. An IP address in it is
+allowed, because no DNS lookup is involved.
 """
 
 import re
@@ -17,7 +18,7 @@ _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-
 
 
 def is_allowed(host: str, names: frozenset[str]) -> bool:
-    """Whether a Host is an address, a name of this machine for itself, or one of these names."""
+    """Decide whether a Host is an IP address, a local name of this machine, or one of `names`."""
     match = _HOST.fullmatch(host)
     if match is None:
         return False
@@ -32,7 +33,7 @@ def is_allowed(host: str, names: frozenset[str]) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches who listens at an address."""
+    """Decide whether only this machine can reach a listener at an address."""
     try:
         return ip_address(address).is_loopback
     except ValueError:
@@ -40,7 +41,7 @@ def is_loopback(address: str) -> bool:
 
 
 def checked_host(text: str) -> str:
-    """Return a name in lower case. Raises ValueError for anything else, but for `*`."""
+    """Return a name in lower case, or `*`. Raises ValueError for any other text."""
     name = text.lower().removesuffix(".")
     if text != ANY and not _NAME.fullmatch(name):
         raise ValueError(f"{text!r} is no name: expected api.example, without a port, or *")

@@ -1,10 +1,11 @@
-"""The parser of what a server writes to another server: to a member of its cluster, or a leaf node.
+"""The parser for operations from another server: a member of the cluster, or a leaf node.
 
-Both kinds of links carry messages in the same form (`core.protocol.routed`), those of a cluster
-with the name of an account. They differ in their other operations, which a subclass reads.
-`LinkParser.feed` takes what one read of the socket returned, cut anywhere, and calls the sink in
-order. Where nats-server 2.15.1 limits neither lines nor payloads, a bound keeps what is held
-between two reads small. Of a large read, messages in a row are handed over in columns.
+Both kinds of links transfer messages in the same form (`core.protocol.routed`); cluster links add
+the name of an account. Subclasses parse their other operations.
+
+`LinkParser.feed` takes the bytes of one read of the socket, split at any position, and calls the
+sink in order. nats-server 2.15.1 limits neither lines nor payloads; the limits here bound the bytes
+kept between two reads. Consecutive messages of a large read are passed on in columns.
 """
 
 from typing import Generic, Protocol, TypeVar
@@ -23,26 +24,29 @@ from core.protocol.routed import Queues
 from core.protocol.words import splitter
 
 MAX_LINE = 1024 * 1024
-"""Bytes of a control line; a line of INFO names all client URLs of a server."""
+"""Largest control line in bytes; an INFO line contains all client URLs of a server."""
 MAX_SIZE = 64 * 1024 * 1024
-"""Bytes of headers and payload: the most that `max_payload` of any server can be."""
+"""Largest size of headers and payload in bytes: the largest `max_payload` of any server."""
 _LIMITS = MAX_SIZE, MAX_LINE, GATHER_ALL
 _BLANKS = b" \t\r\n\x0b\x0c"
 _FEW = 8
-"""Messages of a read up to which its rest is read one by one."""
+"""Messages of a read up to which the rest of the read is parsed one by one."""
 
 Message = tuple[bytes, bytes, bytes, Queues, int, int]
 """Account, subject, reply, queue groups, size of the header block, total size."""
 
 
 class LinkSink(Protocol):
-    """What the parser calls for messages and signs of life. Methods may raise ProtocolError.
+    """The methods that the parser calls for messages and keep-alives; they may raise ProtocolError.
 
-    On links that name no account it is empty bytes.
+    On links without account names, the account is b"".
     """
 
     def on_message_begun(self) -> None:
-        """The payload of a message is to come: raise ProtocolError to wait for none of it."""
+        """Handle the beginning of a message whose payload is incomplete.
+
+        Raise ProtocolError to not wait for it.
+        """
         ...
 
     def on_message(
@@ -55,9 +59,9 @@ class LinkSink(Protocol):
         payload: bytes,
     ) -> None: ...
     def on_batch(self, account: bytes, batch: MessageColumns) -> None:
-        """Take messages that stood in a row, of one account and without queue groups.
+        """Handle consecutive messages of one account, without queue groups.
 
-        The lists are the sink's from now on.
+        The sink owns the lists afterwards.
         """
         ...
 
@@ -71,12 +75,12 @@ SinkT = TypeVar("SinkT", bound=LinkSink)
 
 
 class LinkParser(Generic[SinkT]):
-    """Parses messages and signs of life; a subclass reads all other operations.
+    """A parser of messages and keep-alives; a subclass parses all other operations.
 
     Args:
-        sink: What is called.
-        form: How the peer writes messages.
-        beginnings: How lines begin, without blanks, beside those of messages.
+        sink: Receives the calls.
+        form: The form of the peer's messages.
+        beginnings: The other verbs of lines, without blanks.
     """
 
     def __init__(self, sink: SinkT, form: Form, beginnings: tuple[bytes, ...]) -> None:
@@ -98,7 +102,7 @@ class LinkParser(Generic[SinkT]):
         self._message: Message = (b"", b"", b"", (), 0, 0)
 
     def feed(self, data: bytes) -> None:
-        """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
+        """Parse more bytes. Raises ProtocolError; the parser is not usable after that."""
         if self._payload.missing:
             if (completed := self._payload.add(data)) is None:
                 return
@@ -124,7 +128,7 @@ class LinkParser(Generic[SinkT]):
             if (
                 (others == 0 or (others == 1 and args[-2] not in marks))
                 and args[0] == plain
-                and data[position] not in _BLANKS
+                and data[position] > 32
                 and (digits := args[-1]).isdigit()
                 and len(digits) <= MAX_SIZE_DIGITS
                 and (stop := eol + 1 + int(digits)) + 2 <= end
@@ -132,14 +136,20 @@ class LinkParser(Generic[SinkT]):
                 and data[stop] == 13
                 and data[stop + 1] == 10
             ):
-                account, reply = args[1] if at > 1 else b"", args[-2] if others else b""
-                on_message(account, args[at], reply, (), b"", data[eol + 1 : stop])
+                on_message(
+                    args[1] if at > 1 else b"",
+                    args[at],
+                    args[-2] if others else b"",
+                    (),
+                    b"",
+                    data[eol + 1 : stop],
+                )
                 position = stop + 2
             else:
                 position = self._read_any(data, position, eol, args)
 
     def _gather(self, data: bytes, position: int) -> int:
-        """Pass messages from `position` on to the sink as columns; return where they end."""
+        """Pass messages from `position` on to the sink in columns; return their end."""
         while len(data) - position >= WORTH_GATHERING:
             if not data.startswith(self._messages, position):
                 break
@@ -151,11 +161,11 @@ class LinkParser(Generic[SinkT]):
                 ((subject, reply, headers, payload),) = batch.messages()
                 self._sink.on_message(account, subject, reply, (), headers, payload)
             if count < _FEW:
-                break  # what is here takes another form, or is better read one by one
+                break  # these messages have another form, or are better parsed one by one
         return position
 
     def _read_any(self, data: bytes, position: int, eol: int, args: list[bytes]) -> int:
-        """Read an operation of any form; return where it ends, -1 when it is not whole yet."""
+        """Parse an operation of any form. Return its end (-1: it is incomplete)."""
         is_indented = data[position] in _BLANKS
         verb = args[0].upper() if args and not is_indented else b""
         if verb not in self._messages:
@@ -178,7 +188,7 @@ class LinkParser(Generic[SinkT]):
         self._sink.on_message(account, subject, reply, queues, whole[:size], whole[size:])
 
     def _control(self, verb: bytes, args: list[bytes], line: bytes) -> None:
-        """Read an operation that is no message. Raises ProtocolError."""
+        """Handle an operation other than a message. Raises ProtocolError."""
         sink = self._sink
         if verb == b"PING":
             sink.on_ping()
@@ -202,7 +212,7 @@ class LinkParser(Generic[SinkT]):
 
 
 def read_message(args: list[bytes], form: Form, *, has_headers: bool) -> Message:
-    """Read the words of a message's control line. Raises ProtocolError."""
+    """Parse the words of a message's control line. Raises ProtocolError."""
     at, sizes = form.subject, 2 if has_headers else 1
     middle = args[at + 1 : -sizes]
     if len(args) < at + 1 + sizes:

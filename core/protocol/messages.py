@@ -1,8 +1,8 @@
-"""Messages in columns: how several messages travel together through a server.
+"""Messages in columns: the form in which several messages pass through a server.
 
-A parser gathers the publishes of a read into columns, a stream gathers those that wait for its next
-group commit, a client those of a request with many answers. What is stored has sequences and times
-as well: `core.model.segment`.
+A parser gathers the publishes of a read into columns, a stream those that wait for its next group
+commit, a client those of a request with many answers. Stored messages have sequences and times as
+well: see `core.model.segment`.
 """
 
 import re
@@ -14,17 +14,19 @@ Message = tuple[bytes, bytes, bytes, bytes]
 
 _NONE: frozenset[bytes] = frozenset()
 _RARE = 8
-"""Replies are rare where fewer than one message in this many has one."""
+"""Replies are rare if fewer than one in this many messages has one."""
 
 
 class MessageColumns:
-    """Messages that are published, one list per part of a message, all of one length.
+    """Published messages, one list per part of a message, all of the same length.
 
     Attributes:
-        replies: Reply subjects, empty bytes where there is none.
-        headers: Complete header blocks, empty bytes where there is none.
+        subjects: Subjects.
+        replies: Reply subjects (b"": none).
+        headers: Complete header blocks (b"": none).
+        payloads: Payloads.
         nbytes: Bytes of header blocks and payloads.
-        has_headers: Whether a message has a header block.
+        has_headers: Whether any message has a header block.
         answered: Reply subjects of traced publishes (ADR-41): a stream answers them even if it
             acknowledges nothing. They need not be in `replies`.
     """
@@ -73,7 +75,7 @@ class MessageColumns:
             self.answered |= more.answered
 
     def part(self, start: int, stop: int) -> "MessageColumns":
-        """Return a copy of the messages from `start` up to `stop`."""
+        """Return a copy of the messages from `start` up to `stop`, excluded."""
         part = MessageColumns()
         part.subjects = self.subjects[start:stop]
         part.replies = self.replies[start:stop]
@@ -92,7 +94,7 @@ class MessageColumns:
         return head
 
     def count_bytes(self) -> None:
-        """Set `nbytes` after the columns were changed."""
+        """Update `nbytes` after a change of the columns."""
         self.nbytes = sum(map(len, self.payloads))
         if self.has_headers:
             self.nbytes += sum(map(len, self.headers))
@@ -102,14 +104,14 @@ class MessageColumns:
         return zip(self.subjects, self.replies, self.headers, self.payloads, strict=True)
 
     def slice(self, start: int, stop: int) -> Iterator[Message]:
-        """Return the messages from `start` up to `stop` one by one."""
+        """Return the messages from `start` up to `stop`, excluded, one by one."""
         columns = self.subjects, self.replies, self.headers, self.payloads
         return zip(*(column[start:stop] for column in columns), strict=True)
 
     def rows(self) -> Iterator[tuple[int, int]]:
-        """Return the (start, stop) of runs of messages without a reply, and of each with one.
+        """Yield (start, stop) of each run of messages without a reply, and of each other message.
 
-        Where replies are not rare, all messages are one run.
+        If replies are not rare, all messages are one run.
         """
         count, at = len(self.replies), 0
         if (count - self.replies.count(b"")) * _RARE < count:
@@ -122,10 +124,10 @@ class MessageColumns:
             yield at, count
 
     def take_alike(self, pattern: "re.Pattern[bytes]", data: bytes, pos: int) -> int:
-        """Append the messages that match from `pos` on in a row; return the end of the last.
+        """Append consecutive messages that match from `pos` on; return the end of the last one.
 
-        The groups of `pattern` are the columns and the rest behind the last match. `nbytes` and
-        `has_headers` are left to the caller.
+        The groups of `pattern` are the columns, and the rest after the last match. The caller
+        updates `nbytes` and `has_headers`.
         """
         found = pattern.findall(data, pos)
         end = len(data)

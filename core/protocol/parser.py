@@ -1,18 +1,18 @@
-"""The parser of the server: bytes from a client become calls on a sink, one per operation.
+"""The parser of the server: it turns bytes from a client into one call on a sink per operation.
 
-`Parser.feed(data, sink)` takes what one read of the socket returned, cut anywhere, and calls the
-sink's methods in order. There is no object per operation: it would cost more than the parsing.
-Limits are checked before anything is kept (a payload over `max_payload` is refused): at most one
-control line and one payload of legal size are held between two calls.
+`Parser.feed(data, sink)` takes the bytes of one read of the socket, split at any position, and
+calls the sink's methods in order. There is no object per operation: it would cost more than the
+parsing. Limits are checked before any bytes are kept (a payload over `max_payload` is refused): at
+most one control line and one payload of legal size are kept between two calls.
 
-The common forms of PUB and HPUB are read by `split` in the loop below. Everything else (other
-verbs, any case, LF-only lines, tabs, form feeds inside a subject) takes `_control`, which is the
-exact statement of the grammar; both must agree, and a property test holds them to it. Messages that
-stand in a row are read into columns and handed over as a batch, as long as the publisher takes such
-batches together; one that did not is offered another now and then.
+The loop below parses the common forms of PUB and HPUB by `split`. All other input (other verbs, any
+case, LF-only lines, tabs, form feeds inside a subject) goes to `_control`, which implements the
+grammar exactly. Both must agree; a property test checks it. Consecutive messages are parsed into
+columns and passed on as a batch, as long as the publisher takes such batches as a whole. A
+publisher that did not is offered another batch from time to time.
 
-Differences from the reference server, all on input that no client sends: a lone CR inside the
-arguments of a PUB separates arguments, and a size with leading zeros is passed on without them.
+Two results differ from the reference server, both on input that no client sends. A lone CR inside
+the arguments of a PUB separates arguments, and a size with leading zeros is passed on without them.
 """
 
 import re
@@ -33,9 +33,7 @@ from core.protocol.partial_payload import UNKNOWN_OPERATION, PartialPayload
 MAX_PAYLOAD = 1024 * 1024
 MAX_CONTROL_LINE = 4096
 _RUN_START, _RUN_MAX = 8, 256  # messages of a window in `_run`
-_OFFER_EVERY = (
-    64  # reads of which one is offered in columns to a publisher that took the last one apart
-)
+_OFFER_EVERY = 64  # of 64 reads, one is offered in columns to a publisher that split the last
 _PUBLISH = (b"PUB ", b"HPUB ")
 
 _ARGUMENTS = re.compile(rb"[^ \t\r\n]+")
@@ -45,31 +43,33 @@ _BEGINNINGS = tuple((name, (name + b" ", name + b"\t")) for name in _SPACED)
 _VERBS = (*_BARE, *_SPACED, b"CONNECT")
 
 TRACE_HEADER = b"\r\nNats-Trace-Dest:"
-"""What a header block holds that asks for a trace of its message (ADR-41)."""
+"""The beginning of a header line that requests a trace of its message (ADR-41)."""
 
 Publication = tuple[bytes, bytes, int, int]
 """Subject, reply, size of the header block (-1: a PUB), total size."""
 
 
 class Publisher(Protocol):
-    """What a client's messages are given to. Methods may raise ProtocolError."""
+    """The receiver of a client's messages. Methods may raise ProtocolError."""
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None: ...
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Take several messages of one subject and one size, without reply and headers."""
+        """Handle several messages of one subject and one size, without reply and headers."""
         ...
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Take messages that stood in a row; say whether they were taken together, not singly.
+        """Handle consecutive messages.
 
-        The lists are the publisher's from now on.
+        Return whether they were processed as a whole, not one by one.
+
+        The publisher owns the lists afterwards.
         """
         ...
 
 
 class ServerSink(Protocol):
-    """What a client's operations are called on. Methods may raise ProtocolError."""
+    """The receiver of a client's operations. Methods may raise ProtocolError."""
 
     def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None: ...
     def on_unsub(self, sid: bytes, limit: int) -> None: ...
@@ -78,27 +78,30 @@ class ServerSink(Protocol):
     def on_pong(self) -> None: ...
 
     def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Take a message whose headers may ask for a trace of its way, past the publisher."""
+        """Handle a message whose headers may request a trace, instead of the publisher."""
         ...
 
     @property
     def publisher(self) -> Publisher:
-        """What messages are given to; it may be another after a CONNECT, and between reads."""
+        """The receiver of messages; it may change with a CONNECT, and between reads."""
         ...
 
     @property
     def headers(self) -> bool:
-        """Whether the client announced header support; without it an HPUB is refused."""
+        """True if the client announced header support; without it an HPUB is refused."""
         ...
 
 
 class Parser:
-    """Parses what one client sends.
+    """A parser of operations from one client.
 
-    `msgs` and `nbytes` count the messages taken and the bytes of their headers and payloads.
-    `gathers` says that messages in a row are read into columns, in every read. A sink
-    that sets `halt` while it is called with a SUB or UNSUB ends the read after it; what was not
-    read is then in `unread`, for the sink's owner to feed later, before anything else.
+    A sink that sets `halt` during a call for a SUB or UNSUB ends the read after it. The remaining
+    bytes are then in `unread`; the owner must feed them later, before any other bytes.
+
+    Attributes:
+        msgs: Number of messages parsed.
+        nbytes: Bytes of their headers and payloads.
+        gathers: Whether consecutive messages are parsed into columns in every read.
     """
 
     __slots__ = (
@@ -132,17 +135,17 @@ class Parser:
 
     @property
     def begun(self) -> tuple[bytes, int] | None:
-        """The subject of a publish whose payload is not complete, and how many bytes it lacks."""
+        """Subject and number of missing bytes of an incomplete publish (None: there is none)."""
         missing = self._payload.missing
         return (self._publication[0], missing) if missing else None
 
     def take_back(self) -> bytes:
-        """Return what is kept in front of the next operation, and keep it no longer."""
+        """Return the bytes kept before the next operation, and remove them."""
         data, self._rest, self.unread = self._rest + self.unread, b"", b""
         return data
 
     def feed(self, data: bytes, sink: ServerSink) -> None:
-        """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
+        """Parse more bytes. Raises ProtocolError; the parser is not usable after that."""
         if self._payload.missing:
             if (completed := self._payload.add(data)) is None:
                 return
@@ -155,7 +158,7 @@ class Parser:
             self._read(data, self._gather(data, 0, sink), sink)
 
     def _gather(self, data: bytes, pos: int, sink: ServerSink) -> int:
-        """Pass messages from `pos` on to the sink as columns; return where they end."""
+        """Pass messages from `pos` on to the sink in columns; return their end."""
         if len(data) - pos < WORTH_GATHERING or not data.startswith(_PUBLISH, pos):
             return pos
         self._large_reads += 1
@@ -181,7 +184,7 @@ class Parser:
         limit, line_limit = self.max_payload, self.max_control_line
         msgs = nbytes = 0
         publication: Publication | None
-        # split() also splits at these two characters, the protocol does not
+        # split() also splits at these two characters, unlike the protocol
         has_vt_or_ff = b"\x0b" in data or b"\x0c" in data
         while pos < end:
             eol = find(b"\n", pos)
@@ -212,7 +215,7 @@ class Parser:
                     publication = self._control(line, sink)
                 if publication is None:
                     pos = eol + 1
-                    on_pub = sink.publisher.on_pub  # a CONNECT may have made it another
+                    on_pub = sink.publisher.on_pub  # a CONNECT may have changed it
                     if self.halt:
                         self.halt = False
                         self.unread = data[pos:]
@@ -247,11 +250,11 @@ class Parser:
     def _run(
         self, data: bytes, pos: int, head: bytes, size: int, sink: ServerSink, subject: bytes
     ) -> int:
-        """Read the messages from `pos` on that have the same control line; return where they end.
+        """Parse the messages from `pos` on that have the same control line; return their end.
 
-        They are read in windows of growing size: a window is sliced at the places where payloads
-        must be if every line is the same, and is accepted if joining the payloads with that line
-        gives the same bytes.
+        They are parsed in windows of growing size. A window is sliced at the positions of payloads
+        under the assumption that every line is the same. It is accepted if joining the payloads
+        with that line gives the same bytes.
         """
         between = b"\r\n" + head
         skip = len(head)
@@ -277,7 +280,7 @@ class Parser:
         return pos
 
     def _control(self, line: bytes, sink: ServerSink) -> Publication | None:
-        """Read a control line of any form; return what follows if it announces a payload."""
+        """Parse a control line of any form; return its publication if it announces a payload."""
         line = line.removesuffix(b"\r")
         verb = line[:7].upper()
         if verb.startswith(_BARE):
@@ -294,7 +297,7 @@ class Parser:
             if verb.startswith(beginnings):
                 self._check_length(arguments := line[len(name) :].lstrip(b" \t"))
                 return self._operation(name, arguments, sink)
-        # An INFO without its object closes the connection without -ERR, as the reference does.
+        # As in the reference server, an INFO without its object closes the connection without -ERR.
         text = "" if verb == b"INFO" else UNKNOWN_OPERATION
         raise ProtocolError(text, reason=UNKNOWN_OPERATION)
 
@@ -332,7 +335,7 @@ class Parser:
         ):
             raise ProtocolError(UNKNOWN_OPERATION)
         if after:
-            # what follows a bare verb means nothing; endless blanks are not kept either
+            # bytes after a bare verb have no meaning; endless blanks are not kept either
             arguments = b"" if name in _BARE else after.lstrip(b" \t")
             self._check_length(arguments.removesuffix(b"\r"))
             rest = name + b" " + arguments
@@ -344,7 +347,7 @@ class Parser:
         self._payload.begin(chunk, publication[3])
 
     def _complete(self, whole: bytes, sink: ServerSink) -> None:
-        """Publish the message that has begun; `whole` is its header block and payload."""
+        """Publish the incomplete message; `whole` is its header block and payload."""
         subject, reply, header_size, total = self._publication
         self.msgs += 1
         self.nbytes += total
@@ -360,7 +363,7 @@ def _publish(
 
 
 def _fast_header_publication(args: list[bytes], count: int, sink: ServerSink) -> Publication | None:
-    """Read the arguments of an ordinary HPUB; None leaves it to `_control`."""
+    """Parse the arguments of an ordinary HPUB; None leaves it to `_control`."""
     header_digits, digits = args[-2], args[-1]
     if not (sink.headers and digits.isdigit() and header_digits.isdigit()):
         return None

@@ -1,16 +1,16 @@
-"""The payload of a message that comes in more than one read."""
+"""The payload of a message that arrives in more than one read."""
 
 from core.errors import ProtocolError
 
 UNKNOWN_OPERATION = "Unknown Protocol Operation"
-"""Text of the -ERR for bytes that are no operation (nats-server: behaviour observed)."""
+"""Text of the -ERR for an unknown operation (nats-server: behaviour observed)."""
 
 
 class PartialPayload:
-    """Keeps the beginning of a payload until its end is read.
+    """The beginning of a payload, kept until its end arrives.
 
     Attributes:
-        missing: Bytes still to come, with CR LF; 0 when no payload has begun.
+        missing: Bytes still to come, including CR LF (0: no payload has begun).
     """
 
     __slots__ = ("_chunks", "missing")
@@ -28,8 +28,8 @@ class PartialPayload:
     def add(self, data: bytes) -> tuple[bytes, bytes] | None:
         """Add the bytes of the next read.
 
-        Returns the payload and the bytes behind it, or None while its end is missing. Raises
-        ProtocolError when no CR LF follows the payload, at the first wrong byte.
+        Returns the payload and the bytes after it, or None while its end is missing. Raises
+        ProtocolError at the first wrong byte if CR LF does not follow the payload.
         """
         missing = self.missing
         if len(data) < missing:

@@ -1,10 +1,9 @@
-"""The lines that servers of a cluster send each other about messages and interest.
+"""The lines for messages and interest between servers of a cluster, as in nats-server 2.15.1:
 
-RMSG <account> <subject> [<reply>] <size>               HMSG ... <header size> <size>
-RMSG <account> <subject> + <reply> <queue>... <size>    RMSG <account> <subject> | <queue>... <size>
-RS+ <account> <subject> [<queue> <weight>]              RS- <account> <subject> [<queue>]
-
-As nats-server 2.15.1 writes them.
+RMSG <account> <subject> [<reply>] <size>            HMSG ... <header size> <size>
+RMSG <account> <subject> + <reply> <queue>... <size>
+RMSG <account> <subject> | <queue>... <size>
+RS+ <account> <subject> [<queue> <weight>]           RS- <account> <subject> [<queue>]
 """
 
 Queues = tuple[bytes, ...]
@@ -13,7 +12,7 @@ Queues = tuple[bytes, ...]
 def routed_message(
     account: bytes, subject: bytes, reply: bytes, queues: Queues, headers: bytes, payload: bytes
 ) -> bytes:
-    """Return a message for another server; `queues`: the groups of which one member gets it."""
+    """Return a message for another server. One member of each group in `queues` gets it there."""
     if queues:
         mark = b"+ %b" % reply if reply else b"|"
         address = b"%b %b %b %b " % (account, subject, mark, b" ".join(queues))
@@ -28,7 +27,10 @@ def routed_message(
 
 
 def interest(account: bytes, subject: bytes, queue: bytes, count: int) -> bytes:
-    """Return the line that says how many subscriptions there are; for no queue just whether."""
+    """Return the line that announces the number of subscriptions (0: none is left).
+
+    Without a queue, the line contains no number.
+    """
     if not count:
         return b"RS- %b %b%b\r\n" % (account, subject, b" " + queue if queue else b"")
     if queue:

@@ -1,7 +1,8 @@
 """The opening handshake of a WebSocket (RFC 6455, section 4), without I/O.
 
-It checks the HTTP request and builds the response. The checks, their order and their statuses are
-the reference server's. Any path is accepted, except those of its other protocols.
+This module checks the HTTP request and builds the response. The checks, their order and their
+statuses are those of the reference server. Any path is accepted, except those of its other
+protocols.
 """
 
 import re
@@ -19,7 +20,7 @@ from core.protocol.cookies import Credentials, cookies
 HEAD_MAX = 64 * 1024
 HEADERS_MAX = 256
 ELEMENTS_MAX = 256
-"""Elements of one list in the headers."""
+"""Largest number of elements in one list in the headers."""
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _REQUEST = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\S+) HTTP/(\d)\.(\d)")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -29,19 +30,19 @@ _UNSERVED_PATHS = ("/mqtt", "/leafnode")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSocketOptions:
-    """How NATS is served over WebSocket.
+    """The settings of NATS over WebSocket.
 
     Attributes:
-        compression: compress for clients that offer it.
-        same_origin: refuse browsers whose Origin is not the address they connect to.
-        allowed_origins: if any, refuse browsers whose Origin is none of these.
-        headers: additional headers of the 101 response.
-        handshake_timeout: seconds a client has for its request.
-        user_cookie, pass_cookie, token_cookie: names of cookies that hold credentials.
-        ping_interval: seconds between two PINGs; 0: as for other clients.
+        compression: Compress for clients that offer it.
+        same_origin: Refuse browsers whose Origin is not the address they connect to.
+        allowed_origins: If not empty, refuse browsers whose Origin is none of these.
+        headers: Additional headers of the 101 response.
+        handshake_timeout: Seconds that a client has for its request.
+        user_cookie, pass_cookie, token_cookie: Names of cookies that contain credentials.
+        ping_interval: Seconds between two PINGs; 0: as for other clients.
 
     Raises:
-        ConfigError: an origin or a header cannot be used.
+        ConfigError: An origin or a header is invalid.
     """
 
     compression: bool = False
@@ -68,13 +69,13 @@ class Accepted:
     """A successful handshake.
 
     Attributes:
-        answer: the response, complete.
-        compressed: permessage-deflate is agreed on.
-        masked: the client masks its frames.
-        client_ip: the address in X-Forwarded-For; empty if there is none.
-        browser: whether it is a browser, which gets small frames.
-        safari: whether it is Safari, for which a compressed message must be one frame.
-        credentials: those in its cookies; None if no cookie is configured.
+        answer: The complete response.
+        compressed: Whether permessage-deflate is negotiated.
+        masked: Whether the client masks its frames.
+        client_ip: The address in X-Forwarded-For ("": none).
+        browser: Whether the client is a browser, which gets small frames.
+        safari: Whether the client is Safari, for which a compressed message must be one frame.
+        credentials: The credentials in its cookies; None if no cookie is configured.
     """
 
     answer: bytes
@@ -87,7 +88,7 @@ class Accepted:
 
 
 class Refusal(Exception):
-    """The handshake is refused; `answer` is the complete HTTP response."""
+    """A refused handshake; `answer` is the complete HTTP response."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(status, reason)
@@ -118,7 +119,7 @@ class _Headers:
     def tokens(self, name: str) -> list[str]:
         """Return the elements of a comma-separated list in one or more headers, in lower case.
 
-        Raises Refusal when there are too many.
+        Raises Refusal if there are too many.
         """
         text = ",".join(self._values.get(name, ()))
         if text.count(",") >= ELEMENTS_MAX:
@@ -201,12 +202,12 @@ def _check_origin(headers: _Headers, host: str, options: WebSocketOptions) -> No
 
 
 def is_origin(text: str) -> bool:
-    """Say whether a text can be one of `allowed_origins`."""
+    """Decide whether a text can be one of `allowed_origins`."""
     return _origin(text) is not None
 
 
 def _origin(text: str) -> tuple[str, str, int] | None:
-    """Return scheme, host and port of an http(s) address; None if it is none."""
+    """Return scheme, host and port of an http(s) address (None: it is not one)."""
     try:
         parts = urlsplit(text)
         port = parts.port

@@ -1,10 +1,10 @@
 """Frames of a WebSocket (RFC 6455), without I/O.
 
-`FrameReader` extracts the payloads from what a socket received. Boundaries of frames and messages
-mean nothing to NATS, so the payloads are one stream of bytes, passed on as it arrives. Only
-compressed messages (RFC 7692, without context takeover) are kept until they are complete, under
-limits for their compressed and inflated sizes. The order of checks and their texts are the
-reference server's. `frames` is the other direction.
+`FrameReader` extracts the payloads from the received bytes. Boundaries of frames and messages have
+no meaning for NATS, so the payloads form one stream of bytes, passed on as it arrives. Only
+compressed messages (RFC 7692, without context takeover) are kept until they are complete, with
+limits for their compressed and inflated sizes. The order of checks and their texts are those of the
+reference server. `frames` is the opposite direction.
 """
 
 import struct
@@ -27,7 +27,7 @@ _RESERVED_CODES = (1004, 1005, 1006, 1015)
 
 
 class WebSocketError(ProtocolError):
-    """The peer broke the rules of WebSocket; `code` and `text` go into the close frame."""
+    """A violation of the WebSocket protocol; `code` and `text` go into the close frame."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -35,17 +35,20 @@ class WebSocketError(ProtocolError):
 
 
 class FrameReader:
-    """Parses the frames that one client sends.
+    """A parser of the frames from one client.
 
-    `feed` leaves what it finds in attributes: `payload` (bytes of the NATS protocol, in order),
-    `pings` (payloads of pings to be answered), `close` (the payload of the close frame to answer
-    with; None until a close frame came). After a close frame or an error nothing more is read.
+    `feed` stores its results in attributes. It reads nothing after a close frame or an error.
 
     Args:
-        masked: whether frames must be masked; if not, they are read as unmasked.
-        compressed: whether permessage-deflate was agreed on.
-        max_payload: the largest inflated message, in bytes; compressed it may have eight times as
-            many.
+        masked: Whether frames must be masked; if not, they are parsed as unmasked.
+        compressed: Whether permessage-deflate is negotiated.
+        max_payload: The largest inflated message in bytes. Its compressed form may be eight times
+            as large.
+
+    Attributes:
+        payload: Bytes of the NATS protocol, in order.
+        pings: Payloads of pings to answer.
+        close: Payload of the close frame to answer with (None: no close frame has arrived).
     """
 
     __slots__ = (
@@ -73,7 +76,7 @@ class FrameReader:
         self._compressed = compressed
         self._max_payload = max_payload
         self._rest = b""  # the beginning of a frame header, or of a control frame
-        self._left = -1  # bytes of the frame still to come; -1: a header comes
+        self._left = -1  # bytes of the frame still to come; -1: a header is next
         self._key = b""
         self._is_whole = True  # the last data frame ended its message
         self._is_deflated = False
@@ -82,11 +85,10 @@ class FrameReader:
         self._inflated = 0
 
     def feed(self, data: bytes) -> bool:
-        """Read more bytes. Raises WebSocketError; what came before the error is in the attributes.
+        """Parse more bytes. Raises WebSocketError; results before the error are in the attributes.
 
-        Returns True when bytes of this read are left for the next call, because inflating all of
-        it at once would take too much memory, or because it has so many frames that reading them
-        at once would take too long.
+        Returns True if bytes of this read are left for the next call: inflating all of them at once
+        would take too much memory, or parsing all their frames too much time.
         """
         if self._rest:
             data, self._rest = self._rest + data, b""
@@ -120,9 +122,9 @@ class FrameReader:
         return False
 
     def _header(self, data: bytes, pos: int) -> int:
-        """Read a frame header; return where it ends, or -1 when it is not complete yet.
+        """Parse a frame header. Return its end (-1: it is incomplete).
 
-        A control frame is read whole. Sets `_left` and `_key` for a data frame.
+        A control frame is parsed as a whole. For a data frame, `_left` and `_key` are set.
         """
         end = len(data)
         first = data[pos]
@@ -165,7 +167,7 @@ class FrameReader:
         return body
 
     def _take(self, data: bytes) -> None:
-        """Take a piece of the payload of a data frame."""
+        """Process a piece of the payload of a data frame."""
         count = len(data)
         self._left -= count
         if self._key:
@@ -224,7 +226,7 @@ def _check_opcode(opcode: int, first: int, size: int, is_whole: bool) -> None:
 
 
 def _answer_to_close(payload: bytes) -> bytes:
-    """Return the payload of the close frame that answers one with `payload`."""
+    """Return the payload of the answer to a close frame with `payload`. Raises WebSocketError."""
     if len(payload) == 1:
         raise WebSocketError(BAD_PROTOCOL, "close frame payload cannot be 1 byte")
     if not payload:
@@ -264,12 +266,13 @@ def frame(opcode: int, payload: bytes, flags: int = _FINAL) -> bytes:
 
 
 def frames(data: bytes, *, compressed: bool, frame_max: int = 0, whole: bool = False) -> bytes:
-    """Return frames that carry `data` to a client.
+    """Return frames that contain `data` for a client.
 
     Args:
-        compressed: compress data that is large enough.
-        frame_max: the largest frame; 0 means no limit.
-        whole: do not split a compressed message into several frames.
+        data: Bytes of the NATS protocol.
+        compressed: Compress data above a minimum size.
+        frame_max: The largest frame payload in bytes (0: no limit).
+        whole: Do not split a compressed message into several frames.
     """
     if compressed and len(data) > _COMPRESS_ABOVE:
         machine = zlib.compressobj(1, zlib.DEFLATED, -15)
@@ -287,7 +290,7 @@ def frames(data: bytes, *, compressed: bool, frame_max: int = 0, whole: bool = F
 
 
 def close_payload(code: int, text: str) -> bytes:
-    """Return the payload of a close frame; a text that is too long is cut and ends in `...`."""
+    """Return the payload of a close frame. A text that is too long is cut and ends in `...`."""
     raw = text.encode()
     if len(raw) > _CONTROL_MAX - 2:
         raw = raw[: _CONTROL_MAX - 5].decode(errors="ignore").encode() + b"..."

@@ -1,7 +1,7 @@
 """The words of a control line.
 
-They are separated by spaces, tabs and line ends. `bytes.split` also splits at vertical tabs and
-form feeds, which subjects may hold.
+Spaces, tabs and line ends separate them. `bytes.split` also splits at vertical tabs and form feeds,
+which subjects may contain.
 """
 
 import re
@@ -18,5 +18,5 @@ def words(line: bytes) -> list[bytes]:
 
 
 def splitter(data: bytes) -> Callable[[bytes], list[bytes]]:
-    """Return what splits the lines of one read: the quick way where it is the same."""
+    """Return a function that splits the lines of one read: the fast one if both agree."""
     return words if b"\x0b" in data or b"\x0c" in data else bytes.split

@@ -1,1 +1,1 @@
-"""Core NATS: accounts, their subscriptions, and who gets a published message. No JetStream."""
+"""Core NATS: accounts, their subscriptions, and the receivers of messages. No JetStream."""

@@ -1,21 +1,20 @@
-"""One account: who listens to what, and the flow of messages between them.
+"""One account: its subscriptions, and the flow of messages between them. No sockets, no JetStream.
 
-A subject is matched once. Its route is kept in `routes` under the subject. If no subscription that
-matches looks at the last token, the route is kept in `prefixes` instead, under the subject without
-that token: the one-time reply subjects of an inbox share one entry, and leave none of their own
-behind. A new or removed subscription drops exactly those routes that it could change.
+A subject is matched once. Its receivers (`Route`) are cached in `routes` under the subject. If no
+matching subscription depends on the last token, the receivers are cached in `prefixes` instead,
+under the subject without that token: all one-time reply subjects of an inbox share one entry, and
+add none of their own. A new or removed subscription drops exactly the entries that it could change.
 
-Every acknowledgement (`$JS.ACK.>`) has a subject of its own, so routes are of no use to it: `acks`
-maps the part of the subject that names the consumer to what takes its acknowledgements. Only while
-a client listens to such subjects are they delivered like other messages too. Where another server
-of the cluster has all of them, and nobody else listens, one route is kept for them all.
+Every acknowledgement (`$JS.ACK.>`) has its own subject, so caching by subject is useless: `acks`
+maps the leading part of the subject, which names the consumer, to the taker of its
+acknowledgements. Acknowledgements are delivered like other messages too, but only while a client
+subscribes to such subjects. Where another server of the cluster serves the consumer, and nobody
+else subscribes, one cached entry per consumer serves all its acknowledgements.
 
-Permissions that deny some of what a subscription matches are applied when a route is made.
+Permissions that deny part of a subscription are applied when receivers are resolved.
 
-In a cluster `watchers` are told of every subscription, and `split` knows those on other servers
-([onward](onward.py)).
-
-Not here: sockets, JetStream.
+In a cluster `watchers` are called for every subscription, and `split` finds the subscriptions on
+other servers ([onward](onward.py)).
 """
 
 import random
@@ -64,23 +63,24 @@ _FEW = 8
 ACK_PREFIX = b"$JS.ACK."
 _NOBODY = Route([], None)
 _LED = b"_JG.ACK."
-"""Before the name of a stream: who subscribes to it gets acknowledgements of its consumers."""
+"""Prefix of a stream's name. A peer that subscribes to it gets the acknowledgements of the
+stream."""
 _SHORT_ACK = 9
 _ACK_FILTER_STARTS = frozenset((b"$", b"*", b">"))
 
 NODES = b"_JG."
-"""Before the name of an account: what nodes send each other, which no client can."""
+"""Prefix of an account's name in messages between nodes. No client can send such messages."""
 NodeCall = Callable[[bytes, bytes, bytes, bytes], None]
-"""Called with subject, reply, headers, payload of what another node sends."""
+"""Called with subject, reply, headers and payload of a message from another node."""
 Scopes = Callable[[bytes], Iterable[StreamScope]]
 Watch = Callable[[Member, bool], None]
-"""Called with a subscription, and whether it was made or has ended."""
+"""Called with a subscription and True if it has begun, False if it has ended."""
 Split = Callable[[list[Any]], tuple[list[Member], Onward | None]]
-"""Parts what matches a subject into what is here, and what takes messages to other servers."""
+"""Separates matching subscriptions into local ones and the forwarder to other servers."""
 
 
 class Account:
-    """The subjects of one tenant; nothing crosses from one account to another."""
+    """The subjects of one tenant. No message crosses from one account to another."""
 
     def __init__(
         self, name: str, hub: HubView, *, chance: Callable[[], float] = random.random
@@ -94,12 +94,12 @@ class Account:
         self.on_interest: list[Callable[[bytes], None]] = []
         self.client_subscriptions = 0
         self.is_silent: Callable[[bytes], bool] | None = None
-        """Which subjects get no answer that nobody listens (503), though nobody does."""
+        """Returns True for subjects that get no 503 (no responders) without a receiver."""
         self.scopes: Scopes = _no_scopes
-        """The streams that listen on a subject, whoever leads them."""
+        """Returns the streams that store a subject, whichever node leads them."""
         self.watchers: list[Watch] = []
         self.node_calls: dict[bytes, NodeCall] = {}
-        """What takes messages of other nodes, by how their subjects begin."""
+        """The receivers of messages from other nodes, by prefix of their subjects."""
         self.split: Split | None = None
         self._mappings: Mappings | None = None
         self._sublist: Sublist[Any] = Sublist()
@@ -113,11 +113,11 @@ class Account:
 
     @property
     def mappings(self) -> "Mappings | None":
-        """The subjects that clients' publishes go to instead; None: to those they name."""
+        """The mappings of subjects that clients publish to; None: there are none."""
         return self._mappings
 
     def use_mappings(self, mappings: "Sequence[Mapping]") -> None:
-        """Map the subjects that clients publish to, those of connected clients included."""
+        """Map the subjects that clients publish to. Connected clients are included."""
         self._mappings = None
         if mappings:
             from core.pubsub.mappings import Mappings  # a start without mappings does not load it
@@ -136,10 +136,14 @@ class Account:
         here: bool = False,
         instead: bool = False,
     ) -> ServiceSubscription:
-        """Have `call` called with every message on `subject` (a filter).
+        """Call `call` with every message on `subject`, which may have wildcards.
 
-        With `here`, only with those of clients of this server; with `instead`, in the place of
-        other servers.
+        Args:
+            subject: The filter.
+            call: Called for each message.
+            queue: Queue group; empty: none.
+            here: Receive only messages that clients of this server publish.
+            instead: Messages for this subscription are not forwarded to other servers.
         """
         subscription = ServiceSubscription(subject, call, queue, here, instead)
         self._ack_services += _may_watch_acks(subject)
@@ -150,7 +154,7 @@ class Account:
         return subscription
 
     def unsubscribe(self, subscription: ServiceSubscription) -> None:
-        """End a subscription made by `subscribe`."""
+        """End a subscription of `subscribe`. One that has ended already is ignored."""
         if self._sublist.remove(subscription.subject, subscription):
             self._ack_services -= _may_watch_acks(subscription.subject)
             self._touch(subscription.subject)
@@ -158,20 +162,23 @@ class Account:
                 watch(subscription, False)
 
     def untell(self, subscription: ServiceSubscription) -> None:
-        """Have other servers send nothing more for a subscription; what they had sent is taken."""
+        """Withdraw a subscription from other servers.
+
+        Messages that they have sent are still delivered.
+        """
         if not subscription.untold:
             for watch in self.watchers:
                 watch(subscription, False)
             subscription.untold = True
 
     def subscription_counts(self) -> tuple[int, int]:
-        """Return how many subscriptions there are, services included, and ever were."""
+        """Return the number of subscriptions now and since the start, services included."""
         return self._sublist.count, self._sublist.inserts
 
     # -- subscriptions of clients
 
     def add(self, subscription: Subscription) -> None:
-        """Begin a client's subscription."""
+        """Add a client's subscription."""
         subject = subscription.subject
         self._sublist.insert(subject, subscription)
         self.client_subscriptions += 1
@@ -186,11 +193,11 @@ class Account:
             call(subject)
 
     def remove(self, subscription: Subscription) -> None:
-        """End a client's subscription."""
+        """Remove a client's subscription."""
         self.remove_all((subscription,))
 
     def remove_all(self, subscriptions: Iterable[Subscription]) -> None:
-        """End several subscriptions at once."""
+        """Remove several subscriptions at once."""
         wild = 0
         gone = [s for s in subscriptions if self._sublist.remove(s.subject, s)]
         for subscription in gone:
@@ -214,11 +221,11 @@ class Account:
                 call(subscription.subject)
 
     def changed(self, subscription: Subscription) -> None:
-        """Make anew the routes of a subscription that got a limit, or whose session changed."""
+        """Drop the cached receivers of a subscription whose limit or session has changed."""
         self._touch(subscription.subject)
 
     def guard(self, subscription: Subscription, guard: Guard | None) -> None:
-        """Check deliveries to a subscription by other permissions from now on (None: by none)."""
+        """Check deliveries to a subscription by other permissions (None: allow all)."""
         self._guarded += (guard is not None) - (subscription.guard is not None)
         subscription.guard = guard
         self._touch(subscription.subject)
@@ -226,7 +233,7 @@ class Account:
     # -- subscriptions on other servers
 
     def add_remote(self, interest: RemoteInterest) -> None:
-        """Send what matches to another server from now on."""
+        """Add a subscription of another server."""
         self._sublist.insert(interest.subject, interest)
         if _may_watch_acks(interest.subject):
             self._ack_watchers += 1
@@ -235,7 +242,7 @@ class Account:
             call(interest.subject)
 
     def remove_remotes(self, interests: Sequence[RemoteInterest]) -> None:
-        """Send what matches these no longer."""
+        """Remove subscriptions of another server."""
         for interest in interests:
             self._sublist.remove(interest.subject, interest)
             if _may_watch_acks(interest.subject):
@@ -252,12 +259,12 @@ class Account:
     # -- routes
 
     def route(self, subject: bytes) -> Route:
-        """Return where a literal subject goes, from the cache when it is there."""
+        """Return the receivers of a literal subject, from the cache if possible."""
         route = self.routes.get(subject)
         return self.resolve(subject) if route is None else route
 
     def resolve(self, subject: bytes) -> Route:
-        """Return the route of a subject that is not in `routes`."""
+        """Return the receivers of a subject that is not in `routes`."""
         if subject.startswith(ACK_PREFIX):
             return self._resolve_ack(subject)
         head, _, last = subject.rpartition(b".")
@@ -265,7 +272,7 @@ class Account:
             return route
         members, last_matters = self._sublist.match(subject)
         if self._guarded and any(isinstance(m, Subscription) and m.guard for m in members):
-            last_matters = True  # other subjects of the inbox may be permitted
+            last_matters = True  # permissions may differ between the subjects of one inbox
             members = [m for m in members if not _is_denied(m, subject)]
         if not members and b"" in subject.split(b"."):
             return _NOBODY
@@ -283,9 +290,11 @@ class Account:
         return route
 
     def _resolve_ack(self, subject: bytes) -> Route:
-        """Return who else gets an acknowledgement: watchers, and who leads its stream elsewhere.
+        """Return the receivers of an acknowledgement other than its consumer on this server.
 
-        Each has a subject of its own, so routes are kept by consumer, while nobody watches.
+        These are subscribers to acknowledgements, and the node that leads the stream. Each
+        acknowledgement has its own subject, so the result is cached per consumer, while there are
+        no subscribers.
         """
         head = subject.rsplit(b".", 5)[0]
         if (route := self._ack_routes.get(head)) is not None:
@@ -306,27 +315,30 @@ class Account:
         return route
 
     def take_acks_of(self, stream: str) -> ServiceSubscription:
-        """Have other servers send the acknowledgements of a stream here; to be unsubscribed."""
+        """Have other servers send the acknowledgements of a stream here, until unsubscribed."""
         return self.subscribe(_LED + stream.encode(), _nothing)
 
     def has_interest(self, subject: bytes) -> bool:
-        """Say whether a message on `subject` would reach anybody now."""
+        """Return True if a message on `subject` would have a receiver now."""
         return self.route(subject).interest
 
     def denied(self, subject: bytes) -> list[Subscription]:
-        """Return the subscriptions that match a literal subject and are not permitted to get it."""
+        """Return the subscriptions that match a literal subject but whose permissions deny it."""
         if not self._guarded:
             return []
         members, _ = self._sublist.match(subject)
         return [m for m in members if isinstance(m, Subscription) and _is_denied(m, subject)]
 
     def in_turn(self, group: tuple[Member, ...]) -> tuple[Member, ...]:
-        """Return the members of a queue group in the order in which they are offered a message."""
+        """Return the members of a queue group in the order in which a message is offered to them.
+
+        The first member is chosen at random.
+        """
         first = int(self._chance() * len(group))
         return group[first:] + group[:first]
 
     def one_of(self, members: Sequence[RemoteInterest]) -> Link:
-        """Return the link to the server that is to serve a queue group, by chance and weight."""
+        """Return the link to the server that gets a message of a queue group: random, by weight."""
         place = self._chance() * sum(each.weight for each in members)
         for each in members:
             place -= each.weight
@@ -336,13 +348,13 @@ class Account:
 
     @property
     def watches_acks(self) -> bool:
-        """Whether clients, or other servers, listen to acknowledgements too."""
+        """True while clients or other servers subscribe to acknowledgements."""
         return bool(self._ack_watchers)
 
     def take_ack(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> bool:
-        """Give an acknowledgement to its consumer; True when nobody else is to see it."""
+        """Pass an acknowledgement to its consumer. Return True if it needs no further delivery."""
         parts = subject.rsplit(b".", 5)
         taker = self.acks.get(parts[0])
         if taker is None:
@@ -353,14 +365,14 @@ class Account:
     # -- messages
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish from inside the server, to clients and services."""
+        """Publish from inside the server to clients and services, and call `turn.arm`."""
         self.deliver(self.route(subject), None, subject, reply, headers, payload)
         self.turn.arm()
 
     def send(self, to: bytes, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
-        """Deliver to whoever listens on `to` a message that shows `subject`.
+        """Deliver a message with subject `subject` to the receivers of `to`, and call `turn.arm`.
 
-        Returns False when nobody is there.
+        Return False if there are none.
         """
         route = self.route(to)
         if not route.interest:
@@ -371,12 +383,13 @@ class Account:
     def deliver_as(
         self, to: bytes, route: Route, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> bool:
-        """Deliver to the route of `to` a message that shows `subject`; the caller arms the turn."""
+        """Deliver a message with subject `subject` to the receivers of `to`, which are `route`.
+
+        Return False if there are none. The caller calls `turn.arm`.
+        """
         if subject == to:
             return self.deliver(route, None, subject, reply, headers, payload)
-        if route.onward is not None:
-            route.onward.address(to)
-        return self.deliver(route, None, subject, reply, headers, payload, shown=True)
+        return self.deliver(route, None, subject, reply, headers, payload, to=to)
 
     def deliver(
         self,
@@ -387,17 +400,27 @@ class Account:
         headers: bytes,
         payload: bytes,
         *,
-        shown: bool = False,
+        to: bytes = b"",
     ) -> bool:
-        """Put a message into the outputs of its receivers; False when there was none.
+        """Append a message to the outputs of its receivers. Return False if there are none.
 
-        `shown` says that `subject` is not the one the route was made for. The caller arms the
-        turn.
+        The caller calls `turn.arm`.
+
+        Args:
+            route: The receivers.
+            source: The session of the publisher; None: the publisher is not a client of this
+                server.
+            subject: The subject that receivers see.
+            reply: The reply subject, or empty.
+            headers: The header block, or empty.
+            payload: The payload.
+            to: The subject that `route` was resolved for, if it differs from `subject`; else empty.
         """
         delivered = False
+        refused: list[bytes] = []  # queue groups whose members here may not have the message
         if route.targets:
             tail = message_tail(reply, headers, payload)
-            if shown or not route.plain or not (source is None or source.echo):
+            if to or not route.plain or not (source is None or source.echo):
                 for target in route.targets:
                     if self.deliver_one(target, source, subject, tail, headers, payload, reply):
                         delivered = True
@@ -408,14 +431,18 @@ class Account:
             if self.deliver_group(group, source, subject, reply, headers, payload):
                 delivered = True
             elif route.onward is not None:
-                route.onward.take_group(group[0].queue)
+                refused.append(group[0].queue)
+        onward = route.onward if to or refused else None
         for service in route.services:
-            service.call(source, subject, reply, headers, payload)
+            if onward is not None and service is onward:
+                onward.forward((subject, reply, headers, payload), to, refused)
+            else:
+                service.call(source, subject, reply, headers, payload)
             delivered = True
         return delivered
 
     def deliver_run(self, route: Route, subject: bytes, payloads: list[bytes]) -> None:
-        """Deliver several payloads of one size, without reply and headers, to plain targets."""
+        """Deliver several payloads of one size, without reply and headers, to `plain` targets."""
         assert route.plain, "no target needs looking at one by one"
         size = b"%d\r\n" % len(payloads[0])
         sent = len(payloads) * (MESSAGE + len(payloads[0]))
@@ -429,7 +456,7 @@ class Account:
     def fan_out(
         self, route: Route, subject: bytes, tail: bytes, size: int, header_size: int
     ) -> None:
-        """Put a message into the outputs of a route whose targets are `plain`."""
+        """Append a message to the outputs of a `Route` whose targets are `plain`."""
         dirty = self.turn.dirty
         sent = MESSAGE + size + header_size
         verb = b"HMSG " if header_size else b"MSG "
@@ -458,12 +485,12 @@ class Account:
         payload: bytes,
         reply: bytes,
     ) -> bool:
-        """Deliver to one target if limit, echo and permissions allow it; say whether they did."""
+        """Deliver to one target if limit, echo and permissions allow it; return True if they do."""
         session = target.session
         if session.closed or (session is source and not session.echo):
             return False
         if target.limit and target.delivered >= target.limit:
-            return False  # it had its last delivery earlier in this very fan-out
+            return False  # an earlier delivery of this fan-out was its last
         guard = target.guard
         if guard is not None and not guard.allow_delivery(subject, target.queue, reply):
             return False
@@ -493,7 +520,10 @@ class Account:
         headers: bytes,
         payload: bytes,
     ) -> bool:
-        """Deliver to one member, chosen at random; to the next one if it may not have it."""
+        """Deliver to one member, chosen at random; if it may not have the message, to the next.
+
+        Return False if no member may have it.
+        """
         count = len(group)
         first = int(self._chance() * count)
         tail = message_tail(reply, headers, payload)
@@ -506,17 +536,17 @@ class Account:
                 return True
         return False
 
-    # -- dropping routes that are no longer right
+    # -- invalidation of cached receivers
 
     def _touch(self, subject: bytes) -> None:
-        """Drop the routes that a subscription to `subject` can change."""
+        """Drop the cached receivers that a subscription to `subject` can change."""
         if self._ack_routes and (subject.startswith(_LED) or _may_watch_acks(subject)):
             _drop(self._ack_routes)
         if not has_wildcard(subject):
             _discard(self.routes, subject)
             _discard(self.prefixes, subject.rpartition(b".")[0])
             return
-        # Many filters one after the other would look at every route again and again.
+        # Limit the cost of many wildcard filters: each one scans all cached receivers.
         self._searched += len(self.routes) + len(self.prefixes)
         if self._searched > _SEARCH_MAX:
             self.forget_routes()
@@ -528,7 +558,7 @@ class Account:
             _discard(self.prefixes, key)
 
     def forget_routes(self) -> None:
-        """Make all routes anew."""
+        """Drop all cached receivers."""
         _drop(self.routes)
         _drop(self.prefixes)
         _drop(self._ack_routes)
@@ -552,7 +582,7 @@ def _drop(routes: dict[bytes, Route]) -> None:
 
 
 def stream_of_ack(subject: bytes) -> bytes:
-    """Return the stream that an acknowledgement's subject names; empty: none."""
+    """Return the stream that an ack subject names; empty if the subject is too short."""
     tokens = subject.split(b".", 11)
     place = 2 if len(tokens) == _SHORT_ACK else 4
     return tokens[place] if len(tokens) >= _SHORT_ACK else b""
@@ -561,11 +591,11 @@ def stream_of_ack(subject: bytes) -> bytes:
 def _nothing(
     session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
 ) -> None:
-    """Take nothing: the subscription is for others to see."""
+    """Ignore a message: the subscription only has to be visible to other servers."""
 
 
 def message_tail(reply: bytes, headers: bytes, payload: bytes) -> bytes:
-    """Return what follows subject and sid in a MSG or HMSG."""
+    """Return the part of a MSG or HMSG line that follows subject and sid, and the payload."""
     address = reply + b" " if reply else b""
     if not headers:
         return b"%b%d\r\n%b\r\n" % (address, len(payload), payload)

@@ -1,8 +1,9 @@
-"""Messages in columns that came from another server: to streams, to consumers, to clients.
+"""The delivery of messages in columns from another server to streams, consumers and clients.
 
-What reaches whom is as `core.pubsub.onward.deliver_here` says. Messages in a row that go the same
-way go together: publishes to one stream, acknowledgements, and what one subscription of a client
-gets, on one subject or on the subjects of one inbox. All others are delivered one by one.
+The receivers are those of `core.pubsub.onward.deliver_here`. Consecutive messages with the same
+receivers are delivered together: publishes to one stream, acknowledgements, and messages for one
+client subscription, on one subject or on the subjects of one inbox. All others are delivered one by
+one.
 """
 
 from collections.abc import Sequence
@@ -14,11 +15,11 @@ from core.pubsub.onward import Forward, ack_and_subject, deliver_here, names_of_
 from core.pubsub.route import MESSAGE, Route, Subscription
 
 _FEW = 8
-"""Messages to one subscription from which on they go together."""
+"""Smallest number of messages that are written together to one subscription."""
 
 
 def deliver_batch_here(account: Account, batch: MessageColumns) -> None:
-    """Deliver messages for no queue group; the caller arms the turn."""
+    """Deliver messages that are for no queue group. The caller calls `turn.arm`."""
     subjects = batch.subjects
     if not subjects[0].startswith(ACK_PREFIX):
         route = account.route(subjects[0])
@@ -36,7 +37,7 @@ def deliver_batch_here(account: Account, batch: MessageColumns) -> None:
 
 
 def _acknowledge(account: Account, batch: MessageColumns, at: int, stop: int) -> int:
-    """Take the acknowledgements that stand at a place; return where they end, `stop` at most."""
+    """Deliver acknowledgements from index `at`; return the index behind them, at most `stop`."""
     replies, headers, payloads = batch.replies, batch.headers, batch.payloads
     acks = {} if account.watches_acks else account.acks
     for place in range(at, stop):
@@ -52,9 +53,9 @@ def _acknowledge(account: Account, batch: MessageColumns, at: int, stop: int) ->
 
 
 def _deliver(account: Account, batch: MessageColumns, at: int) -> int:
-    """Deliver the message at a place, with those after it that go the same way.
+    """Deliver the message at index `at`, and those after it that go the same way.
 
-    Returns the place of the next one.
+    Return the index of the next one.
     """
     subjects = batch.subjects
     route, stop = account.route(subjects[at]), at + 1
@@ -70,7 +71,7 @@ def _deliver(account: Account, batch: MessageColumns, at: int) -> int:
 
 
 def _sole_target(route: Route) -> Subscription | None:
-    """Return the only receiver here, if that is a subscription which takes whatever comes."""
+    """Return the only local receiver, if it is a subscription without limit and permissions."""
     if len(route.targets) != 1 or not route.plain:
         return None
     target = route.targets[0]
@@ -80,7 +81,7 @@ def _sole_target(route: Route) -> Subscription | None:
 
 
 def _end_of_run(account: Account, route: Route, subjects: Sequence[bytes], at: int) -> int:
-    """Return where the messages end that have the subject of the one at a place, or its route."""
+    """Return the index behind the messages that have the receivers of the one at index `at`."""
     first, stop, count = subjects[at], at + 1, len(subjects)
     head = first.rpartition(b".")[0]
     if account.prefixes.get(head) is route:
@@ -98,12 +99,12 @@ def _end_of_run(account: Account, route: Route, subjects: Sequence[bytes], at: i
 def _parted(
     replies: Sequence[bytes], lowest: bytes, highest: bytes
 ) -> tuple[Sequence[bytes], Sequence[bytes]]:
-    """Return what to acknowledge deliveries to, and their subjects, as `ack_and_subject` does.
+    """Split the replies of deliveries into ack subjects and subjects, as `ack_and_subject` does.
 
-    `lowest` and `highest` are the first and the last of the replies in order.
+    `lowest` and `highest` are the smallest and the greatest of the replies.
     """
     names = names_of_ack(lowest)
-    if names and b"@" not in names and highest.startswith(names):  # all of one consumer
+    if names and b"@" not in names and highest.startswith(names):  # all for one consumer
         replies, _, subjects = zip(*(each.partition(b"@") for each in replies), strict=True)
     else:
         replies, subjects = zip(*map(ack_and_subject, replies), strict=True)
@@ -115,7 +116,7 @@ def _write(
 ) -> bool:
     """Write messages without headers to one subscription.
 
-    Returns False, with nothing written, when their replies are of several kinds.
+    Return False, with nothing written, if their replies are of several kinds.
     """
     subjects: Sequence[bytes] = batch.subjects[at:stop]
     replies: Sequence[bytes] = batch.replies[at:stop]

@@ -1,10 +1,10 @@
-"""Messages of batches on their way to a stream, with the connection that they are from.
+"""The delivery of batch messages together with the connection that published them.
 
-A batch is open for as long as its publisher goes on with it, and whoever knows its id can do that
-too (ADR-50). Where connections own their batches (`Hub.author_doors`), a server adds to each
-message of one a header that no subscriber sees and nobody can guess: it goes to streams, here or
-over a link to another node of the database, which take the header off. A stream keeps the batches
-of two connections apart even if they have the same id.
+A batch is open as long as its publisher continues it, and any client that knows the batch id can
+continue it too (ADR-50). Where connections own their batches (`Hub.author_doors`), the server adds
+a header with a secret author id to each batch message. Only streams get the header, here or over a
+link to another node of the database, and they remove it. A stream keeps the batches of two
+connections apart even if both use the same id.
 """
 
 from core.protocol import headers as header_blocks
@@ -13,17 +13,17 @@ from core.pubsub.route import Member, Route, Session
 
 AUTHOR_LINE = b"\r\n" + header_blocks.BATCH_AUTHOR + b":"
 FAST = b".$FI"
-"""How the reply subjects of fast-ingest batches end."""
+"""End of the reply subjects of fast-ingest batches."""
 
 
 def with_author(headers: bytes, author: bytes) -> bytes:
-    """Return a header block that names an author before whatever the message says of one."""
+    """Return the header block with the author in front, before any such header of the client."""
     first, _, rest = (headers or header_blocks.EMPTY).partition(b"\r\n")
     return b"%b\r\n%b: %b\r\n%b" % (first, header_blocks.BATCH_AUTHOR, author, rest)
 
 
 def without_author(headers: bytes) -> bytes:
-    """Return a header block as its message came from the client."""
+    """Return the header block as the client sent it, without the author."""
     return header_blocks.remove(headers, header_blocks.BATCH_AUTHOR)
 
 
@@ -34,9 +34,15 @@ def deliver_authored(
     message: tuple[bytes, bytes, bytes, bytes],
     authored: bytes,
 ) -> bool:
-    """Deliver a message of a batch (subject, reply, headers, payload); False when nobody is there.
+    """Deliver a message of a batch. Return False if it has no receiver.
 
-    Streams get the header block `authored`, everybody else that of the message.
+    Args:
+        account: Account of the publisher.
+        route: The receivers of the subject.
+        source: The session of the publisher.
+        message: Subject, reply, headers and payload.
+        authored: The header block with the author, for receivers that take authors (streams). All
+            other receivers get the headers of `message`.
     """
     subject, reply, headers, payload = message
     takers = [service for service in route.services if service.takes_authors]

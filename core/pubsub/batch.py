@@ -1,5 +1,7 @@
-"""Messages in columns that a client has published: all to one service, which takes them with one
-call, or acknowledgements of several consumers, which take them or are led on other nodes.
+"""Batches (messages in columns) of a client, delivered together.
+
+Either one service takes all messages with one call, or the messages are acknowledgements of several
+consumers, on this node or on others.
 """
 
 from collections.abc import Callable
@@ -10,13 +12,13 @@ from core.pubsub.publish_rules import are_any_reserved, is_system
 from core.pubsub.route import BatchCall, Route, Session
 
 _FEW = 8
-"""Acknowledgements of one consumer from which on they are taken together."""
+"""Smallest number of acknowledgements of one consumer that are applied together."""
 
 
 def take_together(account: Account, batch: MessageColumns) -> bool:
-    """Give a batch to the only receiver of all its messages, if that takes batches.
+    """Pass a batch to the only receiver of all its messages, if that takes batches.
 
-    Returns False when its messages have to be looked at one by one; nothing has happened then.
+    Return False, without any effect, if the messages have to be delivered one by one.
     """
     if _is_taken_here(account, batch.subjects[0]) or _is_taken_here(account, batch.subjects[-1]):
         return False
@@ -48,12 +50,12 @@ def take_together(account: Account, batch: MessageColumns) -> bool:
 
 
 def _is_taken_here(account: Account, subject: bytes) -> bool:
-    """Say whether it is an acknowledgement for a consumer that is led here."""
+    """Return True for an acknowledgement of a consumer that this node leads."""
     return subject.startswith(ACK_PREFIX) and subject.rsplit(b".", 5)[0] in account.acks
 
 
 def _kinds(batch: MessageColumns) -> set[bytes]:
-    """Return all subjects but those of acknowledgements that go as another one of them does."""
+    """Return the distinct subjects, with one acknowledgement for each consumer."""
     subjects = batch.subjects
     if not (subjects[0].startswith(ACK_PREFIX) or subjects[-1].startswith(ACK_PREFIX)):
         return set(subjects)
@@ -61,7 +63,7 @@ def _kinds(batch: MessageColumns) -> set[bytes]:
     for start, stop in batch.rows():
         row = subjects[start:stop]
         if min(row).startswith(ACK_PREFIX) and max(row).startswith(ACK_PREFIX):
-            # The leader of a stream takes those of all its consumers: one of each says who that is.
+            # All acknowledgements of one consumer go to the leader of its stream.
             row = list({subject.rsplit(b".", 5)[0]: subject for subject in row}.values())
         kinds.update(row)
     return kinds
@@ -70,16 +72,17 @@ def _kinds(batch: MessageColumns) -> set[bytes]:
 def take_row(
     account: Account, batch: MessageColumns, start: int, stop: int, source: Session | None = None
 ) -> bool:
-    """Give acknowledgements of one row (`Batch.rows`) to the consumer that all are for.
+    """Pass the acknowledgements of one row (`MessageColumns.rows`) to the consumer of all.
 
-    Returns False when they are not so alike, or it is not led here; nothing has happened then.
+    Return False, without any effect, if they differ in kind, or if this node does not lead the
+    consumer.
     """
     subjects = batch.subjects[start:stop]
     if len(subjects) < _FEW or not subjects[0].startswith(ACK_PREFIX):
         return False
     head = subjects[0].rsplit(b".", 5)[0]
     taker = account.acks.get(head)
-    if taker is None or not subjects[-1].startswith(head):  # before all are looked at
+    if taker is None or not subjects[-1].startswith(head):  # cheap check before all are split
         return False
     if batch.has_headers or any(batch.replies[start:stop]):
         return False
@@ -96,11 +99,11 @@ def take_acks(
     source: Session,
     publish: Callable[[bytes, bytes, bytes, bytes], None],
 ) -> bool:
-    """Take the acknowledgements of a batch by consumer, and `publish` what stands between them.
+    """Apply the acknowledgements of a batch by consumer, and `publish` the messages between them.
 
-    Those for one other node go there together. What is published comes after the acknowledgements
-    before it, and those of one consumer stay in order. Returns False when all have to be looked at
-    one by one; nothing has happened then.
+    Acknowledgements for one other node are sent there together. A message is published after the
+    acknowledgements before it, and those of one consumer stay in order. Return False, without any
+    effect, if all messages have to be delivered one by one.
     """
     subjects = batch.subjects
     if not (subjects[0].startswith(ACK_PREFIX) or subjects[-1].startswith(ACK_PREFIX)):
@@ -135,7 +138,10 @@ class _Onward:
         self._parcels: dict[BatchCall, MessageColumns] = {}
 
     def take(self, head: bytes, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
-        """Gather one for the consumer whose acknowledgements begin so; False: it has no node."""
+        """Gather a message of the consumer with the ack prefix `head`.
+
+        Return False without a node.
+        """
         if head not in self._of:
             call = self._account.resolve(message[0]).batch
             self._of[head] = (
@@ -147,7 +153,7 @@ class _Onward:
         return True
 
     def send(self) -> None:
-        """Send what has gathered."""
+        """Send the gathered messages."""
         for call, parcel in self._parcels.items():
             call(parcel)
         self._parcels.clear()

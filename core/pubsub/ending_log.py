@@ -1,7 +1,7 @@
-"""The log of connections that the server ended, and of failed authentication.
+"""The log of connections that the server closed, and of failed authentication.
 
-Clients that come back again and again must not fill a disk: no more than ten lines a second, and
-what was left out is counted with the next line.
+Clients that reconnect again and again must not fill a disk. At most ten lines per second are
+written; the number of suppressed lines is logged before the next line of a later second.
 """
 
 import logging
@@ -15,8 +15,8 @@ log = logging.getLogger("jetgate.connections")
 AUTHENTICATION_FAILURE = "Authentication Failure"
 _LINES_PER_SECOND = 10
 _SECOND = 1_000_000_000
-# Clients that went, or that all go because the server does; and one kind of refusal that comes in
-# floods and is logged by who refuses.
+# Not logged: the client closed, the server shuts down, or descriptors ran out; the last comes in
+# floods, and `DescriptorReserve` logs it.
 _ORDINARY = frozenset(
     ("", "Client Closed", "Read Error", "Write Error", "Server Shutdown", "No More Descriptors")
 )
@@ -31,13 +31,15 @@ class Ended(Protocol):
 
     @property
     def said_user(self) -> str:
-        """Who the client says it is."""
+        """The user that the client claims to be."""
         ...
 
 
 class EndingLog:
-    """Attributes:
-    authentication_failures: how many connections had wrong credentials.
+    """The log of ended connections.
+
+    Attributes:
+        authentication_failures: Number of connections with wrong credentials.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -48,12 +50,12 @@ class EndingLog:
         self._left_out = 0
 
     def note(self, session: Ended, reason: str) -> None:
-        """A connection ends."""
+        """Log the end of a connection, unless its reason is ordinary, and count failed logins."""
         if reason in _ORDINARY:
             return
         failed = reason == AUTHENTICATION_FAILURE
         self.authentication_failures += failed
-        # Of those within the process, who asked over HTTP is logged there.
+        # The gateway logs the HTTP client of a connection inside the process.
         if not session.client_port or not self._may_write():
             return
         client = f"{session.client_ip}:{session.client_port}"
@@ -67,7 +69,7 @@ class EndingLog:
         )
 
     def failed_over_http(self, address: str, user: str) -> None:
-        """Somebody asked over HTTP with wrong credentials; `note` has counted it."""
+        """Log wrong credentials of an HTTP request; `note` has counted them."""
         if self._may_write():
             log.warning(
                 "%s - HTTP - authentication error - User %s",

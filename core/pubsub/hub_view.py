@@ -1,4 +1,4 @@
-"""What an account, and whoever has an account, may know of the server and ask of it."""
+"""The part of the hub that accounts, and services with an account, may use."""
 
 from typing import Protocol
 
@@ -9,24 +9,26 @@ from core.runtime.turn import Turn
 
 
 class Waiter(Protocol):
-    """A connection that has stopped reading."""
+    """A connection that has paused reading."""
 
     def resume(self) -> None:
-        """Read again."""
+        """Resume reading."""
         ...
 
 
 class HubView(Protocol):
-    """The part of `core.pubsub.server.Hub` that an account shows.
+    """The part of `core.pubsub.server.Hub` that an account exposes.
 
-    `overloaded` and `crowded` are about producers that are faster than what consumes them: while
-    the server is `overloaded`, connections that bring much data stop reading and `wait`; one that
-    finds `crowded` set clears it and stops reading for a moment; one that sends into a link that is
-    `congested` waits for it. `stripped_bytes` counts the
-    header blocks of messages that went without them to clients that cannot read them, `reports`
-    the traces of messages that were sent. `author_doors` are the types of connections by which
-    authors are asked what the headers of their messages want, `author_key` is the secret of this
-    process that tells them apart.
+    Attributes:
+        overloaded: Producers are faster than storage or consumers. Connections with large reads
+            pause reading and `wait`.
+        crowded: A receiver's output is nearly full. The connection that finds it set clears it and
+            pauses reading for a moment.
+        congested: Links with much unsent output. Connections that send into one wait for it.
+        author_doors: Types of connections whose messages need permission for their headers.
+        author_key: Secret of this process that distinguishes authors of batches.
+        stripped_bytes: Bytes of header blocks removed for clients without header support.
+        reports: Number of message traces sent.
     """
 
     turn: Turn
@@ -48,9 +50,9 @@ class HubView(Protocol):
     reports: int
 
     def choose_publishers(self, account: str) -> None:
-        """Let connected clients of an account publish by its mappings, which have changed."""
+        """Apply changed mappings of an account to its connected clients."""
         ...
 
     def wait(self, waiter: Waiter) -> None:
-        """Have `resume` called as soon as the server is no longer overloaded."""
+        """Call `resume` as soon as the server is no longer overloaded."""
         ...

@@ -1,13 +1,14 @@
-"""Limits of the NATS port. The defaults are those of the reference server; times in seconds."""
+"""The limits of the NATS port. The defaults are those of nats-server."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of one client; `max_connections` is of all.
+    """The limits of one client, except `max_connections`, which counts all connections.
 
-    `max_subscriptions` and `max_subscription_tokens` 0 mean unlimited.
+    Sizes are in bytes, times in seconds. `max_subscriptions` and `max_subscription_tokens` 0 mean
+    unlimited.
     """
 
     max_payload: int = 1024 * 1024

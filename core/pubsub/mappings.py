@@ -1,9 +1,9 @@
-"""Subject mappings: what clients publish goes to another subject than the one they publish to.
+"""Subject mappings: a publish of a client goes to another subject than the one it names.
 
-A mapping has a source filter and destinations with weights in per cent. The part that is missing
-to a hundred is not mapped, unless the source itself is among the destinations: then that part is
-lost, by which one tries out a network that loses messages. The first mapping whose source matches
-counts. Permissions, streams and answers know only the new subject.
+A mapping has a source filter and destinations with weights in per cent. The first mapping whose
+source matches counts. If the weights sum to less than 100, the rest of the messages keeps its
+subject. If the source itself is among the destinations, the rest is dropped; this simulates a
+network that loses messages. Permissions, streams and replies see only the new subject.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,13 @@ _WHOLE = 100
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A subject (with the functions of subject transforms), and how many per cent go to it.
+    """A destination of a mapping.
 
-    `cluster`: only at the servers of that cluster; empty: at all that have none of their own.
+    Attributes:
+        dest: The new subject, with the functions of subject transforms.
+        weight: Per cent of the messages that go there.
+        cluster: Applies only at servers of this cluster; empty: at servers without a destination
+            for their own cluster.
     """
 
     dest: str
@@ -36,7 +40,7 @@ class Mapping:
     destinations: tuple[Destination, ...]
 
     def within(self, cluster: str) -> tuple[Destination, ...]:
-        """Return the destinations at a server of a cluster; empty: at one that is in none."""
+        """Return the destinations that apply at a server of a cluster; empty name: no cluster."""
         own = tuple(each for each in self.destinations if each.cluster == cluster)
         return own or tuple(each for each in self.destinations if not each.cluster)
 
@@ -45,9 +49,9 @@ class Mappings:
     """The mappings of an account.
 
     Args:
-        mappings: in the order in which they are tried.
-        chance: numbers from 0 to less than 1.
-        cluster: the name of the server's cluster; empty: it is in none.
+        mappings: The mappings in the order in which they are tried.
+        chance: Returns random numbers from 0 to less than 1.
+        cluster: The name of the server's cluster; empty: none.
     """
 
     def __init__(self, mappings: Sequence[Mapping], chance: Chance, cluster: str = "") -> None:
@@ -56,7 +60,7 @@ class Mappings:
         self._known: dict[bytes, bytes] = {}
 
     def of(self, subject: bytes) -> bytes:
-        """Return the subject that a message goes to; empty when it is to be lost."""
+        """Return the subject that a message goes to; empty if the message is to be dropped."""
         known = self._known.get(subject)
         if known is not None:
             return known
@@ -75,10 +79,10 @@ class Mappings:
 
 
 class _Entry:
-    """One mapping, made ready; `is_fixed`: chance has no part in where a subject goes."""
+    """One compiled mapping; `is_fixed`: each subject has one destination, independent of chance."""
 
     def __init__(self, src: str, given: tuple[Destination, ...], chance: Chance) -> None:
-        # A source passes over a token `>` where it has `*`, so that no wildcard is moved.
+        # A `*` of the source does not match a literal token `>`: no wildcard is mapped.
         self._match = compile_reading([src.encode()])
         self._parts: list[tuple[int, Transform]] = []
         destinations = list(given)

@@ -1,11 +1,11 @@
-"""Message tracing (ADR-41): a message asks by a header for a report of what becomes of it.
+"""Message tracing (ADR-41): a header of a message requests a report of its path.
 
     Nats-Trace-Dest: <subject>    where the report is published
-    Nats-Trace-Only: true         go the same way, but reach no client and be stored in no stream
+    Nats-Trace-Only: true         evaluate the path, but deliver to no client and store nothing
 
-The report is one JSON document with an event for each step: how the message came in (`in`), to
-which subject it was mapped (`sm`), which service of the system took it (`si`), which stream (`js`),
-and each client that got it or did not (`eg`).
+The report is one JSON document with an event for each step: ingress (`in`), subject mapping (`sm`),
+a service of the system (`si`), a stream (`js`), and each client that got the message or did not
+(`eg`).
 """
 
 import gzip
@@ -23,7 +23,7 @@ from core.subjects.subject import is_valid_literal
 
 DESTINATION = b"Nats-Trace-Dest"
 DISABLED = b"trace disabled"
-"""The destination that a stored message has instead of its own: it was traced, and is no more."""
+"""The destination written into a stored message, so that the message is not traced again."""
 _ONLY = b"Nats-Trace-Only"
 _YES = frozenset((b"1", b"true", b"on"))
 _ENCODING = b"Accept-Encoding"
@@ -31,7 +31,7 @@ _HTML = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
 
 
 class MessageTrace:
-    """The way of one message, noted as it goes; sent once nothing is waited for any more."""
+    """The trace of one message. It is sent once no step is pending."""
 
     def __init__(self, account: Account, destination: bytes, headers: bytes, size: int) -> None:
         pairs = header_blocks.parse(headers)
@@ -46,37 +46,37 @@ class MessageTrace:
     # -- events
 
     def came_in(self, client_id: int, name: str, subject: bytes) -> None:
-        """Note the client that published it."""
+        """Add the event of ingress, with the publishing client."""
         shown = {"name": name} if name else {}
         account = self._account.name
-        self._note("in", kind=0, cid=client_id, **shown, acc=account, subj=_text(subject))
+        self._note("in", kind=0, cid=client_id, **shown, acc=account, subj=text_of(subject))
 
     def refused(self, why: str) -> None:
-        """Note in the first event that it came no further."""
+        """Add to the ingress event the reason of a refusal."""
         self._events[0]["error"] = why
 
     def mapped(self, subject: bytes) -> None:
-        """Note the subject that it goes to instead."""
-        self._note("sm", to=_text(subject))
+        """Add the event of a subject mapping."""
+        self._note("sm", to=text_of(subject))
 
     def imported(self, subject: bytes, to: bytes) -> None:
-        """Note a service of the system account."""
-        self._note("si", acc="$SYS", **{"from": _text(subject), "to": _text(to)})
+        """Add the event of a service of the system account."""
+        self._note("si", acc="$SYS", **{"from": text_of(subject), "to": text_of(to)})
 
     def reached(self, target: Subscription, name: str, error: str) -> None:
-        """Note a client; `error` says why it did not get the message."""
+        """Add the event of a client; `error`: the reason why it did not get the message."""
         event: dict[str, Any] = {"kind": 0, "cid": target.session.client_id}
         if name:
             event["name"] = name
-        event["sub"] = _text(target.subject)
+        event["sub"] = text_of(target.subject)
         if target.queue:
-            event["queue"] = _text(target.queue)
+            event["queue"] = text_of(target.queue)
         if error:
             event["error"] = error
         self._note("eg", **event)
 
     def streamed(self, stream: str) -> dict[str, Any]:
-        """Note a stream; what becomes of the message there is added to the returned event."""
+        """Add the event of a stream, and return it: the stream adds the outcome later."""
         return self._note("js", stream=stream)
 
     def _note(self, what: str, /, **more: Any) -> dict[str, Any]:
@@ -87,11 +87,11 @@ class MessageTrace:
     # -- sending
 
     def hold(self) -> None:
-        """Wait for one more `release` before the report is sent."""
+        """Require one more `release` before the report is sent."""
         self._waiting += 1
 
     def release(self) -> None:
-        """Send the report if nothing else is waited for, and its destination is a subject."""
+        """Send the report if no step is pending and the destination is a valid subject."""
         self._waiting -= 1
         if self._waiting or not is_valid_literal(self._destination):
             return
@@ -116,13 +116,9 @@ def _first(pairs: list[tuple[bytes, bytes]], name: bytes) -> bytes:
 
 
 def _grouped(pairs: list[tuple[bytes, bytes]]) -> dict[str, list[str]]:
-    """Return the headers by name; one without a value does not count."""
+    """Return the header values by name, without empty ones."""
     found: dict[str, list[str]] = {}
     for name, value in sorted(pairs, key=lambda pair: pair[0]):
         if value:
-            found.setdefault(_text(name), []).append(_text(value))
+            found.setdefault(text_of(name), []).append(text_of(value))
     return found
-
-
-def _text(raw: bytes) -> str:
-    return text_of(raw)

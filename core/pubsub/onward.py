@@ -1,22 +1,24 @@
-"""Interest on other servers of a cluster, and messages on their way to it.
+"""Interest of other servers of a cluster, and the forwarding of messages to them.
 
-What other servers subscribe to is in the same trie as the subscriptions of clients. A route that
-such interest takes part in has one more service, its `Forward`: it is called with each message
-like any other service, and puts it once into the output of every link that has to have it. Routes
-without such interest are made, and followed, as if there were no cluster.
+Subscriptions on other servers are in the same trie as those of clients. Receivers that include such
+interest have one more service, a `Forward`. It is called with each message like any other service,
+and appends the message once to the output of every link that needs it. Receivers without such
+interest are built and used as if there were no cluster.
 
-A message goes one hop: what came over a link reaches what is here, by `deliver_here`.
+A message goes one hop: `deliver_here` delivers a message from a link only to receivers of this
+server.
 
-*Queue groups.* One member in the whole cluster gets a message. Members here are preferred, which
-saves the way to another server (nats-server 2.15.1 chooses among all). Among servers where there
-are others, chance chooses, weighted by how many members each has. The server it goes to is told
-the names of the groups and chooses the members.
+*Queue groups.* One member in the whole cluster gets a message. Members on this server are
+preferred, which saves a hop (nats-server 2.15.1 chooses among all). Otherwise a random choice among
+the servers is weighted by their number of members. The message names the groups, and the chosen
+server selects the members.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from core.protocol.messages import MessageColumns
+from core.protocol.messages import Message, MessageColumns
 from core.protocol.routed import Queues, routed_message
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.authored import AUTHOR_LINE, without_author
@@ -40,14 +42,14 @@ _NAMES = 4
 
 
 class Splitter:
-    """Parts what matches a subject of an account into what is here and what is elsewhere."""
+    """Separates matching subscriptions into those of this server and those of other servers."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._batches: dict[tuple[Link, ...], BatchCall] = {}
 
     def split(self, found: list[Any]) -> tuple[list[Member], Onward | None]:
-        """Return the members of a route, and who takes messages to other servers, if anybody."""
+        """Return the local receivers, and the forwarder to other servers (None: no interest)."""
         remote = [each for each in found if isinstance(each, RemoteInterest)]
         if not remote:
             return found, None
@@ -61,7 +63,7 @@ class Splitter:
         return here, forward
 
     def _batch_to(self, links: tuple[Link, ...]) -> BatchCall:
-        """Return what takes batches for these servers, the same for all subjects."""
+        """Return the sender of batches to these servers; one object serves all subjects."""
         if (found := self._batches.get(links)) is None:
             if len(self._batches) >= _BATCHES_MAX:
                 self._batches.clear()
@@ -70,13 +72,13 @@ class Splitter:
         return found
 
 
-class Forward(ServiceSubscription):
-    """Sends messages of one route to the servers that have subscribers.
+class Forward(Onward):
+    """The service that sends the messages of one `Route` to the servers with subscribers.
 
     Attributes:
-        links: to the servers where there are subscriptions in no queue group.
-        takes_batches: whether there is no queue group, so that all messages go the same way.
-        sole, head, subjects, grouped: as `core.pubsub.route.Onward` says.
+        links: Links to the servers with subscriptions in no queue group.
+        takes_batches: True if no queue group takes part, so that all messages go the same way.
+        sole, head, subjects, grouped: See `core.pubsub.route.Onward`.
     """
 
     __slots__ = (
@@ -85,13 +87,7 @@ class Forward(ServiceSubscription):
         "_name",
         "_reached",
         "_spare",
-        "_to",
-        "_wanted",
-        "grouped",
-        "head",
         "links",
-        "sole",
-        "subjects",
         "takes_batches",
     )
 
@@ -113,72 +109,66 @@ class Forward(ServiceSubscription):
             if each.queue:
                 groups = self._spare if each.queue in groups_here else self._groups
                 groups.setdefault(each.queue, []).append(each)
-        self._wanted: list[bytes] = []
-        self._to = b""
         self.takes_batches = not self.grouped
         self.sole: Link | None = None
         self.head = b"RMSG %b " % self._name
 
-    def address(self, to: bytes) -> None:
-        """Send the next message to `to`, and show its own subject where that is known.
-
-        That is known to whoever reads a reply subject of JetStream: it follows an `@` there.
-        """
-        self._to = to
-
-    def take_group(self, queue: bytes) -> None:
-        """Give the next message also to a member of a group whose members here refused it."""
-        if queue in self._spare:
-            self._wanted.append(queue)
-
     def blocked(self) -> Link | None:
-        """Return a link that takes no more for now, if a message may go over one."""
+        """Return a blocked link among those that a message may use; None if all accept output."""
         for link in self._reached:
             if link.blocked:
                 return link
         return None
 
-    def _forward(
-        self, source: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-    ) -> None:
-        if self._to:
+    def forward(self, message: Message, to: bytes, refused: Sequence[bytes]) -> None:
+        """Send a message once to each server that has receivers (see `Onward.forward`)."""
+        subject, reply, headers, payload = message
+        if to:
             if reply.startswith(ACK_PREFIX):
                 reply = b"%b@%b" % (reply, subject)
-            subject, self._to = self._to, b""
+            subject = to
+        wanted = [queue for queue in refused if queue in self._spare]
         size = len(headers) + len(payload)
-        if not self._groups and not self._wanted:
+        if not self._groups and not wanted:
             if not self.links:
-                return  # the groups have members here
+                return  # every group with remote members also has members here
             line = routed_message(self._name, subject, reply, (), headers, payload)
             for link in self.links:
                 link.send(line, MESSAGE + size)
             return
-        chosen = self._choose()
+        chosen = self._choose(wanted)
         for link in dict.fromkeys((*self.links, *chosen)):
             queues = tuple(chosen.get(link, ()))
             line = routed_message(self._name, subject, reply, queues, headers, payload)
             link.send(line, MESSAGE + size)
 
+    def _forward(
+        self, source: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        self.forward((subject, reply, headers, payload), b"", ())
+
     def _forward_traced(
         self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
-        """Forward a message that asks for a trace: its way is told no further than this server."""
+        """Forward a message that asks for a trace. The trace ends at this server."""
         if not trace.only:
             self._forward(None, subject, reply, headers, payload)
 
-    def _choose(self) -> dict[Link, list[bytes]]:
-        """Return which server is to serve which queue groups."""
+    def _choose(self, wanted: Sequence[bytes]) -> dict[Link, list[bytes]]:
+        """Choose a server for each queue group without local members and for each of `wanted`.
+
+        Return the groups by link.
+        """
         chosen: dict[Link, list[bytes]] = {}
         for queue, members in self._groups.items():
             chosen.setdefault(self._account.one_of(members), []).append(queue)
-        for queue in self._wanted:
+        for queue in wanted:
             chosen.setdefault(self._account.one_of(self._spare[queue]), []).append(queue)
-        self._wanted.clear()
         return chosen
 
 
 def send_batch(account: bytes, links: tuple[Link, ...], batch: MessageColumns) -> None:
-    """Send messages in columns to some servers; the caller arms the turn."""
+    """Send messages in columns to some servers. The caller calls `turn.arm`."""
     if batch.has_headers:
         lines = [routed_message(account, s, r, (), h, p) for s, r, h, p in batch.messages()]
     else:
@@ -189,7 +179,7 @@ def send_batch(account: bytes, links: tuple[Link, ...], batch: MessageColumns) -
 
 
 def _lines(account: bytes, batch: MessageColumns, start: int, stop: int) -> bytes:
-    """Return the lines of messages without headers, as `routed_message` makes them."""
+    """Return the lines of messages without headers, as `routed_message` builds them."""
     subjects, payloads = batch.subjects[start:stop], batch.payloads[start:stop]
     replies = batch.replies[start:stop]
     head, payload = b"RMSG %b " % account, payloads[0]
@@ -203,10 +193,10 @@ def _lines(account: bytes, batch: MessageColumns, start: int, stop: int) -> byte
 
 
 def ack_and_subject(reply: bytes) -> tuple[bytes, bytes]:
-    """Part what a delivery has for a reply on its way here: what to acknowledge to, its subject.
+    """Split the reply of a routed delivery into the ack subject and the subject of the message.
 
-    The subject stands behind an `@`, as nats-server has it. There may be others in the names of
-    stream and consumer, and in the subject itself. It is empty where it is not told.
+    The message's subject follows an `@`, as in nats-server. Further `@` may occur in the names of
+    stream and consumer and in the subject itself. The subject is empty if the reply contains none.
     """
     names = names_of_ack(reply)
     numbers, mark, subject = reply[len(names) :].partition(b"@")
@@ -214,7 +204,7 @@ def ack_and_subject(reply: bytes) -> tuple[bytes, bytes]:
 
 
 def names_of_ack(reply: bytes) -> bytes:
-    """Return the four tokens of an ack subject that name a consumer, with the dot behind them."""
+    """Return the four leading tokens of an ack subject, which name a consumer, with a final dot."""
     tokens = reply.split(b".", _NAMES)
     return reply[: -len(tokens[-1])] if len(tokens) > _NAMES and tokens[-1] else b""
 
@@ -222,9 +212,9 @@ def names_of_ack(reply: bytes) -> bytes:
 def deliver_here(
     account: Account, subject: bytes, reply: bytes, queues: Queues, headers: bytes, payload: bytes
 ) -> None:
-    """Deliver a message that came from another server; the caller arms the turn.
+    """Deliver a message from another server to local receivers. The caller calls `turn.arm`.
 
-    Besides those in no queue group one member of each group in `queues` gets it.
+    One member of each queue group in `queues` gets the message too.
     """
     route = account.routes.get(subject)
     if route is None:
@@ -234,7 +224,7 @@ def deliver_here(
         route = account.resolve(subject)
     authored = headers
     if headers and headers.find(AUTHOR_LINE) >= 0:
-        headers = without_author(headers)  # for streams alone
+        headers = without_author(headers)  # only streams get the author
     shown = b""
     if reply.startswith(ACK_PREFIX):
         reply, shown = ack_and_subject(reply)

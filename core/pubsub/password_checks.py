@@ -1,12 +1,13 @@
-"""The queue of password checks that compute a hash, and the threads that make them.
+"""The queue of password checks that compute a hash (bcrypt), and the threads that run them.
 
-Anybody may ask for one, so they must not keep others out, nor take the whole machine: they have
-half of its processors, and what waits is served in turn, alternately by address and by claimed
-user. Whoever guesses from one address, or for one user, delays others by a few checks. Of one
-address or one user the newest comes first, since the oldest is about to be given up by its client,
-and where too many wait the oldest goes. A check whose connections have all closed is not made.
+Any client may request a check, so checks must neither block other clients nor occupy the whole
+machine. They use half of the processors. Waiting checks are served round-robin, alternately by
+address and by claimed user, so an attacker at one address, or of one user, delays others by a few
+checks. Of one address or one user the newest check runs first, since the client of the oldest is
+about to time out. Where too many wait, the oldest is dropped. A check whose connections have all
+closed is not run.
 
-Credentials that one address gives several times at once are checked once.
+Equal credentials that one address sends several times at once are checked once.
 """
 
 import asyncio
@@ -21,25 +22,25 @@ from core.auth.authenticator import Authenticator, SlowCheck
 from core.runtime.listening import client_network
 
 ADDRESS_MAX = 256
-"""How many checks of one address wait."""
+"""Most checks that wait for one address."""
 USER_MAX = 32
-"""How many checks of one claimed user wait."""
+"""Most checks that wait for one claimed user."""
 
 
 class Waiter(Protocol):
-    """Who wants to know what a check finds. Both are called on the event loop."""
+    """A connection that waits for a check. Both methods are called on the event loop."""
 
     def check_begins(self) -> None:
-        """A thread computes it now."""
+        """Record that a thread computes the hash now."""
         ...
 
     def check_ends(self, is_right: bool | None) -> None:
-        """The credentials are right or wrong; None: too many wait, it will not be known."""
+        """Apply the result: True if the credentials are right; None if the check was dropped."""
         ...
 
 
 class QueuedCheck:
-    """One check that waits or runs. `waiters`: who wants to know; it is dropped without any."""
+    """One check that waits or runs; `waiters`: its connections. Without any it is dropped."""
 
     __slots__ = ("address", "authenticator", "check", "is_running", "waiters")
 
@@ -52,12 +53,16 @@ class QueuedCheck:
 
 
 _Groups = dict[str, dict[QueuedCheck, None]]
-"""What waits by address or user, oldest first; whose turn is next stands first."""
+"""Waiting checks by address or user, oldest first. The first group is served next."""
 
 
 class PasswordChecks:
-    """The checks of one server. `threads`: how many are computed at once; half of that at most for
-    one address or one user, but one."""
+    """The checks of one server.
+
+    Args:
+        threads: Hashes computed at once; 0: half of the processors. One address or user gets at
+            most half of the threads, but at least one.
+    """
 
     def __init__(self, threads: int = 0) -> None:
         self._threads = threads or max((os.cpu_count() or 1) // 2, 1)
@@ -72,13 +77,16 @@ class PasswordChecks:
 
     @property
     def waiting(self) -> int:
-        """How many checks wait for a thread."""
+        """Number of checks that wait for a thread."""
         return len(self._queued) - self._running_count
 
     def submit(
         self, authenticator: Authenticator, check: SlowCheck, address: str, waiter: Waiter
     ) -> QueuedCheck:
-        """Have credentials checked that a connection from `address` has given."""
+        """Queue a check of the credentials that a connection from `address` has sent.
+
+        `waiter` gets the result. Return the queued check, for `cancel`.
+        """
         address = client_network(address)
         queued = self._queued.get((address, check))
         if queued is None:
@@ -95,7 +103,7 @@ class PasswordChecks:
         return queued
 
     def cancel(self, queued: QueuedCheck, waiter: Waiter) -> None:
-        """Tell somebody nothing of a check."""
+        """Drop the interest of one connection in a check."""
         if waiter in queued.waiters:
             queued.waiters.remove(waiter)
         if not queued.waiters and not queued.is_running:
@@ -110,7 +118,7 @@ class PasswordChecks:
                 self._run(queued)
 
     def _next(self) -> QueuedCheck | None:
-        """Choose what is computed next, and let others be first the next time."""
+        """Choose the check to run next, and move its address or user to the end of the round."""
         self._is_turn_of_user = not self._is_turn_of_user
         groups = self._by_user if self._is_turn_of_user else self._by_address
         for key, group in groups.items():
@@ -155,7 +163,7 @@ class PasswordChecks:
 
     def _remove(self, queued: QueuedCheck) -> None:
         key = queued.address, queued.check
-        if self._queued.get(key) is queued:  # else it is out, and its place may be another's
+        if self._queued.get(key) is queued:  # else removed before, and replaced perhaps
             del self._queued[key]
             self._leave_groups(queued)
 

@@ -1,26 +1,29 @@
-"""Who gets a message: subscriptions of clients, subscriptions inside the process, and routes.
+"""The receivers of messages: subscriptions of clients, of services and of other servers.
 
-A `Route` is what a subject resolves to, computed once and kept until a subscription that could
-change it comes or goes; `stale` then becomes True. Its `targets`, `groups` and `services` never
-change. A route may serve many subjects (all the reply subjects of one inbox), so it does not
-know its subject unless `heads` is set.
+A `Route` contains the receivers of a subject. It is resolved once and cached until a subscription
+that could change it begins or ends; `stale` then becomes True. Its `targets`, `groups` and
+`services` never change. One `Route` may serve many subjects (all reply subjects of one inbox), so
+it does not know its subject unless `heads` is set.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from core.auth.grant import Guard
-from core.protocol.messages import MessageColumns
+from core.protocol.messages import Message, MessageColumns
 
 
 class Session(Protocol):
-    """What publishing and delivering use of the server's side of one connection.
+    """The part of a client session that publishing and delivery use.
 
-    `out` is the gathered output; whoever appends to it while it is empty appends the session to
-    `turn.dirty`. The list stays the same object for the life of the session. `blocked` says that
-    the socket takes no more for now, `closed` that it is gone; `user` and `guard` say who it is
-    and what it may do (None: everything); calls put into `on_writable` are made once, when a
-    blocked session takes more or is closed.
+    Attributes:
+        out: The gathered output. Code that appends to the empty list also appends the session to
+            `turn.dirty`. The list object stays the same for the life of the session.
+        blocked: The socket accepts no more output for now.
+        closed: The connection is closed.
+        headers, echo: The client supports headers; it wants its own messages.
+        user, guard: The user and its permissions (None: everything is allowed).
+        on_writable: Each call is made once, when a blocked session accepts output or is closed.
     """
 
     out: list[bytes]
@@ -36,7 +39,7 @@ class Session(Protocol):
     def flush(self) -> None: ...
 
     def forget(self, subscription: "Subscription") -> None:
-        """Drop a subscription that has had its last delivery."""
+        """Remove a subscription that has had its last delivery."""
         ...
 
 
@@ -44,36 +47,36 @@ ServiceCall = Callable[["Session | None", bytes, bytes, bytes, bytes], None]
 """Called with session (None: the server itself published), subject, reply, headers, payload."""
 
 BatchCall = Callable[[MessageColumns], None]
-"""Takes messages in columns; they may come from any session."""
+"""Called with messages in columns, which may come from any session."""
 
 
 class Trace(Protocol):
-    """The way of one message, noted as it goes: `core.pubsub.message_trace`.
+    """The trace of one message (`core.pubsub.message_trace`).
 
-    `only` says that the message reaches nobody and is stored nowhere.
+    `only`: the message is neither delivered to clients nor stored.
     """
 
     only: bool
 
     def streamed(self, stream: str) -> dict[str, Any]:
-        """Note a stream; what becomes of the message there is added to the returned event."""
+        """Add the event of a stream, and return it: the stream adds the outcome later."""
         ...
 
     def hold(self) -> None:
-        """Wait for one more `release` before the notes are sent."""
+        """Require one more `release` before the report is sent."""
         ...
 
     def release(self) -> None:
-        """Send the notes, if nothing else is waited for."""
+        """Send the report if no step is pending."""
         ...
 
 
 TracedCall = Callable[[Trace, bytes, bytes, bytes, bytes], None]
-"""Called with a trace that asks what becomes of a message, subject, reply, headers, payload."""
+"""Called with the trace of a message, its subject, reply, headers and payload."""
 
 
 class AckTaker(Protocol):
-    """Takes the acknowledgements of one consumer."""
+    """The receiver of the acknowledgements of one consumer."""
 
     def take(
         self,
@@ -83,43 +86,50 @@ class AckTaker(Protocol):
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Take one; `parts`: its subject in six parts (`rsplit(b".", 5)`)."""
+        """Take one acknowledgement; `parts`: its subject in six parts (`rsplit(b".", 5)`)."""
         ...
 
     def take_row(
         self, parted: list[list[bytes]], session: Session | None, payloads: list[bytes]
     ) -> None:
-        """Take some without reply and headers, in order; `parted`: the subjects, in six parts."""
+        """Take acknowledgements without reply and headers, in order.
+
+        `parted`: their subjects, each in six parts.
+        """
         ...
 
 
 STRANGERS = b"_jetgate"
-"""The queue group of what one of the nodes of a database answers for all. Nodes do not tell each
-other of it, but only servers that are none."""
+"""The queue group of services that one node of a database provides for all nodes. Nodes announce it
+only to members of the cluster that are not nodes."""
 
 MESSAGE = 1 << 60
-"""What a message adds to `Subscription.sent`, beside its size."""
+"""The amount that one message adds to `Subscription.sent`, beside its size in bytes."""
 _NBYTES = MESSAGE - 1
 
 
 def messages_of(sent: int) -> int:
-    """Return how many messages a sum of `Subscription.sent` stands for."""
+    """Return the number of messages in a sum of `Subscription.sent`."""
     return sent >> 60
 
 
 def bytes_of(sent: int) -> int:
-    """Return how many bytes of headers and payloads a sum of `Subscription.sent` stands for."""
+    """Return the bytes of headers and payloads in a sum of `Subscription.sent`."""
     return sent & _NBYTES
 
 
 class Subscription:
     """A client's subscription: the target of deliveries.
 
-    `mid` is what stands between subject and size in a MSG line: a line is
-    `b"MSG " + subject + mid + size`. Who writes such lines itself adds to `sent`, for each message,
-    MESSAGE and the size of its headers and payload: one number for both counts, as one addition
-    is what a message had to pay anyway. An UNSUB with a limit counts from the beginning. `limit` 0
-    means none. `guard` is there when permissions have a say in its deliveries.
+    Attributes:
+        mid: The bytes between subject and size in a MSG line, which is `b"MSG " + subject + mid +
+            size`.
+        sent: Messages and bytes delivered, in one number. Code that writes MSG lines adds `MESSAGE`
+            and the size of headers and payload for each message; one addition per message is
+            cheaper than two.
+        limit: Deliveries after which the subscription ends, counted from its beginning (UNSUB with
+            a limit); 0: none.
+        guard: The permissions to check per delivery; None: no check.
     """
 
     __slots__ = ("guard", "limit", "mid", "queue", "sent", "session", "sid", "subject")
@@ -136,7 +146,7 @@ class Subscription:
 
     @property
     def delivered(self) -> int:
-        """How many messages it has got."""
+        """Number of messages delivered."""
         return messages_of(self.sent)
 
 
@@ -146,11 +156,15 @@ Target = Subscription
 class ServiceSubscription:
     """A subscription inside the process.
 
-    With `here` it is for what is published on this server alone: the others of a cluster are not
-    told of it. `batch` takes several messages as `call` takes each; None: it has to be called for
-    each. `traced` takes a message whose way is traced; None: there is nothing to tell. `untold`:
-    other servers were told of it, and then that it has ended (`Account.untell`). `takes_authors`:
-    it gets messages of batches with the connection that they are from (`core.pubsub.authored`).
+    Attributes:
+        here: It receives only messages that are published on this server; other servers of a
+            cluster do not know of it.
+        instead: Messages for it are not forwarded to other servers.
+        batch: Takes several messages in one call; None: `call` is called for each.
+        traced: Takes a message that is traced; None: the service adds no events.
+        untold: Other servers knew of it, and were sent its end (`Account.untell`).
+        takes_authors: It gets messages of batches with the connection that published them
+            (`core.pubsub.authored`).
     """
 
     __slots__ = (
@@ -188,10 +202,9 @@ Member = Subscription | ServiceSubscription
 
 
 class Output(Protocol):
-    """What is written to a session or a link, for those who can wait until it takes more.
+    """The output of a session or a link, for senders that can wait.
 
-    While it is `blocked`, calls put into `on_writable` are made once, when it takes more or is
-    closed.
+    Each call in `on_writable` is made once, when the `blocked` output accepts more or is closed.
     """
 
     closed: bool
@@ -202,23 +215,25 @@ class Output(Protocol):
 
 
 class Link(Output, Protocol):
-    """What sending to another server of the cluster uses of the connection to it.
+    """The part of a connection to another server of the cluster that senders use.
 
-    `sent` is the sum of what was given to `send`. The calls in `on_writable` are made some at a
-    time: many who waited would bring too much again.
+    `sent` is the sum of the numbers passed to `send`. The calls in `on_writable` are made a few at
+    a time: all waiting senders at once would fill the link again.
     """
 
     sent: int
 
     def send(self, lines: bytes, sent: int) -> None:
-        """Add messages to the output; `sent`: MESSAGE and the size of each, summed up."""
+        """Add messages to the output; `sent`: the sum of `MESSAGE` and the size of each."""
         ...
 
 
 class RemoteInterest:
-    """What clients of another server subscribe to; `weight`: how many of them in a queue group.
+    """A subscription of another server.
 
-    `is_of_node`: the server has proved that it is a node of the same database.
+    Attributes:
+        weight: Number of members in the queue group there.
+        is_of_node: The server has proved that it is a node of the same database.
     """
 
     __slots__ = ("is_of_node", "link", "queue", "subject", "weight")
@@ -233,32 +248,39 @@ class RemoteInterest:
         self.is_of_node = is_of_node
 
 
-class Onward(Protocol):
-    """The receivers of a route on other servers (`core.pubsub.onward`).
+class Onward(ServiceSubscription):
+    """The receivers of a `Route` on other servers (`core.pubsub.onward`).
 
-    `subjects` are the filters of those that are in no queue group, `grouped` those of the others
-    with their groups. `sole` is the link to the only receiver when that is one other server, and
-    what is published is to be its, whatever it is; lines of messages begin with `head`. `call`
-    sends them a message.
+    Attributes:
+        sole: The link to the only receiver, if that is one other server and every message goes to
+            it.
+        head: The beginning of message lines for `sole`.
+        subjects: The filters of receivers in no queue group.
+        grouped: Queue group and filter of the other receivers.
     """
 
-    call: ServiceCall
+    __slots__ = ("grouped", "head", "sole", "subjects")
+
     sole: Link | None
     head: bytes
     subjects: frozenset[bytes]
     grouped: frozenset[tuple[bytes, bytes]]
 
-    def address(self, to: bytes) -> None:
-        """Send the next message to `to`, and show its own subject where that is known."""
-        ...
+    def forward(self, message: Message, to: bytes, refused: Sequence[bytes]) -> None:
+        """Send a message to the servers that have receivers.
 
-    def take_group(self, queue: bytes) -> None:
-        """Give the next message also to a member of a group whose members here refused it."""
-        ...
+        Args:
+            message: Subject, reply, headers and payload.
+            to: The subject to route the message by; empty: its own. The receiving server learns the
+                own subject only if the reply is an ack subject: it follows an `@` there.
+            refused: Queue groups whose local members may not have the message: a remote member gets
+                it.
+        """
+        raise NotImplementedError
 
     def blocked(self) -> Link | None:
-        """Return a link that takes no more for now, if a message may go over one."""
-        ...
+        """Return a blocked link among those that a message may use; None if all accept output."""
+        raise NotImplementedError
 
 
 Head = tuple[Subscription, Session, list[bytes], bytes]
@@ -268,13 +290,19 @@ Head = tuple[Subscription, Session, list[bytes], bytes]
 class Route:
     """The resolved receivers of a subject.
 
-    `sole` is the only receiver when that is one plain client subscription without a limit and
-    with header support, `head` then the beginning of its MSG line if that is known; `only` is
-    the only receiver when that is one service, `batch` what takes many messages at once for it.
-    `plain` says that no target has a limit, lacks header support, or remembers reply subjects.
-    `interest` says that somebody would get a message.
-    `onward` is the service that takes messages to other servers of the cluster; None: nobody
-    listens there.
+    Attributes:
+        targets: Subscriptions of clients in no queue group.
+        groups: The members of each queue group.
+        services: Subscriptions inside the process in no queue group.
+        plain: No target has a limit, lacks header support, or remembers reply subjects.
+        sole: The only receiver, if that is one client subscription and `plain`.
+        head: The beginning of the MSG line of `sole`, if the subject is known.
+        heads: The same for all targets; None if the subject is not known.
+        only: The call of the only receiver, if that is one service.
+        batch: The call of that service for many messages at once.
+        interest: True if there is any receiver.
+        onward: The service that forwards messages to other servers; None: no interest there.
+        stale: True once the cache has dropped this entry.
     """
 
     __slots__ = (
@@ -321,7 +349,7 @@ class Route:
 
 
 def heads_of(targets: tuple[Subscription, ...], subject: bytes) -> tuple[Head, ...]:
-    """Return the beginnings of the MSG lines that the targets get."""
+    """Return targets, sessions, outputs and beginnings of MSG lines, for one subject."""
     return tuple((t, t.session, t.session.out, b"MSG " + subject + t.mid) for t in targets)
 
 

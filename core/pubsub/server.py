@@ -1,29 +1,4 @@
-"""The hub: what all connections of a node share.
-
-Accounts, users, limits, the open sessions and the sums of their counters. `use_users`, `use_limits`
-and an account's `use_mappings` change the rules for connected clients too.
-
-Back-pressure against producers that are faster than what consumes them: between `press` and
-`release` the hub is `overloaded`, and sessions that bring much data do not read. `crowded` is set
-by a flush that leaves a session near `max_pending`; the producer whose read was being served stops
-reading for a moment. `blocked` lists the sessions whose sockets take no more: how many bytes they
-had taken, and when that was found. `congested` are the links that have much unsent: who sends into
-one of them waits until it has less. `overload_changed` is called when it has become overloaded, or
-is no longer.
-
-Between `hold_publishes` and `take_publishes` clients are served, but a session is read no further
-than its first publish that has to wait (`is_held`). What the sessions have read of these by then
-is kept; once that is `HELD_MAX` bytes together (`is_full`), no session reads any more. Before that
-`is_held` may say that too much is kept for one purpose, and more publishes of that kind go on.
-
-`cluster` is the name of the cluster, `connect_urls` where clients may connect to in its place,
-those over WebSocket at `ws_connect_urls`: `use_cluster` tells them. `ldm` is lame duck mode:
-clients should go elsewhere. Over connections of the types in `author_doors` the author of a message
-needs permission for what its headers ask for (`core.auth.author`), and batches belong to their
-connections. `left` is called with every connection that was closed; its counters stay in the
-`totals`. `users_changed` is called after other users or permissions were applied to the connected
-clients.
-"""
+"""The hub: the state that all connections of a node share."""
 
 import hashlib
 from base64 import b32encode
@@ -36,6 +11,7 @@ from core.auth.users import Users
 from core.errors import AuthError
 from core.protocol.connect import Connect
 from core.protocol.holding import EVERYTHING, Held
+from core.protocol.parser import Publisher
 from core.pubsub.account import Account
 from core.pubsub.ending_log import EndingLog
 from core.pubsub.hub_view import Waiter
@@ -51,19 +27,19 @@ from core.runtime.subscribers import Subscribers
 from core.runtime.turn import Turn
 
 HELD_MAX = 64 * 2**20
-"""How many bytes of publishes that wait a node keeps; more stays in the sockets of clients."""
-_SERVER_PREFIX = 13 << 3  # N
-_CURVE_PREFIX = 23 << 3  # X
+"""Most bytes of held publishes in this process; further ones stay in the sockets of clients."""
+_SERVER_PREFIX = 13 << 3  # first letter N in base 32
+_CURVE_PREFIX = 23 << 3  # first letter X in base 32
 WEBSOCKET = "WEBSOCKET"
-"""The type of a connection that came over WebSocket."""
+"""The type of a connection over WebSocket."""
 IN_PROCESS = "IN_PROCESS"
-"""The type of a connection inside this process that has the rights of its user."""
+"""The type of a connection inside this process that has the permissions of its user."""
 TRUSTED = "TRUSTED"
-"""The type of a connection that a part of this server has: it may do everything."""
+"""The type of a connection that a part of this server uses; everything is allowed."""
 
 AUTHORS_OVER_HTTP = frozenset((IN_PROCESS,))
 AUTHORS_OVER_NATS = frozenset(("STANDARD", WEBSOCKET))
-"""The types of connections by which authors are asked what the headers of their messages want."""
+"""The types of connections whose messages need permission for their headers."""
 
 
 @dataclass(slots=True)
@@ -76,7 +52,7 @@ class Traffic:
     out_bytes: int = 0
 
     def add(self, other: "Traffic") -> None:
-        """Count what another counter has counted."""
+        """Add another counter to this one."""
         self.in_msgs += other.in_msgs
         self.in_bytes += other.in_bytes
         self.out_msgs += other.out_msgs
@@ -84,67 +60,118 @@ class Traffic:
 
 
 class Connection(Waiter, Session, Protocol):
-    """What the hub uses of a session."""
+    """A client's connection, for code that cannot import its session.
+
+    That is the hub, the parts of the session, and the API. The attributes are those of
+    `ClientSession`. `started` is in nanoseconds since the Unix epoch, `rtt` in nanoseconds.
+    """
 
     traffic: Traffic
     account: Account
+    connect: Connect
     connection_type: str
+    address: tuple[str, int] | None
+    client_ip: str
+    client_port: int
+    forwarded_for: str
+    is_connected: bool
+    no_responders: bool
+    started: int
+    rtt: int
+
+    @property
+    def publisher(self) -> Publisher:
+        """The publisher of the client's messages."""
+        ...
+
+    def say(self, line: bytes) -> None:
+        """Add a protocol line to the output."""
+        ...
 
     def written(self) -> int:
-        """Return how many bytes the socket has taken so far."""
+        """Return the number of bytes that the socket has accepted so far."""
         ...
 
     def close(self, reason: str, error: str = "") -> None:
-        """Write what gathered, then an -ERR if there is a text for it, and close."""
+        """Write the gathered output and an -ERR with the text `error`, if any; then close."""
         ...
 
     def use_limits(self) -> None:
-        """Take over the hub's limits, which have changed."""
+        """Apply the changed limits of the hub."""
         ...
 
     def reauthorize(self) -> None:
-        """Apply users and permissions that have changed, or close."""
+        """Apply changed users and permissions, or close."""
         ...
 
     def choose_publisher(self) -> None:
-        """Publish by what CONNECT, permissions and mappings say now."""
+        """Select the publisher again, by CONNECT, permissions and mappings."""
         ...
 
     def use_trace_log(self) -> None:
-        """Log the operations of the client from now on, or no longer, as the hub wants it."""
+        """Start or stop logging the operations of the client, as the hub's `trace_log` requires."""
         ...
 
     def hold_publishes(self) -> None:
-        """Read no further than the first publish that the hub holds."""
+        """Stop reading at the first publish that the hub holds."""
         ...
 
     def publish_on(self) -> None:
-        """Take publishes from now on, those first that were held."""
+        """Resume publishing, held publishes first."""
         ...
 
     def pause(self) -> None:
-        """Read nothing until there is no hold any more, or another one."""
+        """Pause reading until the hold ends or changes."""
         ...
 
     def tell_info(self) -> None:
-        """Send an INFO that has changed, to clients that read more than the first one."""
+        """Send the changed INFO, if the client supports INFO after the first one."""
         ...
 
     def close_slow_consumer(self, reason: str) -> None:
-        """Close the connection at once: it does not take what is written."""
+        """Close the connection at once, because the client does not read its data."""
         ...
 
     def count(self) -> Traffic:
-        """Bring `traffic` up to date and return it."""
+        """Update `traffic` and return it."""
         ...
 
 
 SYSTEM_ACCOUNT = "$SYS"
-"""The account of whoever runs the servers: its users ask about the cluster, and have no streams."""
+"""The account of the operators. Its users request the state of servers, and it has no streams."""
 
 
 class Hub:
-    """The shared state of one node's NATS side."""
+    """The shared state of one node's NATS side: accounts, users, limits, sessions and counters.
+
+    `use_users`, `use_limits` and an account's `use_mappings` change the rules for connected clients
+    too.
+
+    *Backpressure* protects against producers that are faster than storage and consumers. Between
+    `press` and `release` the hub is `overloaded`: sessions with large reads pause reading.
+
+    *Held publishes.* Between `hold_publishes` and `take_publishes` clients are served, but a
+    session is read only up to its first publish that has to wait (`is_held`). The sessions keep the
+    bytes read beyond it; once these are `HELD_MAX` bytes together (`is_full`), all sessions pause
+    reading. Before that, `is_held` may decide that too much is held for one purpose, and let more
+    publishes of that kind pass.
+
+    Attributes:
+        crowded: Set by a flush that leaves a session near `max_pending`. The producer whose read is
+            being processed pauses reading for a moment.
+        blocked: The sessions whose sockets accept no more: bytes accepted until then, and the time
+            when that was found.
+        congested: The links with much unsent output; senders wait until there is less.
+        overload_changed: Called when the hub becomes overloaded, and when it no longer is.
+        cluster: The name of the cluster.
+        connect_urls, ws_connect_urls: Other addresses for clients, and those for WebSocket;
+            `use_cluster` announces them.
+        ldm: Lame duck mode: clients are asked to connect elsewhere.
+        author_doors: Types of connections whose messages need permission for their headers
+            (`core.auth.author`). Batches belong to such connections.
+        left: Called with every closed connection. Its counters stay in the `totals`.
+        users_changed: Called after other users or permissions were applied to connected clients.
+    """
 
     def __init__(
         self,
@@ -208,13 +235,16 @@ class Hub:
         self._add_accounts_of(users)
 
     def client_address(self) -> tuple[str, int]:
-        """Return the host and port that clients are told; an advertised port 0 is the real one."""
+        """Return the host and port announced to clients.
+
+        An advertised port 0 means the real port.
+        """
         if self.advertised is None:
             return self.host, self.port
         return self.advertised[0], self.advertised[1] or self.port
 
     def websocket_address(self) -> tuple[str, int] | None:
-        """Return the same for clients over WebSocket; None: that is not served."""
+        """Return the host and port announced to WebSocket clients (None: no WebSocket)."""
         if self.ws_address is None or self.ws_advertised is None:
             return self.ws_address
         return self.ws_advertised[0], self.ws_advertised[1] or self.ws_address[1]
@@ -222,18 +252,18 @@ class Hub:
     def use_cluster(
         self, name: str, connect_urls: tuple[str, ...], ws_connect_urls: tuple[str, ...] = ()
     ) -> None:
-        """Let clients know of the servers of the cluster, those that are connected too."""
+        """Announce the servers of the cluster to clients, connected ones included."""
         is_new = (name, connect_urls) != (self.cluster, self.connect_urls)
         is_new_there = (name, ws_connect_urls) != (self.cluster, self.ws_connect_urls)
         self.cluster = name
         self.connect_urls, self.ws_connect_urls = connect_urls, ws_connect_urls
-        if not self.ldm:  # which is said once
+        if not self.ldm:  # which is announced once
             self._tell_info(is_new, is_new_there)
 
     def begin_lame_duck(
         self, connect_urls: tuple[str, ...] = (), ws_connect_urls: tuple[str, ...] = ()
     ) -> None:
-        """Tell clients that they should go elsewhere: to one of these, if there are any."""
+        """Ask clients to connect elsewhere: to one of these addresses, if there are any."""
         self.ldm, self.connect_urls, self.ws_connect_urls = True, connect_urls, ws_connect_urls
         self._tell_info(True, True)
 
@@ -263,15 +293,15 @@ class Hub:
         return self.accounts["$G"]
 
     def authenticator_for(self, connection_type: str) -> Authenticator | None:
-        """Return what checks the credentials of connections of a type; None: nothing does."""
+        """Return the authenticator for connections of a type; None: no credentials are checked."""
         if connection_type == TRUSTED:
             return None
         return self._authenticators.get(connection_type, self.authenticator)
 
     def use_users_over(self, connection_type: str, users: Users | None) -> None:
-        """Let these connect by one type of connection; None: those who hold for all types.
+        """Accept these users over one type of connection; None: those that apply to all types.
 
-        Connected clients stay as they are.
+        Connected clients are not affected.
         """
         self._add_accounts_of(users)
         before = self._authenticators.pop(connection_type, None)
@@ -281,10 +311,10 @@ class Hub:
     def authenticate(
         self, connect: Connect, connection_type: str = "STANDARD"
     ) -> Identity | SlowCheck:
-        """Return who a CONNECT is from, or what has to be checked in a thread to know it.
+        """Return the identity of a client, or the slow check (bcrypt) that decides about it.
 
         Raises:
-            AuthError: the credentials are wrong.
+            AuthError: The credentials are wrong.
         """
         if connection_type == TRUSTED:
             return Identity(connect.account or self.default_account().name)
@@ -297,10 +327,14 @@ class Hub:
     # -- rules that change while clients are connected
 
     def use_users(self, users: Users | None, over_websocket: Users | None) -> None:
-        """Let these connect from now on; `over_websocket`: others there, None for the same.
+        """Accept these users from now on.
 
-        Connected clients that could not connect now are closed; the others get their new
-        permissions, and lose the subscriptions that these do not allow.
+        Connected clients whose credentials no longer suffice are closed. The others get their new
+        permissions, and lose the subscriptions that these deny.
+
+        Args:
+            users: The users; None: no credentials are checked.
+            over_websocket: Other users for WebSocket; None: the same ones.
         """
         self._add_accounts_of(users)
         before = self.authenticator
@@ -312,27 +346,28 @@ class Hub:
         self.users_changed()
 
     def choose_publishers(self, account: str) -> None:
-        """Let connected clients of an account publish by its mappings, which have changed."""
+        """Apply changed mappings of an account to its connected clients."""
         for session in self.sessions.values():
             if session.account.name == account:
                 session.choose_publisher()
 
     def use_author_doors(self, author_doors: frozenset[str]) -> None:
-        """Ask the authors of messages over these types of connections, connected ones included."""
+        """Require permission for headers over these connection types, open connections included."""
         self.author_doors = author_doors
         for session in self.sessions.values():
             session.choose_publisher()
 
     def use_limits(self, limits: Limits) -> None:
-        """Limit what clients may use, connected ones included."""
+        """Apply new limits, to connected clients too."""
         self.limits = limits
         for session in self.sessions.values():
             session.use_limits()
 
     def use_trace_log(self, trace_log: TraceLog | None) -> None:
-        """Log the operations of clients there from now on, connected ones included; None: do not.
+        """Log the operations of all clients to `trace_log` from now on; None: do not log.
 
-        Routes hold the outputs of sessions, which are others while they are logged.
+        Cached receivers contain the outputs of sessions, which change with the log, so drop the
+        cache.
         """
         self.trace_log = trace_log
         for session in self.sessions.values():
@@ -343,17 +378,17 @@ class Hub:
     # -- sessions
 
     def next_client_id(self) -> int:
-        """Return a number no connection of this node has had."""
+        """Return a number that no connection of this node has used."""
         self._last_client_id += 1
         return self._last_client_id
 
     def join(self, session: Connection) -> None:
-        """Take a new connection in."""
+        """Add a new connection."""
         self.sessions[session.client_id] = session
         self.connections_total += 1
 
     def leave(self, session: Connection) -> None:
-        """Take a closed connection out; its counters stay in the totals."""
+        """Remove a closed connection; its counters stay in the totals."""
         if self.sessions.pop(session.client_id, None) is not None:
             self._departed.add(session.count())
             self.left(session)
@@ -361,8 +396,8 @@ class Hub:
     def totals(self) -> Traffic:
         """Return the traffic of all connections since the start.
 
-        As in the reference server, what a client without headers got counts here with them, and
-        with the connection without.
+        As in nats-server, headers removed for a client without header support count here, but not
+        in the numbers of the connection.
         """
         total = Traffic(out_bytes=self.stripped_bytes)
         total.add(self._departed)
@@ -370,12 +405,13 @@ class Hub:
             total.add(session.count())
         return total
 
-    # -- while something is still being loaded
+    # -- holding publishes while streams are loading
 
     def hold_publishes(self, is_held: Held = EVERYTHING) -> None:
-        """Have publishes wait until `take_publishes`: who sends one is not read on.
+        """Hold publishes until `take_publishes`: stop reading a session at its first one.
 
-        `is_held`: which have to; another one than before may let some go on.
+        `is_held` decides which publishes are held. A new one may pass publishes that the old one
+        held.
         """
         if self.is_holding and is_held is self.is_held:
             return
@@ -385,7 +421,7 @@ class Hub:
             session.hold_publishes()
 
     def take_publishes(self) -> None:
-        """Take what clients publish, first what was held."""
+        """Resume publishes, held ones first."""
         if not self.is_holding:
             return
         self.is_holding, self.held_bytes = False, 0
@@ -393,7 +429,7 @@ class Hub:
             session.publish_on()
 
     def keep(self, subject: bytes, nbytes: int) -> None:
-        """Count what a session keeps since a publish on this subject waits; negative: no longer."""
+        """Count bytes that a session keeps behind a held publish; negative: it drops them."""
         self.held_bytes += nbytes
         self.is_held.keep(subject, nbytes)
         if self.is_full:
@@ -403,19 +439,19 @@ class Hub:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is kept that nothing more is read."""
+        """True once so many bytes are kept that all clients' reading pauses."""
         return self.held_bytes >= HELD_MAX
 
-    # -- back-pressure
+    # -- backpressure
 
     def press(self) -> None:
-        """Have sessions that bring much data wait, from their next read on, until `release`."""
+        """Set `overloaded`: sessions with large reads pause reading until `release`."""
         if not self.overloaded:
             self.overloaded = True
             self.overload_changed()
 
     def release(self) -> None:
-        """Let all sessions that wait read again."""
+        """Clear `overloaded`, and resume reading of all waiting sessions."""
         self.overloaded = False
         self.overload_changed()
         waiting, self._waiting = self._waiting, []
@@ -423,14 +459,14 @@ class Hub:
             session.resume()
 
     def wait(self, waiter: Waiter) -> None:
-        """Keep a session, or a remote, that stopped reading until `release`."""
+        """Resume a session or remote connection, which has paused reading, at the next release."""
         self._waiting.append(waiter)
 
 
 def nkey(prefix: int, seed: str) -> str:
     """Return 56 characters in the form of a public key: prefix, 32 bytes, CRC-16, base 32.
 
-    Nobody holds a private half: the server proves its identity with TLS, not with this.
+    There is no private key: the server proves its identity with TLS alone.
     """
     raw = bytes((prefix,)) + hashlib.sha256(f"{prefix}{seed}".encode()).digest()
     return b32encode(raw + crc_hqx(raw, 0).to_bytes(2, "little")).decode()

@@ -1,4 +1,4 @@
-"""What `trace` of the configuration asks for: the operations of clients in the log."""
+"""The `trace` option of the configuration: logging of client operations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLog:
-    """Where the operations of clients are logged, and how much of their messages.
+    """The target and extent of logged client operations.
 
     Attributes:
-        write: takes a line.
-        max_payload: how many bytes of a message are shown; 0: all of them.
-        headers_only: show the headers of messages and not their payloads.
+        write: Writes one line.
+        max_payload: Bytes of a message to log; 0: all.
+        headers_only: Log the headers of messages and not their payloads.
     """
 
     write: Callable[[str], None]

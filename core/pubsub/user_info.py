@@ -1,4 +1,4 @@
-"""`$SYS.REQ.USER.INFO`: a client asks for its user, its account and its permissions."""
+"""`$SYS.REQ.USER.INFO`: a client requests its user, its account and its permissions."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _JETSTREAM_FLAGS = 7
 
 
 def answer_user_info(account: Account) -> None:
-    """Answer such requests in an account."""
+    """Subscribe to `SUBJECT` in an account, and answer the requests."""
     asked = 0
 
     def answer(
@@ -40,7 +40,7 @@ def answer_user_info(account: Account) -> None:
 
 
 def server_json(hub: HubView, number: int) -> dict[str, Any]:
-    """Return how the server shows itself in what it sends; `number` counts that."""
+    """Return the `server` object of responses and reports; `number` becomes its `seq`."""
     return {
         "name": hub.server_name,
         "host": hub.host,
@@ -57,7 +57,7 @@ def server_json(hub: HubView, number: int) -> dict[str, Any]:
 
 
 def permissions_json(permissions: Permissions) -> dict[str, Any]:
-    """Return permissions as monitoring shows them; times in nanoseconds."""
+    """Return permissions in the JSON form of monitoring; times in nanoseconds."""
     shown: dict[str, Any] = {
         "publish": _rule_json(permissions.publish),
         "subscribe": _rule_json(permissions.subscribe),

@@ -1,13 +1,13 @@
-"""Forwards requests to the JetStream API of another system, and its answers and deliveries back.
+"""The forwarding of JetStream API requests to another system, and of responses and deliveries back.
 
     here, any client                   the bridge                     there
     PUB $JS.<name>.API.X  r  ──▶  PUB $JS.API.X  <inbox>.R.r    ──▶  JetStream
     MSG r                 ◀──     MSG <inbox>.R.r               ◀──
     MSG <deliver>         ◀──     MSG <inbox>.D.7               ◀──  consumer
 
-The subject of an answer contains the reply subject of its request, so nothing is stored per
-request. Only deliveries need a `Relay`: for the deliver subject of a consumer, which is replaced in
-the request that creates the consumer, and for the reply subject of a pull request.
+The subject of a response contains the reply subject of its request, so the bridge stores nothing
+per request. Only deliveries need a `Relay`: for the deliver subject of a consumer, which is
+replaced in the request that creates the consumer, and for the reply subject of a pull request.
 
 While there is no connection the prefix has no subscription: requests get "no responders".
 """
@@ -32,7 +32,7 @@ _NEXT = b"CONSUMER.MSG.NEXT."
 _NXT = b"+NXT"
 _GROUP = "deliver_group"
 _POLICIES_WITHOUT_ACKS = (None, "none", "flow_control")
-_PULL_NS = 300_000_000_000  # how long a pull request without expiry is relayed
+_PULL_NS = 300_000_000_000  # relay time of a pull request without expiry, in nanoseconds
 
 EVERYTHING = (b">",)
 READING = (
@@ -51,14 +51,14 @@ class Bridge:
     """The bridge of one remote.
 
     Args:
-        here: the side where requests come from.
-        client: the connection to the JetStream server; its subscriptions outlive a reconnect.
-        name: the name of the remote.
-        now: the monotonic clock, nanoseconds.
-        verbs: the requests that are forwarded, as filters behind the prefix.
+        here: The side where requests come from.
+        client: The connection to the JetStream server; its subscriptions outlive a reconnect.
+        name: The name of the remote.
+        now: Returns monotonic nanoseconds.
+        verbs: The requests to forward, as filters behind the API prefix.
 
     Attributes:
-        requests: requests forwarded since the start.
+        requests: Requests forwarded since the start.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Bridge:
     # -- opening and closing
 
     def open(self) -> None:
-        """Serve the prefix; called when there is a connection."""
+        """Serve the prefix. Call it when there is a connection."""
         if not self._is_subscribed:
             self._is_subscribed = True
             self._client.subscribe(self._answers + b">", self._on_answers)
@@ -165,7 +165,7 @@ class Bridge:
         self._send(self._names.flow_there(subject), b"", headers, payload)
 
     def _send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        # Dropped if the server is too slow, as for every client; requesters try again.
+        # Drop requests if the server is too slow or the request too large; requesters retry.
         client = self._client
         fits = len(headers) + len(payload) <= client.info.max_payload
         if client.connected and not client.paused and fits:
@@ -209,6 +209,6 @@ def _members(payload: bytes) -> dict[str, Any]:
 
 
 def _pull_time(payload: bytes) -> int:
-    """Return how long a pull request can have deliveries, with a margin, in nanoseconds."""
+    """Return how long a pull request can have deliveries, in nanoseconds, with a margin."""
     asked = _members(payload).get("expires")
     return asked + _PULL_NS // 60 if isinstance(asked, int) and asked > 0 else _PULL_NS

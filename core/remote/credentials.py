@@ -1,4 +1,4 @@
-"""Reads credentials files (user JWT and nkey seed), as `nsc` and `nats auth` write them.
+"""The decoding of credentials files (user JWT and nkey seed), as `nsc` and `nats auth` write them.
 
     -----BEGIN NATS USER JWT-----
     eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ...
@@ -8,8 +8,8 @@
     SUAC...
     ------END USER NKEY SEED------
 
-Either part may stand alone: a JWT for a server that asks for no signature, a seed for one that
-knows the public key. The seed never leaves the process: it signs the server's nonce.
+Either part may be absent: a server may require no signature of the JWT, or know the public key of
+the seed. The seed never leaves the process: it signs the server's nonce.
 """
 
 import re
@@ -20,18 +20,18 @@ from pathlib import Path
 from core.client.errors import ClientError
 
 _PART = re.compile(r"-----BEGIN ([A-Z ]+)-----\s*([\w.=+/-]+?)\s*-{5,6}END")
-_SEED, _USER = 18 << 3, 20 << 3  # the letters S and U
+_SEED, _USER = 18 << 3, 20 << 3  # first letters S and U in base 32
 
 
 class NoCredentials(ClientError):
-    """A credentials file cannot be used; the text never contains what is in it."""
+    """A credentials file cannot be used. The text contains nothing from the file."""
 
 
 def identify(path: str, nonce: str) -> dict[str, str]:
     """Return the fields of CONNECT that authenticate with a credentials file.
 
     Raises:
-        NoCredentials: the file cannot be read or holds no credentials.
+        NoCredentials: The file cannot be read or contains no credentials, or PyNaCl is missing.
     """
     try:
         text = Path(path).expanduser().read_text()

@@ -1,9 +1,9 @@
-"""Manages the remotes of a node: keeps each connected and records the state of its connection.
+"""The management of a node's remotes: keeps each connected and records the connection states.
 
-The remotes are those of the configuration and those in storage; of two with one name the one of the
-configuration is used. Storage is read every few seconds, so `jetgate remote add` needs no restart;
-the states of connections are stored whenever they change. Of the nodes of one database only one
-connects, since each of them would answer a request.
+The remotes are those of the configuration and those in storage. Of two with one name the configured
+one is used. Storage is read every few seconds, so `jetgate remote add` needs no restart. The states
+of connections are stored when they change. Only one of the nodes of one database connects, since
+every connected node would answer each request.
 """
 
 import asyncio
@@ -57,11 +57,14 @@ class AttachedRemote:
     """A remote with its connection and bridge.
 
     Args:
-        remote: its configuration.
-        account: the account where its API is offered.
-        clock: the node's.
-        connected: called with its API prefix when that is served (again).
-        own: opens a client of this server, whose API is offered to a `nats-leaf://` remote.
+        remote: Its configuration.
+        account: The account that offers its API.
+        clock: The clock of the node.
+        connected: Called with its API prefix each time that it is served after a connect.
+        own: Opens a client of this server, whose API is offered to a `nats-leaf://` remote.
+
+    Raises:
+        ConfigError: A `nats-leaf://` remote needs `own`.
     """
 
     def __init__(
@@ -151,7 +154,7 @@ class AttachedRemote:
 
 
 def server_of(line: Client | Leaf) -> str:
-    """Return name and version of the server; without a name, the beginning of its id."""
+    """Return name and version of the server; without a name, the first characters of its id."""
     info = line.info
     name = info.server_name if info.server_name != info.server_id else info.server_id[:8]
     return f"{name} {info.version}".strip()
@@ -161,16 +164,16 @@ class Remotes:
     """The remotes of a node, all in one account.
 
     Args:
-        account: where their APIs are offered.
-        clock: the node's.
-        configured: the remotes of the configuration.
-        store: the list in storage, if there is one.
-        connected: called with an API prefix when that is served (again).
-        own: opens a client of this server that may do everything.
-        connects: whether this node is the one that connects; `look` follows a change of that.
+        account: The account that offers their APIs.
+        clock: The clock of the node.
+        configured: The remotes of the configuration.
+        store: The list in storage; None: there is none.
+        connected: Called with an API prefix each time that it is served after a connect.
+        own: Opens a client of this server without permission checks.
+        connects: Returns True if this is the connecting node; call `look` when that changes.
 
     Attributes:
-        attached: the remotes by name.
+        attached: The remotes by name.
     """
 
     def __init__(
@@ -210,7 +213,7 @@ class Remotes:
             self.start()
 
     def look(self) -> None:
-        """Connect, or close what is connected, if that is to change."""
+        """Connect or close the remotes if the result of `connects` has changed."""
         if self._connects() == (not self.attached):
             self._wake.set()
 
@@ -224,7 +227,7 @@ class Remotes:
         """Return the states of the connections, sorted by name."""
         return [self.attached[name].state() for name in sorted(self.attached)]
 
-    # -- keeping
+    # -- the task
 
     async def _keep(self) -> None:
         tick = 0

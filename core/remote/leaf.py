@@ -1,12 +1,12 @@
-"""A leaf node connection, over which the API of this server is offered at another server.
+"""A leaf node connection, by which another server uses the API of this server.
 
-An ordinary client connection would not do: the other server refuses messages from clients whose
-reply subject begins with `$JS.ACK`, which a mirror there has to get. It accepts them from a leaf
-node. It also sends a leaf node the interest of its clients, so that a consumer here delivers only
-while its deliver subject has a subscription there.
+An ordinary client connection does not suffice: the other server refuses a client's messages whose
+reply subject begins with `$JS.ACK`, which a mirror there needs. It accepts them from a leaf node.
+It also sends a leaf node the interest of its clients, so that a consumer here delivers only while
+its deliver subject has a subscription there.
 
-*Failure.* As with `Client`: a lost connection is made again with growing pauses; the interest is
-dropped with it.
+*Failure.* As with `Client`: the leaf reconnects with growing pauses. The interest is dropped with
+the connection.
 """
 
 import asyncio
@@ -42,9 +42,10 @@ class Leaf:
     """A leaf node connection, as the side of a bridge where requests come from.
 
     Attributes:
-        info: the INFO of the server.
-        on_interest: called with the subject of a subscription that was made or ended there.
-        changed: called when the connection was made, was lost, or could not be made.
+        info: The INFO of the server.
+        on_interest: Called with the subject of a subscription that begins or ends there.
+        changed: Called when the leaf has connected, has lost the connection, or has failed to
+            connect.
     """
 
     def __init__(self, connector: Connector, options: Options) -> None:
@@ -119,7 +120,7 @@ class Leaf:
         self.changed()
 
     async def close(self) -> None:
-        """End the connection for good."""
+        """Close the connection for good."""
         self.closed = True
         await stop(self._task)
         self._flush()
@@ -129,7 +130,7 @@ class Leaf:
             await close_link(link, self._ended)
 
     async def flush(self, within: float = 5.0) -> None:
-        """Wait until the server has processed everything sent before.
+        """Wait until the server has processed all earlier output, at most `within` seconds.
 
         After `pings_out_max` timeouts in a row the connection is aborted.
 
@@ -181,18 +182,19 @@ class Leaf:
             self._write(b"LS- %b\r\n" % subject)
 
     def has_interest(self, subject: bytes) -> bool:
-        """Say whether a subject has a subscription there."""
+        """Return True if a subject has a subscription there."""
         return subject in self._interest or any(matches(subject, wild) for wild in self._wildcards)
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Send a message; dropped while there is no connection."""
+        """Send a message. It is dropped while there is no connection."""
         if self.connected:
             self._write(_message(subject, reply, headers, payload))
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
-        """Send messages to `to`; say if that has a subscription.
+        """Send messages to `to`. Return True if `to` has a subscription.
 
-        Their own subjects are appended to their ack subjects, after an `@`.
+        Their own subjects are appended to their ack subjects, after an `@`. A message larger than
+        the server's `max_payload` is dropped.
         """
         if self.connected:
             parts = []
@@ -239,7 +241,7 @@ class Leaf:
                 self._link.close()
 
     def _send_connect(self) -> None:
-        """Answer the first INFO; it may come before the connector has returned the link."""
+        """Answer the first INFO, which may arrive before the connector has returned the link."""
         ready = self._ready
         if ready is None or ready.done() or self._link is None or not self.info.server_id:
             return
@@ -275,7 +277,7 @@ class Leaf:
             self._ready.set_exception(ServerRefused(self.last_error))
 
     def on_message_begun(self) -> None:
-        """The server may send messages at any time."""
+        """Accept the message: the server may send messages at any time."""
 
     def on_batch(self, account: bytes, batch: MessageColumns) -> None:
         for subject, reply, headers, payload in batch.messages():

@@ -1,6 +1,6 @@
-"""The parser of the leaf node protocol: what a server sends to a leaf node.
+"""The parser of the leaf node protocol, for the lines that a server sends to a leaf node.
 
-Messages as in `core.protocol.link_parser`, with the verb LMSG. Changes of interest:
+Messages are parsed in `core.protocol.link_parser`, with the verb LMSG. Changes of interest:
 
 LS+ <subject> [<queue> <weight>]                   LS- <subject> [<queue>]
 """
@@ -12,14 +12,14 @@ from core.protocol.link_parser import LinkParser, LinkSink
 
 
 class LeafSink(LinkSink, Protocol):
-    """What the parser calls for each operation of a server."""
+    """The calls of the parser, one per operation of a server."""
 
     def on_sub(self, subject: bytes, queue: bytes) -> None: ...
     def on_unsub(self, subject: bytes, queue: bytes) -> None: ...
 
 
 class LeafParser(LinkParser[LeafSink]):
-    """Parses what a server sends to a leaf node."""
+    """The parser of the bytes that a server sends to a leaf node."""
 
     def __init__(self, sink: LeafSink) -> None:
         super().__init__(sink, LEAF, (b"LS",))

@@ -1,8 +1,8 @@
-"""Forwards deliveries of consumers there to subjects here.
+"""The forwarding of deliveries from consumers there to subjects here.
 
-Every deliver subject here has an inbox of its own there, because a delivery has the subject of its
-message, not the one it was delivered to. The inbox has a subscription only while the subject here
-has one, so a consumer there sees the interest of its deliver subject as if it were here.
+Every deliver subject here has its own inbox there, because a delivery contains the subject of its
+message, not the deliver subject. The inbox has a subscription only while the subject here has one,
+so interest in the deliver subject here is visible to the consumer there.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,11 @@ _CONTROL = b"NATS/1.0 100"
 class Relay:
     """One inbox there and the subject here that its deliveries go to.
 
-    `to`: the subject here. `group`: the queue group of the consumer, if it has one. `until`: when a
-    pull request has ended (monotonic nanoseconds). `without_acks`: the consumer has no
-    acknowledgements, so reply subjects are not mapped.
+    Attributes:
+        to: The subject here.
+        group: The queue group of the consumer; empty: none.
+        until: When a pull request has ended, in monotonic nanoseconds.
+        without_acks: The consumer has no acknowledgements, so reply subjects are not mapped.
     """
 
     __slots__ = ("_deliver", "group", "inbox", "subscription", "to", "until", "without_acks")
@@ -54,15 +56,15 @@ class Relays:
     """All relays of one remote.
 
     Args:
-        here: the side that deliveries go to.
-        client: the connection that they come from.
-        names: the map of subjects.
-        base: the prefix of the inboxes, with its dot.
-        now: the monotonic clock, nanoseconds.
+        here: The side that receives the deliveries.
+        client: The connection that delivers them.
+        names: The map of subjects.
+        base: Prefix of the inboxes, with a final dot.
+        now: Returns monotonic nanoseconds.
 
     Attributes:
-        messages: deliveries forwarded since the start.
-        pushes: relays of push consumers by inbox.
+        messages: Deliveries forwarded since the start.
+        pushes: Relays of push consumers by inbox.
     """
 
     def __init__(
@@ -88,10 +90,10 @@ class Relays:
         relays = (*self.pushes.values(), *self._pulls.values())
         return sum(relay.subscription is not None for relay in relays)
 
-    # -- making and closing
+    # -- creating and closing
 
     def push(self, to: bytes, group: bytes, *, without_acks: bool) -> Relay:
-        """Make a relay for a push consumer. Raises ConnectionLost."""
+        """Create a relay for a push consumer. Raises ConnectionLost."""
         relay = self._make(to, group, without_acks=without_acks)
         self.pushes[relay.inbox] = relay
         self._pushes_by_subject.setdefault(to, []).append(relay)
@@ -103,7 +105,7 @@ class Relays:
         return relay
 
     def pull(self, to: bytes, for_ns: int) -> Relay:
-        """Make a relay for a pull request, for at most `for_ns` nanoseconds.
+        """Create or extend the relay of a pull request, for at most `for_ns` nanoseconds.
 
         Raises ConnectionLost.
         """
@@ -134,7 +136,7 @@ class Relays:
             del self._pulls[relay.to]
 
     def sweep(self) -> None:
-        """Notice changes of interest that were not reported, and close relays of ended pulls."""
+        """Check for changes of interest without a notification, and close relays of ended pulls."""
         now = self._now()
         for relay in list(self.pushes.values()):
             self._follow(relay)
@@ -143,7 +145,7 @@ class Relays:
                 self.close(relay)
 
     def on_interest(self, subject: bytes) -> None:
-        """Follow a change of interest in a subject here."""
+        """Apply a change of interest in a subject here."""
         for relay in self._pushes_by_subject.get(subject, ()):
             self._follow(relay)
         pull = self._pulls.get(subject)
@@ -170,7 +172,7 @@ class Relays:
     # -- names
 
     def shown(self, inbox: bytes) -> bytes:
-        """Return the subject here for an inbox in an answer, as JSON text without quotes."""
+        """Return the subject here for an inbox in a response, as JSON text without quotes."""
         relay = self.pushes.get(inbox)
         name = inbox if relay is None else relay.to
         return msgspec.json.encode(name.decode(errors="replace"))[1:-1]

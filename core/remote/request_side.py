@@ -1,4 +1,4 @@
-"""The side of a bridge where requests come from: its interface, and an account as such a side."""
+"""The side of a bridge where requests come from: its interface, and an implementing account."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,21 +14,21 @@ Row = tuple[bytes, bytes, bytes, bytes]
 """Subject, reply, headers and payload of a message."""
 
 STALL_S = 0.004
-"""Pause in reading from the JetStream server while this side is too slow."""
+"""Seconds without reads from the JetStream server while this side is too slow."""
 
 
 class RequestSide(Protocol):
     """The side with the clients that send API requests and get deliveries."""
 
     on_interest: list[Callable[[bytes], None]]
-    """Called with the subject of a subscription that was made or ended."""
+    """Called with the subject of a subscription that begins or ends."""
 
     def serve(self, subject: bytes, call: Call) -> Callable[[], None]:
         """Subscribe to a filter; return a function that unsubscribes."""
         ...
 
     def has_interest(self, subject: bytes) -> bool:
-        """Say whether a subject has a subscription."""
+        """Return True if a subject has a subscription."""
         ...
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
@@ -36,7 +36,7 @@ class RequestSide(Protocol):
         ...
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
-        """Deliver messages (with their own subjects) to subscriptions of `to`; say if any exist."""
+        """Deliver messages (with their own subjects) to `to`; return True if it has subscribers."""
         ...
 
     def throttle(self, client: Client) -> None:
@@ -66,7 +66,7 @@ class AccountSide:
         return lambda: self._account.unsubscribe(service)
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
-        """Deliver messages to subscriptions of `to`; say if there are any."""
+        """Deliver messages to subscriptions of `to`. Return True if there are any."""
         account = self._account
         route = account.route(to)
         for subject, reply, headers, payload in rows:
@@ -77,9 +77,9 @@ class AccountSide:
         return route.interest
 
     def throttle(self, client: Client) -> None:
-        """Pause reading while the hub is overloaded, as for its own clients.
+        """Pause reading from `client` while the hub is overloaded, as for its own clients.
 
-        What comes is for clients of any server: much unsent to one of them counts too.
+        Deliveries may go to clients of any server, so a congested link to one of them counts too.
         """
         hub = self._account.hub
         if self._held is not None:

@@ -21,13 +21,14 @@ class Remote:
     """A remote: another NATS system.
 
     Attributes:
-        name: one token; the API prefix is `$JS.<name>.API`.
+        name: One token; the API prefix is `$JS.<name>.API`.
         url: `nats://[user:password@|token@]host[:port]`: its API is offered here; `tls://...`: the
             same, but never without TLS; `nats-leaf://...`: the API of this server is offered there.
-        creds: a credentials file (user JWT and nkey seed), read at every connection; empty: none.
+        creds: Path of a credentials file (user JWT and nkey seed), read at every connection; empty:
+            none.
 
     Raises:
-        ConfigError: a value cannot be used.
+        ConfigError: A value is invalid.
     """
 
     name: str
@@ -65,7 +66,7 @@ class Remote:
 
     @property
     def is_offer(self) -> bool:
-        """Whether the API of this server is offered there, instead of its API here."""
+        """True if the API of this server is offered there; False if its API is offered here."""
         return urlsplit(self.url).scheme == _LEAF
 
     @property
@@ -85,12 +86,13 @@ class Remote:
 
 
 def remotes_of(value: Any) -> tuple[Remote, ...]:
-    """Read the block `remotes` of a configuration file.
+    """Decode the block `remotes` of a configuration file.
 
-    It is one remote (`{name, url, creds}`), an array of them, or a map from names to the rest.
+    The block is one remote (`{name, url, creds}`), an array of them, or a map from names to the
+    other fields.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: The block is invalid.
     """
     if isinstance(value, dict) and "name" in value and "url" in value:
         found = [_remote(value)]

@@ -1,4 +1,4 @@
-"""Maps JetStream subjects between the two sides of a bridge.
+"""The map of JetStream subjects between the two sides of a bridge.
 
     here                                             there
     $JS.<name>.API.<verb>                            $JS.API.<verb>
@@ -6,8 +6,8 @@
     $JS.ACK.<name>._.<stream>.<consumer>.<5 more>    $JS.ACK.<stream>.<consumer>.<5 more>
 
 The last is the long form of an ack subject (ADR-15) with the remote in the place of the domain, so
-that clients can parse sequences and times. Where the other system uses the long form itself, its
-domain and account are put into one token, `<domain>:<account>`, instead of `_`.
+that clients can parse sequences and times. If the other system uses the long form itself, its
+domain and account become one token, `<domain>:<account>`, instead of `_`.
 """
 
 API = b"$JS.API."
@@ -43,7 +43,7 @@ class SubjectMap:
         return b"%b%b:%b.%b" % (self.ack, domain, account, rest)
 
     def ack_there(self, subject: bytes) -> bytes:
-        """Map an ack subject from here to there; return b"" if it is not one of the remote."""
+        """Map an ack subject from here to there; return b"" if it does not belong to the remote."""
         origin, _, rest = subject[len(self.ack) :].partition(b".")
         if origin == _NO_DOMAIN:
             return _ACK + rest if rest.count(b".") == _SHORT_DOTS - 2 else b""

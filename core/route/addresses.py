@@ -1,4 +1,4 @@
-"""Addresses of this machine, as other servers and clients are told of them."""
+"""The addresses of this machine, as announced to other servers and to clients."""
 
 import contextlib
 import socket
@@ -7,11 +7,12 @@ _ELSEWHERE = (
     (socket.AF_INET, ("192.0.2.1", 9)),
     (socket.AF_INET6, ("2001:db8::1", 9)),
 )
-"""Addresses that nobody has (RFC 5737, RFC 3849): which own address would packets to them have?"""
+"""Documentation addresses (RFC 5737, RFC 3849) that no host has. The source address that the kernel
+chooses for them is an address of this machine."""
 
 
 def own_addresses() -> list[str]:
-    """Return the addresses by which others reach this machine; loopback where there is no other."""
+    """Return the addresses by which others reach this machine; loopback if there are none."""
     found = []
     for family, place in _ELSEWHERE:
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -21,12 +22,12 @@ def own_addresses() -> list[str]:
 
 
 def joined(host: str, port: int) -> str:
-    """Write an address as clients do; IPv6 in brackets."""
+    """Return `host:port`, with IPv6 addresses in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def host_port(text: str, default: int) -> tuple[str, int]:
-    """Read `host` or `host:port`."""
+    """Split `host` or `host:port`; without a valid port return `default`."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or (":" in host and not host.startswith("[")):
         return text.strip("[]"), default

@@ -1,19 +1,26 @@
-"""Who waits for a link to have less unsent: publishers that fill it, and consumers.
+"""The publishers and consumers that wait until fewer bytes of a link are unsent.
 
-They go on in the order in which they came, some in each turn of the loop, as long as little is
-unsent: each brings as much as one read of a socket, or one turn of a consumer, is.
+They resume in the order of arrival, `_AT_ONCE` per loop tick, as long as the link is not blocked
+again. Each adds about one socket read, or one delivery batch of a consumer, to the output.
 """
 
 import asyncio
 from collections.abc import Callable
 
 HIGH_WATER = 8 * 1024 * 1024
-"""Unsent bytes from which on those who send more have to wait, until half of it is left."""
+"""Unsent bytes above which senders wait. They resume when less than half of it is unsent."""
 _AT_ONCE = 16
 
 
 class Waiting:
-    """The calls to make when a link takes more; `is_blocked` says whether it does not."""
+    """The callbacks of senders that wait for a link.
+
+    Args:
+        is_blocked: Returns True while the link accepts no more output.
+
+    Attributes:
+        calls: The callbacks, in order of arrival. Each is called once, when its sender may resume.
+    """
 
     def __init__(self, is_blocked: Callable[[], bool]) -> None:
         self.calls: list[Callable[[], None]] = []
@@ -21,7 +28,7 @@ class Waiting:
         self._is_scheduled = False
 
     def go_on(self) -> None:
-        """Let the first ones go on in the next turn of the loop, and the others after them."""
+        """Resume the first senders in the next loop tick, and the others in the ticks after."""
         if self.calls and not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._go_on)

@@ -1,4 +1,4 @@
-"""What a connection asks of the mesh it belongs to."""
+"""The interface of the mesh that its links and the dialler use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from core.route.interest import LocalInterest
 from core.route.proof import Proving
 from core.route.settings import ClusterSettings, RouteUrl
 
-L = TypeVar("L", contravariant=True)
+L = TypeVar("L")
 """The kind of connection (`core.route.link`)."""
 
 
 class Refused(ProtocolError):
-    """The peer may not be one; `why` is the reason that is logged."""
+    """The peer may not join the cluster, or has broken the protocol.
+
+    Args:
+        why: Reason for closing, as logged.
+        text: Error text to send in -ERR; empty: none.
+    """
 
     def __init__(self, why: str, text: str = "") -> None:
         super().__init__(text, why)
@@ -24,34 +29,46 @@ class Refused(ProtocolError):
 
 
 class Cluster(Protocol[L]):
-    """What a link asks of the mesh it belongs to.
+    """The part of a mesh that its links and the dialler use.
 
-    `holds_messages`: whether messages of peers wait while the hub holds publishes.
-    `takes_others`: whether who proves nothing may be a peer, where others do.
+    Attributes:
+        hub: The connections and accounts of this server.
+        settings: The cluster settings in effect.
+        interest: The subscriptions of this server, counted.
+        peers: The links whose handshake is complete, by server id of the peer.
+        holds_messages: True if messages of peers wait while the hub holds publishes.
+        takes_others: True if servers that prove nothing may join beside proved nodes.
     """
 
     hub: Hub
     settings: ClusterSettings
     interest: LocalInterest
+    peers: dict[str, L]
     holds_messages: bool
     takes_others: bool
 
     def next_route_id(self) -> int: ...
+    def new_link(self, url: RouteUrl | None = None, is_configured: bool = False) -> L: ...
+
+    def is_open(self, link: L) -> bool:
+        """Return True if a link has a socket."""
+        ...
+
     def opened(self, link: L) -> None: ...
     def forget(self, link: L) -> None: ...
     def own_info(self) -> RouteInfo: ...
     def connect_for(self, url: RouteUrl) -> RouteConnect: ...
 
     def proving(self, *, has_dialled: bool) -> Proving | None:
-        """Return by what link and peer show that they have one database; None: nothing."""
+        """Return the proofs of a new link; None if the mesh asks for none."""
         ...
 
     def joining(self, link: L) -> None:
-        """A link is about to be sent all interest: send it what is to come before that."""
+        """Send a link the lines that precede the complete interest."""
         ...
 
     def joined(self, link: L) -> None:
-        """A link has been sent all interest: send it what is to come behind that."""
+        """Send a link the lines that follow the complete interest."""
         ...
 
     def check_connect(self, connect: RouteConnect) -> None:
@@ -59,17 +76,17 @@ class Cluster(Protocol[L]):
         ...
 
     def register(self, link: L, info: RouteInfo) -> None:
-        """Take a link in whose handshake is over. Raises Refused."""
+        """Add a link whose handshake is complete. Raises Refused."""
         ...
 
     def met(self, info: RouteInfo) -> None:
-        """Take note of a server that another one knows."""
+        """Record a server that a peer has announced, and dial it if it is unknown."""
         ...
 
     def changed(self, link: L, before: RouteInfo) -> None:
-        """Take note that the peer has told something new of itself, which was so before."""
+        """Apply a later INFO of a registered peer; `before` is its previous INFO."""
         ...
 
     def gone(self, link: L) -> None:
-        """Take a closed link out."""
+        """Remove a closed link."""
         ...

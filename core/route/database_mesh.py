@@ -1,18 +1,20 @@
-"""The mesh of the nodes of one database: who leads what among them, and who else may join.
+"""The mesh of the nodes of one database: which node owns which lease groups, and which may join.
 
-A link between two nodes begins with a proof on both sides. All have JetStream; each says on every
-link which lease groups it leads and serves (`core.cluster.claims`): who reads that may send it what
-is for their streams. It says so behind the interest of these streams, and takes it back before it
-ends what is under way.
+A link between two nodes begins with a proof on both sides. All nodes have JetStream. Each announces
+on every link the lease groups that it owns and serves (`core.cluster.claims`), so that peers send
+publishes and requests for these streams to it. A node announces groups after the interest of their
+streams, and withdraws them before it ends operations in progress.
 
-Without a name in the settings the mesh is that of the nodes alone: they find each other in the
-database (`core.cluster.membership`), so nobody is made known by gossip, and who proves nothing is
-refused. With one, nodes are members of that cluster: they are found as any member is, and servers
-without JetStream are members too. Those prove nothing, and reach JetStream by interest alone: that
-of streams is told by who leads them, that of the API by who leads the stream directory.
+Without a cluster name in the settings the mesh consists of the nodes alone. They find each other in
+the database (`core.cluster.membership`), so there is no gossip, and a server that proves nothing is
+refused. With a name, the nodes are members of that cluster: they are found as any member is, and
+servers without JetStream are members too. Those prove nothing, and reach JetStream by interest
+alone: the owner of a stream's group announces the interest of the stream, the owner of the stream
+directory that of the API.
 
-What is told when groups are taken stands between two INFO: who refuses publishes because nobody
-leads holds them from the first to the second, so that none is both refused and stored.
+A node that acquires groups sends their interest between two INFO. A peer that refuses publishes
+because no node owns the group holds them from the first INFO to the second. So no publish is both
+refused and stored.
 """
 
 import asyncio
@@ -46,19 +48,22 @@ class Owning(Protocol):
     """The ownership of lease groups (`core.node.ownership.dispatch.Dispatch`)."""
 
     def claims(self) -> Mapping[int, int]:
-        """Return the claims of the groups that this node serves."""
+        """Return the fencing token of each lease group that this node serves."""
         ...
 
     def stale_peers(self) -> Collection[RouteLink]:
-        """Return the peers that say that they own a group which another node acquired later."""
+        """Return the peers that claim a lease group which another node has acquired later."""
         ...
 
     def peer_told(self, peer: RouteLink, claims: Mapping[int, int]) -> None:
-        """Apply which groups a peer owns, by what it says."""
+        """Apply the claims of a peer: lease group to fencing token."""
         ...
 
     def peer_released(self, groups: frozenset[int], to: str, *, is_asked: bool) -> None:
-        """Apply that a peer has released groups for a node of some name."""
+        """Apply the release of lease groups by a peer for the node named `to`.
+
+        `is_asked`: a client requested the transfer.
+        """
         ...
 
 
@@ -66,15 +71,15 @@ class DatabaseMesh(Mesh):
     """The links of one node. Life cycle: `join`, then as any mesh.
 
     Args:
-        hub: the connections of this node.
-        settings: where routes are accepted.
-        ownership: gets what peers say of lease groups, and has what this node says.
+        hub: The connections of this node.
+        settings: Where routes are accepted.
+        ownership: Receives the claims of peers, and supplies those of this node.
 
     Attributes:
-        reached: called when another node may be reached, or no more, or says something else of
-            itself than its directory's version.
-        linked: called when another node is linked.
-        versions: what of the stream directory this node and the others have read.
+        reached: Called when another node becomes reachable or unreachable, or when its INFO changes
+            otherwise than in the directory version.
+        linked: Called when another node is linked.
+        versions: The directory versions that this node and its peers have read.
     """
 
     holds_messages = False
@@ -94,7 +99,7 @@ class DatabaseMesh(Mesh):
         self.versions = Versions(self.peers, self.announce)
 
     def join(self, secret: bytes) -> None:
-        """Belong to the nodes that know a secret, from before `listen` on."""
+        """Set the secret that the nodes of this database share; call it before `listen`."""
         self._secret = secret
         if not self.takes_others:
             self.name = cluster_name(secret)
@@ -104,19 +109,20 @@ class DatabaseMesh(Mesh):
         """The links to nodes of the same database."""
         return tuple(link for link in self.peers.values() if link.is_proved)
 
-    # -- leading -----------------------------------------------------------------------------
+    # -- ownership of lease groups -----------------------------------------------------------
 
     def begin(self) -> None:
-        """Tell peers that the interest of more groups follows."""
+        """Announce to peers that the interest of more lease groups follows."""
         self._begin_interest(self.say_to_all)
 
     def announce_ownership(
         self, offers: Mapping[str, Collection[int]] | None = None, *, is_asked: bool = False
     ) -> None:
-        """Tell peers which groups this node serves.
+        """Announce to peers the lease groups that this node serves.
 
-        `offers`: the groups that it has just released, by the name of the node that is to own them.
-        `is_asked`: whether a client wanted that.
+        Args:
+            offers: The groups just released, by the name of the node that is to own them.
+            is_asked: True if a client requested the transfer.
         """
         claims = self._ownership.claims()
         self._tell_api(is_leading=_DIRECTORY in claims)
@@ -128,19 +134,19 @@ class DatabaseMesh(Mesh):
         self._close_stale()
 
     def evacuate(self, is_evacuated: bool) -> None:
-        """Tell peers whether this node is to lead nothing."""
+        """Announce to peers that this node is to own no lease groups, or that it may again."""
         self._is_evacuated = is_evacuated
         self.announce()
 
     def _tell_api(self, *, is_leading: bool) -> None:
-        """Have servers that are no nodes send requests here, or no more."""
+        """Announce or withdraw the interest in API requests to members that are not nodes."""
         if is_leading != self._takes_requests:
             self._takes_requests = is_leading
             tell = self._strange.take if is_leading else self._strange.drop
             self._say_to_strangers(tell(self._api))
 
     def _tell_strangers(self, *, is_leading: bool) -> None:
-        """Have servers that are no nodes send acknowledgements here, or no more."""
+        """Announce or withdraw the interest in acknowledgements to members that are not nodes."""
         if is_leading != self._takes_acks:
             self._takes_acks = is_leading
             tell = self._strange.add if is_leading else self._strange.remove
@@ -153,14 +159,14 @@ class DatabaseMesh(Mesh):
 
     @property
     def is_beginning(self) -> bool:
-        """Whether a peer is about to say that it leads."""
+        """True while a peer is about to claim lease groups."""
         return any(link.info.begins for link in self.peers.values())
 
     def _begin_interest(self, say: Callable[[bytes], None]) -> None:
         say(encode_info(replace(self.own_info(), begins=True)))
 
     def _hear(self, link: RouteLink) -> None:
-        """Apply which groups a peer says that it owns. Raises ValueError."""
+        """Apply the claims in a peer's INFO. Raises ValueError if they are malformed."""
         self._ownership.peer_told(link, heard(link.info.claims) if link.is_proved else {})
         self._close_stale()
 
@@ -170,15 +176,15 @@ class DatabaseMesh(Mesh):
             link.close("Leads No More")
 
     async def read(self, within: float) -> None:
-        """Return when the peers have read what they were sent, or that takes too long: seconds."""
+        """Wait until the peers have read everything sent to them, at most `within` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await asyncio.gather(*(link.read() for link in list(self.peers.values())))
 
-    # -- what links ask ----------------------------------------------------------------------
+    # -- calls of links ----------------------------------------------------------------------
 
     def own_info(self) -> RouteInfo:
-        """Return what this node says of itself."""
+        """Return the INFO of this node, with its claims and its directory version."""
         info = replace(
             super().own_info(),
             claims=tuple(told(self._ownership.claims())),
@@ -196,7 +202,10 @@ class DatabaseMesh(Mesh):
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
     ) -> bytes:
-        """Count a subscription; what is for servers that are no nodes is told to these alone."""
+        """Count a subscription; announce queue group `STRANGERS` only to members that are no nodes.
+
+        Arguments and result are those of `Mesh.count_interest`.
+        """
         if key[2] != STRANGERS:
             return super().count_interest(key, is_new=is_new, is_ours=is_ours)
         for interest in (self._api, self._strange) if self._takes_requests else (self._api,):
@@ -206,12 +215,12 @@ class DatabaseMesh(Mesh):
         return b""
 
     def joining(self, link: RouteLink) -> None:
-        """Say that the interest of who leads is to come."""
+        """Announce that the interest of owned lease groups follows, if there are any."""
         if self._ownership.claims():
             self._begin_interest(link.say)
 
     def joined(self, link: RouteLink) -> None:
-        """Say what this node leads, behind its interest, and what it has read since its INFO."""
+        """Announce the claims of this node after its interest, and its directory version."""
         self.versions.hear(link)
         if link.is_proved:
             self.linked()
@@ -221,12 +230,15 @@ class DatabaseMesh(Mesh):
             link.say(encode_info(self.own_info()))
 
     def met(self, info: RouteInfo) -> None:
-        """Dial a server that another one knows, unless nodes are found in the database."""
+        """Dial a server that a peer has announced, unless nodes are found in the database."""
         if self.takes_others:
             super().met(info)
 
     def changed(self, link: RouteLink, before: RouteInfo) -> None:
-        """Take note of who leads what. Raises ProtocolError."""
+        """Apply the claims, offers and directory version of a peer's later INFO.
+
+        Raises ProtocolError if the claims or offers are malformed.
+        """
         self.versions.hear(link)
         if replace(before, directory_version=link.info.directory_version) == link.info:
             return
@@ -242,7 +254,7 @@ class DatabaseMesh(Mesh):
         self.reached()
 
     def gone(self, link: RouteLink) -> None:
-        """Take a closed link out, and with it perhaps a leader."""
+        """Remove a closed link and the claims of its peer."""
         super().gone(link)
         self.versions.look()
         self._ownership.peer_told(link, {})

@@ -1,9 +1,9 @@
 """Dialling other servers of the cluster, and dialling them again.
 
-One task for each address. A configured route is dialled for ever; a gossiped one `connect_retries`
-times after a failure, and for minutes when it was lost, unless the server said that it leaves: it
-may be cut off, or stopped, for a while. While the server at an address is connected in another way,
-the task waits.
+One task for each address. A configured route is dialled forever. A gossiped one is dialled
+`connect_retries` times after a failure. After its loss it is dialled for minutes, because the
+server may be cut off or stopped for a while; a server that announced its leave is excepted. While
+the server at an address is connected by another link, the task waits.
 """
 
 import asyncio
@@ -11,12 +11,11 @@ import logging
 import os
 import random
 import socket
-from typing import Protocol
 
-from core.pubsub.server import Hub
 from core.route.addresses import joined
+from core.route.cluster import Cluster
 from core.route.link import RouteLink
-from core.route.settings import ClusterSettings, RouteUrl
+from core.route.settings import RouteUrl
 from core.runtime.tasks import spawn, stop
 
 log = logging.getLogger("jetgate.route")
@@ -27,32 +26,18 @@ _DIAL_S = 2.0
 _REPORT_EVERY = 3600
 _LOST_RETRIES = 60
 GOSSIPED_MAX = 512
-"""Addresses that are dialled at once before those that peers name are ignored."""
-
-
-class Dialled(Protocol):
-    """What dialling needs of the mesh."""
-
-    hub: Hub
-    settings: ClusterSettings
-    peers: dict[str, RouteLink]
-
-    def new_link(self, url: RouteUrl | None = None, is_configured: bool = False) -> RouteLink: ...
-
-    def is_open(self, link: RouteLink) -> bool:
-        """Whether a link has a socket."""
-        ...
+"""Addresses dialled at once. Above this number, addresses that peers announce are ignored."""
 
 
 class Dialer:
     """The tasks that keep routes, by address."""
 
-    def __init__(self, mesh: Dialled) -> None:
+    def __init__(self, mesh: Cluster[RouteLink]) -> None:
         self._mesh = mesh
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def keep(self, url: RouteUrl, *, is_configured: bool) -> None:
-        """Have a route to an address from now on."""
+        """Keep a route to an address from now on: dial, and dial again after a loss."""
         place = (url.host, url.port)
         if not is_configured and not self._has_room():
             log.warning("Not dialling %s: %d addresses are gossiped", joined(*place), GOSSIPED_MAX)
@@ -62,23 +47,23 @@ class Dialer:
             self._tasks[place] = spawn(self._keep(url, is_configured), name=name)
 
     def _has_room(self) -> bool:
-        """Say whether one more address may be dialled that a peer names; forget those given up."""
+        """Return True if one more gossiped address may be dialled; first drop finished tasks."""
         if len(self._tasks) >= GOSSIPED_MAX:
             self._tasks = {at: task for at, task in self._tasks.items() if not task.done()}
         return len(self._tasks) < GOSSIPED_MAX
 
     def drop(self, url: RouteUrl) -> None:
-        """Dial an address no more; a route to it stays."""
+        """Stop dialling an address. An established route stays."""
         if (task := self._tasks.pop((url.host, url.port), None)) is not None:
             task.cancel()
 
     def stop(self) -> None:
-        """Dial nobody any more; routes stay."""
+        """Stop dialling. Established routes stay."""
         for task in self._tasks.values():
             task.cancel()
 
     async def close(self) -> None:
-        """Dial nobody any more; return when no task is left."""
+        """Stop dialling; return when no task is left."""
         await stop(*self._tasks.values())
         self._tasks = {}
 
@@ -96,7 +81,7 @@ class Dialer:
                 failures = 0 if link.is_registered else failures + 1
                 if link.is_registered and not link.info.ldm:
                     most = max(most, _LOST_RETRIES)
-                # A second link is refused before its server has proved who it is.
+                # A second link is refused before its server has proved its identity.
                 if (other := self._mesh.peers.get(link.claimed_id)) is not None:
                     failures = 0
                     await other.ended.wait()
@@ -104,7 +89,7 @@ class Dialer:
             await asyncio.sleep(pause + random.random() * _JITTER_S)
 
     async def _dial(self, url: RouteUrl, is_configured: bool, attempt: int) -> RouteLink | None:
-        """Connect once. Returns None where the connection fails."""
+        """Connect once. Return None if the connection fails."""
         link = self._mesh.new_link(url, is_configured)
         loop = asyncio.get_running_loop()
         is_connected = False
@@ -125,7 +110,7 @@ class Dialer:
 
 
 def _why(error: OSError) -> str:
-    """Say why nobody was reached, as Go does."""
+    """Return the reason of a failed dial in the words of Go."""
     if isinstance(error, TimeoutError):
         return "i/o timeout"
     if isinstance(error, socket.gaierror):

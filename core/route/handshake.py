@@ -1,7 +1,7 @@
 """The JSON of INFO and CONNECT between servers of a cluster, as nats-server 2.15.1 writes it.
 
-Both sides send INFO; who dialled also sends CONNECT before it. Later INFO lines
-of the same server tell what has changed there, those of another server make it known.
+Both sides send INFO; the dialling side also sends CONNECT before it. A later INFO with the peer's
+server id announces changes of the peer; one with another id announces another server.
 """
 
 import msgspec
@@ -14,20 +14,24 @@ _encode = msgspec.json.Encoder().encode
 class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The INFO of a server on a route; zero values are left out of its JSON.
 
-    `ip` is where others reach the server, `nats-route://host:port/`: set by whoever passes its INFO
-    on. `gossip_mode` 1 asks not to be passed on, 2 to be passed on to all. A server that
-    announces no `route_pool_size` gets one connection.
+    The fields with names `jetgate_` in JSON are additions of this server. All but `holds` are for
+    the nodes of one database only. A server that announces no `route_pool_size` gets one
+    connection.
 
-    `holds` is an addition of this server: it reads HOLD and RELEASE, and between them the clients
-    that send to the peer wait.
-
-    What begins `jetgate_` are additions of this server, between the nodes of one database:
-    `nonce` and `proof` (`core.route.proof`); `begins`: what is to come until the next INFO is the
-    interest of who leads; `claims`: the lease groups that the node leads and serves now
-    (`core.cluster.claims`); `offers`: groups that it has released, each with the name of the node
-    that is to lead them next, others wait for a while; `asked`: a client wanted these to move;
-    `directory_version`: the one it has read (`core.route.versions`); `evacuated`: the node is to
-    lead nothing.
+    Attributes:
+        ip: Where others reach the server, `nats-route://host:port/`; set by the server that
+            forwards its INFO.
+        gossip_mode: 1 asks not to forward this INFO, 2 to forward it to all.
+        holds: The server reads HOLD and RELEASE: clients that send to the peer wait between the
+            two.
+        nonce, proof: See `core.route.proof`.
+        begins: Interest of newly owned lease groups follows, up to the next INFO.
+        claims: The lease groups that the node owns and serves now (`core.cluster.claims`).
+        offers: Groups that the node has released, each set with the name of the node that is to own
+            it next. Other nodes wait a while before they acquire them.
+        asked: A client requested the transfer of the `offers`.
+        directory_version: The directory version that the node has read (`core.route.versions`).
+        evacuated: The node is to own no lease group.
     """
 
     server_id: str
@@ -63,7 +67,7 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class RouteConnect(msgspec.Struct, kw_only=True):
-    """The CONNECT of a server that dialled; `name` is its id, `lang` what only clients send."""
+    """The CONNECT of the dialling server; `name` is its server id. Only clients send `lang`."""
 
     echo: bool = True
     verbose: bool = False
@@ -90,7 +94,7 @@ def encode_connect(connect: RouteConnect) -> bytes:
 
 
 def decode_info(body: bytes) -> RouteInfo:
-    """Read the JSON of an INFO. Raises ProtocolError."""
+    """Decode the JSON of an INFO. Raises ProtocolError if it is malformed."""
     try:
         return msgspec.json.decode(body, type=RouteInfo)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -98,7 +102,7 @@ def decode_info(body: bytes) -> RouteInfo:
 
 
 def decode_connect(body: bytes) -> RouteConnect:
-    """Read the JSON of a CONNECT. Raises ProtocolError."""
+    """Decode the JSON of a CONNECT. Raises ProtocolError if it is malformed."""
     try:
         return msgspec.json.decode(body, type=RouteConnect)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -106,7 +110,7 @@ def decode_connect(body: bytes) -> RouteConnect:
 
 
 def without_leadership(info: RouteInfo) -> RouteInfo:
-    """Return what a server says of itself, without what only nodes of one database tell others."""
+    """Return an INFO without the fields that count only between nodes of one database."""
     return msgspec.structs.replace(
         info,
         nonce="",
@@ -120,8 +124,8 @@ def without_leadership(info: RouteInfo) -> RouteInfo:
 
 
 def takes_name(own: str, is_dynamic: bool, other: str, other_is_dynamic: bool) -> bool:
-    """Say whether a server takes over the name of the cluster it has met.
+    """Return True if a server takes over the name of the cluster that it meets.
 
-    A made-up name gives way to a configured one, and to a made-up one that is greater.
+    A generated name gives way to a configured one, and to a generated one that is greater.
     """
     return is_dynamic and (not other_is_dynamic or own < other)

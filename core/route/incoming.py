@@ -1,9 +1,9 @@
-"""Messages from one peer on their way to those here.
+"""Messages of one peer on their way to the receivers of this server.
 
-While the hub holds publishes, because what is to store them is still being loaded, messages are
-kept, from the first one that has to wait on, up to `max_pending` bytes. What comes beyond that is
-lost, as if this server was not there. Nodes of one database send nothing to whom is not ready, so
-with them nothing waits (`holds`).
+While the hub holds publishes because their streams are still loading, messages are held, from the
+first that has to wait, up to `max_pending` bytes. Messages beyond that are lost, as if this server
+were absent. Nodes of one database send nothing to a node that does not serve yet, so their messages
+are never held (`holds`).
 """
 
 from core.protocol.messages import MessageColumns
@@ -17,11 +17,15 @@ Held = tuple[Account, bytes, bytes, Queues, bytes, bytes]
 
 
 class Incoming:
-    """Delivers at once, or as soon as publishes are taken; the caller arms the turn.
+    """The delivery of one peer's messages. The caller of `deliver` calls `turn.arm`.
+
+    Args:
+        hub: The connections and accounts of this server.
+        holds: True to hold messages while the hub holds publishes.
 
     Attributes:
-        is_of_node: whether the peer is a node of the same database: what it sends to this node
-            itself is served.
+        is_of_node: True if the peer is a node of the same database. Its calls to this node itself
+            are served.
     """
 
     def __init__(self, hub: Hub, *, holds: bool) -> None:
@@ -42,7 +46,7 @@ class Incoming:
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Deliver a message; one for an account that is not here reaches nobody."""
+        """Deliver or hold a message. A message for an unknown account is dropped."""
         found = self._accounts.get(account)
         if found is None:
             if self.is_of_node and (to := self._nodes.get(account)) is not None:
@@ -57,7 +61,7 @@ class Incoming:
         deliver_here(found, subject, reply, queues, headers, payload)
 
     def deliver_batch(self, account: bytes, batch: MessageColumns) -> None:
-        """Deliver messages that came in a row, all for one account and no queue group."""
+        """Deliver consecutive messages of one account, none of them for queue groups."""
         if self._holds and (self._hub.is_holding or self._held):
             for subject, reply, headers, payload in batch.messages():
                 self.deliver(account, subject, reply, (), headers, payload)
@@ -71,7 +75,7 @@ class Incoming:
         return self._hub.is_holding and self._hub.is_held(subject)
 
     def release(self) -> None:
-        """Deliver what was kept, if publishes are taken now."""
+        """Deliver the held messages, if the hub no longer holds publishes."""
         if self._hub.is_holding or not self._held:
             return
         held, self._held, self._nbytes = self._held, [], 0

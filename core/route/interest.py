@@ -1,27 +1,27 @@
-"""What this server tells the others it listens to: each subject and queue group once.
+"""The interest of this server, as it announces it to the others: each subject and queue group once.
 
-Pure bookkeeping: how many subscriptions of an account there are to a subject in a queue group. The
-first makes a line RS+, the last one RS-; in a queue group every change makes one, as its number is
-the weight by which other servers choose.
+The module counts the subscriptions of an account to a subject in a queue group, without I/O. The
+first subscription makes an RS+ line, the end of the last one an RS-. In a queue group every change
+makes a line, because the count is the weight by which other servers choose.
 """
 
 from core.protocol.routed import interest
 
 
 class LocalInterest:
-    """The subscriptions of all accounts, counted."""
+    """The subscriptions of all accounts, counted by account, subject and queue group."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[bytes, bytes, bytes], int] = {}
 
     def add(self, account: bytes, subject: bytes, queue: bytes) -> bytes:
-        """Count one more; return what to tell the other servers, often nothing."""
+        """Count one subscription more; return the line to send to other servers, empty for none."""
         key = (account, subject, queue)
         self._counts[key] = count = self._counts.get(key, 0) + 1
         return interest(account, subject, queue, count) if queue or count == 1 else b""
 
     def remove(self, account: bytes, subject: bytes, queue: bytes) -> bytes:
-        """Count one less; return what to tell the other servers, often nothing."""
+        """Count one subscription less; return the line to send to other servers, empty for none."""
         key = (account, subject, queue)
         count = self._counts.get(key, 0) - 1
         if count < 0:
@@ -33,15 +33,15 @@ class LocalInterest:
         return interest(account, subject, queue, count) if queue or not count else b""
 
     def take(self, other: "LocalInterest") -> bytes:
-        """Count all that another one has counted; return what to tell the other servers."""
+        """Add all subscriptions of another count; return the lines to send to other servers."""
         lines = [self.add(*key) for key, count in other._counts.items() for _ in range(count)]
         return b"".join(lines)
 
     def drop(self, other: "LocalInterest") -> bytes:
-        """Count no more what another one has counted; return what to tell the other servers."""
+        """Subtract all subscriptions of another count; return the lines to send."""
         lines = [self.remove(*key) for key, count in other._counts.items() for _ in range(count)]
         return b"".join(lines)
 
     def all_lines(self) -> bytes:
-        """Return what a server is told that has just been connected."""
+        """Return the lines of all interest, for a server that has just connected."""
         return b"".join(interest(*key, count) for key, count in self._counts.items())

@@ -1,16 +1,18 @@
 """A route: one connection to another server of the cluster, with its handshake, reads and writes.
 
 The accepting server sends INFO at once. The dialling server answers with CONNECT and its own INFO,
-so a server whose cluster name is made up learns the name of the other first. The INFO of the peer
+so a server whose cluster name is generated learns the name of the other first. The INFO of the peer
 registers the route (`Cluster.register`); then this server sends all interest, and both route
-messages over it. Nodes of one database prove this first (`core.route.proof`); claims of leadership
-count from proved nodes alone.
+messages over the connection. Nodes of one database prove this first (`core.route.proof`); only
+proved nodes can claim lease groups.
 
-A route reads at any time. Its output is written once per turn. While much output is unsent, or the
-peer reports overload (HOLD), the hub lists the route as `congested`, and clients and consumers wait
-before they send into it. A peer whose output grows beyond the limit all the same, by answers for
-instance, is a slow consumer and is disconnected. A peer without HOLD (nats-server) is read slowly
-while this server is overloaded. Error texts and reasons are those of nats-server.
+A route never pauses reading, with the one exception below. Its output is written once per loop
+tick. While more than `HIGH_WATER` bytes are unsent, or the peer reports overload (HOLD), the hub
+lists the route in `congested`, and clients and consumers wait before they send more to the peer.
+If the unsent bytes still exceed `max_pending` (here at least 64 MiB), for example because of
+replies, the peer is a slow consumer and is disconnected. A peer that does not support HOLD
+(nats-server) is read slowly while this server is overloaded. Error texts and reasons are those of
+nats-server.
 """
 
 import asyncio
@@ -52,7 +54,7 @@ LARGE_READ = 32 * 1024
 _PING_INTERVAL_MAX_S = 30.0
 _CLOSE_SECONDS = 1.0
 _SLOW_S = 0.05
-"""Pause after each large read while this server is overloaded by a peer that cannot be told."""
+"""Seconds without reads after each large read, under overload, if the peer lacks HOLD."""
 _INFO_SECONDS = 5.0
 _UNACKNOWLEDGED_MS = 10_000
 _ACCOUNT_ROUTE = b"Not possible to have a dedicated route for account"
@@ -69,11 +71,11 @@ class RouteLink(asyncio.Protocol):
     """The connection to one peer, registered or not yet.
 
     Attributes:
-        url: the address that this server dialled; None: the peer dialled.
-        did_solicit, is_configured: as /routez shows them.
-        info: the last INFO of the peer about itself; `server_id` is empty before the first.
-        is_registered: whether messages are routed over it.
-        ended: set when the socket is closed.
+        url: The address that this server dialled; None if the peer dialled.
+        did_solicit, is_configured: As /routez shows them.
+        info: The last INFO of the peer about itself; `server_id` is empty before the first.
+        is_registered: True once the handshake is complete and messages are routed.
+        ended: Set when the socket is closed.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class RouteLink(asyncio.Protocol):
             self.close(_REASONS.get(error.text, "Protocol Violation"), error.text)
         if len(data) >= LARGE_READ:
             self._hub.turn.run()
-            self._hub.crowded = False  # by this link, which is not paused
+            self._hub.crowded = False  # set by this read, but a route does not pause reading
             if self._hub.overloaded and not self.info.holds:
                 self._read_slowly()
         else:
@@ -165,12 +167,12 @@ class RouteLink(asyncio.Protocol):
         self.ended.set()
 
     def pause_writing(self) -> None:
-        """Make senders wait: too many bytes are unsent."""
+        """Make senders wait because the transport's buffer has exceeded its high-water mark."""
         self._is_full = True
         self._list()
 
     def resume_writing(self) -> None:
-        """Wake the senders: less than half of the limit is unsent."""
+        """Wake the senders because less than half of the high-water mark is unsent."""
         self._is_full = False
         self._list()
 
@@ -187,7 +189,7 @@ class RouteLink(asyncio.Protocol):
 
     @property
     def blocked(self) -> bool:
-        """Whether senders have to wait; output of this turn counts too."""
+        """True while senders have to wait. Output of the current loop tick counts too."""
         is_much = self._is_full or bytes_of(self.sent - self._flushed) > self._high
         return not self.closed and (is_much or self._is_held)
 
@@ -197,12 +199,12 @@ class RouteLink(asyncio.Protocol):
         asyncio.get_running_loop().call_later(_SLOW_S, self.resume)
 
     def resume(self) -> None:
-        """Read on."""
+        """Resume reading."""
         if not self.closed:
             self._transport.resume_reading()
 
     def flush(self) -> None:
-        """Write the output of this turn."""
+        """Write the output of this loop tick."""
         if self.closed:
             self.out.clear()
             return
@@ -217,7 +219,12 @@ class RouteLink(asyncio.Protocol):
             self._drop("Slow Consumer (Pending Bytes)")
 
     def send(self, lines: bytes, sent: int) -> None:
-        """Add messages to the output, as `pubsub.route.Link` says; the caller arms the turn."""
+        """Add messages to the output, and leave it to the caller to call `turn.arm`.
+
+        Args:
+            lines: The encoded messages.
+            sent: Count and bytes of the messages, as one number (`MESSAGE` per message).
+        """
         if not self.out:
             self._hub.turn.dirty.append(self)
         self.sent += sent
@@ -241,7 +248,7 @@ class RouteLink(asyncio.Protocol):
         if error:
             log.error("%s - %s", self, error)
             self.out.append(encoder.error(error))
-        # The loop calls connection_lost in a later turn than the socket closes.
+        # The loop calls connection_lost in a later tick than the socket closes.
         if self.out and not self._transport.is_closing():
             self._transport.write(b"".join(self.out))
         self._leave(reason)
@@ -263,7 +270,7 @@ class RouteLink(asyncio.Protocol):
         if self.closed:
             return
         self.closed = True
-        # What follows in the same read is refused: its interest would be nobody's.
+        # Refuse the rest of this read: no link would remove its subscriptions again.
         self._is_connected = self._is_heard = False
         self.out.clear()
         self._list()
@@ -273,7 +280,7 @@ class RouteLink(asyncio.Protocol):
         log.info("%s - Router connection closed: %s%s", self, reason, who)
         try:
             self._cluster.gone(self)
-        finally:  # Interest that stayed would be that of a listener who hears nothing.
+        finally:  # Interest that stays would route messages to a closed link.
             self.remote.clear()
 
     def _stop_timer(self) -> None:
@@ -300,7 +307,10 @@ class RouteLink(asyncio.Protocol):
         self._is_connected = True
 
     def on_info(self, body: bytes) -> None:
-        """Apply an INFO about the peer or about another server. Raises Refused."""
+        """Apply an INFO about the peer itself or about another server.
+
+        Raises Refused if the peer may not join, and ProtocolError if the INFO is malformed.
+        """
         self._check_connected()
         info = decode_info(body)
         if not self.info.server_id:
@@ -313,7 +323,7 @@ class RouteLink(asyncio.Protocol):
             self._cluster.met(info)
 
     def _introduction(self) -> bytes:
-        """Return this server's INFO, with a proof where the peer can check one."""
+        """Return this server's INFO, with a proof if the peer has sent its nonce."""
         info = self._cluster.own_info()
         return encode_info(info if self._proving is None else self._proving.introduce(info))
 
@@ -348,11 +358,14 @@ class RouteLink(asyncio.Protocol):
 
     @property
     def is_proved(self) -> bool:
-        """Whether the registered peer has proved to be a node of the same database."""
+        """True once the registered peer has proved to be a node of the same database."""
         return self._proving is not None
 
     def _is_known(self, proving: Proving, info: RouteInfo) -> bool:
-        """Check the proof in an INFO; False: it needs an answer first. Raises Refused."""
+        """Check the proof in an INFO. Return False if this server has to send its INFO first.
+
+        Raises Refused if the peer does not prove that it knows the secret of the database.
+        """
         try:
             return proving.take(info)
         except ProtocolError as error:
@@ -363,7 +376,7 @@ class RouteLink(asyncio.Protocol):
             raise Refused(why, f"Rejecting connection, {text}") from None
 
     def tell_overload(self) -> None:
-        """Tell the peer to hold its clients, or to hold them no longer."""
+        """Send HOLD if this server is overloaded, else RELEASE; nothing to a peer without HOLD."""
         if self.info.holds:
             self.say(b"HOLD\r\n" if self._hub.overloaded else b"RELEASE\r\n")
 
@@ -375,10 +388,10 @@ class RouteLink(asyncio.Protocol):
         if not self._is_heard:
             raise Refused("Authentication Failure", _VIOLATION)
 
-    # -- what the peer says
+    # -- operations of the peer
 
     def on_message_begun(self) -> None:
-        """Keep nothing for a stranger. Raises Refused."""
+        """Raise Refused before any byte of a message from an unregistered peer is stored."""
         self._check_registered()
 
     def on_message(
@@ -390,19 +403,19 @@ class RouteLink(asyncio.Protocol):
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Deliver a message to those here."""
+        """Deliver a message to the receivers of this server. Raises Refused before registration."""
         self._check_registered()
         self._received += MESSAGE + len(headers) + len(payload)
         self._incoming.deliver(account, subject, reply, queues, headers, payload)
 
     def on_batch(self, account: bytes, batch: MessageColumns) -> None:
-        """Deliver messages to those here."""
+        """Deliver messages to the receivers of this server. Raises Refused before registration."""
         self._check_registered()
         self._received += len(batch.payloads) * MESSAGE + batch.nbytes
         self._incoming.deliver_batch(account, batch)
 
     def on_sub(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None:
-        """Somebody there subscribes."""
+        """Add a subscription of the peer. Raises Refused before registration."""
         self._check_registered()
         if can_subscribe(subject):
             self.remote.add(account, subject, queue, weight)
@@ -410,30 +423,31 @@ class RouteLink(asyncio.Protocol):
             self.say(encoder.error("Invalid Subscription"))
 
     def on_unsub(self, account: bytes, subject: bytes, queue: bytes) -> None:
-        """Nobody there subscribes any more."""
+        """Remove a subscription of the peer. Raises Refused before registration."""
         self._check_registered()
         self.remote.remove(account, subject, queue)
 
     def on_hold(self, *, is_held: bool) -> None:
-        """Let clients wait that send to the peer: it is overloaded; or no longer."""
+        """Make clients that send to the peer wait (`is_held`: it is overloaded), or wake them."""
         self._check_registered()
         self._is_held = is_held
         self._list()
 
     def on_ping(self) -> None:
-        """Answer."""
+        """Send PONG."""
         self._check_connected()
         self.say(encoder.PONG)
 
     def on_pong(self) -> None:
-        """Take the answer to a PING, and measure the round trip."""
+        """Record that a PING is answered, and measure the round trip."""
         self._liveness.answered(self._hub.clock.monotonic())
         self._round_trips.answered()
 
     def on_err(self, text: bytes) -> None:
-        """Close: the peer has refused something.
+        """Close the route, because the peer has refused something. Raises Refused.
 
-        A nats-server also tries routes for single accounts, and gives them up with such a text.
+        A nats-server also tries a route for each single account, and abandons it after such an
+        error.
         """
         level = logging.DEBUG if text.startswith(_ACCOUNT_ROUTE) else logging.ERROR
         log.log(level, "%s - Route Error %r", self, text.decode(errors="replace"))
@@ -442,7 +456,11 @@ class RouteLink(asyncio.Protocol):
     # -- time
 
     def tick(self, now: int) -> None:
-        """Send a PING when it is time; close a peer that is silent, or takes nothing."""
+        """Send a PING when one is due. Disconnect a peer that is silent or accepts no output.
+
+        Args:
+            now: Monotonic time, in nanoseconds.
+        """
         self._incoming.release()
         limits, liveness = self._hub.limits, self._liveness
         unsent = self._transport.get_write_buffer_size()
@@ -450,7 +468,7 @@ class RouteLink(asyncio.Protocol):
         if liveness.takes_nothing(now, limits.write_deadline):
             self._drop("Slow Consumer (Write Deadline)")
         elif not self.is_registered:
-            return  # whoever takes too long for that is closed by a timer
+            return  # `_timed_out` closes a peer whose handshake takes too long
         elif liveness.is_silent():
             self._hub.stale_connections += 1
             self._hub.stale_routes += 1
@@ -464,9 +482,9 @@ class RouteLink(asyncio.Protocol):
         return self._round_trips.asked()
 
     async def read(self) -> None:
-        """Return when the peer has read all that it was sent so far, and this server its answers.
+        """Wait until the peer has read everything sent so far and its replies have arrived here.
 
-        Also when the link ends.
+        Return early if the link ends.
         """
         await self._round_trips.answer(self._ping())
 
@@ -510,7 +528,7 @@ class RouteLink(asyncio.Protocol):
 
 
 def _cut_when_unacknowledged(transport: asyncio.BaseTransport) -> None:
-    """Have the kernel end a connection whose packets nobody acknowledges, where it can."""
+    """End the connection after `_UNACKNOWLEDGED_MS` without TCP acknowledgements, on Linux."""
     sock = transport.get_extra_info("socket")
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if sock is not None and option is not None:

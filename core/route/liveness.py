@@ -1,27 +1,28 @@
-"""Whether a peer still lives: it speaks, or takes what it is sent.
+"""The detection of dead peers: a live peer sends data or accepts output.
 
-A peer that is stopped, or whose packets are dropped, closes nothing. Whoever was silent for a
-second gets a PING each second, which every server answers at once; who says nothing for `SILENCE_S`
-is gone. Only time counts in which this server ran itself: after a stall of its own, what the
-peer said meanwhile is yet to be read. A long output may hold a PING up on a slow line; so a peer
-counts as alive while it takes some of it.
+A peer whose process is stopped, or whose packets are dropped, closes no connection. After a second
+of silence the peer gets a PING each second, which every server answers at once. After `SILENCE_S`
+of silence it counts as dead. Only time in which this server itself ran counts: after a stall of its
+own, data from the peer is still unread. A long output may delay a PING on a slow line, so a peer
+counts as alive while its socket accepts output.
 """
 
 SILENCE_S = 4.0
-"""Silence after which a peer is taken for dead."""
+"""Seconds of silence after which a peer counts as dead."""
 _PING_S = 1.0
-"""Silence after which it is asked, and the pause until it is asked again."""
+"""Seconds of silence before the first PING, and between further ones."""
 _LOOK_S = 0.5
-"""What one look adds to the silence at most; looks are more frequent unless this server stalls."""
+"""Seconds that one call of `look` adds to the silence at most. Calls come more often than that,
+except after a stall of this server."""
 _SECOND = 1_000_000_000
 
 
 class Liveness:
-    """What is known of one peer; times in nanoseconds of a monotonic clock.
+    """The silence and round trips of one peer; times in nanoseconds of a monotonic clock.
 
     Attributes:
-        heard: when something was read last.
-        rtt: the last round trip of a PING; 0: none yet.
+        `heard`: When data was last read.
+        rtt: The last round trip of a PING; 0 before the first.
     """
 
     def __init__(self, now: int) -> None:
@@ -33,23 +34,29 @@ class Liveness:
         self._is_answered = True
 
     def hear(self, now: int) -> None:
-        """Take note that something was read."""
+        """Record that data was read."""
         self.heard = now
         self._silence = 0
 
     def pinged(self, now: int) -> None:
-        """Take note that a PING was sent."""
+        """Record that a PING was sent."""
         self._pinged = now
         self._is_answered = False
 
     def answered(self, now: int) -> None:
-        """Take note of a PONG."""
+        """Record a PONG."""
         if not self._is_answered:
             self._is_answered = True
             self.rtt = max(now - self._pinged, 1)
 
     def look(self, now: int, taken: int, unsent: int) -> None:
-        """See what has become of the output: bytes the socket has taken, and has yet to take."""
+        """Update silence and output progress. Call it several times per second.
+
+        Args:
+            now: Monotonic time, in nanoseconds.
+            taken: Bytes that the socket has accepted so far.
+            unsent: Bytes that wait for the socket.
+        """
         self._silence += min(now - self._looked, int(_LOOK_S * _SECOND))
         self._looked = now
         if not unsent or taken != self._taken:
@@ -59,14 +66,17 @@ class Liveness:
         self._taken, self._unsent = taken, unsent
 
     def is_silent(self) -> bool:
-        """Say whether the peer is gone."""
+        """Return True if the peer counts as dead."""
         return self._silence >= int(SILENCE_S * _SECOND)
 
     def takes_nothing(self, now: int, deadline: float) -> bool:
-        """Say whether output has waited for so many seconds, and the socket took none of it."""
+        """Return True if the socket has accepted none of the output for `deadline` seconds."""
         return self._unsent > 0 and now - self._moved >= int(deadline * _SECOND)
 
     def is_ping_due(self, now: int, interval: float) -> bool:
-        """Say whether to send a PING; each `interval` seconds also while the peer speaks."""
+        """Return True if a PING is due.
+
+        A silent peer gets one each second, any other peer one each `interval` seconds.
+        """
         asks = self._silence >= int(_PING_S * _SECOND)
         return now - self._pinged >= int((min(_PING_S, interval) if asks else interval) * _SECOND)

@@ -1,13 +1,13 @@
-"""The mesh: this server's routes to all others of its cluster, and who else there is.
+"""The mesh: the routes of this server to all other servers of its cluster.
 
-Every server has one connection to every other one. A peer that has just come is made known to the
-others by passing its INFO on (`met`); who does not know it yet dials it (an implicit route).
-Connections are made by both sides at once sometimes: each side keeps the one that it registered
-first and closes the other. When these are not the same, both end, and are dialled again after a
-pause of random length.
+Every server has one connection to every other one. A server makes a new peer known to the others
+by forwarding its INFO (`met`). A server that does not know the new peer yet dials it (an implicit
+route). Sometimes both sides dial at once: each side keeps the connection that it registered first
+and closes the other. If the two sides keep different ones, both connections end, and the dialler
+tries again after a random pause.
 
-A name of a cluster that was made up gives way to that of the cluster it meets; peers of the old
-name are dropped then, and meet the new one by themselves.
+A generated cluster name gives way to the name of the cluster that the server joins. The server then
+drops peers with the old name; they rejoin under the new one.
 """
 
 import asyncio
@@ -51,24 +51,24 @@ _BACKLOG = 128
 _TICK_SECONDS = 0.25
 _STALL_NS = 1_000_000_000
 _AWAKE_NS = 5_000_000_000
-"""How long a stall counts: a peer that fell silent meanwhile is given up within four seconds."""
+"""Nanoseconds for which a stall counts after its end: dead peers are detected within 4 s."""
 _GRACE_SECONDS = 1.0
 _PROTO = 1
-"""What a route understands: INFO more than once. No traces of messages travel with it."""
+"""Protocol level of a route: INFO may be sent more than once. Message traces are not forwarded."""
 _NO_GOSSIP = 1
 
 
 class Mesh:
     """The routes of one server. Life cycle: `listen`, `start`, `close`; `retire` in between.
 
-    It has to be made before anybody subscribes: it counts subscriptions as they come and go.
+    Create the mesh before any subscription exists: it counts subscriptions as they come and go.
 
     Attributes:
-        name: the cluster's name; another one than configured once a made-up name gave way.
-        address: where routes are accepted, once it listens.
-        changed_peers: called when peers, or the client URLs of peers, have changed.
-        holds_messages: messages of peers wait while the hub holds publishes.
-        takes_others: who proves nothing may be a peer, where others do.
+        name: The cluster's name. It differs from the settings after a generated name gave way.
+        address: Host and port where routes are accepted, once the mesh listens.
+        changed_peers: Called when the set of peers, or the client URLs of a peer, have changed.
+        holds_messages: True if messages of peers wait while the hub holds publishes.
+        takes_others: True if servers that prove nothing may join.
     """
 
     holds_messages = True
@@ -100,16 +100,16 @@ class Mesh:
     # -- life --------------------------------------------------------------------------------
 
     def bind(self) -> None:
-        """Have the address where routes are accepted: who dials it waits for `listen`.
+        """Bind the address for routes. Servers that dial it wait until `listen`.
 
-        Raises OSError when it cannot be had.
+        Raises OSError when the address cannot be bound.
         """
         if self._socket is None:
             self._socket = listening_socket(*self.address, _BACKLOG)
             self.address = (self.settings.host, self._socket.getsockname()[1])
 
     async def listen(self) -> None:
-        """Accept routes. Raises OSError when the address cannot be had."""
+        """Accept routes. Raises OSError when the address cannot be bound."""
         loop = asyncio.get_running_loop()
         self.is_leaving = False
         self.bind()
@@ -123,20 +123,20 @@ class Mesh:
         self._timer = loop.call_later(_TICK_SECONDS, self._tick)
 
     def dial(self, host: str, port: int) -> None:
-        """Have a route to an address from now on."""
+        """Keep a route to an address from now on: dial, and dial again after each loss."""
         self._dialer.keep(RouteUrl(host=host, port=port), is_configured=True)
 
     def dial_no_more(self, host: str, port: int) -> None:
-        """End what `dial` began; a route that is there stays."""
+        """Stop dialling an address of `dial`. An established route stays."""
         self._dialer.drop(RouteUrl(host=host, port=port))
 
     def start(self) -> None:
-        """Dial the configured routes, and whoever becomes known."""
+        """Dial the configured routes. Gossiped servers are dialled as they become known."""
         for url in self.settings.routes:
             self._dialer.keep(url, is_configured=True)
 
     def reconfigure(self, settings: ClusterSettings) -> None:
-        """Follow other settings: all but the name and the address, which stay."""
+        """Apply other settings. The cluster name and the address stay as they are."""
         before = self.settings
         self.settings = replace(
             settings,
@@ -163,23 +163,26 @@ class Mesh:
                 log.info("Removed route %s", joined(url.host, url.port))
 
     def leave(self) -> None:
-        """Tell peers that this server goes: nobody is sent to it, and nothing is handed to it."""
+        """Announce that this server leaves (lame duck mode).
+
+        Peers stop advertising its client URLs.
+        """
         self.is_leaving = True
         self.announce()
 
     def retire(self) -> None:
-        """Leave, and accept and dial nobody any more."""
+        """Leave, and neither accept nor dial any more routes."""
         self._dialer.stop()
         if self._server is not None:
             self._server.close()
         self.leave()
 
     def announce(self) -> None:
-        """Tell peers what has changed here."""
+        """Send the current INFO of this server to all peers."""
         self.say_to_all(encode_info(self.own_info()))
 
     async def close(self) -> None:
-        """Close all routes, after what gathered is written, within a second."""
+        """Write the pending output and close all routes, within `_GRACE_SECONDS`."""
         self.is_leaving = True
         if self._timer is not None:
             self._timer.cancel()
@@ -208,22 +211,23 @@ class Mesh:
 
     @property
     def stood_still(self) -> int:
-        """Nanoseconds for which this process looked after no route, until now or just before.
+        """Nanoseconds since the last tick, or the length of a stall that ended recently.
 
-        What has become of its routes meanwhile it may learn only after it has looked at them.
+        A stall is a time in which this process looked after no route. It counts for `_AWAKE_NS`
+        after its end, because only ticks after the stall show the state of the routes.
         """
         now = self.hub.clock.monotonic()
         return max(now - self._ticked, self._stood if now - self._woke < _AWAKE_NS else 0)
 
     @property
     def is_listening(self) -> bool:
-        """Whether routes are accepted, or were until it was closed."""
+        """True once the mesh accepts routes; it stays true after the server socket is closed."""
         return self._server is not None
 
-    # -- what others see ---------------------------------------------------------------------
+    # -- monitoring and gossip ---------------------------------------------------------------
 
     def connect_urls(self, *, over_websocket: bool = False) -> list[str]:
-        """Return where clients can connect to peers, `host:port`; none with `no_advertise`."""
+        """Return the client addresses (`host:port`) of all peers; none with `no_advertise`."""
         if self.settings.no_advertise:
             return []
         told = [link.info for link in self.peers.values() if not link.info.ldm]
@@ -235,7 +239,7 @@ class Mesh:
         return tuple(link.view() for link in self.peers.values())
 
     def totals(self) -> Traffic:
-        """Return the traffic of all routes since the start."""
+        """Return the traffic of all routes since the start, of closed ones too."""
         total = Traffic()
         for part in (self._departed, *(link.count() for link in self.peers.values())):
             total.add(part)
@@ -257,15 +261,21 @@ class Mesh:
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
     ) -> bytes:
-        """Count a subscription; return what to tell. `is_ours`: a part of this server made it."""
+        """Count a subscription; return the protocol line to send to peers, empty for none.
+
+        Args:
+            key: Account, subject and queue group.
+            is_new: True to add the subscription, False to remove it.
+            is_ours: True if a part of this server subscribes, not a client.
+        """
         return self.interest.add(*key) if is_new else self.interest.remove(*key)
 
     def take_acks(self) -> None:
-        """Have acknowledgements sent here, to which nothing here subscribes."""
+        """Have peers send acknowledgements (`$JS.ACK.>`) here, without any subscription to them."""
         self.say_to_all(self.interest.add(*self._acks))
 
     def take_no_acks(self) -> None:
-        """End what `take_acks` began."""
+        """Withdraw the interest that `take_acks` announced."""
         self.say_to_all(self.interest.remove(*self._acks))
 
     @property
@@ -273,35 +283,35 @@ class Mesh:
         return self.hub.default_account().name.encode(), ACK_PREFIX + b">", b""
 
     def say_to_all(self, line: bytes) -> None:
-        """Send a protocol line, if it is one, to every peer."""
+        """Send a protocol line to every peer; send nothing if it is empty."""
         if line:
             for link in self.peers.values():
                 link.say(line)
 
-    # -- what links ask ----------------------------------------------------------------------
+    # -- calls of links ----------------------------------------------------------------------
 
     def new_link(self, url: RouteUrl | None = None, is_configured: bool = False) -> RouteLink:
-        """Return a connection that has yet to be made; without `url` a peer makes it."""
+        """Return a link without a connection. Without `url` the link is for a peer that dials."""
         return RouteLink(self, url, is_configured=is_configured)
 
     def opened(self, link: RouteLink) -> None:
-        """Take note of a socket."""
+        """Record a link that has a socket."""
         self._links.add(link)
 
     def forget(self, link: RouteLink) -> None:
-        """Take out a link whose socket is gone."""
+        """Remove a link whose socket is closed."""
         self._links.discard(link)
 
     def is_open(self, link: RouteLink) -> bool:
-        """Return whether a link has a socket."""
+        """Return True if a link has a socket."""
         return link in self._links
 
     def next_route_id(self) -> int:
-        """Return a number that no connection of this server has had."""
+        """Return a number that no connection of this server has used."""
         return self.hub.next_client_id()
 
     def own_info(self) -> RouteInfo:
-        """Return what this server says of itself."""
+        """Return the INFO of this server."""
         hub, settings = self.hub, self.settings
         host, port = self.address
         ip = ""
@@ -330,7 +340,7 @@ class Mesh:
         )
 
     def own_connect_urls(self, *, over_websocket: bool = False) -> list[str]:
-        """Return where clients can connect to this server; nowhere in the end."""
+        """Return the client addresses (`host:port`) of this server; none while it leaves."""
         hub = self.hub
         address = hub.websocket_address() if over_websocket else hub.client_address()
         if self.settings.no_advertise or self.is_leaving or address is None:
@@ -341,7 +351,7 @@ class Mesh:
         return [joined(host, port)]
 
     def connect_for(self, url: RouteUrl) -> RouteConnect:
-        """Return what a server is told that this one has dialled."""
+        """Return the CONNECT to send to a server that this one has dialled."""
         return RouteConnect(
             user=url.user,
             password=url.password,
@@ -352,7 +362,7 @@ class Mesh:
         )
 
     def check_connect(self, connect: RouteConnect) -> None:
-        """Raise Refused if a server may not connect."""
+        """Raise Refused if the CONNECT has wrong credentials, client fields or another cluster."""
         settings = self.settings
         given = f"{connect.user}\n{connect.password}".encode()
         wanted = f"{settings.user}\n{settings.password}".encode()
@@ -365,7 +375,7 @@ class Mesh:
             raise Refused("Cluster Name Conflict", f"Rejecting connection, {text}")
 
     def _agrees(self, name: str, is_dynamic: bool, server_id: str) -> bool:
-        """Say whether a peer is of this cluster, or this server now of its."""
+        """Return True if the cluster names match, or if this server now takes the peer's name."""
         if name == self.name:
             return True
         if not takes_name(self.name, self.is_dynamic, name, is_dynamic):
@@ -379,7 +389,11 @@ class Mesh:
         return True
 
     def register(self, link: RouteLink, info: RouteInfo) -> None:
-        """Take a link in whose handshake is over. Raises Refused."""
+        """Add a link whose handshake is complete, and make the peer known to the others.
+
+        Raises Refused if the peer is this server, known already, of another cluster or
+        incompatible.
+        """
         if info.server_id == self.hub.server_id:
             raise Refused("Duplicate Route")
         if info.route_account:
@@ -409,25 +423,25 @@ class Mesh:
         self.changed_peers()
 
     def _split(self) -> None:
-        """Look for what is elsewhere: there may be something from the first peer on."""
+        """Enable the search for receivers on peers, which is unnecessary before the first peer."""
         for account in self.hub.accounts.values():
             account.split = account.split or Splitter(account).split
 
     def check_jetstream(self, link: RouteLink, info: RouteInfo) -> None:
-        """Raise Refused for a peer whose JetStream would be a second one."""
+        """Raise Refused if both have JetStream and the peer is not a node of the same database."""
         if info.jetstream and self.hub.jetstream and not link.is_proved:
             text = f'this server and "{info.server_name}" both have JetStream'
             raise Refused("Protocol Violation", f"Rejecting connection, {text}")
 
     def proving(self, *, has_dialled: bool) -> Proving | None:
-        """Return that user and password are enough."""
+        """Return None: user and password suffice for members of a cluster."""
         return None
 
     def joining(self, link: RouteLink) -> None:
-        """Say nothing else to a new link."""
+        """Send nothing before the interest."""
 
     def joined(self, link: RouteLink) -> None:
-        """Say nothing else to a new link."""
+        """Send nothing after the interest."""
 
     def _make_known(self, link: RouteLink, info: RouteInfo) -> None:
         if info.gossip_mode == _NO_GOSSIP or len(self.peers) == 1:
@@ -440,7 +454,7 @@ class Mesh:
                 peer.say(line)
 
     def met(self, info: RouteInfo) -> None:
-        """Dial a server that another one knows, unless it is known here."""
+        """Dial a server that a peer has announced, unless it is connected or configured already."""
         is_known = info.server_id in self.peers or info.server_id == self.hub.server_id
         if is_known or self.is_leaving:
             return
@@ -457,11 +471,11 @@ class Mesh:
         self._dialer.keep(url, is_configured=False)
 
     def changed(self, link: RouteLink, before: RouteInfo) -> None:
-        """Take note that a peer has told something new of itself."""
+        """Notify the subscribers of `changed_peers` about a later INFO of a peer."""
         self.changed_peers()
 
     def gone(self, link: RouteLink) -> None:
-        """Take a closed link out."""
+        """Remove a closed link, and keep its traffic for `totals`."""
         if self.peers.get(link.info.server_id) is link:
             del self.peers[link.info.server_id]
             self._departed.add(link.count())
@@ -469,5 +483,5 @@ class Mesh:
 
 
 def _is_told(service: ServiceSubscription) -> bool:
-    """Whether other servers are told of a subscription inside the process."""
+    """Return True if peers are to know of a subscription inside the process."""
     return not (service.here or service.untold)

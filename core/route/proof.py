@@ -1,13 +1,13 @@
-"""The proof that both ends of a link know the secret of one database. No I/O.
+"""The mutual proof of both ends of a route that they belong to one database. No I/O.
 
-    who accepted --- INFO (nonce) ----------------------> who dialled
-                <--- CONNECT, INFO (nonce, proof) -------
-                 --- INFO (nonce, proof) --------------->
+    accepting server --- INFO (nonce) ---------------------> dialling server
+                    <--- CONNECT, INFO (nonce, proof) ------
+                     --- INFO (nonce, proof) -------------->
 
-A proof is an HMAC-SHA256 by the secret over both nonces, both server ids and who of the two proves
-himself: none is of use on another link, in the other direction, or to whoever listened. The secret
-does not travel; who accepts, or answers a dial, without it learns nothing that could be tried
-against anything but the secret itself, which is 32 random bytes.
+A proof is an HMAC-SHA256, keyed with the secret of the database, over both nonces, both server ids
+and the role of the prover (dialled or accepted). A proof is therefore useless on another link, in
+the other direction, and to an eavesdropper. The secret is never sent. A server without it can only
+attack the secret itself, which is 32 random bytes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,18 @@ from core.route.handshake import RouteInfo
 
 _NONCE_BYTES = 24
 _NONCE_MIN = 32
-"""Characters: who sends a shorter nonce wants proofs that can be used again."""
+"""Smallest accepted length of a nonce, in characters. A shorter nonce allows replayed proofs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One end of a link: its server id and its nonce, and whether it dialled."""
+    """One end of a link.
+
+    Attributes:
+        server_id: Id of this server.
+        nonce: Random text of this server for this link.
+        has_dialled: True if this server opened the connection.
+    """
 
     server_id: str
     nonce: str
@@ -36,7 +42,7 @@ class Side:
 
 
 def proof_of(secret: bytes, prover: Side, other: Side) -> str:
-    """Return by what `prover` shows `other` that it knows the secret."""
+    """Return the proof, in hexadecimal, that `prover` shows to `other`."""
     who = "dialled" if prover.has_dialled else "accepted"
     parts = (who, prover.server_id, other.server_id, prover.nonce, other.nonce)
     text = "\n".join(("jetgate route", *parts)).encode()
@@ -44,7 +50,7 @@ def proof_of(secret: bytes, prover: Side, other: Side) -> str:
 
 
 def cluster_name(secret: bytes) -> str:
-    """Return the name that all nodes of a database have in common."""
+    """Return the cluster name that all nodes of a database derive from its secret."""
     return "jetgate-" + hmac.new(secret, b"jetgate cluster", "sha256").hexdigest()[:12]
 
 
@@ -52,9 +58,9 @@ class Proving:
     """The proofs of one link.
 
     Args:
-        secret: that of the database.
-        server_id: that of this server.
-        has_dialled: whether this server did.
+        secret: Secret of the database.
+        server_id: Id of this server.
+        has_dialled: True if this server opened the connection.
     """
 
     def __init__(self, secret: bytes, server_id: str, *, has_dialled: bool) -> None:
@@ -65,24 +71,29 @@ class Proving:
 
     @property
     def has_met(self) -> bool:
-        """Whether the peer has said who it is."""
+        """True once the peer has sent an INFO with its id and nonce."""
         return self._peer is not None
 
     @property
     def peer_id(self) -> str:
-        """The server id that the peer claims; empty: it has not yet."""
+        """The server id that the peer claims, proved or not. Empty before its first INFO."""
         return "" if self._peer is None else self._peer.server_id
 
     def meet(self, info: RouteInfo) -> None:
-        """Take who the peer is. Raises ProtocolError if it is not one that proves anything."""
+        """Record the server id and nonce of the peer.
+
+        Raises ProtocolError if the nonce is shorter than `_NONCE_MIN` or either is not
+        alphanumeric.
+        """
         if len(info.nonce) < _NONCE_MIN or not info.nonce.isalnum() or not info.server_id.isalnum():
             raise ProtocolError(reason="asks for no proof")
         self._peer = Side(info.server_id, info.nonce, not self._own.has_dialled)
 
     def take(self, info: RouteInfo) -> bool:
-        """Take an INFO: True once the peer has proved itself, False where it waits for a proof.
+        """Check an INFO of the peer. Return True once it contains a valid proof.
 
-        Raises ProtocolError.
+        Return False for the first INFO that the dialling side receives: it cannot contain a proof
+        yet. Raises ProtocolError if the nonce is unacceptable or the proof is wrong.
         """
         if not self.has_met:
             self.meet(info)
@@ -93,17 +104,20 @@ class Proving:
         return True
 
     def introduce(self, info: RouteInfo) -> RouteInfo:
-        """Return what is said of this server before it is known whether the peer belongs here."""
+        """Return the INFO to send before the peer is proved: the nonce and, if possible, a proof.
+
+        The result lacks everything that only nodes of the database may read.
+        """
         proof = self.own() if self.has_met else ""
         return replace(info, nonce=self.nonce, proof=proof, claims=(), offers=(), asked=False)
 
     def own(self) -> str:
-        """Return the proof for the peer that was met."""
+        """Return this server's proof for the peer, which must have sent its INFO."""
         assert self._peer is not None, "met first"
         return proof_of(self._secret, self._own, self._peer)
 
     def holds(self, info: RouteInfo) -> bool:
-        """Whether the peer that was met proves that it knows the secret."""
+        """Return True if the INFO contains the peer's valid proof and its earlier id and nonce."""
         peer = self._peer
         assert peer is not None, "met first"
         wanted = proof_of(self._secret, peer, self._own)

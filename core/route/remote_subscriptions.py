@@ -1,6 +1,6 @@
-"""What one peer has said it listens to, and its place in the accounts here.
+"""The subscriptions that one peer has announced, and their entries in the accounts of this server.
 
-A subscription in an account that is not here is kept for monitoring, and means nothing.
+A subscription in an account that this server lacks is kept for monitoring only.
 """
 
 from core.pubsub.account import Account
@@ -12,7 +12,11 @@ Key = tuple[bytes, bytes, bytes]
 
 
 class RemoteSubscriptions:
-    """The subscriptions of one peer; `are_of_node`: it is a node of the same database."""
+    """The subscriptions of one peer.
+
+    Attributes:
+        are_of_node: True if the peer is a node of the same database.
+    """
 
     def __init__(self, link: Link, accounts: dict[str, Account]) -> None:
         self.are_of_node = False
@@ -24,7 +28,7 @@ class RemoteSubscriptions:
         return len(self._known)
 
     def add(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None:
-        """Take RS+: of a subscription that is known it says a new weight."""
+        """Apply RS+: add a subscription, or update the weight of a known one."""
         key = (account, subject, queue)
         if (known := self._known.get(key)) is not None:
             known.weight = weight
@@ -35,13 +39,13 @@ class RemoteSubscriptions:
             found.add_remote(interest)
 
     def remove(self, account: bytes, subject: bytes, queue: bytes) -> None:
-        """Take RS-; one that is not known is harmless."""
+        """Apply RS-. An unknown subscription is ignored."""
         interest = self._known.pop((account, subject, queue), None)
         if interest is not None and (found := self._accounts.get(account)) is not None:
             found.remove_remotes((interest,))
 
     def clear(self) -> None:
-        """Forget all: the peer is gone."""
+        """Remove all subscriptions, because the peer is gone."""
         by_account: dict[bytes, list[RemoteInterest]] = {}
         for key, interest in self._known.items():
             by_account.setdefault(key[0], []).append(interest)
@@ -51,7 +55,7 @@ class RemoteSubscriptions:
                 found.remove_remotes(interests)
 
     def shown(self) -> tuple[RouteInterest, ...]:
-        """Return all, for monitoring."""
+        """Return all subscriptions, for monitoring."""
         return tuple(
             RouteInterest(
                 account=account.decode(errors="replace"),

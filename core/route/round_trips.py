@@ -1,4 +1,4 @@
-"""PINGs and PONGs of one link, counted: what the peer has read by now."""
+"""The PINGs and PONGs of one link, counted. A PONG proves that the peer has read up to the PING."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class RoundTrips:
-    """Tells when a PING was answered: the peer has read all that was sent before it."""
+    """The numbers of PINGs sent and PONGs received."""
 
     def __init__(self) -> None:
         self._pings = self._pongs = 0
@@ -14,17 +14,17 @@ class RoundTrips:
         self._has_ended = False
 
     def asked(self) -> int:
-        """Note a PING; return its number."""
+        """Count a PING; return its number."""
         self._pings += 1
         return self._pings
 
     def answered(self) -> None:
-        """Note a PONG."""
+        """Count a PONG."""
         self._pongs += 1
         self._tell()
 
     def end(self) -> None:
-        """Nothing is answered any more."""
+        """Wake all waiters, because the link has ended."""
         self._has_ended = True
         self._tell()
 
@@ -33,6 +33,6 @@ class RoundTrips:
         self._changed = asyncio.Event()
 
     async def answer(self, number: int) -> None:
-        """Return when that PING was answered, or nothing will be."""
+        """Wait until the PING with this number is answered or the link ends."""
         while self._pongs < number and not self._has_ended:
             await self._changed.wait()

@@ -1,9 +1,9 @@
-"""The parser of the ROUTE protocol: what one server of a cluster sends another.
+"""The parser of the ROUTE protocol, which servers of a cluster speak to each other.
 
-Messages as in `core.protocol.link_parser`; interest as in `core.protocol.routed`. `A+` and `A-`
-(interest in accounts) mean nothing here: every server tells all its interest. HOLD and RELEASE are
-additions, sent to those alone that announce that they read them. Answers to bad input are those of
-nats-server 2.15.1.
+Messages are parsed in `core.protocol.link_parser`, interest lines are built in
+`core.protocol.routed`. `A+` and `A-` (interest in accounts) are ignored: every server announces all
+its interest. HOLD and RELEASE are additions; this server sends them only to peers that announce
+support. Answers to bad input are those of nats-server 2.15.1.
 """
 
 from typing import Protocol
@@ -16,7 +16,7 @@ _BEGINNINGS = (b"RS", b"A", b"CONNECT", b"HOLD", b"RELEASE")
 
 
 class RouteSink(LinkSink, Protocol):
-    """What the parser calls for each operation. Methods may raise ProtocolError."""
+    """The calls of the parser, one per operation. Methods may raise ProtocolError."""
 
     def on_sub(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None: ...
     def on_unsub(self, account: bytes, subject: bytes, queue: bytes) -> None: ...
@@ -25,7 +25,7 @@ class RouteSink(LinkSink, Protocol):
 
 
 class RouteParser(LinkParser[RouteSink]):
-    """Parses what another server of the cluster sends."""
+    """The parser of the bytes that another server of the cluster sends."""
 
     def __init__(self, sink: RouteSink) -> None:
         super().__init__(sink, ROUTE, _BEGINNINGS)

@@ -1,4 +1,4 @@
-"""What the block `cluster {}` says, as frozen values: where to accept routes, whom to dial.
+"""The block `cluster {}` of the configuration, as frozen values.
 
 Names and defaults follow nats-server's `cluster {}`:
 https://docs.nats.io/running-a-nats-service/configuration/clustering/cluster_config
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteUrl:
-    """One of `routes = [nats-route://user:password@host:port]`; user and password go there."""
+    """One URL of `routes = [nats-route://user:password@host:port]`, with credentials to send."""
 
     host: str
     port: int
@@ -24,15 +24,15 @@ class ClusterSettings:
     """A server's part of a cluster.
 
     Attributes:
-        name: the cluster's name; made up when none is configured.
-        is_dynamic: the name is made up, and gives way to that of the cluster it meets.
-        host, port: where routes are accepted; port 0 takes a free one.
-        routes: the servers to dial, for ever.
-        user, password: what peers must give; empty: nothing.
-        timeout_s: how long a peer may take until its CONNECT.
-        advertise: the `host:port` told to other servers in place of the bound one.
-        no_advertise: keep client URLs of this server from the others, and theirs from clients.
-        connect_retries: how often the failed dial of a gossiped route is made again.
+        name: The cluster's name; generated when none is configured.
+        is_dynamic: The name is generated, and gives way to that of the cluster the server joins.
+        host, port: Where routes are accepted; port 0 takes a free one.
+        routes: The servers to dial, without a limit of attempts.
+        user, password: Credentials that peers must send; an empty user asks for none.
+        timeout_s: Seconds within which a peer must send its CONNECT.
+        advertise: The `host:port` announced to other servers instead of the bound address.
+        no_advertise: Neither announce client URLs of this server to peers nor theirs to clients.
+        connect_retries: How often the failed dial of a gossiped route is repeated.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""Which version of the stream directory every linked node has read, as it says in its INFO.
+"""The directory version that each linked node has read, as its INFO announces it.
 
-A node says so when what it has read rises, once per turn of the loop. Who reads a higher version
-than its own reads what is new, and says so in turn: so who has changed something learns when all
-others know.
+A node announces its version when the version changes, at most once per loop tick. A node that
+receives a higher version than its own reads the new entries and then announces that version too. So
+the node that changed the stream directory learns when all linked nodes have read the change.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 WITHIN_S = 0.25
-"""How long a client waits at most for other nodes to know what it has changed."""
+"""Longest time, in seconds, for which a client waits until other nodes have read its change."""
 
 
 class Versions:
-    """The versions of one mesh.
+    """The directory versions of one mesh.
 
     Args:
-        peers: the links that are there.
-        announce: tells all of them what this node says of itself.
+        peers: The links of the mesh, by server id.
+        announce: Sends the INFO of this node to all of them.
 
     Attributes:
-        own: what this node has read; 0: nothing, or nothing has been changed yet.
-        heard: called with a version that a peer has read.
+        own: The version that this node has read; 0 if none, or if nothing was ever changed.
+        `heard`: Called with the version of a peer that is higher than `own`.
     """
 
     def __init__(self, peers: Mapping[str, RouteLink], announce: Callable[[], None]) -> None:
@@ -43,7 +43,10 @@ class Versions:
         self._changed = asyncio.Event()
 
     def read(self, version: int) -> None:
-        """This node has read a version, which may be an old one where the database went back."""
+        """Record the directory version this node has read.
+
+        It may be lower than before after a restore.
+        """
         if version != self.own:
             self.own = version
             if self._peers and not self._is_due:
@@ -55,18 +58,18 @@ class Versions:
         self._announce()
 
     def hear(self, link: RouteLink) -> None:
-        """Take what a peer has read."""
+        """Apply the directory version in a peer's INFO."""
         self.look()
         if link.info.directory_version > self.own:
             self.heard(link.info.directory_version)
 
     def look(self) -> None:
-        """Have those who wait look again: a peer has read more, or is gone."""
+        """Wake all waiters to compare again: a peer has read more, or is gone."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def read_by_all(self, version: int) -> None:
-        """Return when all nodes of the database have read a version, or that takes too long."""
+        """Wait until all linked nodes of the database have read a version, at most `WITHIN_S`."""
         if self._is_read_by_all(version):
             return
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""What a route shows of itself, for /routez and /varz."""
+"""The state of a route as /routez and /varz show it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteInterest:
-    """One subscription of a peer: somebody there listens to this subject."""
+    """One subscription of a peer."""
 
     account: str
     subject: str
@@ -19,8 +19,8 @@ class RouteInterest:
 class RouteView:
     """One route at one moment, under the names that nats-server's /routez gives its fields.
 
-    Times are nanoseconds: `start` and `last_activity` since the epoch, `rtt` (0: not measured
-    yet), `uptime` and `idle` as durations. `client_urls` are those of the peer's clients.
+    Times are nanoseconds: `start` and `last_activity` since the epoch, `rtt` (0: not measured yet),
+    `uptime` and `idle` as durations. `client_urls` are the client URLs that the peer announces.
     """
 
     rid: int

@@ -1,23 +1,23 @@
-"""The clock of a node. Every other package is given one and never reads time itself."""
+"""The clock of a node. Other packages receive it as an argument and never read time directly."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where a node takes its time from."""
+    """The source of time of a node."""
 
     def now(self) -> int:
-        """Wall-clock time, nanoseconds since the Unix epoch."""
+        """Return wall-clock time, nanoseconds since the Unix epoch."""
         ...
 
     def monotonic(self) -> int:
-        """Monotonic time in nanoseconds, for deadlines."""
+        """Return monotonic time in nanoseconds, for deadlines."""
         ...
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The clocks of the machine."""
 
     now = staticmethod(time.time_ns)
     monotonic = staticmethod(time.monotonic_ns)

@@ -9,11 +9,11 @@ log = logging.getLogger("jetgate.descriptors")
 
 _QUIET_S = 60.0
 _RESERVE_MAX = 128
-_LIMIT_MAX = 1 << 20  # kernels refuse more, whatever the hard limit
+_LIMIT_MAX = 1 << 20  # kernels refuse more, regardless of the hard limit
 
 
 def soft_limit() -> int:
-    """Return how many descriptors the process may have; 0: there is no limit."""
+    """Return the soft limit of descriptors of the process (0: there is no limit)."""
     try:
         import resource
     except ImportError:  # Windows
@@ -23,13 +23,13 @@ def soft_limit() -> int:
 
 
 class DescriptorReserve:
-    """Keeps the last descriptors for what must go on: PostgreSQL, probes.
+    """A reserve of descriptors for essential connections: PostgreSQL, probes.
 
-    The kernel gives a connection the lowest number that is free, so a high number says that as many
-    are taken. Clients of NATS may take all but a quarter, at most 128; HTTP half of the rest.
+    The kernel assigns the lowest free number, so a high number means that as many descriptors are
+    in use. Clients of NATS may use all but a quarter, at most 128; HTTP may use half of the rest.
 
     Attributes:
-        refused: how many connections were refused.
+        refused: Number of refused connections.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class DescriptorReserve:
         self._last_told = 0.0
 
     def is_needed(self, transport: asyncio.BaseTransport, *, for_http: bool = False) -> bool:
-        """Say whether a new connection has to be refused; it is logged once a minute."""
+        """Decide whether a new connection must be refused. Refusals are logged once a minute."""
         sock: Any = transport.get_extra_info("socket")
         if not self._limit or sock is None:
             return False
@@ -60,8 +60,8 @@ class DescriptorReserve:
 def use_all_descriptors() -> None:
     """Raise the soft limit on descriptors to the hard one, where there is such a limit.
 
-    Shells and service managers set it to 1,024, for programs that call select(); here every
-    client is a descriptor. Child processes inherit the raised limit.
+    Shells and service managers set it to 1,024, for programs that call select(); here every client
+    uses a descriptor. Child processes inherit the raised limit.
     """
     try:
         import resource

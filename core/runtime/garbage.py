@@ -1,14 +1,15 @@
-"""Full garbage collections: short ones as Python wants them, thorough ones rarely.
+"""Full garbage collections: short ones whenever Python starts them, thorough ones rarely.
 
-A full collection looks at every object that can refer to others, and holds up the event loop
-meanwhile: with a thousand callers over WebSocket for 0.1 to 0.2 s. Python begins one as soon as
-there are a quarter more objects than after the last one, which may be every second while callers
-come and go. Nearly all of what it looks at was in use the last time, too.
+A full collection visits every object that can refer to others, and blocks the event loop in the
+meantime: for 0.1 to 0.2 s with a thousand callers over WebSocket. Python starts one as soon as
+there are a quarter more objects than after the last one. That may be every second while callers
+connect and disconnect. Nearly all visited objects were in use the last time, too.
 
-So what a full collection leaves is frozen: the next one looks at what came since. What goes out of
-use is freed as always, frozen or not, as soon as nothing refers to it. Only what refers to itself
-in a circle waits, until everything is looked at again: when more has come than went, and that took
-less than a thousandth of the time since then, or as much may have come as was in use then.
+So the objects that survive a full collection are frozen, and the next one visits only newer
+objects. Reference counting frees frozen objects as always. Only unreachable cycles of frozen
+objects remain, until a thorough collection unfreezes and visits all objects. It takes place when
+more objects were created than freed, and the last one took less than a thousandth of the time since
+then. It also takes place when as many objects may have been created as were in use at the last one.
 """
 
 import gc
@@ -17,18 +18,23 @@ from typing import Any
 from core.runtime.clock import Clock
 
 _REST = 1000
-"""How many times as long as the last thorough collection took there is none: they take 0.1 % of the
-time."""
+"""Factor between the duration of a thorough collection and the pause after it.
+
+Thorough collections take at most 0.1 % of the time.
+"""
 _FEW = 500_000
-"""So many more objects are no reason for one at once: some 50 MiB."""
+"""Number of new objects, beyond as many as are in use, that starts a thorough collection early.
+
+They are about 50 MiB.
+"""
 _SOME = 200_000
-"""With fewer there is nothing to be found: they take some 20 MiB."""
+"""Number of new objects below which a thorough collection is not worth its time: about 20 MiB."""
 
 
 class FullCollections:
-    """Makes full collections of this process short.
+    """The full collections of this process, kept short.
 
-    *Life cycle*: `start`, again after whatever made much that will last, `stop`.
+    *Life cycle*: `start`, again after code that created many long-lived objects, `stop`.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -40,19 +46,22 @@ class FullCollections:
         self._rests_until = 0
 
     def start(self) -> None:
-        """Look at everything, and freeze what is left."""
+        """Collect all garbage, and freeze the remaining objects."""
         if self._collects not in gc.callbacks:
             gc.callbacks.append(self._collects)
         self._came, self._rests_until = _SOME, 0
         gc.collect()
 
     def stop(self) -> None:
-        """Leave it to Python again; what is frozen stays so."""
+        """Return to Python's own collections; frozen objects stay frozen."""
         if self._collects in gc.callbacks:
             gc.callbacks.remove(self._collects)
 
     def _collects(self, phase: str, info: dict[str, Any]) -> None:
-        """Python begins a collection (`start`), or has done it (`stop`), in whichever thread."""
+        """Handle the start or the end of a collection by Python, in any thread.
+
+        `phase` is "start" or "stop".
+        """
         if info["generation"] < 2:
             return
         now = self._clock.monotonic()
@@ -66,12 +75,12 @@ class FullCollections:
             return
         gc.freeze()
         if self._is_thorough:
-            # Counted here alone: it takes a fifth as long as the collection.
+            # Counted only here: counting takes a fifth as long as the collection.
             self._in_use, self._came = gc.get_freeze_count(), 0
             self._rests_until = now + _REST * (now - self._begun)
 
 
 def _between() -> int:
-    """Return how many objects come, more than go, until Python begins the next full collection."""
+    """Return the net number of new objects after which Python starts the next full collection."""
     youngest, younger, young = gc.get_threshold()
     return youngest * (younger + 1) * (young + 1)

@@ -1,4 +1,4 @@
-"""Sockets that listen: one for IPv4 and IPv6 where all addresses of the machine are meant."""
+"""Listening sockets: one for both IPv4 and IPv6 if all addresses of the machine are requested."""
 
 import errno
 import socket
@@ -15,13 +15,14 @@ _MAPPED = "::ffff:"
 
 
 def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
-    """A listening TCP socket; port 0 takes any free one.
+    """Return a listening TCP socket; port 0 selects any free port.
 
-    A name is its first IPv4 address, or its first address. `0.0.0.0` and `::` are every address of
-    both kinds, as nats-server takes them; without IPv6 on the machine, `0.0.0.0` is IPv4 alone.
+    A host name stands for its first IPv4 address, or else for its first address. As in nats-server,
+    `0.0.0.0` and `::` stand for all addresses of both families. On a machine without IPv6,
+    `0.0.0.0` is IPv4 only.
 
     Raises:
-        OSError: the address cannot be had.
+        OSError: The address is not available.
     """
     found = bound_socket(host, port)
     try:
@@ -34,7 +35,7 @@ def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A TCP socket that has such an address, but accepts nobody yet. Raises OSError."""
+    """Return a TCP socket that is bound, but does not listen yet. Raises OSError."""
     if host not in WILDCARDS:
         family, address = resolved(host, port)
         return _bound(family, address)
@@ -47,22 +48,25 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def resolved(host: str, port: int) -> tuple[int, Any]:
-    """Family and address of a name, IPv4 where there is the choice. Raises OSError."""
+    """Return family and address of a host name, IPv4 if there is a choice. Raises OSError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except UnicodeError:  # of the codec of host names: a label that is empty or too long
+    except UnicodeError:  # from the codec of host names: a label is empty or too long
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from None
     chosen = min(found, key=lambda each: each[0] != socket.AF_INET)
     return chosen[0], chosen[4]
 
 
 def unmapped(host: str) -> str:
-    """An address as its owner writes it: IPv4 comes as `::ffff:1.2.3.4` to a socket for both."""
+    """Return an address without the IPv4-mapped prefix `::ffff:` of a dual-stack socket."""
     return host.removeprefix(_MAPPED) if "." in host else host
 
 
 def client_network(host: str) -> str:
-    """The addresses that one client may have at will: its own, or its /64 network in IPv6."""
+    """Return the addresses that one client may choose from.
+
+    For IPv4 it is the address itself, for IPv6 its /64 network.
+    """
     host = unmapped(host)
     try:
         packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
@@ -72,7 +76,7 @@ def client_network(host: str) -> str:
 
 
 def _bound(family: int, address: Any) -> socket.socket:
-    # With the protocol asyncio knows it for TCP, and turns the algorithm of Nagle off.
+    # The protocol number lets asyncio recognize TCP, and disable Nagle's algorithm.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

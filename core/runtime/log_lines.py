@@ -1,29 +1,29 @@
-"""One record of the log, one line: what clients and other servers name cannot forge another."""
+"""One log record per line: names from clients and other servers cannot forge another record."""
 
 import logging
 
 
 class OneLine(logging.Formatter):
-    """A formatter of text lines. What would end a line, or what a terminal obeys, is escaped.
+    """A formatter of text lines that escapes line ends and control characters.
 
-    This is done here and nowhere else, for the whole line, so that no message and no exception can
-    be forgotten. A line without such characters stays as it is.
+    The whole line is escaped in this one place, so that no message and no exception is missed. A
+    line without such characters stays as it is.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the formatted line."""
         text = record.getMessage()
         if record.exc_info:
             text = f"{text}\n{self.formatException(record.exc_info)}"
         return on_one_line(self.head(record) + text)
 
     def head(self, record: logging.LogRecord) -> str:
-        """Return what stands before the text."""
+        """Return the part before the text."""
         return ""
 
 
 def on_one_line(text: str) -> str:
-    """Escape what would end a line, or move the cursor of a terminal."""
+    """Escape the characters that end a line, or that a terminal interprets."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

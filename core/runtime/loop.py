@@ -1,4 +1,4 @@
-"""The event loop that a process runs: uvloop's, where there is one."""
+"""The event loop of a process: uvloop's if it is installed."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ log = logging.getLogger("jetgate.tasks")
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return a loop that logs what fails in its callbacks: nobody else would ever know."""
+    """Return a loop that logs exceptions of its callbacks, which would be lost otherwise."""
     try:
         import uvloop
     except ImportError:  # Windows
@@ -20,7 +20,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def _failed(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log a failure, but for a future's: drivers leave some behind that nobody waits for."""
+    """Log a failure, except of a future: drivers leave some futures that are never awaited."""
     error = context.get("exception")
     if error is not None and not ("future" in context or "task" in context):
         log.error("%s: %s", context["message"], error, exc_info=error)

@@ -1,14 +1,17 @@
-"""Memory that is free, and that the process keeps all the same: given back when many have gone."""
+"""The return of free memory to the system after many objects were freed."""
 
 import ctypes
 from collections.abc import Callable
 
 _CROWD = 256
-"""So few are no crowd: what they leave is little, and is taken again soon."""
+"""Number of objects below which nothing is returned: their memory is small, and soon reused."""
 
 
 def give_back() -> None:
-    """Return what is free to the system. It takes glibc some 2 ms; other libraries keep little."""
+    """Return free memory to the system.
+
+    It takes about 2 ms with glibc; other libraries keep little.
+    """
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):  # another library, or Windows
@@ -17,9 +20,9 @@ def give_back() -> None:
 
 
 class Ebb:
-    """Calls `gone` when at most half as many are there as were at the most.
+    """A watch on a number of objects that calls `gone` when it falls to half of its maximum.
 
-    *Life cycle*: `look` now and then.
+    Maxima below `_CROWD` do not count. *Life cycle*: `look` from time to time.
     """
 
     def __init__(self, gone: Callable[[], None] = give_back) -> None:
@@ -27,7 +30,7 @@ class Ebb:
         self._most = 0
 
     def look(self, count: int) -> None:
-        """Take note of how many there are now."""
+        """Record the present number of objects."""
         self._most = max(self._most, count)
         if self._most >= _CROWD and count * 2 <= self._most:
             self._most = count

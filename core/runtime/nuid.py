@@ -1,4 +1,4 @@
-"""Unique identifiers: in the form NATS uses (22 base-62 characters), and as numbers."""
+"""Unique identifiers: in the form of NATS (22 base-62 characters), and as numbers."""
 
 import secrets
 
@@ -18,5 +18,5 @@ def nuid(length: int = 22) -> str:
 
 
 def random_id() -> int:
-    """Return a random number from 1 to 2^62, which is a `bigint` of PostgreSQL."""
+    """Return a random number from 1 to 2^62, which fits a `bigint` of PostgreSQL."""
     return secrets.randbits(62) + 1

@@ -1,6 +1,6 @@
-"""What a process tells systemd, by the protocol of sd_notify(3): `Type=notify` in a unit.
+"""The notifications of a process to systemd, by sd_notify(3): `Type=notify` in a unit.
 
-Without a service manager nothing is told. One that listens no more is not waited for.
+Without a service manager nothing is sent. A notification that fails or would block is skipped.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 
 class ServiceManager:
-    """Tells the service manager that started this process how it is."""
+    """The service manager that started this process, as the receiver of notifications."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         path = environment.get("NOTIFY_SOCKET", "")
@@ -18,15 +18,15 @@ class ServiceManager:
         self._address = "\0" + path[1:] if path.startswith("@") else path
 
     def ready(self, status: str) -> None:
-        """Say that the process does its work, and which; later calls change the text."""
+        """Report that the process is ready, with a status text; later calls change the text."""
         self._send(f"READY=1\nSTATUS={status}")
 
     def starting(self, status: str) -> None:
-        """Say what the start waits for."""
+        """Report the step that the start waits for."""
         self._send(f"STATUS={status}")
 
     def stopping(self) -> None:
-        """Say that the end has begun."""
+        """Report that the shutdown has begun."""
         self._send("STOPPING=1")
 
     def _send(self, text: str) -> None:

@@ -6,11 +6,11 @@ import struct
 
 
 def untaken(transport: asyncio.Transport) -> int:
-    """Return how many bytes wait in a transport's buffer and in the kernel's send queue (TIOCOUTQ).
+    """Return the bytes in a transport's buffer and in the kernel's send queue (TIOCOUTQ).
 
     The transport's buffer alone does not show the progress of a slow reader, because the kernel
-    takes more only when much of its own buffer is free. Where the kernel does not tell (Windows),
-    only the transport's buffer counts.
+    accepts more bytes only when much of its own buffer is free. On Windows only the transport's
+    buffer counts.
     """
     size = transport.get_write_buffer_size()
     sock = transport.get_extra_info("socket")
@@ -28,6 +28,6 @@ def untaken(transport: asyncio.Transport) -> int:
 def end_writing(transport: asyncio.Transport) -> None:
     """Half-close a transport after its pending output; do nothing over TLS or after a reset."""
     if transport.can_write_eof() and not transport.is_closing():
-        # After a reset shutdown fails, and the loop calls connection_lost in a later turn.
+        # After a reset shutdown fails, and the loop calls connection_lost in a later tick.
         with contextlib.suppress(OSError):
             transport.write_eof()

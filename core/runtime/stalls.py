@@ -12,11 +12,11 @@ _STALL_NS = 100_000_000
 
 
 class StallWatch:
-    """Counts how often the event loop ran a timer more than 100 ms late.
+    """A count of the event loop's stalls: timers that ran more than 100 ms late.
 
     Attributes:
-        count: stalls since the start.
-        longest: the longest of them, nanoseconds.
+        count: Number of stalls since the start.
+        longest: Duration of the longest stall in nanoseconds.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""Standard input, output and error: there whoever closed them, and not worth an end of a server."""
+"""Standard input, output and error: always open, and never the reason for the end of a server."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from typing import Literal, TextIO
 
 
 def keep_standard_streams() -> None:
-    """Open what the caller closed of them, on /dev/null.
+    """Reopen closed standard streams on /dev/null.
 
     Otherwise the next file or socket would become standard output, and libraries end a process that
     closes one of the three.
@@ -22,10 +22,9 @@ def keep_standard_streams() -> None:
 
 
 def say(text: str, stream: TextIO) -> None:
-    """Print a line for whoever called the command.
+    """Print a line for the caller of a command.
 
-    A full disk changes nothing. A reader who has gone ends the process by SIGPIPE, which is what
-    shells expect.
+    A full disk has no effect. A closed pipe ends the process by SIGPIPE, as shells expect.
     """
     try:
         print(text, file=stream, flush=True)
@@ -38,7 +37,7 @@ def say(text: str, stream: TextIO) -> None:
 
 
 def tell(text: str, stream: TextIO) -> None:
-    """Print a text of a server, which goes on whether anybody can read it or not."""
+    """Print a text of a server, which continues even if the text cannot be written."""
     try:
         print(text, end="", file=stream, flush=True)
     except OSError:
@@ -46,7 +45,7 @@ def tell(text: str, stream: TextIO) -> None:
 
 
 def _forget(stream: TextIO) -> None:
-    """Let what could not be written go nowhere; it would be tried again at the end."""
+    """Discard unwritten output: Python would try to write it again at exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

@@ -1,4 +1,4 @@
-"""Who is called about an event, in the order in which they subscribed."""
+"""The subscribers of an event, called in the order in which they subscribed."""
 
 from collections.abc import Callable
 from typing import Generic, ParamSpec
@@ -7,13 +7,16 @@ P = ParamSpec("P")
 
 
 class Subscribers(Generic[P]):
-    """The subscribers of one event. Calling it calls each of them, with the same arguments."""
+    """The subscribers of one event.
+
+    Calling the object calls each of them, with the same arguments.
+    """
 
     def __init__(self) -> None:
         self._calls: list[Callable[P, None]] = []
 
     def subscribe(self, call: Callable[P, None]) -> Callable[[], None]:
-        """Call this from now on; return what ends the subscription, also if it ended before."""
+        """Add a callback. Return a function that removes it, which may be called more than once."""
         self._calls.append(call)
 
         def unsubscribe() -> None:

@@ -13,7 +13,7 @@ counters = {"tasks": 0}
 
 
 def spawn(coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-    """Run a coroutine as a task; an exception that nobody awaits is logged, never lost."""
+    """Run a coroutine as a task. An exception that is never awaited is logged, not lost."""
     counters["tasks"] += 1
     task = asyncio.get_running_loop().create_task(coroutine, name=name)
     _running.add(task)
@@ -30,7 +30,7 @@ def _finished(task: asyncio.Task[Any]) -> None:
 async def outcome(work: Coroutine[Any, Any, None]) -> Exception | None:
     """Await `work` and return the exception it raised, or None.
 
-    For a task whose result somebody reads: the exception is not logged by `spawn` as well.
+    For a task whose result is awaited: `spawn` does not log the exception as well.
     """
     try:
         await work

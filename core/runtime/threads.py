@@ -1,7 +1,7 @@
 """Work beside the event loop: imports and programs that a start waits for.
 
-The threads are daemons: a process that is told to end does not wait for them. What must not be left
-half done has to be undone by whoever started it.
+The threads are daemons: a process that ends does not wait for them. If work must not stay
+incomplete, its caller has to undo it.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from typing import NoReturn, TypeVar
 T = TypeVar("T")
 
 _TURN_S = sys.getswitchinterval()
-# An import computes all the time: so long it keeps the interpreter from whoever wants a little.
+# An import computes without pause; a short switch interval lets other threads run.
 _SHORT_TURN_S = 0.0005
 _importing = 0
 
 
 async def in_thread(work: Callable[[], T], *, name: str) -> T:
-    """Call `work` in a thread of its own and return what it returns.
+    """Call `work` in a thread of its own and return its result.
 
-    Cancelled, this ends at once and the thread goes on.
+    Cancellation ends the wait immediately; the thread continues.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -33,13 +33,13 @@ async def in_thread(work: Callable[[], T], *, name: str) -> T:
     def run() -> None:
         try:
             found = work()
-        except BaseException as error:  # whoever waits is told, whatever it is
+        except BaseException as error:  # any exception must reach the caller
             tell(_fail, error)
         else:
             tell(_succeed, found)
 
     def tell(how: Callable[..., None], what: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no caller
             loop.call_soon_threadsafe(how, future, what)
 
     threading.Thread(target=run, name=name, daemon=True).start()
@@ -47,7 +47,7 @@ async def in_thread(work: Callable[[], T], *, name: str) -> T:
 
 
 async def imported(*names: str) -> ModuleType:
-    """Import modules without keeping the event loop from what it serves; return the last."""
+    """Import modules without blocking the event loop; return the last one."""
     global _importing
 
     def work() -> ModuleType:
@@ -64,9 +64,9 @@ async def imported(*names: str) -> ModuleType:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process with an exit code, whatever its threads are at.
+    """End the process with an exit code, even while threads are running.
 
-    An interpreter that ends in order takes itself down under a thread that still imports.
+    A regular exit would finalize the interpreter under a thread that is still importing.
     """
     if threading.active_count() > 1:
         for stream in (sys.stdout, sys.stderr):

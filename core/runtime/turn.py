@@ -1,7 +1,7 @@
-"""Work that is gathered during one iteration (turn) of the event loop and done at its end.
+"""Work that is gathered during one tick of the event loop and done at its end.
 
-Sessions with gathered output and runners with gathered work put themselves on a list; one
-callback per turn serves both. No task and no timer belongs to a single message.
+Sessions with gathered output and runners with gathered work add themselves to a list; one callback
+per tick serves both. No task and no timer belongs to a single message.
 """
 
 import asyncio
@@ -15,22 +15,22 @@ class Flushable(Protocol):
 
 
 class Ready(Protocol):
-    """Something that gathered work during the turn."""
+    """A runner that gathered work during the tick."""
 
     def on_turn(self) -> None: ...
 
 
 class Turn:
-    """The sessions to flush and the runners to call at the end of this turn.
+    """The sessions to flush and the runners to call at the end of this loop tick.
 
-    Whoever appends to an empty `session.out` also appends the session to `dirty`; a runner
-    appends itself to `ready` when its columns were empty. So each is on its list at most once.
+    Code that appends to an empty `session.out` also appends the session to `dirty`. A runner
+    appends itself to `ready` if its columns were empty. So each is on its list at most once.
 
     Attributes:
-        dirty: sessions with output to write.
-        ready: runners with gathered work.
-        armed: whether `run` is scheduled.
-        count: turns run since the start.
+        dirty: Sessions with output to write.
+        ready: Runners with gathered work.
+        armed: Whether `run` is scheduled.
+        count: Ticks run since the start.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Turn:
         self.count = 0
 
     def arm(self) -> None:
-        """Make sure that `run` is called at the end of this loop turn."""
+        """Make sure that `run` is called at the end of this loop tick."""
         if not self.armed:
             self.armed = True
             asyncio.get_running_loop().call_soon(self.run)

@@ -1,7 +1,8 @@
-"""Turns in which connections do work that would hold up others, a few milliseconds in each tick.
+"""A queue of blocking work of connections, limited to a few milliseconds per loop tick.
 
-One connection may send bytes that cost a millisecond, and a hundred may do so at once: the loop
-would serve all of them in one tick, and everybody else would wait. They queue here instead.
+One connection may send bytes that cost a millisecond of work, and a hundred may do so at once.
+Without the queue the loop would serve all of them in one tick, and all other connections would
+wait.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from time import perf_counter_ns
 from weakref import WeakKeyDictionary
 
 TICK_NS = 4_000_000
-"""After this much work the rest waits for the next tick of the loop."""
+"""Nanoseconds of work after which the other steps wait for the next loop tick."""
 
 Step = Callable[[], None]
 
@@ -26,12 +27,15 @@ class Turns:
         self._is_given = False
 
     def add(self, step: Step) -> None:
-        """Run a step in a later tick. It does a small piece of work, and may add itself again."""
+        """Run a step in a later tick.
+
+        A step does a small piece of work, and may add itself again.
+        """
         self._steps.append(step)
         self._arm()
 
     async def wait(self) -> None:
-        """Wait for a turn. The caller then has the rest of the tick, and no other step does."""
+        """Wait for a place in the queue. The caller then has the rest of the tick for itself."""
         turn = asyncio.get_running_loop().create_future()
         self.add(partial(self._give, turn))
         await turn
@@ -63,7 +67,7 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary(
 
 
 def turns() -> Turns:
-    """The turns of the running loop."""
+    """Return the queue of the running loop."""
     loop = asyncio.get_running_loop()
     if (found := _turns.get(loop)) is None:
         found = _turns[loop] = Turns()

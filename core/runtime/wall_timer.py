@@ -1,8 +1,8 @@
-"""A timer for a time of a wall clock, which the event loop does not count by.
+"""A timer for wall-clock times, which the event loop does not support.
 
-The loop counts monotonic time, in whole milliseconds; the database clock may run up to a tenth
-faster or slower (`core.storage.database_time`), and a machine may sleep. So a wake-up is never
-taken for the time itself: the timer reads the clock, and waits for what is left when it was early.
+The loop counts monotonic time, in whole milliseconds. The database clock may run up to a tenth
+faster or slower (`core.storage.database_time`), and a machine may sleep. So a wake-up does not
+imply that the time has come: the timer reads the clock, and waits for the rest if it woke up early.
 """
 
 import asyncio
@@ -13,22 +13,22 @@ from core.runtime.clock import Clock
 
 _MILLISECOND: Final = 1_000_000
 _NEAR_NS: Final = 100 * _MILLISECOND
-"""A wait that is not divided: a clock that is a tenth faster makes it 10 ms late."""
+"""Longest wait that is not divided: a clock that is a tenth faster makes it 10 ms late."""
 _LONGEST_NS: Final = 60_000 * _MILLISECOND
-"""The longest wait at once: monotonic time stands still while the machine sleeps."""
+"""Longest single wait: monotonic time stops while the machine sleeps."""
 
 
 def monotonic_wait(left: int) -> int:
-    """Return how long to wait on the monotonic clock before a wall clock is read again.
+    """Return the monotonic wait in nanoseconds before the wall clock is read again.
 
-    Never longer than the wall clock takes for `left`, if it runs at most a tenth faster; short
-    waits excepted. Nanoseconds.
+    Except for short waits, it is never longer than the wall clock takes for `left` nanoseconds if
+    that clock runs at most a tenth faster.
     """
     return min(left - left // 11, _LONGEST_NS) if left > _NEAR_NS else left
 
 
 class WallTimer:
-    """Calls back at a time of a wall clock: never before, and soon after.
+    """A timer that calls back at a wall-clock time: never before, and soon after.
 
     Args:
         clock: The clock.
@@ -43,17 +43,17 @@ class WallTimer:
 
     @property
     def is_armed(self) -> bool:
-        """Whether it waits."""
+        """True while the timer waits."""
         return self._handle is not None
 
     def arm(self, at: int) -> None:
-        """Call back at a time (nanoseconds of the clock) instead of one that was armed before."""
+        """Call back at a time in nanoseconds of the clock; this replaces the armed time."""
         self.cancel()
         self.at = at
         self._wait(max(at - self._clock.now(), 0))
 
     def cancel(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel the armed time, if any."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

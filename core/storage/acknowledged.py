@@ -1,8 +1,8 @@
-"""What a process has told clients is stored, so that it notices when the database has lost it.
+"""The sequences this process has acknowledged, to detect a database that lost some of them.
 
-A database goes back when it fails over to an asynchronous standby, or when an older state of it is
-restored while nodes run. Each term ends with `remember`; the next one asks `losses` of the rows
-that it finds. What a process never led, it cannot miss.
+A database loses commits when it fails over to an asynchronous standby, or when an older backup is
+restored while nodes run. Each JetStream runtime ends with `remember`. The next runtime passes the
+rows it loads to `losses`. A process cannot detect losses of streams it never led.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # who campaigns does not wait for what it takes to lead
+if TYPE_CHECKING:  # a campaigning node does not wait for the imports of a leader
     from collections.abc import Container, Iterable, Mapping
 
     from core.storage.interface import Head, StreamRow
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # who campaigns does not wait for what it takes to lead
 _DELETED_MAX = 1024
 
 Key = tuple[str, str, int]
-"""A stream: its account, its name, and when it was created."""
+"""Identity of a stream: account, name, time of creation (nanoseconds since the Unix epoch)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,12 @@ class Known:
     """The sequences of a stream that clients have seen.
 
     Attributes:
-        first: the first one that was there.
-        last: the last one that was acknowledged.
-        doubtful: the last one on its way, which readers of the database may have seen.
-        mirrors: whether another stream gives the sequences.
-        consumer_changes: how many changes its consumers had.
+        first: First sequence of the stream.
+        last: Last sequence that was acknowledged.
+        doubtful: Last sequence of a commit with unknown outcome, which readers of the database may
+            have seen.
+        mirrors: True if the stream is a mirror: its origin assigns the sequences.
+        consumer_changes: Number of changes of the stream's consumers.
     """
 
     first: int
@@ -41,20 +42,23 @@ class Known:
 
     @property
     def upto(self) -> int:
-        """The last sequence that must not be given again; 0: each has its message for ever."""
+        """The last sequence that must not be assigned again.
+
+        0 for a mirror: a sequence of the origin always stands for the same message.
+        """
         return 0 if self.mirrors else max(self.last, self.doubtful)
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a database has lost.
+    """One loss of a database.
 
     Attributes:
-        key: of which stream; None: of the stream directory.
-        text: for the log.
-        sequences: how many.
-        stream: its number, where it has to go on behind `upto`.
-        upto: the last sequence that must not be given again; 0: there is none.
+        key: The stream; None for the stream directory.
+        text: Text for the log.
+        sequences: Number of lost sequences.
+        stream: Number of the stream, if it must continue behind `upto`.
+        upto: Last sequence that must not be assigned again; 0 if there is none.
     """
 
     key: Key | None
@@ -66,10 +70,10 @@ class Loss:
 
 @dataclass(slots=True)
 class Acknowledged:
-    """What the terms of a process have acknowledged.
+    """The acknowledged sequences of a process, across its JetStream runtimes.
 
     Attributes:
-        lost: how many sequences were found to be lost.
+        lost: Number of sequences found to be lost so far.
     """
 
     lost: int = 0
@@ -80,13 +84,13 @@ class Acknowledged:
     _told: set[str] = field(default_factory=set)
 
     def remember(self, epoch: int, changes: int, streams: Mapping[Key, Known]) -> None:
-        """Take what a term leaves: the directory's epoch, its changes so far, and its streams."""
+        """Record the state at the end of a runtime: directory epoch, directory changes, streams."""
         self._epoch, self._changes, self._streams = epoch, changes, dict(streams)
         self._deleted = {key: known for key, known in self._deleted.items() if key not in streams}
         self._told.clear()
 
     def deleted(self, key: Key, known: Known) -> None:
-        """Remember a stream that a client has deleted; the oldest of many are forgotten."""
+        """Remember a stream that a client has deleted; beyond 1,024, forget the oldest."""
         self._deleted[key] = known
         if len(self._deleted) > _DELETED_MAX:
             del self._deleted[next(iter(self._deleted))]
@@ -94,11 +98,15 @@ class Acknowledged:
     def losses(
         self, directory: Head, rows: Iterable[StreamRow], names: Container[tuple[str, str]]
     ) -> list[Loss]:
-        """Return what is not in a database any more, as its directory's head and streams tell.
+        """Return the losses, by the head of the stream directory and the rows of the streams.
 
-        A stream that is gone may have been deleted by a node that led meanwhile. It counts as lost
-        if the directory itself has gone back. `names`: account and name of all that are there,
-        `rows` those that are about to be led.
+        A stream that is missing may have been deleted by another leader since. It counts as lost
+        only if the directory itself has an older version or epoch than before.
+
+        Args:
+            directory: The head of the stream directory.
+            rows: The streams this node is about to lead.
+            names: (account, name) of every stream in the database.
         """
         found = []
         present = {(row.account, row.name, row.created): row for row in rows}
@@ -118,14 +126,17 @@ class Acknowledged:
         return found
 
     def _lost_changes(self, key: Key, row: StreamRow) -> list[Loss]:
-        """What consumers of a stream have lost beside the places where they stand."""
+        """Return the lost changes of a stream's consumers; positions are not compared."""
         known = self._streams.get(key) or self._deleted.get(key)
         lost = 0 if known is None else known.consumer_changes - row.consumer_changes
         text = f"the database lost {_changes(lost)} of consumers of stream {row.name}"
         return [Loss(key, text)] if lost > 0 else []
 
     def count(self, loss: Loss) -> bool:
-        """Count a loss; False: it was counted since the last `remember`, when loading failed."""
+        """Count a loss. Return False if it was counted since the last `remember`.
+
+        A load that failed is retried and finds the same losses.
+        """
         if loss.text in self._told:
             return False
         self._told.add(loss.text)
@@ -138,7 +149,10 @@ def _changes(count: int) -> str:
 
 
 def _lost_end(key: Key, row: StreamRow, known: Known) -> Loss:
-    """A stream that goes on; one that mirrors another is given the same messages again."""
+    """Return the loss at the end of a stream that still exists.
+
+    A mirror copies the lost messages from its origin again.
+    """
     first = row.head.last_seq + 1
     upto = known.upto
     then = f"it goes on with {upto + 1}" if upto else "the mirror copies them again"

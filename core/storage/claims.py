@@ -1,6 +1,6 @@
-"""A directory that one process uses alone.
+"""The lock of a data directory, which one process uses alone.
 
-It is claimed before anything else is begun, with few imports: who may not use it writes nothing.
+A process locks it before any other work and with few imports: a second process writes nothing.
 """
 
 import fcntl
@@ -12,13 +12,14 @@ from core.storage.directory_owner import refuse_foreign
 
 
 def claim(directory: Path) -> int:
-    """Create a data directory if need be and lock it; return the lock's file descriptor.
+    """Create a data directory if needed and lock it; return the file descriptor of the lock.
 
     Raises:
-        OperatorError: it cannot be used, another user made it, or another jetgate uses it.
+        OperatorError: The directory is unusable, owned by another user, or locked by another
+            jetgate.
     """
     try:
-        # Under root, PostgreSQL runs as another user, who must be able to enter.
+        # Under root, PostgreSQL runs as another user, which must be able to enter.
         directory.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
         refuse_foreign(directory)
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -43,7 +44,7 @@ def claim(directory: Path) -> int:
 
 
 def is_claimed(directory: Path) -> bool:
-    """Whether a process uses a data directory now."""
+    """Return whether a running process holds the lock of a data directory."""
     try:
         lock = os.open(directory / "lock", os.O_RDONLY)
     except OSError:

@@ -1,16 +1,16 @@
-"""The time of the database, as a node knows it: its monotonic clock plus an offset. No I/O.
+"""The time of the database, as a node estimates it: a monotonic clock plus an offset. No I/O.
 
-Streams are led now by one node and now by another, whose own clocks may be an hour apart. So
-whatever is stored, or compared with what is stored, goes by the clock of the database. Each
-heartbeat asks for it. What it answers was true at some moment of the round trip:
+The wall clocks of nodes that lead a stream in turn may differ by an hour. Times that are stored, or
+compared with stored times, therefore come from the clock of the database. Each heartbeat reads that
+clock. The reading was taken at some moment of the round trip:
 
-    sent -------- told by the database -------- received          (sent, received: monotonic)
+    `sent` ------ `told`, by the database ------ `received`      (sent, received: monotonic)
 
-so the offset lies between `told - received` and `told - sent`, and the middle is wrong by half the
-round trip at most. Of the last readings the most exact one counts: a slow answer changes nothing.
-A node's own wall clock is never used, so nobody who sets it does any harm.
+The offset lies between `told - received` and `told - sent`. The midpoint is wrong by at most half
+the round trip. Of the last readings the most exact one counts, so a slow answer changes nothing.
+The node's own wall clock is not used, so setting it does no harm.
 
-A leader follows with a `DatabaseClock`, which neither jumps nor runs backwards
+A leader uses a `DatabaseClock`, which follows the estimate without jumps and never runs backwards
 (docs/decisions/0025-the-time-of-the-database.md).
 """
 
@@ -25,21 +25,22 @@ log = logging.getLogger("jetgate.storage")
 
 _SECOND = 1_000_000_000
 KEPT: Final = 16
-"""Readings that are compared, one a heartbeat."""
+"""Number of readings compared; each heartbeat adds one."""
 DRIFT_PPM: Final = 100
-"""How much a reading loses with age: two clocks of quartz differ by less."""
+"""Largest drift of two quartz clocks, in parts per million, by which a reading loses with age."""
 TOLERATED: Final = _SECOND
-"""What two clocks may differ by before the log says so; nanoseconds."""
+"""Difference of two clocks above which the log warns, in nanoseconds."""
 SLEW: Final = 10
-"""A leader's clock gains or loses at most one part in so many."""
+"""Divisor of the slew rate: a leader's clock gains or loses at most 1/10 of the elapsed time."""
 _STEP_MAX = _SECOND // SLEW
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the database said its time was: `told`, of the Unix epoch. Nanoseconds.
+    """One reading of the database clock. All three values are in nanoseconds.
 
-    `sent` and `received` are when it was asked and had answered, by the monotonic clock.
+    `told` is the time of the database, since the Unix epoch. `sent` and `received` are the
+    monotonic times of the query and of its answer.
     """
 
     sent: int
@@ -48,24 +49,24 @@ class Reading:
 
     @property
     def offset(self) -> int:
-        """The likeliest difference between the database's time and the monotonic clock."""
+        """Estimate of the database's time minus the monotonic clock, in nanoseconds."""
         return self.told - (self.sent + self.received) // 2
 
     def error(self, now: int) -> int:
-        """How wrong `offset` may be at a monotonic time."""
+        """Return the largest error of `offset` at a monotonic time, in nanoseconds."""
         return (self.received - self.sent + 1) // 2 + (now - self.received) * DRIFT_PPM // 1_000_000
 
     def contradicts(self, other: "Reading") -> bool:
-        """Whether both cannot be true of one clock; this is the later one."""
+        """Return whether this later reading and an earlier one cannot belong to the same clock."""
         apart = abs(self.offset - other.offset)
         return apart > self.error(self.received) + other.error(self.received)
 
 
 class DatabaseTime:
-    """How the clocks of a process stand to the database's, from its start to its end.
+    """The offset of the database clock from the local clocks, for the life of a process.
 
     Args:
-        clock: the machine's.
+        clock: The clock of this machine.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -75,32 +76,35 @@ class DatabaseTime:
 
     @property
     def is_known(self) -> bool:
-        """Whether the database has been asked yet."""
+        """True once the database clock has been read."""
         return bool(self._readings)
 
     @property
     def offset(self) -> int:
-        """The database's time minus the monotonic clock, nanoseconds. It `is_known`."""
+        """The database's time minus the monotonic clock, in nanoseconds. Requires `is_known`."""
         return self._best().offset
 
     @property
     def error(self) -> int:
-        """How wrong `offset` may be, nanoseconds."""
+        """Largest error of `offset`, in nanoseconds. Requires `is_known`."""
         return self._best().error(self._clock.monotonic())
 
     @property
     def ahead(self) -> float:
-        """What the machine's wall clock is ahead of the database's, seconds. It `is_known`."""
+        """Offset of the local wall clock from the database clock, in seconds. Requires `is_known`.
+
+        Positive: the wall clock is ahead.
+        """
         return (self._clock.now() - self._clock.monotonic() - self.offset) / _SECOND
 
     def now(self) -> int:
-        """The database's time as far as it is known, else the machine's. It may jump."""
+        """Return the estimated time of the database, else the local wall clock's. May jump."""
         return self._clock.monotonic() + self.offset if self.is_known else self._clock.now()
 
     def answered(self, sent: int, told: int) -> None:
-        """Take what the database says its time is; it was asked at `sent`."""
+        """Add a reading of the database clock, `told`, requested at the monotonic time `sent`."""
         reading = Reading(sent, told, self._clock.monotonic())
-        # The clock of the database was set, or another server has been promoted.
+        # Readings that contradict the new one are of a clock that was set, or of a former primary.
         kept = [each for each in self._readings if not reading.contradicts(each)]
         self._readings.clear()
         self._readings.extend((*kept, reading))
@@ -111,7 +115,7 @@ class DatabaseTime:
         return min(self._readings, key=lambda each: each.error(now))
 
     def _warn(self, ahead: float) -> None:
-        """Log a clock that is wrong, once until it is right again."""
+        """Log a wrong wall clock once, until the error falls below half of `TOLERATED`."""
         if abs(ahead) * _SECOND > TOLERATED:
             if not self._is_told:
                 side = "ahead of" if ahead > 0 else "behind"
@@ -125,16 +129,17 @@ class DatabaseTime:
 
 
 class DatabaseClock:
-    """The clock of a leader: the database's time, never backwards, never with a jump.
+    """The clock of a leader: the time of the database, without jumps, never backwards.
 
-    It begins with what was measured and follows later measurements by a tenth of the time that
-    passes: whatever happens to the clock of the database, an hour of this one lasts between 54 and
-    66 minutes. Only where the machine's own wall clock has gone forward by as much does it follow
-    at once: then the machine has slept, and its monotonic clock has missed that time.
+    The clock starts at the measured time and slews towards later measurements by at most a tenth of
+    the elapsed time. An hour of this clock lasts between 54 and 66 minutes, however the clock of
+    the database is set. The one exception: if the local wall clock has gone forward by the same
+    amount, the machine was suspended and its monotonic clock stood still; then the clock steps at
+    once.
 
     Args:
-        clock: the machine's.
-        time: what is known of the database's.
+        clock: The clock of this machine.
+        time: The estimate of the database's time. Must be known.
     """
 
     def __init__(self, clock: Clock, time: DatabaseTime) -> None:
@@ -148,17 +153,17 @@ class DatabaseClock:
         self._is_told = False
 
     def now(self) -> int:
-        """The database's time, nanoseconds since the Unix epoch."""
+        """Return the time of the database, in nanoseconds since the Unix epoch."""
         now = self.monotonic() + self._offset
         return now if now > self._floor else self._floor
 
     @property
     def behind(self) -> int:
-        """What the database's time is ahead of this clock, nanoseconds."""
+        """Estimated database time minus this clock, in nanoseconds (positive: this clock lags)."""
         return self._time.offset - self._offset
 
     def follow(self) -> None:
-        """Take what was measured last, as far as the time since the last call allows."""
+        """Slew towards the newest estimate, as far as the time since the last call allows."""
         behind, now = self.behind, self.monotonic()
         most = min((now - self._followed) // SLEW, _STEP_MAX)
         self._followed = now

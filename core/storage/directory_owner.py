@@ -1,9 +1,9 @@
-"""Whether a directory is ours, where others may have made it first.
+"""A check that no other user can have prepared a directory.
 
-What lies in a directory that everybody may write, such as the one for temporary files, may have
-been put there by anybody, ready made: data whose configuration runs programs, or links to files
-of ours. So whatever a path leads through below such a directory has to belong to the user of this
-process, or to root. What lies elsewhere is the operator's business.
+In a directory that everybody may write, such as the one for temporary files, another user may have
+put data whose configuration runs programs, or links to our files. Each path component below such a
+directory must therefore belong to the user of this process or to root. Components elsewhere are the
+operator's responsibility.
 """
 
 import os
@@ -16,10 +16,11 @@ from core.errors import OperatorError
 
 
 def refuse_foreign(directory: Path) -> None:
-    """Check whose a directory is, after it was made.
+    """Check the owners along the path of a directory that exists.
 
     Raises:
-        OperatorError: another user owns it, or what leads to it, or may change that.
+        OperatorError: Another user owns the directory or a component of its path, or may write to
+            one; or a component cannot be read.
     """
     lexical = Path(os.path.abspath(directory))
     for path in (lexical, Path(os.path.realpath(directory))):

@@ -1,8 +1,8 @@
-"""Whether storage does its work, as the parts of a process that use it find; outages, their log.
+"""The health of storage as its users in this process observe it, and the log of outages.
 
-Who meets a trouble says so under the name of what does not work (`failed`), and later that it works
-again (`works`). An outage lasts from the first trouble to the end of the last one: a line in the
-log when it begins, one every ten seconds while it lasts, and one with its length when it ends.
+A user reports a failure under a name (`failed`), and later that the same works again (`works`). An
+outage lasts from the first failure to the end of the last one. The log gets a line when an outage
+begins, one every ten seconds, and one with the length when it ends.
 """
 
 import asyncio
@@ -16,26 +16,26 @@ from core.storage.database_time import DatabaseTime
 
 log = logging.getLogger("jetgate.storage")
 waits = logging.getLogger("jetgate.waits")
-"""The log of work that failed for want of storage and is tried again and again."""
+"""Logger of work that failed because storage is unavailable and is retried."""
 
 REMINDER_S = 10.0
 _HISTORY_MAX, _CAUSE_MAX = 30, 200
 _SECOND = 1_000_000_000
 
-# What can fail, for `failed` and `works`.
-SESSION = "session"  # the session that holds the leadership, or waits for it
-COMMITS = "commits"  # what clients publish
-SPACE = "space"  # room for what clients publish
+# The names of failures, for `failed` and `works`.
+SESSION = "session"  # the session that holds the leases, or waits for them
+COMMITS = "commits"  # commits of published messages
+SPACE = "space"  # disk space for published messages
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A time in which nothing could be stored.
+    """A period in which nothing could be stored.
 
     Attributes:
-        began: seconds since the Unix epoch, by the database's clock.
-        seconds: how long it was; None: it lasts.
-        cause: the first trouble.
+        began: Seconds since the Unix epoch, by the database's clock.
+        seconds: Length in seconds; None while it lasts.
+        cause: Text of the first failure, at most 200 characters.
     """
 
     began: float
@@ -44,14 +44,14 @@ class Outage:
 
 
 class StorageHealth:
-    """What a process knows of its storage, from its start to its end.
+    """The state of storage, for the life of a process.
 
     Attributes:
-        outages: how many there were, the present one included.
-        last_commit: monotonic nanoseconds when messages were committed last; 0: not yet.
-        acknowledged: what clients were told is stored.
-        history: the newest outages, the present one included.
-        time: how the clocks of this process stand to the database's.
+        outages: Number of outages, the present one included.
+        last_commit: Monotonic nanoseconds of the last commit of messages; 0 if there was none.
+        acknowledged: The sequences acknowledged to clients.
+        history: The newest 30 outages, oldest first, the present one included.
+        time: The estimate of the database's time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -63,31 +63,31 @@ class StorageHealth:
         self._clock = clock
         self._troubles: dict[str, str] = {}
         self._began = 0
-        self._passed = 0  # nanoseconds of outages that are over
+        self._passed = 0  # nanoseconds of all ended outages
         self._reminder: asyncio.TimerHandle | None = None
         self._waits: dict[str, tuple[int, int]] = {}
 
     @property
     def is_up(self) -> bool:
-        """Whether nothing is known to fail."""
+        """True while no failure is known."""
         return not self._troubles
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be stored; empty when it can."""
+        """Text of the oldest known failure; empty if there is none."""
         return next(iter(self._troubles.values()), "")
 
     def fails(self, what: str) -> bool:
-        """Whether this is known to fail."""
+        """Return whether a failure with this name is known."""
         return what in self._troubles
 
     def outage_seconds(self) -> float:
-        """How long storage was away, all outages together."""
+        """Return the total length of all outages, in seconds, the present one included."""
         present = self._clock.monotonic() - self._began if self._troubles else 0
         return (self._passed + present) / _SECOND
 
     def failed(self, what: str, why: str) -> None:
-        """Say that something does not work. An outage begins, unless there is one."""
+        """Record a failure under a name. Begin an outage unless one lasts."""
         is_first = not self._troubles
         self._troubles.setdefault(what, " ".join(why.split()))
         if is_first:
@@ -99,7 +99,7 @@ class StorageHealth:
             self._remind_later()
 
     def works(self, what: str) -> None:
-        """Say that something works. The outage ends if nothing else fails."""
+        """Clear the failure with a name. End the outage if no other failure is known."""
         if self._troubles.pop(what, None) is None or self._troubles:
             return
         length = self._clock.monotonic() - self._began
@@ -111,21 +111,22 @@ class StorageHealth:
         log.warning("storage outage ends after %.1f s", length / _SECOND)
 
     def committed(self) -> None:
-        """Messages were committed."""
+        """Record a commit of messages; clear the failures of commits and of disk space."""
         self.last_commit = self._clock.monotonic()
         if self._troubles:
             self.works(COMMITS)
             self.works(SPACE)
 
     def slow(self, what: str, seconds: float, why: str) -> Callable[[], None]:
-        """Say that something fails unless what is returned is called within so many seconds."""
+        """Record a failure after `seconds`, unless the returned function is called before."""
         return asyncio.get_running_loop().call_later(seconds, self.failed, what, why).cancel
 
     def may_log(self, record: logging.LogRecord) -> bool:
-        """Say whether a line of `waits` is to be logged, as a filter of that logger.
+        """Decide whether a record of the logger `waits` is logged (a logging filter).
 
-        An outage has its own lines. Without one, work that goes on failing has one each ten
-        seconds; its last argument is the error.
+        During an outage none is, since outages have lines of their own. Otherwise work that keeps
+        failing gets one line every ten seconds. The last argument of the record is the error, and
+        does not distinguish records.
         """
         now, arguments = self._clock.monotonic(), record.args
         what = f"{record.msg} {arguments[:-1] if isinstance(arguments, tuple) else arguments}"
@@ -137,7 +138,7 @@ class StorageHealth:
         return is_due
 
     def close(self) -> None:
-        """Remind nobody any more."""
+        """Cancel the reminder in the log."""
         if self._reminder is not None:
             self._reminder.cancel()
             self._reminder = None

@@ -1,11 +1,14 @@
-"""The interface of storage: logs, heads, consumer states and the stream directory.
+"""The interface of storage: message logs, head rows, consumer states, the stream directory.
 
-Every write carries the epoch of the leader. Errors: `Fenced` when another node has bumped the
-epoch, `Unavailable` when storage cannot be reached or refused the work (nothing was written),
-`OutcomeUnknown` when the connection was lost while a commit was in flight.
+Every write carries the epoch of the leader. Errors:
 
-`stream` is the number of a stream, `shelf` the partition of the message table that it is in. Times
-are nanoseconds since the Unix epoch.
+- `Fenced`: another node has raised the epoch.
+- `Unavailable`: storage is unreachable or refused the work; nothing was written.
+- `OutcomeUnknown`: the connection was lost while a commit was in flight.
+
+In all signatures `stream` is the number of a stream, and `shelf` the number of its partition of the
+message table. Times are nanoseconds since the Unix epoch. `[first, last]` is a range of sequences
+with both ends, `[first, below)` one without its end.
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
@@ -22,7 +25,10 @@ Row = tuple[int, int, bytes, bytes, bytes]
 
 @dataclass(slots=True, frozen=True)
 class Head:
-    """The head row of a stream: its first and last sequence, its counts, the leader's epoch."""
+    """The head row of a stream: the leader's epoch, first and last sequence, counts.
+
+    `last_ts` is the time of the last message; `msgs` and `bytes` are the totals of the stream.
+    """
 
     epoch: int
     first_seq: int
@@ -34,10 +40,10 @@ class Head:
 
 @dataclass(slots=True, frozen=True)
 class StreamRow:
-    """A stream in the stream directory; `config` is JSON.
+    """A stream in the stream directory.
 
-    `creation` is the id of the request that created it, `consumer_changes` how many changes its
-    consumers had.
+    `config` is JSON. `creation` is the id of the request that created the stream.
+    `consumer_changes` is the number of changes of its consumers.
     """
 
     stream: int
@@ -54,7 +60,7 @@ class StreamRow:
 
 @dataclass(slots=True, frozen=True)
 class DirectoryRow:
-    """A stream as every node knows it; of one that is deleted only its number counts."""
+    """A stream as every node knows it. If it is deleted, only its number counts."""
 
     stream: int
     account: str = ""
@@ -67,12 +73,12 @@ class DirectoryRow:
 
 @dataclass(slots=True, frozen=True)
 class DirectoryNews:
-    """What the stream directory has at a version.
+    """The changes of the stream directory up to a version.
 
     Attributes:
-        version: how many changes there had been.
-        rows: the streams that have changed; all there are, if `is_whole`.
-        is_whole: whether streams without a row are gone.
+        version: The version: the number of changes ever made.
+        rows: The changed streams; all streams if `is_whole`.
+        is_whole: True if every stream without a row is gone.
     """
 
     version: int
@@ -81,20 +87,20 @@ class DirectoryNews:
 
 
 class DirectoryView(Protocol):
-    """What a process knows of the streams of all nodes."""
+    """The streams of all nodes, as this process knows them."""
 
     @property
     def version(self) -> int:
-        """How many changes there had been, as far as is known."""
+        """The newest version of the stream directory that was applied."""
         ...
 
     @property
     def updates(self) -> int:
-        """How often something new was taken."""
+        """Number of calls of `apply` that changed something."""
         ...
 
     def apply(self, news: DirectoryNews) -> None:
-        """Take what has changed; what is known already changes nothing."""
+        """Apply changes of the directory. Applying the same changes again has no effect."""
         ...
 
     def group_for_new_stream(
@@ -103,31 +109,40 @@ class DirectoryView(Protocol):
         tags: frozenset[str],
         coming: Iterable[tuple[int, frozenset[str]]],
     ) -> int:
-        """Return which of some lease groups a new stream is to be in that asks for tags.
+        """Return the lease group for a new stream with these placement tags, out of `groups`.
 
-        `coming`: the groups and tags of streams that are being created.
+        `coming` has the lease group and tags of each stream that is being created.
         """
         ...
 
 
 class DirectorySource(Protocol):
-    """Reads the stream directory for nodes that need not lead."""
+    """The reader of the stream directory for nodes without leases."""
 
     async def news(self, since: int) -> DirectoryNews:
-        """Return what has changed since a version (below 0: everything). Raises Unavailable."""
+        """Return the changes since a version; everything if it is below 0. Raises Unavailable."""
         ...
 
     async def close(self) -> None:
-        """End the session, if there is one."""
+        """Close the session, if one is open."""
         ...
 
 
 @dataclass(slots=True, frozen=True)
 class NewStream:
-    """A stream to be created; `creation` is the id of the request, `config` is JSON.
+    """A stream to be created.
 
-    `lease_group`: what it is to be led with; None: whichever this node leads with fewest streams,
-    and with none that ask for other `tags` than it does, if there is one.
+    Attributes:
+        account: Account of the stream.
+        name: Its name.
+        shelf: Number of its partition of the message table.
+        created: Time of creation.
+        creation: Id of the request.
+        config: Configuration, as JSON.
+        first_seq: Sequence of its first message.
+        lease_group: Its lease group. None: the one with the fewest streams of those this node owns,
+            preferably one without streams that ask for other tags.
+        tags: The placement tags that the stream asks for.
     """
 
     account: str
@@ -143,9 +158,10 @@ class NewStream:
 
 @dataclass(slots=True, frozen=True)
 class ConsumerRow:
-    """A consumer in the stream directory; `config` is JSON, `state` as encoded by the machine.
+    """A consumer in the stream directory.
 
-    `creation` is the id of the request that created it.
+    `config` is JSON, `state` the encoded state of the consumer machine (None: none stored yet).
+    `creation` is the id of the request that created the consumer.
     """
 
     stream: int
@@ -160,7 +176,7 @@ class ConsumerRow:
 
 @dataclass(slots=True, frozen=True)
 class PurgeRow:
-    """A purge by filter that was committed and whose rows are not all deleted yet."""
+    """A committed purge by filter whose rows are not all deleted yet."""
 
     stream: int
     n: int
@@ -170,13 +186,15 @@ class PurgeRow:
 
 @dataclass(slots=True)
 class StreamCommit:
-    """One stream's part of a transaction of the write path.
+    """The part of one stream in a write transaction.
 
     Attributes:
-        stream, shelf, epoch: of the stream.
-        plan: what is written.
-        ids_since: the ids of messages that it deletes are kept if these were stored after this
-            time, nanoseconds since the Unix epoch; None: none are.
+        stream: Number of the stream.
+        shelf: Number of its partition.
+        epoch: Epoch of its leader.
+        plan: The rows to write and to delete.
+        ids_since: Keep the message ids of deleted messages that were stored after this time; None:
+            keep none.
     """
 
     stream: int
@@ -188,9 +206,9 @@ class StreamCommit:
 
 @dataclass(slots=True, frozen=True)
 class StateWrite:
-    """One consumer's state to be written.
+    """The state of one consumer to be written.
 
-    The last four fields repeat what the encoded `state` holds, for the SQL view of consumers.
+    The last four fields repeat values of the encoded `state`, for the SQL view of consumers.
     """
 
     stream: int
@@ -204,18 +222,18 @@ class StateWrite:
 
 
 class LogWriter(Protocol):
-    """Writes messages and heads; a node has one."""
+    """The writer of messages and heads; a node has one."""
 
     async def commit(self, commits: Sequence[StreamCommit]) -> None:
         """Write the plans of all streams in one transaction."""
         ...
 
     async def heads(self, streams: Sequence[int]) -> dict[int, Head]:
-        """Return the head rows of streams."""
+        """Return the head rows of streams, by stream number."""
         ...
 
     async def consumer_changes(self, streams: Sequence[int]) -> dict[int, int]:
-        """Return how many changes the consumers of streams had."""
+        """Return the number of changes of each stream's consumers, by stream number."""
         ...
 
     async def close(self) -> None:
@@ -224,10 +242,10 @@ class LogWriter(Protocol):
 
 
 class StoredMessages(Protocol):
-    """Reads single messages for a node that does not lead their streams.
+    """The reader of single messages for a node that does not lead their streams.
 
     Attributes:
-        has_standby: whether it has a standby to read from.
+        has_standby: True if reads go to a standby.
     """
 
     has_standby: bool
@@ -235,24 +253,27 @@ class StoredMessages(Protocol):
     def read(
         self, account: str, wanted: Sequence[tuple[str, int]]
     ) -> AsyncGenerator[list[tuple[int, Row | None]]]:
-        """Yield what there is of the messages `wanted`, as (stream, sequence), some at a time.
+        """Yield the messages that `wanted` lists as (stream name, sequence), in batches.
 
-        Each comes with its place in `wanted`; None: there is no such message, or no longer. Left
-        out is what is not known: of a stream that there is not, that does not allow Direct Get, or
-        of which storage alone cannot tell what is gone. Raises Unavailable.
+        Each comes as (index in `wanted`, row). The row is None if the message does not exist or is
+        gone. An index is left out if the answer is not known: the stream does not exist, does not
+        allow Direct Get, or storage alone cannot decide which of its messages are gone.
+
+        Raises:
+            Unavailable: Storage is unreachable.
         """
         ...
 
     def close(self) -> None:
-        """End every session at once."""
+        """Close every session at once."""
         ...
 
 
 class LogReader(Protocol):
-    """Reads committed rows, including those that were removed and are not deleted yet."""
+    """The reader of committed rows, including removed messages that are not deleted yet."""
 
     def when_settled(self, then: Callable[[], None]) -> None:
-        """Call `then` when all reads that have begun are finished (at once if there are none)."""
+        """Call `then` once all running reads are finished; at once if there are none."""
         ...
 
     async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
@@ -266,7 +287,10 @@ class LogReader(Protocol):
     async def sizes_from(
         self, stream: int, shelf: int, seq: int, limit: int
     ) -> list[tuple[int, bytes, int, int, int]]:
-        """Return (sequence, subject, payload bytes, header bytes, time) at or after `seq`."""
+        """Return (sequence, subject, payload bytes, header bytes, time) from `seq` on, ascending.
+
+        At most `limit` rows.
+        """
         ...
 
     async def subjects(
@@ -287,31 +311,31 @@ class LogReader(Protocol):
     async def expiry_rows(
         self, stream: int, shelf: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
-        """Return what decides when the messages of [first, below) expire, ascending.
+        """Return the rows of [first, below) that decide when messages expire, ascending.
 
-        That is (sequence, subject, payload bytes, header bytes, time, header block); the block is
-        None unless it has a TTL or marks a subject as deleted.
+        Each is (sequence, subject, payload bytes, header bytes, time, header block). The block is
+        None unless it has a TTL or is a delete marker of a subject.
         """
         ...
 
     async def recorded(self, stream: int) -> list[int]:
-        """Return the sequences that plans have recorded as replaced, deleted or not."""
+        """Return the sequences recorded as replaced by plans, whether deleted or not."""
         ...
 
     async def last_before(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
-        """Return the last sequence of a subject below `seq` (0: none)."""
+        """Return the last sequence of a subject below `seq`; 0 if there is none."""
         ...
 
     async def newest(self, stream: int, shelf: int, count: int) -> int:
-        """Return the sequence of the `count`-th newest message (0: there are fewer)."""
+        """Return the sequence of the `count`-th newest message; 0 if there are fewer."""
         ...
 
     async def totals(self, stream: int, shelf: int, first: int, last: int) -> tuple[int, int, int]:
-        """Return of [first, last]: messages, their bytes, messages with headers."""
+        """Return (messages, their bytes, messages with headers) of [first, last]."""
         ...
 
     async def next_of(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
-        """Return the first sequence of a subject at or after `seq` (0: none)."""
+        """Return the first sequence of a subject at or after `seq`; 0 if there is none."""
         ...
 
     async def names(
@@ -325,20 +349,23 @@ class LogReader(Protocol):
     ) -> list[tuple[int, int, bytes]]:
         """Return (sequence, time, message id) of [first, last] stored after `since_ts`.
 
-        Of messages that were removed too, as far as their ids are known.
+        Includes removed messages whose ids are kept.
         """
         ...
 
     async def first_removed_id(self, stream: int, since_ts: int) -> int | None:
-        """Return a sequence before which no removed message, stored after a time, left its id."""
+        """Return a lower bound of the kept ids of removed messages stored after a time.
+
+        No removed message with a smaller sequence has a kept id. None if no id is kept.
+        """
         ...
 
     async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int:
-        """Return the first sequence in [first, last] stored at or after `ts` (else last + 1)."""
+        """Return the first sequence in [first, last] stored at or after `ts`; else last + 1."""
         ...
 
     async def positions(self, stream: int) -> list[Position]:
-        """Return how far the sources of a stream were copied, including former sources."""
+        """Return the copied position of each source of a stream, former sources included."""
         ...
 
     async def schedules(
@@ -350,32 +377,35 @@ class LogReader(Protocol):
     async def replaced(
         self, stream: int, shelf: int, schedules: Sequence[tuple[bytes, int]]
     ) -> set[bytes]:
-        """Return the subjects that have, after the given sequence, a message no schedule sent."""
+        """Return the subjects with a later message that no schedule has published.
+
+        `schedules` has (subject, sequence); only messages behind that sequence count.
+        """
         ...
 
     async def dues(self, stream: int) -> dict[int, int]:
-        """Return when repeating schedules come due next, by sequence, former schedules too."""
+        """Return the next due time of repeating schedules, by sequence; former schedules too."""
         ...
 
     async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]:
-        """Return some `Nats-Stream-Source` values that begin with a name, newest first.
+        """Return some `Nats-Stream-Source` values that begin with `name`, newest first.
 
-        Each is preceded by its sequence and a blank. `below`: only of earlier sequences.
+        Each is preceded by its sequence and a blank. Only sequences below `below` count.
         """
         ...
 
 
 class Sweeper(Protocol):
-    """Deletes the rows of messages that were removed before.
+    """The deletion of the rows of removed messages.
 
-    The ids of those that were stored after `ids_since`, nanoseconds since the Unix epoch, are kept
-    in the same transaction; None: none are.
+    The message ids of rows stored after `ids_since` are kept, in the same transaction; None: keep
+    none.
     """
 
     async def delete_below(
         self, stream: int, shelf: int, seq: int, limit: int, ids_since: int | None
     ) -> int:
-        """Delete up to `limit` of the oldest rows below `seq`; return how many were deleted."""
+        """Delete up to `limit` of the oldest rows below `seq`; return the number deleted."""
         ...
 
     async def delete_rows(
@@ -385,11 +415,11 @@ class Sweeper(Protocol):
         ...
 
     async def delete_purged(self, stream: int, shelf: int, ids_since: int | None) -> None:
-        """Delete the rows of the recorded purges of a stream, and then the records."""
+        """Delete the rows of the recorded purges of a stream, then the records."""
         ...
 
     async def forget_ids(self, stream: int, ts: int) -> None:
-        """Delete kept ids of messages that were stored at a time or before."""
+        """Delete the kept ids of messages stored at or before a time."""
         ...
 
     async def forget_dues(self, stream: int, seqs: Sequence[int]) -> None:
@@ -398,49 +428,54 @@ class Sweeper(Protocol):
 
 
 class StateStore(Protocol):
-    """Writes the states of consumers."""
+    """The writer of consumers' states."""
 
     async def write_states(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
-        """Write states; return the (stream, consumer) whose epoch allowed it."""
+        """Write states; return the (stream, consumer) pairs whose epoch was current."""
         ...
 
 
 class DirectoryStore(Protocol):
-    """The stream directory: which streams and consumers exist, with their configurations."""
+    """The stream directory: all streams and consumers, with their configurations.
+
+    An `epoch` is a callable, since the epoch may change while the call waits or is retried.
+    """
 
     async def load(
         self, groups: Collection[int]
     ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
-        """Return the streams of lease groups, their consumers and unfinished purges."""
+        """Return the streams of lease groups, their consumers, and their unfinished purges."""
         ...
 
     async def head(self) -> Head:
-        """Return the head of the stream directory: its version is its last sequence."""
+        """Return the head row of the stream directory; its version is `last_seq`."""
         ...
 
     async def ledgers(self, groups: Collection[int]) -> list[tuple[int, Entry]]:
-        """Return what the ledgers of the streams of lease groups have, each with its stream."""
+        """Return the ledger entries of the streams of lease groups, each with its stream number."""
         ...
 
     async def add_stream(self, new: NewStream, check: Callable[[], None]) -> StreamRow:
         """Add a stream with its head row; return it.
 
-        `check` is called, within the transaction, when something is known that was not when this
-        was called: it raises what is wrong with the stream now. Raises Fenced: this node does not
-        lead the lease group.
+        `check` is called within the transaction if the directory has changed since this call. It
+        raises if the stream is not allowed any more.
+
+        Raises:
+            Fenced: This node does not own the lease group.
         """
         ...
 
     async def set_stream(
         self, stream: int, config: str, epoch: Callable[[], int], check: Callable[[], None]
     ) -> None:
-        """Change the configuration of a stream, under its epoch at the time."""
+        """Change the configuration of a stream, under its current epoch."""
         ...
 
     async def raise_heads(self, heads: Mapping[int, tuple[int, int]]) -> None:
-        """Let streams, by number, go on behind a sequence that they do not have.
+        """Raise the last sequence of streams, so that they continue behind it.
 
-        `heads`: the epoch of each, and that sequence.
+        `heads` has (epoch, sequence) by stream number.
         """
         ...
 
@@ -453,22 +488,23 @@ class DirectoryStore(Protocol):
         ...
 
     async def forget_stream(self, stream: int) -> None:
-        """Delete the row of a deleted stream, after its messages."""
+        """Delete the row of a deleted stream; its messages are deleted already."""
         ...
 
     async def add_consumer(self, row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
-        """Add a consumer, under the epoch of its stream at the time.
+        """Add a consumer, under the current epoch of its stream.
 
-        Returns its number, and how many changes the consumers of the stream had.
+        Returns:
+            (number of the consumer, number of changes of the stream's consumers).
         """
         ...
 
     async def set_consumer(
         self, stream: int, consumer: int, config: str, epoch: Callable[[], int]
     ) -> int:
-        """Change the configuration of a consumer; return how many changes there were."""
+        """Change the configuration of a consumer; return the count as `add_consumer`."""
         ...
 
     async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], int]) -> int:
-        """Delete a consumer; return how many changes there were."""
+        """Delete a consumer; return the count as `add_consumer`."""
         ...

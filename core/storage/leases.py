@@ -1,7 +1,7 @@
-"""The interface of leases: a session that holds locks, heartbeats, epochs.
+"""The interface of leases: a session that holds advisory locks, heartbeats, epochs.
 
-Each stream is in a lease group, a number from 0. Whoever leads a group holds its lock, and has
-given its streams a new epoch. The stream directory itself is led with group 0.
+Each stream belongs to a lease group, numbered from 0. The owner of a group holds its lock and has
+raised the epochs of its streams. The stream directory itself belongs to group 0.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,22 +13,23 @@ from core.storage.health import Outage
 
 @dataclass(slots=True)
 class NodeRow:
-    """What others see of a node.
+    """The row of a node, for other nodes to read.
 
     Attributes:
-        node: its name.
-        nats: its address for clients.
-        http: its address for HTTP.
-        outages: what it met of them.
-        clock_ahead: what its machine's clock is ahead of the database's, seconds; None: not known.
-        server_id: as its INFO has it.
-        version: of its release.
-        route_host: where other nodes reach it; empty: at the address that the database sees.
-        route_port: the port for that; 0: it accepts no routes.
-        links: the names of the nodes to which it has links.
-        tags: what its operator says that it is.
-        lease_groups: how many of them it leads.
-        streams: how many streams it leads.
+        node: Name of the node.
+        nats: Its address for clients.
+        http: Its address for HTTP.
+        outages: Its newest storage outages.
+        clock_ahead: Offset of its wall clock from the database clock, in seconds (positive: ahead);
+            None if unknown.
+        server_id: The server id of its INFO.
+        version: Version of its release.
+        route_host: Host at which other nodes reach it; empty: the address that the database sees.
+        route_port: Port for routes; 0: it accepts none.
+        links: Names of the nodes it has links to.
+        tags: The tags that its operator has configured.
+        lease_groups: Number of lease groups it owns.
+        streams: Number of streams it leads.
     """
 
     node: str
@@ -47,23 +48,23 @@ class NodeRow:
 
     @property
     def shown(self) -> str:
-        """Its addresses as the log has them."""
+        """The addresses, as the log prints them."""
         return ", ".join(filter(None, (self.nats, self.http)))
 
 
 @dataclass(frozen=True, slots=True)
 class PeerRow:
-    """Another node, and where it accepts routes.
+    """Another node, and its address for routes.
 
     Attributes:
-        node: its name.
-        server_id: as its INFO has it.
-        host: where it is reached.
-        port: the port for that; 0: it is found by its routes.
-        silence: nanoseconds since its last heartbeat.
-        age: nanoseconds since its first one.
-        directory_version: The version of the stream directory in the database.
-        tags: what its operator says that it is.
+        node: Name of the node.
+        server_id: The server id of its INFO.
+        host: Host at which it is reached.
+        port: Port for routes; 0: it is not dialled, but found by its routes.
+        silence: Nanoseconds since its last heartbeat.
+        age: Nanoseconds since its first heartbeat.
+        directory_version: Version of the stream directory in the database.
+        tags: The tags that its operator has configured.
     """
 
     node: str
@@ -78,11 +79,11 @@ class PeerRow:
 
 @dataclass(frozen=True, slots=True)
 class Bumped:
-    """What a bump has done.
+    """The result of raising epochs.
 
     Attributes:
-        groups: those whose streams have new epochs.
-        claim: a number above that of every bump of one of them before.
+        groups: The lease groups whose streams have new epochs.
+        claim: The number of this bump: above that of every earlier bump of these groups.
     """
 
     groups: frozenset[int]
@@ -94,10 +95,10 @@ class Holder:
     """The session that holds a lock.
 
     Attributes:
-        pid: process id of its backend.
-        silence: nanoseconds since the last heartbeat of its node.
-        node: name of that node.
-        nats: its address for clients.
+        pid: Process id of its backend.
+        silence: Nanoseconds since the last heartbeat of its node.
+        node: Name of that node.
+        nats: Its address for clients.
     """
 
     pid: int
@@ -107,21 +108,21 @@ class Holder:
 
     @property
     def shown(self) -> str:
-        """The node as the log names it."""
+        """The node, as the log prints it."""
         return f"{self.node} at {self.nats}" if self.nats else self.node
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignLocks:
-    """Advisory locks of jetgate's class of who is no node. Nothing waits for them.
+    """Advisory locks in jetgate's class of a session that is no node. Nothing waits for them.
 
     Attributes:
-        role: whose they are.
-        pid: process id of the session; 0: that of a prepared transaction.
-        prepared: the name of a prepared transaction; empty for a session.
-        held: how many there are.
-        awaited: how many more are waited for.
-        groups: the lease groups whose lock is held by a key that a node had, or is waited for.
+        role: The role that holds them.
+        pid: Process id of the session; 0 for a prepared transaction.
+        prepared: Name of the prepared transaction; empty for a session.
+        held: Number of locks held.
+        awaited: Number of locks waited for.
+        groups: The lease groups whose lock is waited for, or held under a key that a node had.
     """
 
     role: str
@@ -133,7 +134,7 @@ class ForeignLocks:
 
     @property
     def shown(self) -> str:
-        """Whose locks these are, and how many."""
+        """The role, its session or prepared transaction, and the numbers of locks, as text."""
         place = f"prepared transaction {self.prepared!r}" if self.prepared else f"pid {self.pid}"
         return f"role {self.role!r} ({place}) holds {self.held} and waits for {self.awaited}"
 
@@ -143,36 +144,36 @@ class LeaseStore(Protocol):
 
     @property
     def pid(self) -> int:
-        """The process id of the session, or of the last one; 0 before the first."""
+        """Process id of the session, or of the last one; 0 before the first."""
         ...
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a session; one may be lost without this node knowing yet."""
+        """True while a session is open, as far as this node knows; it may be lost already."""
         ...
 
     async def open(self) -> None:
-        """Open a new session, without the locks of an earlier one."""
+        """Open a new session. It has none of the locks of an earlier one."""
         ...
 
     def close(self) -> None:
-        """End the session, and the locks with it, without waiting."""
+        """End the session, and thereby release its locks, without waiting."""
         ...
 
     async def take(self, groups: Collection[int]) -> frozenset[int]:
-        """Take the locks of groups that are free, without waiting; return which were."""
+        """Acquire the locks of groups without waiting; return the groups that were free."""
         ...
 
     async def give(self, groups: Collection[int]) -> None:
-        """Release the locks of groups, which this session has."""
+        """Release the locks of groups. This session holds them."""
         ...
 
     async def holders(self, groups: Collection[int]) -> Mapping[int, Holder]:
-        """Return which nodes hold the locks of groups; those that are left out are free."""
+        """Return the holder of the lock of each group; groups left out are free."""
         ...
 
     async def foreign(self) -> Sequence[ForeignLocks]:
-        """Return who holds such locks, or waits for some, and is no node."""
+        """Return the locks in jetgate's class that sessions other than nodes hold or await."""
         ...
 
     async def end_session(self, pid: int) -> None:
@@ -182,29 +183,31 @@ class LeaseStore(Protocol):
     async def bump(
         self, groups: Collection[int], token: int, expected: int | None, node: str
     ) -> Bumped:
-        """Give the streams of groups and their consumers new epochs; say who leads the groups.
+        """Raise the epochs of the streams of groups and of their consumers; record `node` as owner.
 
-        Those whose token is not `expected` (None: any is) are led by another node, and left out.
+        A group whose stored token is not `expected` belongs to another node and is left out; None
+        accepts any token.
         """
         ...
 
     async def tokens(self, groups: Collection[int]) -> Mapping[int, int]:
-        """Return the tokens that the last bumps of groups stored."""
+        """Return the fencing tokens stored by the last bumps of groups."""
         ...
 
     async def beat(self, row: NodeRow) -> int:
-        """Write a heartbeat for other nodes to see; return the time of the database.
+        """Write a heartbeat for other nodes to read.
 
-        In nanoseconds since the Unix epoch.
+        Returns:
+            The time of the database, in nanoseconds since the Unix epoch.
         """
         ...
 
     async def peers(self) -> Sequence[PeerRow]:
-        """Return all nodes that have links or routes, this one included."""
+        """Return all nodes that have links or accept routes, this one included."""
         ...
 
     async def has_space(self) -> bool:
-        """Say whether storage has room for a megabyte more, which is not kept."""
+        """Return whether storage can write another megabyte, which is not kept."""
         ...
 
     async def leave(self, row: NodeRow) -> None:

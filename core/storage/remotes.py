@@ -18,7 +18,13 @@ class RemoteRow:
 class RemoteState:
     """The state of the connection to a remote.
 
-    `rtt_ns`: round trip, 0 = unknown; `relays`: subjects here that consumers there deliver to.
+    Attributes:
+        name: Name of the remote.
+        connected: True while the connection is up.
+        server: The server at the other end.
+        rtt_ns: Round trip in nanoseconds; 0 if unknown.
+        error: Text of the last error; empty if there is none.
+        relays: Number of local subjects that consumers there deliver to.
     """
 
     name: str
@@ -30,7 +36,7 @@ class RemoteState:
 
 
 class RemoteStore(Protocol):
-    """The list of remotes. Each method raises Unavailable when storage cannot be reached."""
+    """The list of remotes. Each method raises Unavailable when storage is unreachable."""
 
     async def load(self) -> list[RemoteRow]:
         """Return the remotes, sorted by name."""

@@ -1,1 +1,1 @@
-"""The log: a state machine without I/O and without a clock."""
+"""The log of a stream: a state machine without I/O and without a clock."""

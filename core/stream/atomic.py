@@ -1,8 +1,8 @@
-"""Atomic batches: all messages are accepted, or none (ADR-50).
+"""Atomic batches: the stream accepts all messages of a batch, or none (ADR-50).
 
-The checks are those of single publishes, in another order and with rules of their own where a
-message would depend on another of its batch (`checks.ATOMIC`). Limits that refuse new messages
-count every message of the batch, also what it replaces.
+The checks are those of single publishes in another order (`checks.ATOMIC`). Special rules apply
+where one message would depend on another message of its batch. Limits that refuse new messages
+count every message of the batch, including messages that the batch itself replaces.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 def decide_batch(
     machine: StreamMachine, name: bytes, batch: MessageColumns, reply: bytes, now: int, facts: Facts
 ) -> PlanBuilder:
-    """Return the plan that stores a complete batch, or the one that refuses it.
+    """Return the plan that stores a complete batch, or the plan that refuses it.
 
     Args:
-        machine: of the stream.
-        name: the batch's id.
-        batch: its messages.
-        reply: where the answer to the last message goes (b"": nowhere).
-        now: wall-clock time in nanoseconds.
-        facts: as for `planner.decide`.
+        machine: The state of the stream.
+        name: The id of the batch.
+        batch: The messages of the batch.
+        reply: The subject for the answer to the last message (b"": no answer).
+        now: Wall-clock time in nanoseconds since the epoch.
+        facts: The preconditions, as for `planner.decide`.
     """
     planner = _AtomicPlanner(machine, batch, now, facts)
     plan = planner.decide()
@@ -50,7 +50,10 @@ class _AtomicPlanner(Planner):
     checks = ATOMIC
 
     def limit(self) -> None:
-        """Count what a stream that discards new messages could refuse; node limits came before."""
+        """Start counting for a stream that discards new messages.
+
+        The limits of the node were checked before.
+        """
         self.is_limited = self.machine.refuses
         self._added: Counter[bytes] = Counter()
         self._grown = 0
@@ -58,7 +61,11 @@ class _AtomicPlanner(Planner):
         self._replaces_all = False
 
     def counting(self) -> Counting | None:
-        """The batch counts on from what is stored before it, whatever it evicts itself."""
+        """Return the counters of the batch (None: the stream has no counters).
+
+        Totals start from the messages stored before the batch. Evictions by the batch itself do not
+        count.
+        """
         machine, facts = self.machine, self.facts
         if not machine.counts:
             return None
@@ -81,7 +88,7 @@ class _AtomicPlanner(Planner):
         return True
 
     def check_limits(self, message: Message) -> None:
-        """Refuse what a stream that discards new messages has no room for."""
+        """Raise an ApiError if a stream that discards new messages has no room for the message."""
         machine, subject, added = self.machine, message.subject, self._added
         added[subject] += 1
         self._grown += machine.record_size.of(subject, message.block, len(message.payload))
@@ -96,7 +103,10 @@ class _AtomicPlanner(Planner):
             raise api_error("JSStreamStoreFailed", err="maximum messages per subject exceeded")
 
     def replace(self, message: Message) -> None:
-        """Take note of a roll-up of everything only: the batch is checked by what is stored."""
+        """Apply the roll-up of one subject, but only record a roll-up of all subjects.
+
+        The messages of a batch are checked against the messages stored before it.
+        """
         if message.rollup == b"all":
             self._replaces_all = True
             message.rollup = b""
@@ -107,10 +117,13 @@ class _AtomicPlanner(Planner):
         self.plan.count_refused(error.err_code)
 
     def answer(self) -> None:
-        """Its messages have no answers of their own."""
+        """Write no answer: messages of a batch have no answers of their own."""
 
     def answer_to(self, name: bytes) -> bytes:
-        """Return the acknowledgement of the whole batch; what counters come to is not told."""
+        """Return the acknowledgement of the whole batch, or its error.
+
+        Totals of counters are left out.
+        """
         if self._error is not None:
             return refusal(self._error, self.machine.json_name)
         return b'{"stream":"%s","seq":%d,"batch":"%s","count":%d}' % (

@@ -1,10 +1,12 @@
-"""Atomic batches that are open: messages that wait for the one that commits them (ADR-50).
+"""Open atomic batches: messages that wait for the commit message of their batch (ADR-50).
 
-A message of a batch is only put aside; what it says is checked when the batch is complete, all
-messages at once (`core.stream.atomic`). What is checked here is that the batch itself is in order:
-its id, its sequence without gaps, its size, how many are open. A batch in disorder is dropped and
-said to be abandoned. Nothing of an open batch is stored: it is lost with its node, and the client
-learns of it by the error of the next message, or by none.
+A message of an open batch is only kept in memory. Its content is checked when the batch is
+complete, for all messages at once (`core.stream.atomic`). This module checks the batch itself: its
+id, its sequence without gaps, its size, and the number of open batches. A batch that fails a check
+is dropped, and an advisory reports it as abandoned.
+
+Nothing of an open batch is stored: the batch is lost with its node. The client sees the loss by the
+error of the next message, or not at all.
 """
 
 from __future__ import annotations
@@ -31,8 +33,14 @@ _COMMITTED = b"Nats-Batch-Commit: 1\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How many batches may be open, of how many messages each, and for how long (nanoseconds)
-    without a further message; `nbytes` is what they may hold between them in memory.
+    """The limits of open batches.
+
+    Attributes:
+        per_stream: Open batches of one stream.
+        total: Open batches of all streams of the node.
+        messages: Messages of one batch.
+        timeout: Nanoseconds without a further message after which a batch is dropped.
+        nbytes: Bytes that all open batches of the node may hold in memory.
     """
 
     per_stream: int = 50
@@ -43,7 +51,7 @@ class BatchLimits:
 
 
 def batch_limits(limits: ServerLimits) -> BatchLimits:
-    """Return a server's limits for batches; what is not set is as usual."""
+    """Return the batch limits of a server; a limit that is not positive takes its default."""
     usual = BatchLimits()
     return BatchLimits(
         _positive(limits.batch_inflight_per_stream, usual.per_stream),
@@ -59,9 +67,13 @@ def _positive(value: int, usual: int) -> int:
 
 @dataclass(slots=True)
 class Quota:
-    """What the open batches of all streams of a node use together; `own` returns its limits.
+    """The usage of open batches, over all streams of a node.
 
-    `fast` counts those of fast ingest, which hold no messages.
+    Attributes:
+        own: Returns the limits of the node.
+        batches: Number of open atomic batches.
+        nbytes: Bytes that the messages of open batches hold in memory.
+        fast: Number of open fast-ingest batches, which hold no messages.
     """
 
     own: Callable[[], BatchLimits] = BatchLimits
@@ -72,8 +84,14 @@ class Quota:
 
 @dataclass(slots=True)
 class OpenBatch:
-    """The messages of a batch so far, under the limits of its beginning; `key` is its `batch_key`,
-    `deadline` is monotonic nanoseconds.
+    """An open batch with its messages so far.
+
+    Attributes:
+        key: Its `batch_key`.
+        name: The id of the batch.
+        limits: The limits at the time of its first message.
+        columns: Its messages so far.
+        deadline: Monotonic nanoseconds at which the batch is dropped.
     """
 
     key: bytes
@@ -87,31 +105,32 @@ class Staging:
     """The open batches of one stream.
 
     Args:
-        quota: of the node.
-        abandon: told of every batch that is dropped for its own fault: its id and the reason
-            (incomplete, large, unsupported, timeout).
+        quota: The usage of the node.
+        abandon: Called for every batch that is dropped for a fault of its own, with the id and the
+            reason ("incomplete", "large", "unsupported" or "timeout").
     """
 
     def __init__(self, quota: Quota, abandon: Callable[[bytes, str], None]) -> None:
         self._quota = quota
         self._abandon = abandon
-        # By their keys, in the order of their deadlines.
+        # Batches by key, in the order of their deadlines.
         self.open: dict[bytes, OpenBatch] = {}
 
     def find(self, found: dict[bytes, bytes]) -> OpenBatch | None:
-        """Return the open batch that a message with these headers belongs to."""
+        """Return the open batch of a message with these headers (None: there is none)."""
         return self.open.get(batch_key(found[h.BATCH_ID], found.get(h.BATCH_AUTHOR, b"")))
 
     def take(
         self, subject: bytes, block: bytes, payload: bytes, found: dict[bytes, bytes], now: int
     ) -> OpenBatch | None:
-        """Put a message of a batch aside; return the batch if it is complete with it.
+        """Add a message to its batch. Return the batch if the message completes it, else None.
 
         Args:
-            found: the headers in `block`, with a batch id.
-            now: monotonic nanoseconds.
+            found: The headers in `block`, with a batch id.
+            now: Monotonic nanoseconds.
 
-        Raises ApiError when the message does not go with its batch.
+        Raises:
+            ApiError: The message does not fit into its batch.
         """
         batch, seq = self._find(found)
         ends = found.get(h.BATCH_COMMIT)
@@ -133,13 +152,17 @@ class Staging:
         if ends:
             self.drop(batch)
             return batch
-        # Behind all others: it will be the last to run out.
+        # Moved to the end: this batch has the latest deadline now.
         self.open[batch.key] = self.open.pop(batch.key)
         batch.deadline = now + batch.limits.timeout
         return None
 
     def _find(self, found: dict[bytes, bytes]) -> tuple[OpenBatch, int]:
-        """Return the batch that a message names, which its first message opens; and its place."""
+        """Return the batch of a message and the message's batch sequence.
+
+        The first message opens the batch. Raises ApiError when the batch cannot be opened or is
+        unknown.
+        """
         name = found[h.BATCH_ID]
         if len(name) > LONGEST_ID:
             raise api_error("JSAtomicPublishInvalidBatchID")
@@ -150,7 +173,7 @@ class Staging:
         if batch is None:
             limits = self._quota.own()
             if seq != 1:
-                # Unsigned, as the reference server counts: nothing less one is too large.
+                # Unsigned arithmetic, as in the reference server: zero minus one is too large.
                 size = (seq - (found.get(h.BATCH_COMMIT) == b"eob")) & _UNSIGNED
                 if size > limits.messages:
                     raise api_error("JSAtomicPublishTooLargeBatch", size=limits.messages)
@@ -163,7 +186,10 @@ class Staging:
         return batch, seq
 
     def _end(self, batch: OpenBatch) -> OpenBatch:
-        """Complete a batch whose last message was the one before; it is marked as the last."""
+        """Complete a batch at an end-of-batch marker, which is not stored itself.
+
+        The message before the marker receives the commit header. Raises ApiError if there is none.
+        """
         blocks = batch.columns.headers
         if not blocks:
             self._give_up(batch, "incomplete")
@@ -190,23 +216,23 @@ class Staging:
         self._abandon(batch.name, reason)
 
     def drop(self, batch: OpenBatch) -> None:
-        """Forget a batch."""
+        """Remove a batch and return its share to the quota."""
         del self.open[batch.key]
         columns = batch.columns
         self._quota.batches -= 1
         self._quota.nbytes -= sum(map(len, columns.subjects)) + columns.nbytes
 
     def clear(self) -> None:
-        """Forget all batches; nobody is told."""
+        """Drop all batches without calling `abandon`."""
         for batch in list(self.open.values()):
             self.drop(batch)
 
     def deadline(self) -> int | None:
-        """Return when the next batch runs out of time (None: there is none)."""
+        """Return the earliest deadline, monotonic nanoseconds (None: no batch is open)."""
         return next((batch.deadline for batch in self.open.values()), None)
 
     def expire(self, now: int) -> None:
-        """Drop the batches that have waited too long for their next message."""
+        """Abandon the batches whose deadline is not after `now` (monotonic nanoseconds)."""
         while self.open:
             batch = next(iter(self.open.values()))
             if batch.deadline > now:
@@ -215,28 +241,30 @@ class Staging:
 
 
 def batch_key(name: bytes, author: bytes) -> bytes:
-    """Return what an open batch is known by: batches of two authors are two, whatever their ids.
+    """Return the key of an open batch. Batches of two authors differ, even with the same id.
 
-    `author` is empty where connections do not own their batches: as in the reference server,
-    whoever knows the id of such a batch goes on with it.
+    Args:
+        name: The id of the batch.
+        author: The author of the batch. It is empty where connections do not own their batches:
+            then any client that knows the id continues the batch, as in the reference server.
     """
-    return b"%b\r\n%b" % (author, name) if author else name  # no id has a line end
+    return b"%b\r\n%b" % (author, name) if author else name  # an id contains no line end
 
 
 def batch_name(key: bytes) -> bytes:
-    """Return the id of the batch that a `batch_key` was made for."""
+    """Return the batch id that a `batch_key` contains."""
     return key.rpartition(b"\r\n")[2]
 
 
 def split_author(block: bytes) -> tuple[bytes, bytes]:
-    """Return the author that a message of a batch has, if any, and its block without that."""
+    """Return the author header of a batch message (b"": none), and its block without it."""
     if block.find(h.BATCH_AUTHOR) < 0:
         return b"", block
     return h.find(block, h.BATCH_AUTHOR) or b"", without(block, h.BATCH_AUTHOR + b":")
 
 
 def ends_batch(block: bytes) -> bool:
-    """Whether a header block is that of a message that commits a batch, as it should be."""
+    """Decide whether a header block has a batch id and commits its batch."""
     if block.find(h.BATCH_COMMIT) < 0 or block.find(h.BATCH_ID) < 0:
         return False
     found = h.publish_headers(block)
@@ -244,17 +272,17 @@ def ends_batch(block: bytes) -> bool:
 
 
 def without(block: bytes, prefix: bytes) -> bytes:
-    """Return a header block without the lines that begin with `prefix` (b"" if none are left)."""
+    """Return a header block without the lines that begin with `prefix` (b"": no line is left)."""
     lines = [line for line in block[:-4].split(b"\r\n") if not line.startswith(prefix)]
     return b"\r\n".join(lines) + b"\r\n\r\n" if len(lines) > 1 else b""
 
 
 def quoted(name: bytes) -> bytes:
-    """Return a batch id as the reference server writes it into JSON: as Go quotes a string."""
+    """Return a batch id as the reference server writes it into JSON: quoted as a Go string."""
     text = name.decode(errors="surrogateescape")
     return "".join(map(_quoted, text)).encode()
 
 
 def _quoted(char: str) -> str:
-    stray = ord(char) - 0xDC00  # of a byte that is no text
+    stray = ord(char) - 0xDC00  # of a byte that is not valid UTF-8
     return f"\\x{stray:02x}" if 0x80 <= stray <= 0xFF else quote(char)[1:-1]

@@ -1,7 +1,7 @@
-"""Blocks of staged rows: the payload of one message holds many publishes.
+"""Blocks of staged rows: the payload of one message contains many publishes.
 
-A row is a PUB or HPUB operation of the client protocol as clients write it (verb in capitals, one
-blank between arguments is enough), without a reply subject:
+A row is a PUB or HPUB operation of the client protocol as clients write it, without a reply
+subject. The verb is in capitals; one blank between arguments is enough:
 
     PUB orders.new 5\\r\\nhello\\r\\n
     HPUB orders.new 30 35\\r\\nNATS/1.0\\r\\nNats-Msg-Id: 7\\r\\n\\r\\nhello\\r\\n
@@ -13,9 +13,9 @@ from core.protocol.parser import MAX_CONTROL_LINE
 
 
 def rows_of(block: bytes) -> tuple[MessageColumns, bool]:
-    """Return the rows of a block, and whether all of it was read.
+    """Return the rows of a block, and whether the whole block was read.
 
-    What cannot be read is the row after the last that is returned.
+    If it was not, the first unreadable row is the one after the last returned row.
     """
     limits = len(block), MAX_CONTROL_LINE, GATHER_ALL
     rows, _, end = gather(block, 0, CLIENT, limits)

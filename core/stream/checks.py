@@ -1,7 +1,7 @@
 """Publish preconditions, in the order in which the reference server checks them.
 
 A client sees the error of the first check that fails, so the order of each tuple is part of the
-protocol. An empty header value is no value.
+protocol. An empty header value counts as an absent header.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from core.stream.ttl import parse_ttl
 _RECORD_TOO_LARGE = "message too large"
 
 Check = Callable[[Draft, Message], None]
-"""Raises ApiError, or Duplicate; leaves in the message what it learned."""
+"""A check of one message.
+
+It raises ApiError or `Duplicate`, and stores its findings in the message.
+"""
 
 
 class Duplicate(Exception):
-    """The message id is known: the message is stored already."""
+    """A message with this id is stored already; `seq` is its sequence."""
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
@@ -43,13 +46,13 @@ def not_sealed(draft: Draft, _message: Message) -> None:
 
 def max_msg_size(draft: Draft, message: Message) -> None:
     if message.block.find(h.REQUEST_INFO) >= 0:
-        message.block = h.stored_block(message.block)  # What is not stored does not count.
+        message.block = h.stored_block(message.block)  # Headers that are not stored do not count.
     if 0 <= draft.config.max_msg_size < len(message.block) + len(message.payload):
         raise api_error("JSStreamMessageExceedsMaximum")
 
 
 def storable(draft: Draft, message: Message) -> None:
-    """Refuse what storage cannot keep."""
+    """Raise an ApiError for a message that storage cannot hold."""
     if len(message.block) > h.MAX_BLOCK:
         raise api_error("JSStreamHeaderExceedsMaximum")
     check_subject(message.subject)
@@ -59,7 +62,7 @@ def storable(draft: Draft, message: Message) -> None:
 
 
 def is_record_too_large(error: ApiError) -> bool:
-    """Say whether no stream can store a message, for its size."""
+    """Decide whether an error means that a message is too large for every stream."""
     return error.description == _RECORD_TOO_LARGE
 
 
@@ -79,7 +82,10 @@ def increment(draft: Draft, message: Message) -> None:
 
 
 def has_increment(draft: Draft, message: Message) -> None:
-    """Refuse what adds to no counter, in an atomic batch; other publishes hear of it later."""
+    """Refuse a message of an atomic batch that has no increment in a counter stream.
+
+    For other publishes `Counting.add` checks the same later.
+    """
     if draft.counting is not None and not message.found.get(h.INCREMENT):
         raise api_error("JSMessageIncrMissing")
 
@@ -91,14 +97,14 @@ def expected_stream(draft: Draft, message: Message) -> None:
 
 
 def ttl_allowed(draft: Draft, message: Message) -> None:
-    """Refuse a TTL where the stream allows none; one that cannot be read is refused later."""
+    """Refuse a valid TTL where the stream allows none. An invalid TTL is refused later."""
     ttl = message.found.get(h.TTL)
     if ttl and not draft.config.allow_msg_ttl and parse_ttl(ttl):
         raise api_error("JSMessageTTLDisabled")
 
 
 def any_ttl_allowed(draft: Draft, message: Message) -> None:
-    """Refuse any TTL where the stream allows none."""
+    """Refuse any TTL where the stream allows none, valid or not."""
     if message.found.get(h.TTL) and not draft.config.allow_msg_ttl:
         raise api_error("JSMessageTTLDisabled")
 
@@ -127,7 +133,10 @@ def expected_last(draft: Draft, message: Message) -> None:
 
 
 def schedule(draft: Draft, message: Message) -> None:
-    """Check what begins or ends a schedule; one that begins replaces those before it."""
+    """Check the headers that begin or end a schedule.
+
+    A schedule that begins replaces the earlier schedule of its subject.
+    """
     if schedule_headers.HEADERS.isdisjoint(message.found):
         return
     config, subject, found = draft.config, message.subject, message.found
@@ -173,7 +182,7 @@ def rollup(draft: Draft, message: Message) -> None:
 
 
 def copied_rollup(draft: Draft, message: Message) -> None:
-    """Take a copy for a roll-up only where the stream allows it; nothing is refused."""
+    """Apply the roll-up of a sourced message only where the stream allows it; refuse nothing."""
     kind = message.found.get(h.ROLLUP, b"").lower()
     if draft.config.allow_rollup_hdrs and not draft.config.deny_purge and kind in (b"sub", b"all"):
         message.rollup = kind
@@ -189,21 +198,27 @@ def no_expected_last_msg_id(_draft: Draft, message: Message) -> None:
 
 
 def no_duplicate_in_batch(draft: Draft, message: Message) -> None:
-    """Refuse an id that is known, and one that the batch itself has, even without a window."""
+    """Refuse an id that is stored, or that another message of the batch has.
+
+    The second check applies even to streams without a duplicate window.
+    """
     msg_id = message.found.get(h.MSG_ID)
     if msg_id and (msg_id in draft.ids or (draft.dedups and draft.find_id(msg_id))):
         raise api_error("JSAtomicPublishContainsDuplicateMessage")
 
 
 def batch_expected_last(draft: Draft, message: Message) -> None:
-    """Only the first message of a batch may expect a last sequence."""
+    """Check the expected last sequence, which only the first message of a batch may have."""
     expected_last(draft, message)
     if message.place and message.found.get(h.EXPECTED_LAST_SEQ):
         raise api_error("JSStreamWrongLastSequenceConstant")
 
 
 def batch_expected_last_of_subject(draft: Draft, message: Message) -> None:
-    """Compare with what is stored before the batch; of a subject it writes nothing is expected."""
+    """Compare the expected last sequence of a subject with the messages stored before the batch.
+
+    A subject that the batch itself wrote before is refused.
+    """
     expected = message.found.get(h.EXPECTED_LAST_SUBJECT_SEQ)
     other = message.found.get(h.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
     if not expected:
@@ -219,7 +234,7 @@ def batch_expected_last_of_subject(draft: Draft, message: Message) -> None:
 
 
 def batch_rollup(draft: Draft, message: Message) -> None:
-    """Refuse a roll-up that would replace what the batch itself adds."""
+    """Refuse a roll-up that would replace messages of the batch itself."""
     rollup(draft, message)
     if message.rollup == b"sub" and message.subject in draft.written:
         raise api_error("JSStreamRollupFailed", err="batch rollup sub invalid")
@@ -234,11 +249,11 @@ def batch_rollup(draft: Draft, message: Message) -> None:
 class Checks:
     """The checks of one kind of message, each tuple in order.
 
-    Args:
-        form: Before all others, in a batch of which any message may be too large.
-        headers: Of a message with `Nats-*` headers.
-        stored: Of a message that is written, after all others.
-        lone: Those of `headers` that concern a message with no other header than this one.
+    Attributes:
+        form: Checks before all others, only in a batch in which a message may be too large.
+        headers: Checks of a message with `Nats-*` headers.
+        stored: Checks after all others, of a message that is written.
+        lone: The subset of `headers` that applies to a message with only this one header.
     """
 
     form: tuple[Check, ...]
@@ -274,7 +289,7 @@ PUBLISHED = Checks(
         h.ROLLUP: (rollup,),
     },
 )
-"""A publish of its own."""
+"""The checks of a single publish."""
 
 FAST = Checks(
     form=(not_sealed, max_msg_size, storable),
@@ -293,7 +308,7 @@ FAST = Checks(
     ),
     lone=_LONE,
 )
-"""A message of a fast-ingest batch; headers of atomic batches say nothing."""
+"""The checks of a fast-ingest message; headers of atomic batches are ignored."""
 
 ATOMIC = Checks(
     form=(),
@@ -313,17 +328,23 @@ ATOMIC = Checks(
         batch_rollup,
     ),
 )
-"""A message of an atomic batch, whose form was checked when it was put aside."""
+"""The checks of an atomic batch message. Its form was checked when the batch received it."""
 
 COPIED = Checks(
     form=(not_sealed, max_msg_size, storable),
     headers=(not_duplicate, copied_rollup),
 )
-"""A copy of what an origin has accepted; a TTL that cannot be read is kept, without effect."""
+"""The checks of a sourced message, which its origin has accepted.
+
+An invalid TTL is stored, without effect.
+"""
 
 SCHEDULED = Checks(
     form=(not_sealed, max_msg_size, not_in_batch, storable),
     headers=(not_duplicate, expected_last_msg_id, rollup),
     stored=(ttl_valid,),
 )
-"""What a schedule sends: what only clients may not say, it may."""
+"""The checks of a message that a schedule publishes.
+
+Headers that only clients may not set are allowed.
+"""

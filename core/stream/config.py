@@ -1,8 +1,9 @@
-"""What a stream's configuration may be: defaults, validation, creation, updates.
+"""The rules for the configuration of a stream: defaults, validation, creation, updates.
 
-Pure: a configuration in, the effective configuration out, or ApiError. The order of the checks is
-the reference's, because a request with several mistakes gets the first. Features that this server
-does not run are validated here all the same; `core.model.unsupported` refuses them afterwards.
+Pure functions: they take a configuration and return the effective configuration, or raise ApiError.
+The order of the checks is that of the reference server, because the client sees the error of the
+first check that fails. Features that this server does not run are validated here too;
+`core.model.unsupported` refuses them afterwards.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -40,7 +41,7 @@ SECOND = 1_000_000_000
 DUPLICATE_WINDOW = 120 * SECOND
 SHORTEST_AGE = 100 * MILLISECOND
 REPLICAS_MAX = 5
-_LAST_SEQ = (1 << 63) - 1  # sequences are signed in storage
+_LAST_SEQ = (1 << 63) - 1  # sequences are signed 64-bit numbers in storage
 
 NO_LIMITS = ServerLimits()
 _RESERVED_SPACES = ("$JS.>", "$JSC.>", "$NRG.>", "$JG.API.>")
@@ -48,16 +49,16 @@ _UNLIMITED = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "
 
 
 def invalid(reason: str) -> ApiError:
-    """Error JSStreamInvalidConfig, whose whole text is the reason."""
+    """Return error JSStreamInvalidConfig with the reason as its whole text."""
     return api_error("JSStreamInvalidConfig", err=reason)
 
 
 def pedantic_error(reason: str) -> ApiError:
-    """Error JSPedantic: the request would have been adjusted."""
+    """Return error JSPedantic: the server would have adjusted the request."""
     return api_error("JSPedantic", err=reason)
 
 
-# --- the three questions ---------------------------------------------------------------------
+# --- creation, updates, limits of the account ------------------------------------------------
 
 
 def check_create(
@@ -68,10 +69,14 @@ def check_create(
     limits: ServerLimits = NO_LIMITS,
     pedantic: bool = False,
 ) -> tuple[StreamConfig, bool]:
-    """Answer whether and how the stream `name` may be created among `streams`.
+    """Check whether the stream `name` may be created among `streams`.
 
-    Returns the configuration to store and whether it is new; False means that an identical stream
-    exists, which counts as success.
+    Returns:
+        The configuration to store, and whether it is new. False means that an identical stream
+            exists, which counts as success.
+
+    Raises:
+        ApiError: The stream may not be created.
     """
     config = stamp_stream(requested)
     if config.name != name:
@@ -93,7 +98,7 @@ def check_create(
         return existing, False
     _check_filters(config)
     check_overlap(config, others.values())
-    if "\0" in name:  # the reference cannot make a file of it, we cannot make text of it
+    if "\0" in name:  # the reference server cannot create a file of that name, PostgreSQL no text
         raise api_error("JSStreamCreate", err="error creating store for stream")
     if config.first_seq > _LAST_SEQ:
         raise invalid(f"first sequence can not be greater than {_LAST_SEQ}")
@@ -109,9 +114,18 @@ def check_update(
     limits: ServerLimits = NO_LIMITS,
     pedantic: bool = False,
 ) -> StreamConfig:
-    """Answer whether the stream `name`, with these consumers, may be changed so.
+    """Check an update of the stream `name`, and return the configuration to store.
 
-    Returns the configuration to store.
+    Args:
+        requested: The configuration of the request.
+        streams: The streams of the account, by name.
+        consumers: The consumers of the stream, by name.
+        name: The name of the stream in the request's subject.
+        limits: The limits of the account.
+        pedantic: Refuse a configuration that would be adjusted.
+
+    Raises:
+        ApiError: The update is refused.
     """
     config = check(requested, streams, limits=limits, pedantic=pedantic)
     if config.name != name:
@@ -119,7 +133,7 @@ def check_update(
     old = streams.get(name)
     if old is None:
         raise api_error("JSStreamNotFound")
-    _check_counter(config)  # again: what was filled in may be what counters cannot have
+    _check_counter(config)  # again: a default may be a value that counters do not allow
     _check_replicas(config, limits)
     config = _check_changes(old, stamp_stream(config))
     others = [value for key, value in streams.items() if key != name]
@@ -130,7 +144,7 @@ def check_update(
 
 
 def is_same(requested: StreamConfig, stored: StreamConfig) -> bool:
-    """Whether two checked configurations are equal, versions of the server apart."""
+    """Decide whether two checked configurations are equal, apart from versions in metadata."""
     metadata = comparable_metadata(requested.metadata, stored.metadata)
     return replace(requested, metadata=metadata) == stored
 
@@ -145,7 +159,7 @@ def check_overlap(config: StreamConfig, others: Iterable[StreamConfig]) -> None:
 def check_room(
     config: StreamConfig, others: Collection[StreamConfig], limits: ServerLimits
 ) -> None:
-    """Refuse one stream more than the account may have, or what it has not left to reserve."""
+    """Refuse a stream beyond the account's `max_streams`, or beyond its storage left to reserve."""
     if 0 < limits.max_streams <= len(others):
         raise api_error("JSMaximumStreamsLimit")
     check_reservation(config, others, limits)
@@ -154,7 +168,7 @@ def check_room(
 def check_reservation(
     config: StreamConfig, others: Iterable[StreamConfig], limits: ServerLimits
 ) -> None:
-    """Refuse a `max_bytes` that the account has not left to reserve."""
+    """Refuse a `max_bytes` larger than the account's storage left to reserve."""
     is_memory = config.storage is Storage.MEMORY
     limit = limits.max_memory if is_memory else limits.max_storage
     if limit <= 0:
@@ -174,7 +188,10 @@ def check(
     limits: ServerLimits = NO_LIMITS,
     pedantic: bool = False,
 ) -> StreamConfig:
-    """Fill in defaults and validate. `streams` are those a mirror or source may refer to."""
+    """Return a configuration with defaults filled in. Raises ApiError if it is invalid.
+
+    `streams` are the streams that a mirror or source may refer to.
+    """
     _check_texts(config)
     config = _with_counts(config, pedantic)
     config = _with_window(config, limits.duplicate_window, pedantic)
@@ -210,7 +227,7 @@ def _check_texts(config: StreamConfig) -> None:
 
 
 def _check_replicas(config: StreamConfig, limits: ServerLimits) -> None:
-    """Refuse replicas where there is no cluster. More than there are nodes are taken."""
+    """Refuse replicas where there is no cluster. More replicas than nodes are accepted."""
     if config.num_replicas > limits.replicas:
         raise api_error("JSStreamReplicasNotSupported")
 
@@ -414,7 +431,7 @@ def _with_placement(config: StreamConfig) -> StreamConfig:
 
 
 def _check_filters(config: StreamConfig) -> None:
-    """Filter subjects alone; those inside transforms were checked with them."""
+    """Check the filter subjects of mirror and sources. Those of transforms were checked before."""
     if config.mirror is not None:
         subject = config.mirror.filter_subject
         if subject and not is_valid_subject(subject):
@@ -457,7 +474,7 @@ def _check_changes(old: StreamConfig, new: StreamConfig) -> StreamConfig:
 
 
 def _sealed(config: StreamConfig) -> StreamConfig:
-    """What sealing a stream implies."""
+    """Return the configuration with the settings that sealing a stream implies."""
     return replace(
         config,
         max_age=0,

@@ -1,14 +1,14 @@
-"""What a mirror or a stream with sources makes of the messages it copies.
+"""The plans by which a mirror, or a stream with sources, stores messages of its origins.
 
-Nobody asked for a copy, so nobody can be refused. A copy that the stream cannot take now (no room,
-more than its `max_msg_size`) ends the run, and its origin is asked again later for what is missing.
-A copy that the stream can never take is left out, so that it does not block those behind it.
-Expectations are not checked, roll-ups and message ids count only where the stream's configuration
-says so.
+A sourced message has no publisher, so no client receives an error. If the stream cannot store a
+message now (no room, larger than `max_msg_size`), the batch ends there, and the origin is asked
+again later for the rest. A message that the stream can never store is left out, so that later
+messages are not blocked. Expected sequences are not checked. Roll-ups and message ids apply only
+where the configuration of the stream allows them.
 
-A mirror keeps the origin's sequences and times; what is missing between them is a gap. A source
-gives new ones, and its position in the origin is part of the plan, so that neither a crash nor
-the removal of what was copied makes it copy twice.
+A mirror keeps the sequences and times of the origin; missing sequences are gaps. A source assigns
+new sequences. Its position in the origin is part of the plan, so neither a crash nor the removal of
+stored messages makes it store a message twice.
 """
 
 from __future__ import annotations
@@ -33,10 +33,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Run:
-    """Consecutive messages of one origin, with their sequences and times there.
+    """A batch of consecutive messages of one origin, with their sequences and times there.
 
-    `key` names the source within its stream, `identity` the incarnation of the origin. The run
-    accounts for everything up to `through`, also for what the origin no longer has.
+    Attributes:
+        key: Name of the source within its stream.
+        identity: The incarnation of the origin.
+        through: Last sequence of the origin that this batch covers, including sequences that the
+            origin no longer has.
+        seqs: Sequences in the origin, ascending.
+        times: Times in the origin, in nanoseconds since the epoch.
+        columns: The messages.
     """
 
     key: str
@@ -50,16 +56,19 @@ class Run:
         return len(self.seqs)
 
     def after(self, seq: int) -> Run:
-        """Return the run without what lies at or below a sequence, which is accounted for too."""
+        """Return the part of the batch above a sequence. The result covers that sequence too."""
         skip = bisect_right(self.seqs, seq)
         if not skip and self.through >= seq:
             return self
         rest = self.part(skip, len(self.seqs))
-        rest.through = max(rest.through, seq)  # what is known already moves no position back
+        rest.through = max(rest.through, seq)  # the position never moves backwards
         return rest
 
     def part(self, start: int, stop: int) -> Run:
-        """Return some of the run; unless it ends with the run it accounts for just that."""
+        """Return the messages from `start` up to `stop`, excluded.
+
+        Unless the part ends with the batch, it covers sequences only up to its last message.
+        """
         through = self.through
         if stop < len(self.seqs):
             through = self.seqs[stop - 1] if stop else 0
@@ -68,7 +77,7 @@ class Run:
         return Run(self.key, self.identity, through, seqs, times, columns)
 
     def extend(self, more: Run) -> None:
-        """Add what came next from the same origin."""
+        """Append the next batch of the same origin."""
         self.through = more.through
         self.seqs += more.seqs
         self.times += more.times
@@ -76,7 +85,7 @@ class Run:
 
 
 _HEADER_TOO_LARGE = err_code("JSStreamHeaderExceedsMaximum")
-# Errors that no room and no change of the configuration cures.
+# Errors that neither room nor a change of the configuration resolves.
 _NEVER = frozenset(
     map(
         err_code,
@@ -93,13 +102,13 @@ _NEVER = frozenset(
 
 @dataclass(slots=True)
 class Copied:
-    """A plan, and what it takes of each run.
+    """A plan, and the part of each batch that it stores.
 
     Attributes:
         plan: The plan.
-        runs: What it accounts for.
-        stalled: Why the rest of a run has to wait, by its place.
-        left_out: Why messages are not stored, by the place of their run and their sequence.
+        runs: The batches, shortened to the part that the plan covers.
+        stalled: The error that makes the rest of a batch wait, by index of the batch.
+        left_out: The error of each message that is not stored, by index of its batch and sequence.
     """
 
     plan: PlanBuilder
@@ -109,7 +118,7 @@ class Copied:
 
 
 class _Stop(Exception):
-    """A message cannot be taken now."""
+    """A message cannot be stored now; `place` is its index."""
 
     def __init__(self, place: int, error: ApiError) -> None:
         self.place = place
@@ -125,15 +134,17 @@ def plan_copies(
     mirrors: bool,
     leaves_out: bool = True,
 ) -> Copied:
-    """Return the plan that stores runs, as far as the stream can take them.
+    """Return the plan that stores batches, up to the first message that the stream cannot store.
 
     Args:
-        machine: the stream.
-        runs: at most one for each origin, without what is stored already; a mirror has one.
-        now: wall-clock time in nanoseconds.
-        facts: as for `planner.decide`.
-        mirrors: keep sequences and times.
-        leaves_out: leave out what can never be stored; else it ends its run, too.
+        machine: The state of the stream.
+        runs: At most one batch for each origin, without messages that are stored already. A mirror
+            has one.
+        now: Wall-clock time in nanoseconds since the epoch.
+        facts: The preconditions, as for `planner.decide`.
+        mirrors: Keep sequences and times of the origin.
+        leaves_out: Leave out messages that can never be stored; otherwise such a message ends its
+            batch.
     """
     taken, stalled = list(runs), dict[int, ApiError]()
     while True:
@@ -150,7 +161,7 @@ def plan_copies(
         else:
             break
     if runs:
-        # Also without a message: the position in its origin is a beginning.
+        # Without a message too: the position in its origin begins the stream.
         plan.first_seq = plan.first_seq or 1
     copied = Copied(plan, taken, stalled)
     for at, error in planner.left_out.items():
@@ -166,7 +177,10 @@ def plan_copies(
 
 
 def _with_gap(machine: StreamMachine, plan: PlanBuilder, through: int) -> PlanBuilder:
-    """Return the plan of a mirror that leaves messages out, the last of them at a sequence."""
+    """Return the plan of a mirror that leaves messages out.
+
+    `through` is the sequence of the last one left out.
+    """
     if not machine.msgs and plan.segment is None:
         return plan_skip(machine, through)
     if not machine.msgs and plan.segment is not None:
@@ -176,7 +190,7 @@ def _with_gap(machine: StreamMachine, plan: PlanBuilder, through: int) -> PlanBu
 
 
 def plan_skip(machine: StreamMachine, through: int) -> PlanBuilder:
-    """Return the plan of a mirror whose origin has nothing (more) up to a sequence."""
+    """Return the plan of a mirror whose origin has no further messages up to `through`."""
     plan = machine.unchanged()
     if machine.msgs:
         plan.last_seq = through
@@ -187,7 +201,7 @@ def plan_skip(machine: StreamMachine, through: int) -> PlanBuilder:
 
 
 def gathered(runs: Sequence[Run]) -> MessageColumns:
-    """Return the messages of all runs as one batch."""
+    """Return the messages of all batches as one batch."""
     if len(runs) == 1:
         return runs[0].columns
     columns = MessageColumns()
@@ -197,7 +211,7 @@ def gathered(runs: Sequence[Run]) -> MessageColumns:
 
 
 def _owner(runs: Sequence[Run], place: int) -> tuple[int, int]:
-    """Return which run a message of the batch belongs to, and where that run begins."""
+    """Return the index of the batch with message `place`, and the place of its first message."""
     start = 0
     for index, run in enumerate(runs):
         if place < start + len(run):
@@ -212,10 +226,10 @@ def _seqs(seqs: list[int]) -> Sequence[int]:
 
 
 class _CopyPlanner(Planner):
-    """Raises `_Stop` at the first copy that cannot be taken now.
+    """A planner that raises `_Stop` at the first message that cannot be stored now.
 
     Attributes:
-        left_out: Why copies can never be taken, by their places.
+        left_out: The errors of messages that can never be stored, by their places.
     """
 
     checks = COPIED
@@ -231,7 +245,10 @@ class _CopyPlanner(Planner):
         return self.stamps is None and super().dedups()
 
     def store_whole(self) -> bool:
-        """Store a batch as it came, unless something in it has to be looked at one by one."""
+        """Store a batch unchanged, unless its messages need individual checks.
+
+        Returns whether it did.
+        """
         machine, columns, config = self.machine, self.columns, self.machine.config
         looks = self.dedups() or config.allow_rollup_hdrs or config.allow_msg_ttl
         if looks or machine.counts or self.is_limited or not self.fits():
@@ -255,7 +272,7 @@ class _CopyPlanner(Planner):
     def refuse(self, place: int, error: ApiError) -> None:
         is_never_taken = error.err_code in _NEVER or is_record_too_large(error)
         if self.draft.counting is not None and error.err_code == _HEADER_TOO_LARGE:
-            is_never_taken = False  # The total has the headers; one that is deleted begins anew.
+            is_never_taken = False  # The stored total has the headers; deleting it starts anew.
         if not self.leaves_out or not is_never_taken:
             raise _Stop(place, error)
         self.left_out[place] = error
@@ -269,5 +286,5 @@ class _CopyPlanner(Planner):
         super()._store()
 
     def duplicate(self, place: int, seq: int) -> None:
-        """Leave it out: it counts as copied."""
+        """Leave a duplicate out: it counts as stored."""
         self.draft.refused[place] = b""

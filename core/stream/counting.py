@@ -1,11 +1,11 @@
-"""Counters (ADR-49): each message of the stream adds to what its subject amounts to.
+"""Counters (ADR-49): each message of the stream adds to the total of its subject.
 
 The total is the payload of the stored message, `{"val":"12"}`, so the newest message of a subject
-is all there is to know: nothing is kept beside the log that could disagree with it after a crash.
-Within a batch increments of one subject build on each other.
+contains the whole state. Nothing is kept beside the log that could differ from it after a crash.
+Within a batch, increments of one subject add up.
 
-A copy of a counter elsewhere says what the total is there. What it adds here is the difference
-to what the same origin said last, which the header `Nats-Counter-Sources` remembers.
+A sourced message of a counter contains the total of its origin. The stream adds the difference to
+the total that the same origin had before, which the header `Nats-Counter-Sources` records.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
     from core.stream.facts import LastMessages
 
-# Exact at any length: a long `int` takes quadratic time to read, and Python refuses to.
+# Exact at any length: a long `int` takes quadratic time to parse, and Python refuses it.
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _ZERO = Decimal(0)
 _STORED = re.compile(rb'\{"val":"(-?[0-9]+)"\}')
 _BEFORE_VALUE, _AFTER_VALUE = len('{"val":"'), len('"}')
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _ORIGIN_SUBJECT = 4
-# What a total and the names of its headers need beside the digits and the values.
+# Bytes of a total and the names of its headers, beside the digits and the values.
 _FRAME = 64
-# An increment depends on nothing but the total.
+# Headers that an increment may not have: it depends on the total alone.
 _CONDITIONS = (
     h.ROLLUP,
     h.EXPECTED_STREAM,
@@ -48,7 +48,7 @@ _CONDITIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What a subject amounts to, and what of it came from where."""
+    """The total of a subject, and the share of each origin (None: no origins)."""
 
     value: Decimal = _ZERO
     sources: Sources | None = None
@@ -57,9 +57,10 @@ class Total:
 def check_increment(
     increment: bytes, payload: bytes, found: Mapping[bytes, bytes], *, counts: bool
 ) -> None:
-    """Refuse an increment that is none, has no counter, or says more than that.
+    """Refuse a malformed increment, one in a stream without counters, or one with conditions.
 
-    Raises ApiError JSMessageIncrDisabled, JSMessageIncrPayload or JSMessageIncrInvalid.
+    Raises:
+        ApiError: JSMessageIncrDisabled, JSMessageIncrPayload or JSMessageIncrInvalid.
     """
     if not h.is_increment(increment):
         raise api_error("JSMessageIncrInvalid")
@@ -72,21 +73,21 @@ def check_increment(
 
 
 def growth(newest: LastMessages, blocks: list[bytes]) -> int:
-    """Return about how many bytes counting adds to one message of a batch, rather too many."""
+    """Return an upper estimate of the bytes that counting adds to one message of a batch."""
     stored = max((len(block) + len(payload) for block, payload in newest.values()), default=0)
     return stored + max(map(len, blocks), default=0) + _FRAME
 
 
 class Counting:
-    """Totals of one batch: what is stored, and what the batch has added so far.
+    """The totals of one batch: the stored totals plus the increments of the batch so far.
 
     Args:
-        last: returns the last sequence of a subject (0: none).
-        newest: the last message of every subject of the batch that has one.
-        max_msg_size: of the stream (-1: no limit).
-        max_payload: of the server, for headers and payload together.
-        evicted: returns the subjects that lose their last message with an accepted one, in a stream
-            that discards old messages.
+        last: Returns the last sequence of a subject (0: none).
+        newest: The last message of every subject of the batch that has one.
+        max_msg_size: The limit of the stream in bytes (-1: no limit).
+        max_payload: The limit of the server in bytes, for headers and payload together.
+        evicted: Returns the subjects that lose their last message when a message is accepted, in a
+            stream that discards old messages.
     """
 
     def __init__(
@@ -102,10 +103,11 @@ class Counting:
         self._evicted = evicted
         self._most = max_payload if max_msg_size < 0 else min(max_msg_size, max_payload)
         self._totals: dict[bytes, Total] = {}
-        # Accepted messages with a header of their own that no total has read yet.
+        # Accepted messages with a sources header of their own, from which no total is parsed yet.
         self._unread: dict[bytes, tuple[bytes, bytes]] = {}
         self._next = Total()
-        # Whether a client claims what origins said; it is believed, and read when it is needed.
+        # Whether a client sets the totals of origins; the header is trusted, and parsed when
+        # needed.
         self._claims = False
         # Payloads of the accepted messages.
         self.payloads: list[bytes] = []
@@ -113,11 +115,15 @@ class Counting:
     def add(
         self, subject: bytes, block: bytes, payload: bytes, found: Mapping[bytes, bytes]
     ) -> tuple[bytes, bytes]:
-        """Return header block and payload as a message is stored, once `take` says that it is.
+        """Return header block and payload of a message as they are stored.
 
-        Raises ApiError: JSMessageIncrMissing or JSMessageIncrInvalid for a bad increment,
-        JSMessageCounterBroken where the total cannot be read, JSStreamMessageExceedsMaximum or
-        JSStreamHeaderExceedsMaximum when the message became too large.
+        The totals change only when `take` confirms that the message is accepted.
+
+        Raises:
+            ApiError: JSMessageIncrMissing or JSMessageIncrInvalid for a bad increment,
+                JSMessageCounterBroken for a total that cannot be parsed,
+                JSStreamMessageExceedsMaximum or JSStreamHeaderExceedsMaximum for a result that is
+                too large.
         """
         increment = found.get(h.INCREMENT)
         if not increment:
@@ -145,7 +151,7 @@ class Counting:
         return block, payload
 
     def take(self, subject: bytes, block: bytes, payload: bytes) -> None:
-        """Take it that the message that was added last is accepted."""
+        """Confirm that the message of the last `add` is accepted, and record its total."""
         self.payloads.append(payload)
         self._totals[subject] = self._next
         if self._claims:
@@ -155,11 +161,11 @@ class Counting:
             self._totals[lost] = Total()
 
     def values(self) -> list[bytes]:
-        """Return the totals that the acknowledgements of the accepted messages tell."""
+        """Return the totals for the acknowledgements of the accepted messages, as digits."""
         return [payload[_BEFORE_VALUE:-_AFTER_VALUE] for payload in self.payloads]
 
     def wipe(self) -> None:
-        """Forget every total: the message that is about to be taken replaces all there is."""
+        """Forget every total: the next accepted message replaces all stored messages."""
         self._totals, self._unread = {}, {}
         self._last = _never
 
@@ -183,7 +189,7 @@ def _never(_subject: bytes) -> int:
 
 
 def _read(block: bytes, payload: bytes) -> Total:
-    """Read a stored message. Raises ApiError JSMessageCounterBroken."""
+    """Parse a stored message. Raises ApiError JSMessageCounterBroken."""
     value = _value_of(payload)
     text = h.find(block, h.COUNTER_SOURCES) if block else None
     try:
@@ -193,7 +199,7 @@ def _read(block: bytes, payload: bytes) -> Total:
 
 
 def _value_of(payload: bytes) -> Decimal:
-    """Return the total that a payload tells. Raises ApiError JSMessageCounterBroken."""
+    """Return the total in a payload. Raises ApiError JSMessageCounterBroken."""
     plain = _STORED.fullmatch(payload)
     try:
         return _number(plain[1].decode() if plain else read_value(payload))
@@ -202,7 +208,7 @@ def _value_of(payload: bytes) -> Decimal:
 
 
 def _number(text: str) -> Decimal:
-    """Return the number that a text begins with (0: none), never a negative zero."""
+    """Return the number at the beginning of a text (0: none), never a negative zero."""
     found = _NUMBER.match(text)
     return _EXACT.add(_ZERO, Decimal(found[0])) if found else _ZERO
 
@@ -210,7 +216,7 @@ def _number(text: str) -> Decimal:
 def _from_origin(
     origin: bytes, subject: bytes, payload: bytes, sources: Sources | None
 ) -> tuple[Decimal, Sources]:
-    """Return what a copy adds, and what is known of its origins with it."""
+    """Return the amount that a sourced message adds, and the updated totals of all origins."""
     fields = text_of(origin).split(" ")
     name = fields[_ORIGIN_SUBJECT] if len(fields) > _ORIGIN_SUBJECT else text_of(subject)
     told = _value_of(payload)

@@ -1,7 +1,7 @@
 """Cron patterns of six fields: second, minute, hour, day of month, month, day of week (ADR-51).
 
-Around changes of summer time the search walks as the reference server's does, so that both find
-the same instant: months and days by the calendar, hours and less by what passes.
+Around changes of daylight saving time the search proceeds as in the reference server, so that both
+find the same instant: months and days by the calendar, hours and smaller units by elapsed time.
 """
 
 import re
@@ -11,12 +11,13 @@ from datetime import date, datetime, timedelta
 from typing import Protocol
 
 HORIZON_YEARS = 5
-"""A pattern that fits no time within so many years has no next time."""
+"""Years to search: a pattern without a matching time in them has no next time."""
 
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAY = 86_400
-# White space as the reference cuts fields: what `str.split` takes beside it belongs to a field.
+# White space at which the reference server splits fields. Other characters that `str.split` splits
+# at belong to a field.
 _BLANKS = re.compile("[\t\n\v\f\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 _INTEGER = re.compile(r"\+?[0-9]{1,18}")
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
@@ -24,10 +25,10 @@ _WEEKDAYS = "sun mon tue wed thu fri sat"
 
 
 class Zone(Protocol):
-    """How far local time is ahead of UTC."""
+    """A time zone: the offset of local time from UTC."""
 
     def offset(self, instant: int) -> int:
-        """Return the seconds to add to an instant, given in seconds since the epoch."""
+        """Return the seconds to add to UTC at an instant, given in seconds since the epoch."""
         ...
 
 
@@ -63,7 +64,7 @@ _FIELDS = (
 
 
 def _number(text: str, names: Mapping[str, int]) -> int:
-    """Read a number or a name. Raises ValueError."""
+    """Parse a number or a name. Raises ValueError."""
     named = names.get(text.lower())
     if named is not None:
         return named
@@ -73,7 +74,10 @@ def _number(text: str, names: Mapping[str, int]) -> int:
 
 
 def _part(text: str, bounds: _Bounds) -> tuple[range, bool]:
-    """Read one part of a list: what it allows, and whether that is everything by a star."""
+    """Parse one part of a list. Return the numbers it allows, and whether it is a plain star.
+
+    Raises ValueError.
+    """
     span, slash, step_text = text.partition("/")
     low, *more = span.split("-")
     if low in ("*", "?"):
@@ -96,7 +100,7 @@ def _part(text: str, bounds: _Bounds) -> tuple[range, bool]:
 
 
 def _field(text: str, bounds: _Bounds) -> tuple[frozenset[int], bool]:
-    """Read a list of parts; empty ones say nothing."""
+    """Parse a list of parts, ignoring empty ones. Return as `_part` does."""
     allowed: set[int] = set()
     star = False
     for part in filter(None, text.split(",")):
@@ -107,9 +111,9 @@ def _field(text: str, bounds: _Bounds) -> tuple[frozenset[int], bool]:
 
 
 class Cron:
-    """A pattern, read.
+    """A parsed pattern.
 
-    Raises ValueError for a text that is none, or that no time can fit.
+    Raises ValueError for a malformed text, and for one that no time can match.
     """
 
     def __init__(self, text: str) -> None:
@@ -121,13 +125,13 @@ class Cron:
         self._seconds, self._minutes, self._hours, self._days, self._months, self._weekdays = sets
         if not (self._seconds and self._minutes and self._hours and self._months):
             raise ValueError(f"never: {text!r}")
-        # Two restricted fields of days are alternatives; with a star the other one decides.
+        # Two restricted day fields are alternatives; if one is a star, the other one decides.
         self._needs_both = read[3][1] or read[5][1]
 
     def next(self, after: int, zone: Zone = UTC) -> int | None:
-        """Return the first second behind an instant that fits, both since the epoch.
+        """Return the first matching second after an instant; both are seconds since the epoch.
 
-        None: there is none within five years.
+        None means that no second matches within `HORIZON_YEARS`.
         """
         walk = _Walk(after + 1, zone)
         limit = walk.local.year + HORIZON_YEARS
@@ -149,11 +153,11 @@ class Cron:
 
 
 class _Walk:
-    """An instant that moves forward, and what the clocks of a zone show then."""
+    """An instant that moves forward, and the local time of a zone at that instant."""
 
     def __init__(self, instant: int, zone: Zone) -> None:
         self._zone = zone
-        # Whether all units below the one that moved first are at their beginning.
+        # Whether all units below the first unit that moved are at their first value.
         self._cut = False
         self.go(instant)
 
@@ -162,7 +166,10 @@ class _Walk:
         self.local = _EPOCH + timedelta(seconds=instant + self._zone.offset(instant))
 
     def seek(self, fits: Callable[[datetime], bool], unit: "_Unit") -> bool:
-        """Move by a unit until it fits; False when a unit above has begun meanwhile."""
+        """Move forward by a unit until the local time matches.
+
+        Returns False when the unit wrapped around, so that larger units must be checked again.
+        """
         while not fits(self.local):
             if not self._cut:
                 self._cut = True
@@ -170,16 +177,16 @@ class _Walk:
             before = self.instant
             unit.step(self)
             if self.instant <= before:
-                # A zone that leaves out a whole day: no step by the calendar leads across.
+                # A zone that skips a whole day: no calendar step leads across.
                 self.go(before + 3600)
             if unit.is_first(self.local):
                 return False
         return True
 
     def at(self, year: int, month: int, day: int, second: int) -> None:
-        """Go to a local time, whose month and day may be beyond the last.
+        """Go to a local time, whose month and day may exceed their range.
 
-        What the clocks never show becomes the instant by the offset on the other side.
+        A local time that the zone skips is converted with the offset of the other side of the gap.
         """
         year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
         days = date(year, month, 1).toordinal() + day - 1 - _EPOCH_DAY
@@ -194,7 +201,7 @@ def _second_of_day(local: datetime) -> int:
 
 @dataclass(slots=True, frozen=True)
 class _Unit:
-    """How to go to the beginning of a unit, to the next one, and whether it is the first."""
+    """A unit of time: go to its beginning, go to the next one, test for the first one."""
 
     begin: Callable[[_Walk], None]
     step: Callable[[_Walk], None]

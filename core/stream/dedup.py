@@ -1,10 +1,10 @@
-"""The deduplication window: message ids seen in the last `duplicate_window` nanoseconds.
+"""The deduplication window: message ids of the last `duplicate_window` nanoseconds.
 
-Ids live in generations that are dropped whole, so that ageing costs nothing per message. A
-generation keeps its ids as bare keys and their sequences in an array beside them, in the same
-order: half the memory of a number object per id. The first duplicate that a generation meets
-pairs them up, once. A hit is checked against the age of the message it names: never forgotten
-early, at most a millisecond late.
+Ids are kept in generations that are dropped as a whole, so that expiry costs nothing per message. A
+generation keeps its ids as keys of a dictionary and their sequences in an array of the same order,
+which takes half the memory of a number object per id. The first duplicate found in a generation
+builds a dictionary from both. A hit is checked against the age of its message: an id expires at
+most a millisecond late, and never early.
 """
 
 from array import array
@@ -12,14 +12,14 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
-# What fills a dictionary of 2**20 slots to two thirds, just before it would grow.
+# Two thirds of 2**20 dictionary slots, just before the dictionary would grow.
 _GENERATION_IDS = (1 << 20) * 2 // 3
 # Batches closer than this share an age mark: the list stays short under load.
 _MARK_NS = 1_000_000
 
 
 class DedupWindow:
-    """Message id -> sequence of the first copy."""
+    """The sequence of the first message with each id in the window."""
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -29,7 +29,10 @@ class DedupWindow:
         return sum(len(generation.ids) for generation in self._generations)
 
     def find(self, msg_id: bytes, now: int) -> int | None:
-        """Return the sequence of the first copy when the id is in the window at `now`."""
+        """Return the sequence of the first message with this id (None: not in the window).
+
+        `now` is nanoseconds since the epoch.
+        """
         oldest = now - self.window
         for generation in reversed(self._generations):
             if msg_id in generation.ids:
@@ -40,14 +43,14 @@ class DedupWindow:
         return None
 
     def _unpair_others(self, wanted: "_Generation") -> None:
-        """Only the newest generation, where retries fall, and one other stay paired."""
+        """Unpair all generations but the newest, where retries occur, and the wanted one."""
         newest = self._generations[-1]
         for generation in self._generations:
             if generation is not newest and generation is not wanted:
                 generation.unpair()
 
     def add(self, ids: Sequence[tuple[bytes, int]], ts: int) -> None:
-        """Record ids (at least one) stored at time `ts` (nanoseconds), in sequence order."""
+        """Record ids (at least one) stored at time `ts` (nanoseconds), in order of sequence."""
         self.expire(ts)
         generations = self._generations
         slice_ns = self.window >> 2
@@ -75,7 +78,7 @@ class _Generation:
         self.ids: dict[bytes, None] = {}
         self._numbers = array("Q")
         self._known: dict[bytes, int] | None = None
-        # Ages: from seqs[i] on, ids are stored by times[i], the newest time of their mark.
+        # Ages: from seqs[i] on, ids have the time times[i], the newest time of their age mark.
         self.seqs: list[int] = []
         self.times: list[int] = []
         self._mark = 0
@@ -96,7 +99,10 @@ class _Generation:
         self.times.append(ts)
 
     def _realign(self, ids: Sequence[tuple[bytes, int]]) -> None:
-        """An id came a second time: its place in the order of keys is that of the first."""
+        """Rebuild the sequences after an id occurred twice.
+
+        Its key keeps the position of the first occurrence.
+        """
         known = self._known
         if known is None:
             known = dict(
@@ -114,11 +120,11 @@ class _Generation:
 
     @property
     def paired(self) -> bool:
-        """Whether ids and sequences are paired up."""
+        """True while a dictionary from ids to sequences exists."""
         return self._known is not None
 
     def unpair(self) -> None:
-        """Keep ids and sequences apart again."""
+        """Drop the dictionary from ids to sequences."""
         self._known = None
 
     def time_of(self, seq: int) -> int:

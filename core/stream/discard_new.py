@@ -1,11 +1,12 @@
 """Limits of a stream whose discard policy is `new`, counted message by message.
 
-Only such a stream must know its exact counts inside a batch: what a message replaces makes room
-for it, and a message that finds none is refused. The rules are the reference server's:
+Only such a stream must know its exact counts inside a batch: messages replaced by a new message
+make room for it, and a message without room is refused. The rules are those of the reference
+server:
 
-- a subject at its limit makes room by giving up its oldest message, whatever `max_msgs` says,
-  and whatever `max_bytes` says when that message is no smaller than the new one;
-- a roll-up is refused like any other message, except for `discard_new_per_subject`.
+- A subject at its limit makes room by removing its oldest message, regardless of `max_msgs`, and
+  regardless of `max_bytes` if that message is at least as large as the new one.
+- A roll-up is refused like any other message, except under `discard_new_per_subject`.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
 
 
 class Capacity:
-    """What the limits still allow one batch: committed counts, and what the batch changed so far.
+    """The room that the limits leave for one batch, from committed counts and the batch so far.
 
-    `replaced` are the stored messages of each subject that a roll-up of the batch names, where the
-    index does not know them.
+    Args:
+        machine: The committed state of the stream.
+        replaced: The stored messages of each subject that roll-ups of the batch replace, where the
+            index does not contain them.
     """
 
     def __init__(self, machine: StreamMachine, replaced: StoredRows) -> None:
@@ -40,7 +43,7 @@ class Capacity:
         self._purged = PurgedFilters()
 
     def refusal(self, subject: bytes, size: int, rollup: bytes) -> str:
-        """Return why there is no room for a message ("" when there is)."""
+        """Return the reason why a message of `size` bytes has no room ("": there is room)."""
         machine = self.machine
         sizes = self._sizes_of(subject)
         full = 0 < machine.limit <= len(sizes)
@@ -57,7 +60,7 @@ class Capacity:
         return ""
 
     def take(self, subject: bytes, size: int, rollup: bytes) -> None:
-        """Count an accepted message, and what it replaces."""
+        """Count an accepted message of `size` bytes, and remove the messages that it replaces."""
         if rollup == b"all":
             self._sizes.clear()
             self._wiped = True
@@ -74,7 +77,7 @@ class Capacity:
             self.bytes -= sizes.popleft()
 
     def _give_up(self, pattern: bytes) -> None:
-        """Count what a roll-up on a subject that holds wildcards removes."""
+        """Subtract the messages that a roll-up removes whose subject contains wildcards."""
         gone = covered(self._sizes, pattern)
         if not self._wiped and not self._purged.have(pattern):
             gone += self.machine.index.covered(pattern)

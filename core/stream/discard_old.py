@@ -1,8 +1,9 @@
 """Evictions of a stream whose discard policy is `old`, counted message by message.
 
-Such a stream evicts at the end of a batch; a counter has to know earlier which subjects lose their
-last message, because the total goes with it. Room is made as the reference server makes it: first
-a subject over its limit gives up its oldest message, then the oldest of all go.
+Such a stream evicts at the end of a batch. A counter must know earlier which subjects lose their
+last message, because the total is lost with it. The order of evictions is that of the reference
+server: first the oldest message of a subject over its limit, then the oldest messages of the
+stream.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Evictions:
-    """Counts of one batch: the committed state and what the batch has changed so far.
+    """The counts of one batch: the committed state and the changes of the batch so far.
 
-    The machine has to know as many of the oldest messages as the batch makes leave.
+    The machine's `oldest` must contain at least as many messages as the batch evicts.
     """
 
     def __init__(self, machine: StreamMachine) -> None:
@@ -34,7 +35,7 @@ class Evictions:
         self._rows: dict[bytes, deque[tuple[int, int]]] = {}
 
     def take(self, subject: bytes, block: bytes, payload: bytes) -> list[bytes]:
-        """Count an accepted message; return the subjects that have no message any more."""
+        """Count an accepted message; return the subjects that lose their last message by it."""
         size = self._machine.record_size.of(subject, block, len(payload))
         self._seq += 1
         self._msgs += 1
@@ -58,7 +59,7 @@ class Evictions:
             self._bytes -= freed
 
     def _evict(self) -> Iterator[bytes]:
-        """Let the oldest go; yield the subject of each that was the last of its subject."""
+        """Evict the oldest messages; yield each subject that loses its last message."""
         most, most_bytes = self._machine.max_msgs, self._machine.max_bytes
         while 0 < most < self._msgs or 0 < most_bytes < self._bytes:
             row = self._oldest()

@@ -1,8 +1,8 @@
-"""The stream as it will be once the accepted messages of a batch are committed.
+"""The state of a stream as it will be once the accepted messages of a batch are committed.
 
-A message is checked against the committed state and what the batch before it changed: message ids,
-last sequences, roll-ups, schedules. What a stream that discards old messages evicts, it evicts at
-the end of the batch: no message of the batch is checked by it.
+A message is checked against the committed state and the earlier changes of its batch: message ids,
+last sequences, roll-ups, schedules. A stream that discards old messages evicts at the end of the
+batch, so evictions affect no check of the batch.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
 
 class Message:
-    """One message while it is checked; `found` are its `Nats-*` headers.
+    """A message during its checks.
 
-    Checks leave in it what they learned: the kind of its roll-up (b"": none), and whether it is a
-    schedule.
+    Attributes:
+        place: Its index in the batch.
+        found: Its `Nats-*` headers.
+        rollup: Kind of its roll-up, set by the checks (b"": none).
+        is_schedule: Whether it begins a schedule, set by the checks.
     """
 
     __slots__ = ("block", "found", "is_schedule", "payload", "place", "rollup", "subject")
@@ -45,13 +48,13 @@ class Message:
 
 
 class Draft:
-    """What a batch has changed so far; nothing of it is the stream's state yet.
+    """The changes of a batch so far, none of which is state of the stream yet.
 
     Args:
         machine: The committed state.
-        subjects: Of all messages of the batch, by place.
-        now: Wall-clock time in nanoseconds.
-        facts: What is known of the batch beside the committed state.
+        subjects: The subjects of all messages of the batch, by place.
+        now: Wall-clock time in nanoseconds since the epoch.
+        facts: The preconditions of the batch beside the committed state.
         dedups: Whether message ids are deduplicated.
         counting: The totals of the batch, in a stream of counters.
     """
@@ -79,44 +82,48 @@ class Draft:
         self.blocks: list[bytes | None] = []
         # Answers to the messages that are not accepted, by place.
         self.refused: dict[int, bytes] = {}
-        # Subjects of the accepted messages, kept for atomic batches alone.
+        # Subjects of the accepted messages, for atomic batches only.
         self.written: set[bytes] = set()
-        # Subjects with schedules of the batch, and those whose schedules it ends.
+        # Subjects of schedules in the batch, and subjects whose schedules the batch ends.
         self.schedules: dict[bytes, int] = {}
         self._ended: set[bytes] = set()
         self._subjects = subjects
-        # Last sequence by subject within the batch, as far as `_scanned` messages.
+        # Last sequence by subject within the batch, over the first `_scanned` messages.
         self._last_seqs: dict[bytes, int] = {}
         self._scanned = 0
-        # Where the newest roll-up of each subject or filter stands among the accepted, and that
-        # of everything.
+        # Index among the accepted messages of the newest roll-up of each subject or filter, and of
+        # the newest roll-up of all subjects.
         self._rollups: dict[bytes, int] = {}
         self._wiped = -1
-        # How many of the accepted are replaced, by subject, and by which filters what is stored.
+        # Number of accepted messages that are replaced, by subject; and the filters by which stored
+        # messages are replaced.
         self._rolled: dict[bytes, int] = {}
         self._purged = PurgedFilters()
 
-    # -- questions ---------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------
 
     def find_id(self, msg_id: bytes) -> int | None:
-        """Return the sequence that a message id has already, within the window (None: none)."""
+        """Return the sequence of a message id within the duplicate window (None: the id is new)."""
         return self.ids.get(msg_id) or self.machine.dedup.find(msg_id, self.now)
 
     def is_stored(self, subject: bytes) -> bool:
-        """Whether messages on a subject are written; without interest they only use a sequence."""
+        """Decide whether messages on a subject are written.
+
+        Without interest they only use a sequence.
+        """
         return subject not in self.facts.no_interest
 
     def last_of(self, pattern: bytes, place: int) -> int:
-        """Return the last sequence of a subject or filter as of the message at `place`."""
+        """Return the last sequence of a subject or filter before message `place` (0: none)."""
         self._scan(place)
         return self._last(pattern, self._last_seqs, self._is_gone)
 
     def committed_last_of(self, pattern: bytes) -> int:
-        """Return the last sequence of a subject or filter, whatever the batch changes."""
+        """Return the last sequence of a subject or filter without the batch (0: none)."""
         return self._last(pattern, {}, _nothing)
 
     def _is_gone(self, subject: bytes) -> bool:
-        """Whether the batch has removed what was stored on a subject before it."""
+        """Decide whether the batch has removed all messages stored before it on a subject."""
         return self._wiped >= 0 or self._purged.have(subject)
 
     def _last(
@@ -137,7 +144,7 @@ class Draft:
         return max(found.values(), default=0)
 
     def _scan(self, upto: int) -> None:
-        """Learn the last sequences of what the batch has accepted before the message at `upto`."""
+        """Record the last sequences of the messages that the batch accepted before `upto`."""
         start, refused = self._scanned, self.refused
         self._scanned = upto
         places = [i for i in range(start, upto) if i not in refused]
@@ -147,7 +154,7 @@ class Draft:
     # -- changes -----------------------------------------------------------------------------
 
     def accept(self, message: Message) -> None:
-        """Take a message as the next of the stream."""
+        """Accept a message as the next one of the stream."""
         msg_id = message.found.get(MSG_ID)
         self.last_msg_id = msg_id or b""
         if msg_id:
@@ -156,9 +163,9 @@ class Draft:
         self.blocks.append(message.block or None)
 
     def roll_up_subject(self, subject: bytes, place: int) -> None:
-        """Have the message at `place`, about to be accepted, replace all of its subject.
+        """Let the message at `place`, about to be accepted, replace all messages of its subject.
 
-        A subject that holds wildcards says, as in a purge, which subjects are meant.
+        A subject with wildcards selects the subjects to replace, as in a purge.
         """
         count = self._rollups[subject] = self._rolled[subject] = len(self.blocks)
         if not has_wildcard(subject):
@@ -170,7 +177,7 @@ class Draft:
         self._purged.add(subject)
 
     def roll_up_all(self, place: int) -> None:
-        """Have the message at `place`, about to be accepted, replace all messages before it."""
+        """Let the message at `place`, about to be accepted, replace all messages before it."""
         self._wiped = len(self.blocks)
         self._last_seqs.clear()
         if self.counting is not None:
@@ -178,11 +185,11 @@ class Draft:
         self._scanned = place
 
     def replace_stored(self) -> None:
-        """Have the batch as a whole replace all that is stored before it."""
+        """Let the batch as a whole replace all messages stored before it."""
         self._wiped = 0
 
     def end_schedule(self, message: Message) -> None:
-        """Have a message that is about to be accepted purge the schedule it names, if it does."""
+        """Purge the schedule that a message names, if any; the message is about to be accepted."""
         subject = ended_by(message.found)
         if subject:
             self._scan(message.place)
@@ -193,10 +200,15 @@ class Draft:
     # -- the plan ----------------------------------------------------------------------------
 
     def remove_replaced(self, plan: PlanBuilder, subjects: list[bytes]) -> set[int] | None:
-        """Remove with a plan what the batch's roll-ups replace.
+        """Add the removals by roll-ups of the batch to a plan.
 
-        Returns the places among the accepted messages, whose subjects are given, of those that
-        are replaced themselves (None: there are no roll-ups).
+        Args:
+            plan: The plan of the batch.
+            subjects: The subjects of the accepted messages.
+
+        Returns:
+            The indexes of accepted messages that are replaced themselves (None: there are no
+                roll-ups).
         """
         wiped, rolled, machine = self._wiped, self._rolled, self.machine
         if not self._rollups and wiped < 0:
@@ -215,8 +227,8 @@ class Draft:
 
     def _remove_subject(self, plan: PlanBuilder, subject: bytes) -> None:
         machine = self.machine
-        # With one message per subject the next leader derives from the rows what a newer one of
-        # the same subject replaced.
+        # With one message per subject, the next leader derives from the rows which messages a newer
+        # one of the same subject replaced.
         own = self._rollups.get(subject, -1)
         is_replaced = own == self._rolled.get(subject)
         is_derived = machine.limit == 1 and is_replaced and subject not in self._ended

@@ -1,8 +1,8 @@
 """The plan that removes expired messages of a stream with per-message TTLs (ADR-43, ADR-48).
 
-Like publishing it is decided first, committed next and then applied. A subject that loses its last
-message gets a marker in its place, if the stream is configured so; that a message was a marker
-itself, or a purge of a key, needs no marker.
+Like a publish, a removal is decided, committed, and then applied. If the stream is configured for
+markers, a subject that loses its last message gets one, unless that message was a marker or a purge
+of a key itself.
 """
 
 from collections import Counter
@@ -19,14 +19,14 @@ from core.stream.ttl import MAX_AGE, is_marker, marker_block
 
 @dataclass(slots=True)
 class Expired:
-    """Messages whose time has come.
+    """Messages that have expired.
 
-    Args:
-        due: Where they stand in the queues.
-        rows: Which of them leave, in order of sequence.
+    Attributes:
+        due: Their positions in the expiry queues.
+        rows: The messages to remove, in order of sequence.
         marked: Subjects that get a marker, in the order of their last messages.
         orphaned: Subjects that lose their last message and keep others, in a log whose index
-            knows no more than the last.
+            contains only the last message.
     """
 
     due: Due
@@ -36,7 +36,7 @@ class Expired:
 
 
 def find_expired(machine: StreamMachine, now: int, limit: int) -> Expired | None:
-    """Return what is to leave now, at most `limit` messages (None: nothing)."""
+    """Return the messages to remove now, at most `limit` (None: there are none)."""
     if machine.expiry is None:
         return None
     due = machine.expiry.due(now, limit)
@@ -51,7 +51,7 @@ def find_expired(machine: StreamMachine, now: int, limit: int) -> Expired | None
     subjects = [row[1] for row in rows]
     newest = dict(zip(subjects, [row[0] for row in rows], strict=True))
     if isinstance(index, LogIndex) and len(newest) == len(rows) and not machine.marker_ttl:
-        # The common case: nobody is left without a last message whose only message it is.
+        # The common case: subjects with a single message need no new last message.
         shared = index.shared(subjects)
         expired.orphaned = [s for s in shared if index.last(s) == newest[s]]
         return expired
@@ -64,7 +64,7 @@ def find_expired(machine: StreamMachine, now: int, limit: int) -> Expired | None
         marked = [s for s, n in left.items() if not n and newest[s] not in markers]
         expired.marked = sorted(marked, key=newest.__getitem__)
     if expired.marked and (machine.config.sealed or machine.counts):
-        # No marker can be written into it, so what would have to be marked stays.
+        # No marker can be written into this stream, so messages that need one stay.
         staying = {newest[subject] for subject in expired.marked}
         expired.rows = [row for row in rows if row[0] not in staying]
         expired.marked = []
@@ -82,15 +82,15 @@ def plan_expired(
     now: int,
     no_interest: frozenset[bytes],
 ) -> None:
-    """Remove expired messages with a plan that changes nothing yet.
+    """Add the removal of expired messages to a plan.
 
     Args:
-        machine: The stream.
+        machine: The state of the stream.
         plan: The plan.
-        expired: What leaves.
-        last_seqs: What will be the last sequence of each orphaned subject.
-        now: Wall-clock time in nanoseconds.
-        no_interest: As in `Facts`, of the subjects that get a marker.
+        expired: The messages to remove.
+        last_seqs: The new last sequence of each orphaned subject.
+        now: Wall-clock time in nanoseconds since the epoch.
+        no_interest: As in `Facts`, for the subjects that get a marker.
     """
     rows = expired.rows
     plan.due = expired.due
@@ -110,7 +110,7 @@ def add_markers(
     now: int,
     no_interest: frozenset[bytes],
 ) -> None:
-    """Store a marker on each subject, with a plan that removes the last message of each."""
+    """Add a marker for each subject to a plan that removes the last message of each."""
     if not subjects:
         return
     block = marker_block(reason, machine.marker_ttl)
@@ -121,7 +121,7 @@ def add_markers(
 
 
 def markers_of(machine: StreamMachine, subjects: list[bytes], reason: bytes) -> MessageColumns:
-    """Return markers as if they had been published: what a plan with them has to know before."""
+    """Return markers in the form of publishes, to determine the preconditions of their plan."""
     columns = MessageColumns()
     columns.subjects = subjects
     columns.headers = [marker_block(reason, machine.marker_ttl)] * len(subjects)
@@ -132,13 +132,13 @@ def markers_of(machine: StreamMachine, subjects: list[bytes], reason: bytes) -> 
 
 
 def emptied(machine: StreamMachine, rows: Iterable[tuple[Row, bytes]]) -> list[bytes]:
-    """Return the subjects that lose their last message, one that is no marker, with some rows.
+    """Return the subjects that lose their last message, unless that message is a marker.
 
-    They are in the order of their last messages.
+    The subjects are in the order of their last messages.
 
     Args:
-        machine: The stream.
-        rows: (sequence, subject, size) of what is removed, ascending, with its header block.
+        machine: The state of the stream.
+        rows: Tuples ((sequence, subject, size), header block) of removed messages, ascending.
     """
     counts: Counter[bytes] = Counter()
     newest: dict[bytes, bytes] = {}

@@ -1,12 +1,12 @@
-"""When the messages of a stream with per-message TTLs leave it (ADR-43).
+"""The expiry queues of a stream with per-message TTLs (ADR-43).
 
-Messages of one TTL leave in the order they came, so each TTL has a queue, and what is due stands at
-the head of some queues. A queue holds columns: some thirty bytes for each message beside its
-subject, which the subject index holds anyway. Messages without a TTL have a queue while `max_age`
-removes them; those that never expire have none.
+Messages of one TTL expire in the order in which they were stored. So each TTL has a queue, and
+expired messages are at the heads of queues. A queue keeps columns, about thirty bytes per message
+beside its subject, which the subject index holds anyway. Messages without a TTL have a queue while
+`max_age` applies; messages that never expire have none.
 
-What leaves for another reason stays in its queue, is known as gone, and is dropped from the queues
-a few chunks at a time once there is enough of it.
+Messages removed for another reason stay in their queue and are recorded as gone. Once there are
+enough of them, they are dropped from the queues, a few chunks at a time.
 """
 
 from array import array
@@ -22,16 +22,16 @@ Row = tuple[int, bytes, int]
 
 _CHUNK = 4096
 _NAMES = 1 << 16
-# How many messages must be gone before the queues are rid of them, and chunks looked at in a step.
+# Number of gone messages that starts a cleanup of the queues, and chunks per cleanup step.
 _GONE_LEAST = 10_000
 _STEP = 8
-# Marks the size of a message that is a marker; messages are smaller than 64 MiB.
+# A bit in the size of a message that is a marker; messages are smaller than 64 MiB.
 _MARKER = 1 << 31
 _PLAIN = (0, False)
 
 
 class _Chunk:
-    """Messages as columns, oldest first; those before `start` have left."""
+    """Messages as columns, oldest first; those before `start` are dropped already."""
 
     __slots__ = ("seqs", "sizes", "start", "subjects", "times")
 
@@ -46,7 +46,7 @@ class _Chunk:
         return len(self.subjects) - self.start
 
     def shed(self, gone: set[int], below: int) -> int:
-        """Forget messages that are in `gone` or lie below a sequence; return how many."""
+        """Drop messages in `gone` or below a sequence; return their number."""
         seqs, before = self.seqs, len(self)
         places = [
             i for i in range(self.start, len(seqs)) if seqs[i] >= below and seqs[i] not in gone
@@ -61,29 +61,34 @@ class _Chunk:
 
 
 class Due:
-    """What is to leave: `rows` that are still there, and how many to `take` from which queues."""
+    """Expired messages.
+
+    Attributes:
+        rows: The messages that are still stored.
+        take: Pairs (TTL in nanoseconds, number of messages to drop from the head of that queue).
+        markers: Sequences of those rows that are markers themselves.
+    """
 
     __slots__ = ("markers", "rows", "take")
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.take: list[tuple[int, int]] = []
-        # Sequences of those rows that are markers themselves.
         self.markers: set[int] = set()
 
 
 class Expiry:
-    """The queues of one stream.
+    """The expiry queues of one stream.
 
     Args:
-        max_age: Nanoseconds after which every message leaves, whatever its TTL (0: no limit).
+        max_age: Nanoseconds after which every message expires, regardless of its TTL (0: no limit).
     """
 
     def __init__(self, max_age: int) -> None:
         self.max_age = max_age
         # TTL in nanoseconds (0: none) -> its messages.
         self._queues: dict[int, deque[_Chunk]] = {}
-        # (time, TTL): the head of that queue is not due earlier.
+        # (time, TTL): the head of that queue expires no earlier.
         self._heads: list[tuple[int, int]] = []
         self._listed: set[int] = set()
         self._names: dict[bytes, bytes] = {}
@@ -94,11 +99,11 @@ class Expiry:
         self._held = 0
 
     def __len__(self) -> int:
-        """How many messages the queues hold, those included that are gone."""
+        """The number of messages in the queues, including messages that are gone."""
         return self._held
 
     def configure(self, max_age: int) -> None:
-        """Take another `max_age`; from none to some the queues have to be made anew."""
+        """Change `max_age` (nanoseconds). A change from zero requires the queues to be rebuilt."""
         if max_age == self.max_age:
             return
         self.max_age = max_age
@@ -109,15 +114,15 @@ class Expiry:
             self._list(ttl, self._due(ttl, queue))
 
     def _list(self, ttl: int, due: int) -> None:
-        """Have a queue looked at when its head is due; one that is listed is early enough."""
+        """Schedule a queue for the time when its head expires, unless it is scheduled already."""
         if ttl not in self._listed:
             self._listed.add(ttl)
             heappush(self._heads, (due, ttl))
 
-    # -- in ----------------------------------------------------------------------------------
+    # -- adding ------------------------------------------------------------------------------
 
     def add(self, segment: Segment, sizes: Sequence[int]) -> None:
-        """Take stored messages."""
+        """Add stored messages."""
         if segment.headers is None:
             if self.max_age:
                 self._put(0, segment.seqs, segment.times, sizes, segment.subjects)
@@ -132,7 +137,7 @@ class Expiry:
         sizes: Sequence[int],
         blocks: Sequence[bytes | None],
     ) -> None:
-        """Take messages with their header blocks, in the order they were stored."""
+        """Add messages with their header blocks, in the order in which they were stored."""
         lives = [life_of(block) if block else _PLAIN for block in blocks]
         ttls = [ttl for ttl, _ in lives]
         kinds, are_markers = set(ttls), [is_marker for _, is_marker in lives]
@@ -174,35 +179,35 @@ class Expiry:
             queue.append(_Chunk())
         chunk = queue[-1]
         if chunk.times and times[0] < chunk.times[-1]:
-            # A mirror keeps the times of its origin, whose clock may have gone back.
+            # A mirror keeps the times of its origin, whose clock may go backwards.
             times = [max(ts, chunk.times[-1]) for ts in times]
         chunk.seqs.extend(seqs)
         chunk.times.extend(times)
         chunk.sizes.extend(sizes)
         if len(self._names) > _NAMES:
             self._names.clear()
-        # Many messages of one subject share its name.
+        # Messages of one subject share one object for its name.
         chunk.subjects += map(self._names.setdefault, subjects, subjects)
         self._held += len(seqs)
 
     def _age(self, ttl: int) -> int:
-        """How long messages of a queue live."""
+        """Return the lifetime of the messages of a queue, in nanoseconds."""
         return min(ttl, self.max_age) if ttl and self.max_age else ttl or self.max_age
 
     def _due(self, ttl: int, queue: deque[_Chunk]) -> int:
         chunk = queue[0]
         return chunk.times[chunk.start] + self._age(ttl)
 
-    # -- out ---------------------------------------------------------------------------------
+    # -- expiring ----------------------------------------------------------------------------
 
     def next_due(self) -> int:
-        """Return a time before which nothing is due (0: nothing ever is)."""
+        """Return a time before which no message expires (0: none ever expires)."""
         return self._heads[0][0] if self._heads else 0
 
     def due(self, now: int, limit: int) -> Due:
-        """Return messages whose time has come, in order of sequence, at most `limit` of them.
+        """Return at most `limit` expired messages, in order of sequence.
 
-        Those at the heads that are gone already are let go here.
+        Messages at the heads that are gone already are dropped.
         """
         due = Due()
         heads, found = self._heads, list[tuple[int, int]]()
@@ -232,7 +237,7 @@ class Expiry:
         return due
 
     def _head_rows(self, queue: deque[_Chunk], cutoff: int, limit: int) -> tuple[list[Row], int]:
-        """Return what is there of a queue up to a time, and how much of the queue that is."""
+        """Return the messages of a queue up to a time, and the number of its entries they span."""
         rows: list[Row] = []
         taken, below, gone, leaving = 0, self._below, self._gone, self._leaving
         for chunk in queue:
@@ -253,13 +258,13 @@ class Expiry:
         return rows, taken
 
     def take(self, due: Due) -> None:
-        """Let go what `due` showed, now that its removal is committed."""
+        """Drop the messages that `due` returned, after their removal is committed."""
         for ttl, count in due.take:
             self._drop(ttl, count)
 
     def _drop(self, ttl: int, count: int) -> None:
         queue = self._queues.get(ttl)
-        if queue is None:  # an update made it needless meanwhile
+        if queue is None:  # an update has removed the queue in the meantime
             return
         self._held -= count
         while count:
@@ -272,10 +277,10 @@ class Expiry:
         if not queue:
             del self._queues[ttl]
 
-    # -- gone for another reason -------------------------------------------------------------
+    # -- removed for another reason ----------------------------------------------------------
 
     def forget(self, rows: Iterable[Row]) -> None:
-        """Hear of messages that left, those apart that `take` let go."""
+        """Record messages that were removed, apart from those that `take` dropped."""
         self._gone.update([seq for seq, _, _ in rows])
         if self._walk is None and len(self._gone) > max(_GONE_LEAST, self._held >> 2):
             self._tidy()
@@ -284,7 +289,7 @@ class Expiry:
             self._leaving = set()
 
     def purged(self, below: int, *, everything: bool) -> None:
-        """Hear that all messages below a sequence left."""
+        """Record that all messages below a sequence were removed."""
         self._below = below
         if everything:
             self._queues.clear()
@@ -294,16 +299,16 @@ class Expiry:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Begin to rid the queues of what is gone."""
+        """Begin to drop gone messages from the queues."""
         self._leaving, self._gone = self._gone, set()
         self._walk = self._walk_through(self._leaving)
 
     def _walk_through(self, leaving: set[int]) -> Iterator[None]:
-        """Shed what is leaving, a few chunks between two yields."""
+        """Drop the messages in `leaving`, a few chunks between two yields."""
         for ttl in list(self._queues):
             chunks = list(self._queues.get(ttl, ()))
             for start in range(0, len(chunks), _STEP):
-                # What came meanwhile is not leaving; what was taken meanwhile is in no queue.
+                # Messages added since are not in `leaving`; messages taken since are in no queue.
                 part = [chunk for chunk in chunks[start : start + _STEP] if len(chunk)]
                 self._held -= sum(chunk.shed(leaving, self._below) for chunk in part)
                 left = deque(chunk for chunk in self._queues.get(ttl, ()) if len(chunk))

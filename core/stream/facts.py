@@ -1,7 +1,7 @@
-"""What storage, consumers and the node know about a batch before it is decided.
+"""The preconditions of a batch: the data of storage, consumers and node that its plan needs.
 
-The machine holds no storage and asks nobody: what a decision depends on beside the committed state
-is read before and given to it as a value.
+The state machine has no access to storage. All data that a decision needs beside the committed
+state are read first, and passed to it as a value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,22 +13,22 @@ LastMessages = Mapping[bytes, tuple[bytes, bytes]]
 """Header block and payload of the last message of each subject."""
 
 StoredRows = Mapping[bytes, Sequence[tuple[int, int]]]
-"""(Sequence, size) of the stored messages of each subject, oldest first."""
+"""Pairs (sequence, size in bytes) of the stored messages of each subject, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What one batch is decided by, beside the state of the stream.
+    """The preconditions of one batch, beside the state of the stream.
 
-    Args:
-        last_messages: Of the batch's subjects, in a stream of counters.
-        replaced: The messages that roll-ups of the batch replace, where the index does not know
+    Attributes:
+        last_messages: The last messages of the batch's subjects, in a stream of counters.
+        replaced: The messages that roll-ups of the batch replace, where the index does not contain
             them.
-        max_payload: What the server takes in one message, headers and payload together.
-        storage_left: Bytes that the node has left for all streams of this kind of storage (None:
-            no limit).
-        no_interest: Subjects of the batch that no consumer matches, where that decides what is
-            stored (retention by interest).
+        max_payload: Bytes that the server accepts in one message, headers and payload together.
+        storage_left: Bytes that the node has left for all streams of this kind of storage (None: no
+            limit).
+        no_interest: Subjects of the batch that match no consumer, where interest decides which
+            messages are stored (retention by interest).
     """
 
     last_messages: LastMessages = field(default_factory=dict)
@@ -39,4 +39,4 @@ class Facts:
 
 
 NO_FACTS = Facts()
-"""The facts of most batches: one object for all of them."""
+"""The preconditions of most batches: one object for all of them."""

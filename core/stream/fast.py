@@ -1,10 +1,10 @@
-"""Fast-ingest batches: messages stored as they come, acknowledged many at a time (ADR-50).
+"""Fast-ingest batches: messages stored on arrival, acknowledged many at a time (ADR-50).
 
-A message says in the tokens of its reply subject which batch it belongs to and where it stands.
-The server answers with how many messages it will acknowledge at once, then every time that many
-more were stored, and at the end with the ack of the whole. What is missing in between is a gap,
-which ends the batch or not, as its first message wished. Nothing here waits for a commit: the
-answers go out with the plan of the messages that they are about.
+The tokens of a message's reply subject contain its batch and its sequence in the batch. The server
+first answers with the number of messages per acknowledgement, then acknowledges each time that many
+more are stored, and finally acknowledges the whole batch. A missing sequence is a gap; the first
+message of a batch decides whether a gap ends the batch. Nothing here waits for a commit: answers
+are sent with the plan of their messages.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _TIMEOUT = 10 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class FastMessage:
-    """What a reply subject says of its message.
+    """The contents of the reply subject of a message.
 
-    Args:
-        name: the `batch_key` of the batch.
-        flow: the most messages that may share an ack.
-        keeps: whether the batch goes on behind a gap or a refused message.
-        seq: the place in the batch, from 1 on; of a ping, that of the message before.
-        op: 0 start, 1 append, 2 commit with this message, 3 commit without it, 4 ping.
+    Attributes:
+        name: The `batch_key` of the batch.
+        flow: The largest number of messages that may share an acknowledgement.
+        keeps: Whether the batch continues after a gap or a refused message.
+        seq: The sequence in the batch, from 1 on. A ping has the sequence of the message before.
+        op: 0 start, 1 append, 2 commit with this message, 3 commit without this message, 4 ping.
     """
 
     name: bytes
@@ -58,15 +58,20 @@ class FastMessage:
 
 
 def is_fast(replies: Sequence[bytes]) -> bool:
-    """Whether any message could be one of a fast batch; cheap enough for every publish."""
+    """Decide whether any message may belong to a fast batch. Cheap enough for every publish."""
     return b"$FI" in b"".join(replies)
 
 
 def parse_reply(reply: bytes, author: bytes = b"") -> FastMessage:
-    """Return what `<prefix>.<id>.<flow>.<gap>.<seq>.<op>.$FI` says, sent by an author.
+    """Parse the reply subject `<prefix>.<id>.<flow>.<gap>.<seq>.<op>.$FI` of a message.
 
-    Raises ApiError JSBatchPublishInvalidPattern for another form, JSBatchPublishInvalidBatchID for
-    an id that is too long.
+    Args:
+        reply: The reply subject.
+        author: The author of the message; it is part of the `batch_key`.
+
+    Raises:
+        ApiError: JSBatchPublishInvalidPattern for another form, JSBatchPublishInvalidBatchID for an
+            id that is too long.
     """
     tokens = reply.rsplit(b".", _TOKENS - 1)
     if len(tokens) < _TOKENS:
@@ -83,13 +88,16 @@ def parse_reply(reply: bytes, author: bytes = b"") -> FastMessage:
 
 
 def _flow_of(digits: bytes) -> int:
-    """Messages between two acknowledgements, as a client wishes (nats-server: 64 bits, wrapped)."""
+    """Return the messages between two acknowledgements that a client asks for.
+
+    As in nats-server, the number wraps at 64 bits. An unusable one is replaced by the default.
+    """
     flow = parse_wrapped(digits) or 0
     return flow if 0 < flow < 1 << 63 else _USUAL_FLOW
 
 
 class FastBatches:
-    """The open fast batches of one stream, as committed plans left them."""
+    """The open fast batches of one stream, as of the last committed plan."""
 
     def __init__(self, quota: Quota) -> None:
         self._quota = quota
@@ -98,12 +106,12 @@ class FastBatches:
         self._open: dict[bytes, FastBatch] = {}
 
     def draft(self, machine: StreamMachine) -> FastDraft:
-        """Return what takes the messages of the next plan."""
+        """Return a draft that processes the messages of the next plan."""
         others = self._quota.fast - len(self._open)
         return FastDraft(machine, self._open, FastChanges(self._clears), others)
 
     def apply(self, changes: FastChanges) -> None:
-        """Make the changes of a committed plan the state, unless all was forgotten meanwhile."""
+        """Apply the changes of a committed plan, unless all batches were dropped since."""
         if changes.since != self._clears:
             return
         before = len(self._open)
@@ -115,17 +123,17 @@ class FastBatches:
         self._quota.fast += len(self._open) - before
 
     def clear(self) -> None:
-        """Forget all batches: whoever goes on with one is told that it is unknown."""
+        """Drop all batches. Further messages of them are answered with an unknown batch id."""
         self._clears += 1
         self._quota.fast -= len(self._open)
         self._open.clear()
 
     def deadline(self) -> int | None:
-        """Return when the next batch runs out of time (None: there is none)."""
+        """Return the earliest deadline in monotonic nanoseconds (None: no batch is open)."""
         return next((batch.deadline for batch in self._open.values()), None)
 
     def expire(self, now: int) -> None:
-        """Forget the batches that have waited too long for their next message."""
+        """Drop the batches whose deadline is not after `now` (monotonic nanoseconds)."""
         while self._open:
             batch = next(iter(self._open.values()))
             if batch.deadline > now:
@@ -137,15 +145,15 @@ class FastBatches:
 class FastDraft:
     """The fast batches of a stream as they will be once a plan is committed.
 
-    `take` is called for every message in order; what it says to store is then reported with
-    one of `stored`, `copied`, `refused` and `passed`. Each adds what the publisher is told to
-    `told`.
+    Call `take` for every message in order. If it returns True, report the result with one of
+    `stored`, `copied`, `refused` and `passed`. Each of these methods appends the answers for the
+    publisher to `told`.
 
     Args:
-        machine: The stream.
-        committed: Its open batches, which stay as they are.
-        changes: What the plan makes of them so far.
-        others: How many batches are open in other streams.
+        machine: The state of the stream.
+        committed: Its open batches, which are not changed.
+        changes: The changes of the plan so far.
+        others: Number of open fast batches in other streams.
     """
 
     def __init__(
@@ -163,7 +171,7 @@ class FastDraft:
         self.told: list[bytes] = []
 
     def _find(self, name: bytes) -> FastBatch | None:
-        """Return a batch that is open: its changed form, or else a copy to change."""
+        """Return an open batch in its changed form, or else a copy to change (None: not open)."""
         batch = self.changes.open.get(name)
         if batch is None and name not in self.changes.ended:
             batch = self._committed.get(name)
@@ -171,9 +179,10 @@ class FastDraft:
         return batch
 
     def check(self, reply: bytes, block: bytes, payload: bytes, author: bytes = b"") -> FastMessage:
-        """Return what a message of an author says of its batch.
+        """Return the contents of a message's reply subject.
 
-        Raises ApiError where it is no part of one.
+        Raises:
+            ApiError: The message cannot belong to a batch.
         """
         config = self._machine.config
         if not config.allow_batched:
@@ -198,7 +207,10 @@ class FastDraft:
         return message
 
     def take(self, message: FastMessage, now: int) -> bool:
-        """Whether a message is to be checked and stored; `now` is monotonic nanoseconds."""
+        """Decide whether a message must be checked and stored.
+
+        `now` is monotonic nanoseconds.
+        """
         batch = self._find(message.name)
         if batch is None:
             batch = self._begin(message)
@@ -228,7 +240,7 @@ class FastDraft:
         return False
 
     def stored(self, message: FastMessage, seq: int) -> None:
-        """A message was accepted as `seq` of the stream."""
+        """Record that a message was accepted as `seq` of the stream."""
         batch = self.changes.open[message.name]
         batch.seq, batch.stored = message.seq, seq
         if message.op == _COMMIT:
@@ -237,9 +249,9 @@ class FastDraft:
             self._tell_acked(batch)
 
     def following(self, replies: Sequence[bytes], blocks: Sequence[bytes], place: int) -> int:
-        """Return how many messages from `place` on go on in order where the one before them is.
+        """Return how many messages from `place` on continue the batch of the message before.
 
-        Only those without headers: they can be stored without another look.
+        Only messages without headers count: they need no further checks.
         """
         tokens = replies[place - 1].rsplit(b".", _TOKENS - 1)
         batch = self._find(tokens[1]) if len(tokens) == _TOKENS else None
@@ -259,9 +271,10 @@ class FastDraft:
     def stored_all(
         self, reply: bytes, count: int, seq: int, now: int
     ) -> Iterator[tuple[int, list[bytes]]]:
-        """So many messages behind that with this reply were accepted, the last as `seq`.
+        """Record `count` accepted messages after the one with this reply, the last as `seq`.
 
-        Yields (place among them, what is told) of those that make an ack due.
+        Yields a pair (index among them, answers) for each message that makes an acknowledgement
+        due.
         """
         batch = self.changes.open[reply.rsplit(b".", _TOKENS - 1)[1]]
         self._renew(batch, now)
@@ -275,7 +288,7 @@ class FastDraft:
         batch.seq, batch.stored = last, seq
 
     def copied(self, message: FastMessage, seq: int) -> None:
-        """A message is there already, as `seq` of the stream."""
+        """Record a duplicate, stored already as `seq` of the stream."""
         batch = self.changes.open[message.name]
         batch.seq = message.seq
         if self._advance(batch):
@@ -288,7 +301,10 @@ class FastDraft:
             self._end(batch)
 
     def refused(self, message: FastMessage, error: ApiError) -> None:
-        """A message was not accepted: here its own wish counts, not that of the first one."""
+        """Record that a message was refused.
+
+        The message itself decides whether its batch continues, not the first message of the batch.
+        """
         batch = self.changes.open[message.name]
         if message.seq == 1 and not message.keeps:
             self._drop(batch)
@@ -304,10 +320,10 @@ class FastDraft:
             batch.seq = message.seq
 
     def passed(self, message: FastMessage, error: ApiError) -> None:
-        """A message was not accepted, and its batch goes on whatever it wished for.
+        """Record that a message was refused and its batch continues, whether or not `keeps` is set.
 
-        So does the reference server where another last message id is expected; if this was to be
-        the end, nothing is said of the batch any more.
+        The reference server does the same after a wrong last message id. If the message was to
+        commit the batch, the batch gets no further answers.
         """
         batch = self.changes.open[message.name]
         batch.seq = message.seq
@@ -315,7 +331,7 @@ class FastDraft:
         self.told.append(refusal(error, self._machine.json_name))
 
     def _drop(self, batch: FastBatch) -> None:
-        """Forget a batch."""
+        """Drop a batch."""
         self.changes.open.pop(batch.name, None)
         self.changes.ended.add(batch.name)
         self._count -= 1
@@ -329,13 +345,16 @@ class FastDraft:
         return batch
 
     def _renew(self, batch: FastBatch, now: int) -> None:
-        """Put a batch behind all others: it will be the last to run out."""
+        """Set the deadline of a batch, and move it to the end: its deadline is the latest now."""
         self.changes.open.pop(batch.name, None)
         self.changes.open[batch.name] = batch
         batch.deadline = now + _TIMEOUT
 
     def _advance(self, batch: FastBatch) -> bool:
-        """Whether an ack is due; then every batch comes closer to its share of the stream."""
+        """Return whether an acknowledgement is due.
+
+        If so, record it and move `every` towards the batch's share of `_MOST_UNACKED`.
+        """
         times = (batch.seq - batch.acked) // batch.every
         if not times:
             return False
@@ -351,7 +370,7 @@ class FastDraft:
         self.told.append(b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.acked, batch.every))
 
     def _end(self, batch: FastBatch, seq: bytes = b"") -> None:
-        """Acknowledge a batch as a whole, and forget it."""
+        """Acknowledge a batch as a whole, and drop it."""
         self._drop(batch)
         name, last = quoted(batch_name(batch.name)), seq or b"%d" % batch.stored
         self.told.append(

@@ -1,4 +1,4 @@
-"""Publishes of which some are messages of fast-ingest batches (ADR-50)."""
+"""Plans for publishes that include messages of fast-ingest batches (ADR-50)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def decide_fast(
     times: tuple[int, int],
     facts: Facts,
 ) -> PlanBuilder:
-    """Return the plan for publishes of which some are those of fast batches.
+    """Return the plan for publishes that include messages of fast batches.
 
     Args:
-        machine: of the stream.
-        columns: the messages.
-        answers: of messages that have theirs already, by place.
-        fast: the open fast batches; what the plan makes of them is part of it.
-        times: wall-clock and monotonic, in nanoseconds.
-        facts: as for `planner.decide`.
+        machine: The state of the stream.
+        columns: The messages.
+        answers: The answers of messages that are answered already, by place.
+        fast: The open fast batches. The plan contains their changes.
+        times: Wall-clock and monotonic time, in nanoseconds.
+        facts: The preconditions, as for `planner.decide`.
     """
     draft = fast.draft(machine)
     plan = _FastPlanner(machine, columns, times, facts, answers, draft).decide()
@@ -49,7 +49,7 @@ def decide_fast(
 
 
 class _FastPlanner(Planner):
-    """Every message is answered, in order, those of fast batches as their batches say."""
+    """A planner that answers every message in order; messages of fast batches by their batch."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class _FastPlanner(Planner):
         super().__init__(machine, columns, now, facts)
         self._answers = answers
         self._fast = fast
-        # The message at hand, if it is one of a fast batch.
+        # The current message, if it belongs to a fast batch.
         self._message: FastMessage | None = None
 
     def store_whole(self) -> bool:
@@ -88,7 +88,7 @@ class _FastPlanner(Planner):
         return True
 
     def _take_following(self, place: int) -> int:
-        """Take at once what goes on in order and has no headers; return how many these are."""
+        """Accept all following messages without headers that are in order; return their number."""
         columns, draft, fast = self.columns, self.draft, self._fast
         count = fast.following(columns.replies, columns.headers, place)
         if count:
@@ -102,7 +102,7 @@ class _FastPlanner(Planner):
         return count
 
     def _take_fast(self, place: int) -> None:
-        """Check a message of a fast batch, and let the batch say what is to be told."""
+        """Check a message of a fast batch, and collect the answers of the batch."""
         columns, draft, fast = self.columns, self.draft, self._fast
         author, block = split_author(columns.headers[place])
         payload = columns.payloads[place]

@@ -1,13 +1,22 @@
-"""Fast-ingest batches that are open, as values: what a plan changes of them."""
+"""Open fast-ingest batches as values, and the changes of a plan to them."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class FastBatch:
-    """A batch that is open: `name` is its `batch_key`, `seq` its last message, `stored` that
-    message's stream sequence or an earlier one's, `acked` the message up to which acks went out,
-    `every` how many make the next one due; `deadline` is monotonic nanoseconds.
+    """An open fast-ingest batch.
+
+    Attributes:
+        name: Its `batch_key`.
+        flow: The largest number of messages that may share an acknowledgement.
+        keeps: Whether it continues after a gap or a refused message.
+        every: Messages per acknowledgement at present.
+        seq: Batch sequence of its last message.
+        stored: Stream sequence of its last stored message.
+        acked: Batch sequence up to which acknowledgements were sent.
+        deadline: Monotonic nanoseconds at which it is dropped.
+        is_mute: Whether its messages get no further answers.
     """
 
     name: bytes
@@ -23,11 +32,11 @@ class FastBatch:
 
 @dataclass(slots=True)
 class FastChanges:
-    """What one plan makes of the open fast batches of its stream.
+    """The changes of one plan to the open fast batches of its stream.
 
-    Args:
-        since: How often all batches had been forgotten when the plan was decided.
-        open: Batches as they will be, in the order of their deadlines.
+    Attributes:
+        since: Number of times that all batches had been dropped when the plan was decided.
+        open: The new state of batches, in the order of their deadlines.
         ended: Names of batches that are no longer open.
     """
 

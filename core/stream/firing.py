@@ -1,6 +1,6 @@
-"""The plan of what schedules send when they come due (ADR-51).
+"""The plan of the messages that due schedules publish (ADR-51).
 
-An output is checked like a message that was sourced: what only clients may not say, it may.
+Such a message is checked like a sourced message: headers that only clients may not set are allowed.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from core.stream.schedule import Schedule
 
 RETRY = 60 * 1_000_000_000
-"""Nanoseconds after which what the stream could not take is sent again, if it is sent once."""
+"""Nanoseconds until a schedule that fires once retries a message that the stream refused."""
 
 
 @dataclass(slots=True)
 class Firing:
-    """A schedule that is due, and what it sends.
+    """A due schedule, and the message that it publishes.
 
-    Args:
-        pending: Which.
-        schedule: The same, read.
-        block: The header block of its message.
-        body: The payload of its message.
-        source: The sequence of the message that it copies (0: its own).
-        content: The header block of that message.
-        payload: The payload of that message.
+    Attributes:
+        pending: The schedule's subject, sequence and due time.
+        schedule: The parsed schedule.
+        block: The header block of the schedule's own message.
+        body: The payload of the schedule's own message.
+        source: The sequence of the message to publish a copy of (0: the schedule's own).
+        content: The header block of the message to publish.
+        payload: The payload of the message to publish.
     """
 
     pending: Pending
@@ -48,18 +48,21 @@ class Firing:
     payload: bytes = b""
 
     def copy(self, source: int, content: bytes, payload: bytes) -> None:
-        """Take the message that it copies."""
+        """Set the message to publish a copy of."""
         self.source, self.content, self.payload = source, content, payload
 
     def following(self, now: int) -> Pending | None:
-        """Return when it comes due again (None: it does not, or no more)."""
+        """Return the next due time as a `Pending` (None: the schedule does not fire again)."""
         if not self.schedule.repeats:
             return None
         due = self.schedule.following(self.pending.due, now)
         return None if due is None else Pending(self.pending.subject, self.pending.seq, due)
 
     def is_over(self, now: int) -> bool:
-        """Whether a schedule that repeats has no further time, which ends it without output."""
+        """Decide whether a repeating schedule has no further time.
+
+        It then ends without a message.
+        """
         return self.schedule.repeats and self.following(now) is None
 
 
@@ -67,18 +70,18 @@ class _OutputPlanner(Planner):
     checks = SCHEDULED
 
     def limit(self) -> None:
-        """Only the node may have no room for an output."""
+        """Check only the storage limit of the node."""
         self.limit_storage()
 
     def counting(self) -> None:
-        """A stream with schedules has no counters."""
+        """Return None: a stream with schedules has no counters."""
 
     def store_whole(self) -> bool:
         return False
 
 
 def outputs(firings: list[Firing], now: int) -> MessageColumns:
-    """Return what is sent, as if it had been published."""
+    """Return the messages of schedules in the form of publishes."""
     columns = MessageColumns()
     for firing in firings:
         following = firing.following(now)
@@ -98,14 +101,14 @@ def outputs(firings: list[Firing], now: int) -> MessageColumns:
 def plan_firings(
     machine: StreamMachine, firings: list[Firing], columns: MessageColumns, now: int, facts: Facts
 ) -> tuple[PlanBuilder, list[bytes]]:
-    """Return the plan that sends what is due, and why outputs are left out.
+    """Return the plan that publishes the messages of due schedules, and the errors of refused ones.
 
     Args:
-        machine: The stream.
-        firings: What is due.
-        columns: Its `outputs`, under their final subjects.
-        now: Wall-clock time in nanoseconds.
-        facts: As for `planner.decide`.
+        machine: The state of the stream.
+        firings: The due schedules.
+        columns: Their `outputs`, under their final subjects.
+        now: Wall-clock time in nanoseconds since the epoch.
+        facts: The preconditions, as for `planner.decide`.
     """
     planner = _OutputPlanner(machine, columns, now, facts)
     plan = planner.decide()

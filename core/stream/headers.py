@@ -1,4 +1,4 @@
-"""The headers that a publish into a stream is judged by (ADR-4, JetStream header table).
+"""The headers that affect a publish into a stream (ADR-4, JetStream header table).
 
 Names are matched exactly: the reference server ignores `nats-msg-id`.
 """
@@ -33,10 +33,10 @@ SCHEDULE_ROLLUP = b"Nats-Schedule-Rollup"
 SCHEDULER = b"Nats-Scheduler"
 SCHEDULE_NEXT = b"Nats-Schedule-Next"
 
-# A longer block cannot be stored.
+# Largest header block in bytes that can be stored.
 MAX_BLOCK = 65535
 REQUEST_INFO = b"Nats-Request-Info"
-# How a block begins that has no status and at least one header.
+# The beginning of a block with at least one header and no status.
 BARE_BLOCK = b"NATS/1.0\r\n"
 
 _LINE = b"NATS/1.0"
@@ -49,16 +49,17 @@ _INCREMENT = re.compile(rb"[+-]?[0-9]+")
 
 
 def has_publish_headers(block: bytes) -> bool:
-    """Whether a block has any `Nats-*` header."""
-    # `find` and not `in`, which first tries to take the needle for a number: four times slower.
+    """Decide whether a block has any `Nats-*` header."""
+    # `find` instead of `in`: `in` first tries to interpret the needle as a number, and is four
+    # times slower.
     return block.find(b"\r\nNats-") >= 0
 
 
 def publish_headers(block: bytes) -> dict[bytes, bytes]:
     """Return the `Nats-*` headers of a block, the first value of each name.
 
-    Leading spaces of a value are dropped, nothing else is changed. The first line is no header,
-    whatever it says.
+    Leading spaces of a value are dropped, and nothing else is changed. The first line is never a
+    header.
     """
     found: dict[bytes, bytes] = {}
     if not has_publish_headers(block):
@@ -72,14 +73,14 @@ def publish_headers(block: bytes) -> dict[bytes, bytes]:
 
 
 def expecting(stream: str) -> bytes:
-    """Return the block that expects a stream of that name and says nothing else."""
+    """Return a header block that only contains the expected stream name."""
     return b"%b%b: %b\r\n\r\n" % (BARE_BLOCK, EXPECTED_STREAM, stream.encode())
 
 
 def lone_msg_id(block: bytes, expected: bytes) -> bytes:
-    """Return the message id of a block that says nothing else, as clients write it (else b"").
+    """Return the message id of a block with no other header, as clients write it (else b"").
 
-    The name of the stream may follow: `expected` is what `expecting` returns for it.
+    The expected stream name may follow: `expected` is the result of `expecting` for it.
     """
     if block.startswith(_LONE_ID):
         end = block.find(b"\r\n", _ID_AT)
@@ -89,9 +90,9 @@ def lone_msg_id(block: bytes, expected: bytes) -> bytes:
 
 
 def stored_block(block: bytes) -> bytes:
-    """Return the block as a stream keeps it: no status line, no `Nats-Request-Info`.
+    """Return a block as a stream stores it: without status and without `Nats-Request-Info`.
 
-    What is left without a line of its own is dropped whole (empty result).
+    A block without any header left becomes b"".
     """
     plain = block.startswith(BARE_BLOCK)
     if plain and block.find(REQUEST_INFO) < 0:
@@ -114,7 +115,7 @@ def find(block: bytes, name: bytes) -> bytes | None:
 
 
 def with_header(block: bytes, name: bytes, value: bytes) -> bytes:
-    """Return a block with its first header of that name changed, or with one more header."""
+    """Return a block with its first header of that name changed, or with the header added."""
     start = block.find(b"\r\n" + name + b":")
     if start < 0:
         return b"%b%b: %b\r\n\r\n" % (block[:-2], name, value)
@@ -125,17 +126,17 @@ def with_header(block: bytes, name: bytes, value: bytes) -> bytes:
 
 
 def is_increment(value: bytes) -> bool:
-    """Whether a `Nats-Incr` value is an integer (ADR-49)."""
+    """Decide whether a `Nats-Incr` value is an integer (ADR-49)."""
     return _INCREMENT.fullmatch(value) is not None
 
 
 def expected_sequence(value: bytes) -> int:
-    """Return the value of an expected sequence; what is not digits alone matches none (-1)."""
+    """Return the value of an expected sequence (-1, which matches none: not only digits)."""
     number = parse_wrapped(value)
     return -1 if number is None else number
 
 
 def number(value: bytes) -> int:
-    """Return the value of a sequence header; anything but digits is no sequence (-1)."""
+    """Return the value of a sequence header (-1: not a number)."""
     number = parse_uint(value)
     return -1 if number is None else number

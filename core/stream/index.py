@@ -1,6 +1,6 @@
-"""What is known of each subject of a stream, in the fewest bytes that answer the questions.
+"""The subjects of a stream, with counts and sequences, in as few bytes as possible.
 
-Three forms behind one interface, chosen by `max_msgs_per_subject`:
+Three forms with one interface, chosen by `max_msgs_per_subject`:
 
 - `LogIndex` (no limit): subject -> count and last sequence, packed into one integer;
 - `LastIndex` (limit 1, the key-value form): subject -> sequence and size of the one message;
@@ -11,10 +11,10 @@ Only committed messages are in an index: a plan is applied after COMMIT.
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from core.stream.subject_search import Known, Searchable
+from core.stream.subject_search import Searchable
 
 _LAST_BITS = 44
 _LAST_MASK = (1 << _LAST_BITS) - 1
@@ -23,12 +23,12 @@ _SIZE_MASK = (1 << _SIZE_BITS) - 1
 
 
 class SubjectIndex(Protocol):
-    """Counts and last sequences by subject."""
+    """The counts and last sequences of subjects."""
 
     def __len__(self) -> int: ...
 
     def count(self, subject: bytes) -> int:
-        """Return how many messages the subject has (0: none)."""
+        """Return the number of messages of the subject (0: none)."""
         ...
 
     def last(self, subject: bytes) -> int:
@@ -40,7 +40,10 @@ class SubjectIndex(Protocol):
         ...
 
     def is_live(self, subject: bytes, seq: int) -> bool:
-        """Tell whether a stored message is still the stream's, as far as the index knows."""
+        """Decide whether a stored message still belongs to the stream.
+
+        `LogIndex` always returns True, because it only knows the last sequence of a subject.
+        """
         ...
 
     def add(self, seqs: Sequence[int], subjects: Sequence[bytes], sizes: Sequence[int]) -> None:
@@ -48,7 +51,7 @@ class SubjectIndex(Protocol):
         ...
 
     def remove_all(self, rows: Iterable[tuple[int, bytes, int]]) -> None:
-        """Forget (sequence, subject, size) of messages that are gone."""
+        """Remove messages that are gone, as tuples (sequence, subject, size)."""
         ...
 
     def set_last(self, subject: bytes, seq: int) -> None:
@@ -56,32 +59,32 @@ class SubjectIndex(Protocol):
         ...
 
     def rows_of(self, subjects: Iterable[bytes]) -> list[tuple[int, bytes, int]]:
-        """Return (sequence, subject, size) of all messages of subjects, as far as known."""
+        """Return (sequence, subject, size) of all messages of subjects that the index contains."""
         ...
 
     def of_subject(self, subject: bytes) -> list[tuple[int, int]] | None:
-        """Return (sequence, size) of a subject's messages, or None when only storage knows."""
+        """Return (sequence, size) of a subject's messages, or None when only storage has them."""
         ...
 
     def prepare(self, filters: Sequence[bytes]) -> Iterator[None]:
-        """Get ready for `search`; yields so that others may have a turn."""
+        """Prepare `search`. Yields between steps, so that other work may run."""
         ...
 
     def search(self, filters: Sequence[bytes]) -> Iterator[list[bytes]]:
-        """Yield the subjects that a filter matches, in slices."""
+        """Yield the subjects that at least one filter matches, in slices."""
         ...
 
     def covered(self, pattern: bytes) -> list[bytes]:
-        """Return the subjects that go when a filter is purged."""
+        """Return the subjects that a purge of a filter removes."""
         ...
 
     def passes_over(self, pattern: bytes) -> bool:
-        """Say whether a purge of a filter leaves a subject that the filter matches."""
+        """Decide whether a purge of a filter keeps a subject that the filter matches."""
         ...
 
 
 class LogIndex(Searchable):
-    """Count and last sequence per subject: what a log without per-subject limit needs."""
+    """Count and last sequence of each subject, for a log without a per-subject limit."""
 
     __slots__ = ("_map",)
 
@@ -92,7 +95,7 @@ class LogIndex(Searchable):
     def __len__(self) -> int:
         return len(self._map)
 
-    def subjects(self) -> Known:
+    def subjects(self) -> Collection[bytes]:
         return self._map
 
     def count(self, subject: bytes) -> int:
@@ -122,7 +125,7 @@ class LogIndex(Searchable):
             known[subject] = (total << _LAST_BITS) | newest[subject]
 
     def load(self, rows: Iterable[tuple[bytes, int, int]]) -> None:
-        """Add (subject, count, last sequence) read from storage to what is known already."""
+        """Add (subject, count, last sequence) rows from storage to the present contents."""
         known = self._map
         for subject, count, last in rows:
             packed = known.get(subject, 0)
@@ -141,7 +144,7 @@ class LogIndex(Searchable):
                 del known[subject]
 
     def shared(self, subjects: Sequence[bytes]) -> list[bytes]:
-        """Return which of some subjects, all of which are known, have more than one message."""
+        """Return those of some subjects, all in the index, that have more than one message."""
         known, one = self._map, (2 << _LAST_BITS) - 1
         if max(map(known.__getitem__, subjects), default=0) <= one:
             return []
@@ -171,7 +174,7 @@ class LastIndex(Searchable):
     def __len__(self) -> int:
         return len(self._map)
 
-    def subjects(self) -> Known:
+    def subjects(self) -> Collection[bytes]:
         return self._map
 
     def count(self, subject: bytes) -> int:
@@ -213,7 +216,7 @@ class LastIndex(Searchable):
 
 
 class HistoryIndex(Searchable):
-    """All messages of each subject: `max_msgs_per_subject` is more than 1."""
+    """All messages of each subject: `max_msgs_per_subject` is larger than 1."""
 
     __slots__ = ("_map",)
 
@@ -225,7 +228,7 @@ class HistoryIndex(Searchable):
     def __len__(self) -> int:
         return len(self._map)
 
-    def subjects(self) -> Known:
+    def subjects(self) -> Collection[bytes]:
         return self._map
 
     def count(self, subject: bytes) -> int:
@@ -261,7 +264,7 @@ class HistoryIndex(Searchable):
             entry = self._map.get(subject)
             if entry is None:
                 continue
-            # Mostly the oldest goes: the walk ends where it begins.
+            # Usually the oldest message is removed: the loop ends at its first step.
             for i in range(0, len(entry), 2):
                 if entry[i] == seq:
                     del entry[i : i + 2]
@@ -281,7 +284,7 @@ class HistoryIndex(Searchable):
 
 
 def make_index(max_msgs_per_subject: int) -> LogIndex | LastIndex | HistoryIndex:
-    """Return an empty index of the form that a per-subject limit needs (-1, 0: no limit)."""
+    """Return an empty index of the form that a per-subject limit needs (0 or less: no limit)."""
     if max_msgs_per_subject == 1:
         return LastIndex()
     return HistoryIndex() if max_msgs_per_subject > 1 else LogIndex()

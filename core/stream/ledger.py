@@ -1,11 +1,12 @@
-"""The ledger of transactions: what of the batches of each app a stream has stored, and decisions.
+"""The transaction ledger of a stream: the stored batches of each app, and the decisions on them.
 
 An *app* writes numbered batches into a stream. Its rows are staged as blocks in another stream by
-*attempts*, of which the manifest of a batch names those that count. A *run* of the app (one life of
-its driver) holds a token; a newer run gets a higher one, and the older is refused from then on.
+*attempts*; the manifest of a batch names the attempts that count. A *run* of the app (one life of
+its driver) holds a token. A newer run gets a higher token, and the older run is refused from then
+on.
 
-Everything here is a value: a decision returns the entry as it will be, or raises ApiError. Storage
-keeps an entry in the transaction of the rows that it speaks of.
+All types here are values: a decision returns the new entry, or raises ApiError. Storage writes an
+entry in the same transaction as its rows.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ if TYPE_CHECKING:
     from core.errors import ApiError
 
 RUNS_KEPT = 64
-"""So many runs that were superseded are remembered, to refuse them by name."""
+"""Number of superseded runs that are kept, to refuse them by name."""
 _ID = re.compile(r"[^\s.*>\x00-\x1f\x7f]{1,64}")
 _SEQ_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Blocks that one attempt staged.
+    """The blocks that one attempt staged.
 
-    `seqs` are ranges (first, last) of their sequences in the staging stream, ascending; `crc` is
-    the CRC-32C of all blocks, one after the other.
+    Attributes:
+        id: The id of the attempt.
+        seqs: Ranges (first, last) of their sequences in the staging stream, ascending.
+        rows: Number of rows in all blocks.
+        crc: CRC-32C of all blocks, one after the other.
     """
 
     id: str
@@ -44,9 +48,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where a batch goes on: attempt of the manifest, block, row of the block, from 0 on.
+    """The position at which a batch continues; all numbers count from 0.
 
-    The block is counted within its attempt.
+    Attributes:
+        attempt: Index of the attempt in the manifest.
+        block: Index of the block within its attempt.
+        row: Index of the row within its block.
     """
 
     attempt: int = 0
@@ -56,7 +63,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why a batch does not go on, and at which row; `seq` is its block in the staging stream."""
+    """The error that stops a batch, and the row that caused it.
+
+    Attributes:
+        code: Code of the error, as in an HTTP status.
+        err_code: Number of the error.
+        description: Text of the error.
+        attempt: Id of the attempt.
+        seq: Sequence of the block in the staging stream.
+        row: Index of the row.
+        subject: Subject of the row.
+    """
 
     code: int
     err_code: int
@@ -69,11 +86,18 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch as far as it is stored.
+    """A batch, with its progress.
 
-    `promoted` of its `rows` are, of which `duplicates` were stored before under the same message
-    id; `first_seq` and `last_seq` enclose the others in the target (0: none yet). A batch that is
-    done needs no manifest: `attempts` is empty then.
+    Attributes:
+        number: The number of the batch.
+        attempts: The manifest; empty when the batch is done.
+        rows: Number of rows of the batch.
+        promoted: Number of rows that are stored.
+        duplicates: Number of promoted rows that were stored before under the same message id.
+        first_seq: Sequence in the target of the first row that is no duplicate (0: none yet).
+        last_seq: Sequence in the target of the last row that is no duplicate (0: none yet).
+        place: The position at which the batch continues.
+        stop: The error that stopped it, or None.
     """
 
     number: int
@@ -88,17 +112,24 @@ class Batch:
 
     @property
     def is_done(self) -> bool:
-        """Whether every row is stored."""
+        """True when every row is stored."""
         return not self.attempts
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the ledger of a stream has of one app.
+    """The ledger entry of one app.
 
-    `past` are the runs that `run` superseded, newest first; `keep` is how long, in nanoseconds, a
-    staged block waits for its manifest; `changed` the time of the last change. The entry without a
-    name holds the highest token of those that were deleted.
+    The entry without a name holds the highest token of deleted entries.
+
+    Attributes:
+        app: Name of the app.
+        token: Token of the current run.
+        run: The current run.
+        past: The runs that `run` superseded, newest first.
+        keep: Nanoseconds that a staged block waits for its manifest.
+        batch: The last batch, or None.
+        changed: Time of the last change, nanoseconds since the epoch.
     """
 
     app: str
@@ -112,12 +143,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class LedgerWrite:
-    """A change of the ledger, part of the plan whose rows it speaks of.
+    """A change of the ledger, part of the plan of its rows.
 
-    Args:
-        entry: The entry as it will be.
-        is_gone: It is deleted.
-        is_progress: Nothing but its batch has changed, and of that not the manifest.
+    Attributes:
+        entry: The new entry.
+        is_gone: Whether the entry is deleted.
+        is_progress: Whether only the batch changes, without its manifest.
     """
 
     entry: Entry
@@ -127,10 +158,15 @@ class LedgerWrite:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one chunk of a batch brings.
+    """The result of storing one chunk of a batch.
 
-    Of its `rows`, `duplicates` were known; the others got the sequences `seqs`. The batch goes on
-    at `place`, unless it stops there, or `is_last` says that its manifest names no more.
+    Attributes:
+        rows: Number of rows of the chunk.
+        duplicates: Number of these rows that were stored before.
+        seqs: Sequences of the other rows.
+        place: The position at which the batch continues.
+        stop: The error that stops the batch at `place`, or None.
+        is_last: Whether the manifest has no further rows.
     """
 
     rows: int
@@ -145,15 +181,18 @@ class Progress:
 
 
 def open_run(entry: Entry | None, app: str, run: str, keep: int, highest: int, now: int) -> Entry:
-    """Return the entry once `run` is the run of its app; the same object if it is already.
+    """Return the entry with `run` as the run of its app. If it already is, return the same object.
 
     Args:
-        entry: What the ledger has of the app.
-        app: Its name.
-        run: The run that opens.
-        keep: How long staged blocks wait for their manifest.
+        entry: The entry of the app (None: there is none).
+        app: The name of the app.
+        run: The run to open.
+        keep: Nanoseconds that staged blocks wait for their manifest.
         highest: The highest token of a deleted entry of the stream.
-        now: Wall-clock time in nanoseconds.
+        now: Wall-clock time in nanoseconds since the epoch.
+
+    Raises:
+        ApiError: A name is not 1 to 255 printable bytes, or a newer run superseded this one.
     """
     for what, text in (("app", app), ("run", run)):
         if not 0 < len(text.encode()) <= 255 or not text.isprintable():
@@ -169,9 +208,10 @@ def open_run(entry: Entry | None, app: str, run: str, keep: int, highest: int, n
 
 
 def is_new_batch(entry: Entry | None, app: str, token: int, batch: int) -> bool:
-    """Say whether a COMMIT is of a batch that the ledger does not have (False: it is the last).
+    """Decide whether a COMMIT is for a new batch (False: it repeats the last batch).
 
-    Raises ApiError for any other batch, and for a token that is not the app's.
+    Raises:
+        ApiError: The batch is another one, the token is not that of the app, or the app is unknown.
     """
     if entry is None:
         raise transaction_error("NoLedger", app=app)
@@ -190,7 +230,7 @@ def is_new_batch(entry: Entry | None, app: str, token: int, batch: int) -> bool:
 
 
 def check_manifest(batch: int, attempts: Sequence[Attempt]) -> None:
-    """Refuse a manifest that cannot be one. Raises ApiError."""
+    """Raise an ApiError if a manifest is malformed."""
 
     def refuse(why: str) -> ApiError:
         return transaction_error("Manifest", why=why)
@@ -214,14 +254,17 @@ def check_manifest(batch: int, attempts: Sequence[Attempt]) -> None:
 
 
 def record(entry: Entry, batch: int, attempts: tuple[Attempt, ...], now: int) -> Entry:
-    """Return the entry with a batch that begins; without blocks it is done."""
+    """Return the entry with a new batch. A batch without blocks is done at once."""
     rows = sum(attempt.rows for attempt in attempts)
     begun = Batch(batch, attempts if any(attempt.seqs for attempt in attempts) else (), rows)
     return replace(entry, batch=begun, changed=now)
 
 
 def advance(entry: Entry, progress: Progress, now: int) -> Entry:
-    """Return the entry after a chunk of its batch: done, stopped, or going on."""
+    """Return the entry after a chunk of its batch: done, stopped, or in progress.
+
+    The batch also stops if its rows are not as many as its manifest names.
+    """
     batch = entry.batch
     assert batch is not None, "a chunk is of a batch"
     promoted, seqs, stop = batch.promoted + progress.rows, progress.seqs, progress.stop
@@ -245,7 +288,10 @@ def advance(entry: Entry, progress: Progress, now: int) -> Entry:
 
 
 def blocks_from(attempts: Sequence[Attempt], place: Place) -> Iterator[tuple[int, int, int]]:
-    """Yield (attempt, block within it, sequence) of the blocks of a manifest from a place on."""
+    """Yield the blocks of a manifest from a place on.
+
+    Each is a tuple (attempt, block within the attempt, sequence in the staging stream).
+    """
     for number, attempt in enumerate(attempts):
         if number < place.attempt:
             continue
@@ -256,7 +302,7 @@ def blocks_from(attempts: Sequence[Attempt], place: Place) -> Iterator[tuple[int
 
 
 def oldest_block(entry: Entry) -> int | None:
-    """Return the lowest sequence of a block that an unfinished batch still needs."""
+    """Return the lowest sequence of a block that an unfinished batch needs (None: none)."""
     batch = entry.batch
     if batch is None:
         return None

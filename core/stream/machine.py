@@ -1,8 +1,7 @@
-"""StreamMachine: the only holder of a stream's committed state, and the rules of its limits.
+"""StreamMachine: the committed state of a stream, and the rules of its limits.
 
-A plan is made from the state without changing it (publishes become one in `core.stream.planner`);
-the runner commits the plan and then calls `apply`. A plan that failed to commit is simply
-forgotten.
+A plan is made from the state without changing it (`core.stream.planner` makes those of publishes).
+The runner commits the plan and then calls `apply`. A plan that failed to commit is discarded.
 """
 
 from collections import Counter
@@ -25,34 +24,37 @@ from core.stream.ttl import SECOND, marker_reasons_of
 
 
 class StreamMachine:
-    """Committed state of one stream.
+    """The committed state of one stream.
 
     `first_seq` is a lower bound: no live message is below it. It is exact whenever eviction or a
-    purge set it; after a removal among the oldest messages a later change of the log raises it.
+    purge set it. After a removal among the oldest messages, a later change of the log raises it.
     """
 
     def __init__(self, config: StreamConfig, domain: str = "") -> None:
         self.domain = domain
         self.last_seq = max(config.first_seq, 1) - 1
-        # 0: nothing was ever stored, purged or configured, which the state shows as such.
+        # 0: nothing was ever stored, purged or configured, and stream infos show it.
         self.first_seq = config.first_seq
         self.last_ts = 0
         self.msgs = 0
         self.bytes = 0
         self.last_msg_id = b""
-        # Counts changes: what is derived from the state is fresh while it stands still.
+        # Incremented by each change: values derived from the state are valid while it is the same.
         self.version = 0
         self.index: LogIndex | LastIndex | HistoryIndex = make_index(config.max_msgs_per_subject)
         self.dedup = DedupWindow(config.duplicate_window)
         self.oldest = OldestMessages(self.last_seq)
-        # When messages leave, where each may say so.
+        # The expiry queues, where messages may have TTLs.
         self.expiry: Expiry | None = None
-        # What is to be sent later, where the stream allows schedules.
+        # The schedules to fire, where the stream allows them.
         self.schedules: Schedules | None = None
         self.configure(config)
 
     def configure(self, config: StreamConfig) -> None:
-        """Take a new configuration; another form of index comes in a plan (`PlanBuilder.index`)."""
+        """Apply a new configuration.
+
+        Another form of index is part of a plan (`PlanBuilder.index`).
+        """
         self.version += 1
         self.config = config
         self.limit = max(config.max_msgs_per_subject, 0)
@@ -68,28 +70,33 @@ class StreamMachine:
             self.max_msgs or self.max_bytes or (self.limit and config.discard_new_per_subject)
         )
         self.json_name = json_text(config.name)
-        # What publish acks say after `"stream":"`: errors say the name alone.
+        # The text after `"stream":"` in acks, with the domain; errors contain only the name.
         self.ack_name = self.json_name
         if self.domain:
             self.ack_name += b'","domain":"' + json_text(self.domain)
         self.dedup.window = config.duplicate_window
 
     def _configure_expiry(self, config: StreamConfig) -> None:
-        """Have age decided by the oldest messages, or by queues where messages have TTLs."""
-        # The age at which the oldest message leaves, looked at with every batch.
+        """Choose how messages expire: from the oldest messages on, or by queues for TTLs."""
+        # Nanoseconds after which the oldest message is removed, checked with every batch.
         self.max_age = 0 if config.allow_msg_ttl else config.max_age
         if config.allow_msg_ttl and self.expiry is None:
             self.expiry = Expiry(config.max_age)
         elif self.expiry is not None:
             self.expiry.configure(config.max_age)
-        # How long the markers of subjects live (0: there are none), and the least TTL in seconds.
+        # Lifetime of subject delete markers in nanoseconds (0: there are none); below, the least
+        # TTL in seconds.
         self.marker_ttl = max(config.subject_delete_marker_ttl, 0)
-        # Which removals leave markers, beside those by age.
+        # Kinds of removals that leave markers, beside expiry by age.
         self.marker_reasons = marker_reasons_of(config) if self.marker_ttl else frozenset[bytes]()
         self.least_ttl = self.marker_ttl // SECOND if self.limit != 1 else 0
 
     def _configure_schedules(self, config: StreamConfig) -> None:
-        """Keep schedules, or purge those of an origin as their outputs say, where that may be."""
+        """Keep schedules where allowed, and set `ends_schedules`.
+
+        Messages end schedules by their headers in streams with schedules, mirrors and sourced
+        streams, provided that roll-ups are allowed.
+        """
         if config.allow_msg_schedules and self.schedules is None:
             self.schedules = Schedules()
         copies = config.mirror is not None or bool(config.sources)
@@ -101,28 +108,28 @@ class StreamMachine:
     def restore_head(
         self, *, first_seq: int, last_seq: int, last_ts: int, msgs: int, nbytes: int
     ) -> None:
-        """Restore bounds and counts, as the head row has them."""
+        """Restore bounds and counts from the head row."""
         self.first_seq, self.last_seq, self.last_ts = first_seq, last_seq, last_ts
         self.msgs, self.bytes = msgs, nbytes
         self.oldest.upto = max(first_seq - 1, 0)
 
     def restore_index(self, index: LogIndex | LastIndex | HistoryIndex, msgs: int) -> None:
-        """Restore the subjects, and the number of messages that they have."""
+        """Restore the subject index, and the number of messages in it."""
         self.index, self.msgs = index, msgs
 
     def recount(self, *, msgs: int | None = None, nbytes: int | None = None) -> None:
-        """Replace counts of the head row by those of the rows themselves."""
+        """Replace the counts of the head row by those of the rows."""
         self.msgs = self.msgs if msgs is None else msgs
         self.bytes = self.bytes if nbytes is None else nbytes
 
     def restore_last_msg_id(self, msg_id: bytes) -> None:
-        """Restore the message id of the last message; empty: it has none."""
+        """Restore the message id of the last message (b"": it has none)."""
         self.last_msg_id = msg_id
 
-    # -- facts -------------------------------------------------------------------------------
+    # -- preconditions -----------------------------------------------------------------------
 
     def lacks_oldest(self, columns: MessageColumns, now: int, facts: Facts = NO_FACTS) -> bool:
-        """Tell whether `decide` needs more of the oldest messages than the window holds."""
+        """Decide whether `decide` needs more of the oldest messages than the window contains."""
         oldest = self.oldest
         if oldest.upto >= self.last_seq:
             return False
@@ -140,9 +147,9 @@ class StreamMachine:
     # -- plans -------------------------------------------------------------------------------
 
     def unchanged(self, first_seq: int = 0) -> PlanBuilder:
-        """Return a plan that changes nothing yet.
+        """Return a plan without changes.
 
-        `first_seq` is where the log is known to begin, if that is behind the machine's bound.
+        `first_seq` is the known beginning of the log, used if it is above the machine's bound.
         """
         return PlanBuilder(
             before=self.last_seq,
@@ -154,7 +161,7 @@ class StreamMachine:
         )
 
     def fits_limits(self, columns: MessageColumns, facts: Facts) -> bool:
-        """Whether a stream that discards new messages can take a whole batch."""
+        """Decide whether a stream that discards new messages has room for a whole batch."""
         n = len(columns)
         if self.limit and self.config.discard_new_per_subject:
             return False
@@ -165,7 +172,7 @@ class StreamMachine:
         )
 
     def incoming_bytes(self, columns: MessageColumns, facts: Facts) -> int:
-        """Return at least what a batch adds to `bytes`."""
+        """Return an upper bound of the bytes that a batch adds to `bytes`."""
         coming = columns.nbytes + sum(map(len, columns.subjects)) + LARGEST_OVERHEAD * len(columns)
         if self.counts:
             coming += len(columns) * growth(facts.last_messages, columns.headers)
@@ -182,11 +189,18 @@ class StreamMachine:
         stamps: tuple[Sequence[int], Sequence[int]] | None = None,
         no_interest: frozenset[bytes] = frozenset(),
     ) -> None:
-        """Give every message a sequence and a time; drop what the per-subject limit supersedes.
+        """Add messages to a plan with sequences and times, and apply the per-subject limit.
 
-        `dropped` are places of messages that a roll-up of the same batch replaces: they use up
-        their sequence and are never written, like what is on a subject of `no_interest`. `stamps`
-        are sequences and times that copies bring.
+        Args:
+            plan: The plan.
+            subjects: The subjects.
+            headers: The header blocks (None: no message has headers).
+            payloads: The payloads.
+            now: Wall-clock time in nanoseconds since the epoch.
+            dropped: Indexes of messages that a roll-up of the same batch replaces. They use their
+                sequence and are not written.
+            stamps: Sequences and times of sourced messages of a mirror (None: assign new ones).
+            no_interest: Subjects whose messages use their sequence and are not written.
         """
         n = len(payloads)
         if stamps is None:
@@ -268,7 +282,7 @@ class StreamMachine:
         return self.record_size.of_columns(segment.subjects, segment.headers, segment.payloads)
 
     def remove(self, plan: PlanBuilder, seq: int, subject: bytes, size: int) -> None:
-        """Take a committed message out of the stream."""
+        """Add the removal of a committed message to a plan."""
         plan.removed.append((seq, subject, size))
         plan.msgs -= 1
         plan.nbytes -= size
@@ -276,7 +290,7 @@ class StreamMachine:
     # -- limits ------------------------------------------------------------------------------
 
     def evict(self, plan: PlanBuilder, now: int) -> None:
-        """Drop the oldest messages that count, bytes or age no longer allow."""
+        """Remove the oldest messages that exceed the limits of count, bytes or age."""
         oldest = now - self.max_age if self.max_age else 0
         over_msgs = plan.msgs - self.max_msgs if self.evicts and self.max_msgs else 0
         over_bytes = plan.nbytes - self.max_bytes if self.evicts and self.max_bytes else 0
@@ -302,7 +316,10 @@ class StreamMachine:
             self._evict_new(plan, over_msgs, over_bytes)
 
     def _evict_new(self, plan: PlanBuilder, over_msgs: int, over_bytes: int) -> None:
-        """The batch itself exceeds the limits: its oldest messages are never written."""
+        """Drop the oldest messages of a batch that exceeds the limits itself.
+
+        They are never written.
+        """
         segment = plan.segment
         if segment is None:
             return
@@ -323,13 +340,13 @@ class StreamMachine:
     # -- message ids -------------------------------------------------------------------------
 
     def ids_since(self, now: int) -> int | None:
-        """Return since when ids count that messages were stored with; None: there are none."""
+        """Return the beginning of the duplicate window at `now` (None: no ids are known)."""
         return now - self.dedup.window if self.dedup.window > 0 and len(self.dedup) else None
 
     # -- apply -------------------------------------------------------------------------------
 
     def apply(self, plan: StreamPlan) -> None:
-        """Make a committed plan the state."""
+        """Apply a committed plan to the state."""
         self.version += 1
         self.first_seq = max(plan.first_seq, plan.purged_below)
         self.last_seq = plan.last_seq
@@ -348,7 +365,7 @@ class StreamMachine:
         elif self.oldest.upto >= plan.before:
             self.oldest.upto = plan.last_seq
         if plan.removed:
-            # After the additions: a subject that has a newer message keeps its place.
+            # After the additions: a subject with a newer message keeps its position.
             if plan.index is None:
                 self.index.remove_all(plan.removed)
             if len(self.oldest):
@@ -365,7 +382,7 @@ class StreamMachine:
             self.last_msg_id = plan.last_msg_id
 
     def _apply_expiry(self, expiry: Expiry, plan: StreamPlan) -> None:
-        """Note when the messages of a plan will leave, and which have left."""
+        """Apply the removals and additions of a plan to the expiry queues."""
         if plan.purged_below:
             expiry.purged(plan.purged_below, everything=plan.index is None)
         if plan.due is not None:
@@ -376,7 +393,7 @@ class StreamMachine:
             expiry.add(segment, plan.sizes or self._sizes_of(segment))
 
     def _apply_schedules(self, schedules: Schedules, plan: StreamPlan) -> None:
-        """Note what a plan schedules, what it ends, and when the rest comes due next."""
+        """Apply the schedules that a plan begins, ends or moves to their next time."""
         if plan.purged_below:
             schedules.purged(plan.purged_below)
         for pending in plan.firings:
@@ -386,7 +403,7 @@ class StreamMachine:
         schedules.forget(plan.removed)
 
     def _replace(self, plan: StreamPlan) -> None:
-        """Take what a purge leaves, or an index of another form."""
+        """Replace the index, and after a purge also the window of oldest messages."""
         if plan.index is not None:
             self.index = plan.index
             if plan.purged_below:

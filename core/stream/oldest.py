@@ -1,8 +1,8 @@
-"""The oldest messages of a stream, as many as its limits need to know.
+"""The oldest messages of a stream, as many as its limits need.
 
-Evicting by count, bytes or age needs the subject and size of the oldest messages, which memory
-does not hold for a long log. The window keeps a bounded run of them; the runner loads more from
-storage when a plan asks (`StreamMachine.lacks_oldest`).
+Eviction by count, bytes or age needs subject and size of the oldest messages, which memory does not
+hold for a long log. The window holds a bounded number of them. The runner loads more from storage
+when a plan needs them (`StreamMachine.lacks_oldest`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,10 @@ class OldestMessages:
         return len(self.rows)
 
     def load(self, rows: Iterable[tuple[int, bytes, int, int]], upto: int) -> None:
-        """Add (sequence, subject, size, time) rows; everything up to `upto` is now known."""
+        """Add (sequence, subject, size, time) rows.
+
+        The window then covers all sequences up to `upto`.
+        """
         known = self.rows
         for seq, subject, size, ts in rows:
             known[seq] = (subject, size, ts)
@@ -39,13 +42,13 @@ class OldestMessages:
         times: Sequence[int],
         upto: int,
     ) -> None:
-        """Add messages that were stored after all that are known."""
+        """Add messages that were stored after all those of the window."""
         self.rows.update(zip(seqs, zip(subjects, sizes, times, strict=True), strict=True))
         self.nbytes += sum(sizes)
         self.upto = upto
 
     def drop(self, gone: Iterable[tuple[int, bytes, int]]) -> None:
-        """Forget (sequence, subject, size) of messages that are gone."""
+        """Remove messages that are gone, as tuples (sequence, subject, size)."""
         pop = self.rows.pop
         for seq, _, size in gone:
             if pop(seq, None) is not None:
@@ -56,5 +59,5 @@ class OldestMessages:
             yield seq, subject, size, ts
 
     def newest_time(self) -> int:
-        """Time of the newest known message (0 when the window is empty)."""
+        """Return the time of the newest message in the window (0: the window is empty)."""
         return next(reversed(self.rows.values()))[2] if self.rows else 0

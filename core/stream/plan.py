@@ -1,4 +1,4 @@
-"""What one batch of publishes makes of a stream: decided first, committed next, then applied."""
+"""The plan of a change to a stream: it is decided first, then committed, then applied."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,13 @@ from core.stream.schedules import Pending
 
 @dataclass(slots=True, frozen=True)
 class Position:
-    """How far a source has been copied: the last sequence of that incarnation of its origin."""
+    """The progress of a source: the last stored sequence of one incarnation of its origin.
+
+    Attributes:
+        key: Name of the source within its stream.
+        seq: Last sequence of the origin that is covered.
+        identity: The incarnation of the origin.
+    """
 
     key: str
     seq: int
@@ -24,12 +30,17 @@ class Position:
 
 
 class StreamPlan(Struct, frozen=True):
-    """Rows to add, rows to drop, the head that results, and what to say after COMMIT.
+    """The rows to add, the rows to remove, the resulting head row, and the answers after COMMIT.
 
-    `segment` holds the rows to write (None: none). `removed` are (sequence, subject, size) of
-    committed messages that this plan takes out; those in `erased` must be deleted in the same
-    transaction, because no later leader could derive it; a purge by filter too large for that is
-    recorded instead (`purge_filters`, `purge_up_to`).
+    Attributes:
+        before: Last sequence before the plan.
+        segment: The rows to write (None: none).
+        removed: Tuples (sequence, subject, size) of committed messages that this plan removes.
+        erased: Sequences of `removed` that must be deleted in the same transaction, because no
+            later leader could derive their removal.
+        purge_filters: Instead of `erased`, the filters of a purge that is too large for one
+            transaction.
+        purge_up_to: The last sequence that `purge_filters` apply to.
     """
 
     before: int
@@ -39,52 +50,53 @@ class StreamPlan(Struct, frozen=True):
     msgs: int
     nbytes: int
     segment: Segment | None
-    # All that was accepted, also what the batch itself supersedes; kept for who republishes it.
+    # All accepted messages, including those that the batch itself supersedes, for republishing.
     accepted: Segment | None
     sizes: Sequence[int]
     removed: list[tuple[int, bytes, int]]
     erased: list[int]
-    # Sequences of `removed` that newer messages of their subjects replace: written with the plan,
-    # for readers of storage, until their rows are deleted.
+    # Sequences of `removed` that newer messages of their subjects replace. They are written with
+    # the plan, for readers of storage, until their rows are deleted.
     replaced: list[int]
-    # Whether no row waits for its deletion any more that an earlier plan named as replaced.
+    # Whether all rows that earlier plans recorded as replaced are deleted by now.
     ends_replaced: bool
-    # Of `removed`, the first so many leave because their time has come, as `due` shows.
+    # Number of messages at the beginning of `removed` that have expired, as in `due`.
     expired: int
     due: Due | None
-    # New queues of a stream that begins to let messages expire.
+    # New queues of a stream whose messages begin to expire.
     expiry: Expiry | None
     purged_below: int
-    # What the subjects will be: after a purge that leaves some, or under another limit.
+    # The new subject index: after a purge that keeps subjects, or under another limit.
     index: LogIndex | LastIndex | HistoryIndex | None
     # A configuration that takes effect with this plan.
     config: StreamConfig | None
-    # The new last sequence of subjects that lose theirs and have others.
+    # The new last sequence of subjects that lose their last message and have others.
     last_seqs: list[tuple[bytes, int]]
-    # What was purged or rolled up: a subject or filter (empty: all), and the first sequence that
-    # still has it (0: none).
+    # The subjects or filters (empty: all) that were purged or rolled up, each with the first
+    # sequence that is kept (0: none).
     purges: list[tuple[bytes, int]]
     purge_filters: tuple[bytes, ...]
     purge_up_to: int
-    # Where the sources of the stream stand with this plan.
+    # Positions of the sources of the stream after this plan.
     positions: list[Position]
-    # What the ledger of transactions says of the plan's rows, or begins to say.
+    # Changes of the transaction ledger, for the rows of this plan.
     ledger: list[LedgerWrite]
-    # Schedules whose outputs are in the plan, and when they come due next.
+    # Schedules whose messages are in the plan, with their next due times.
     firings: list[Pending]
-    # What becomes of fast-ingest batches, if any message is of one.
+    # Changes to fast-ingest batches (None: the plan has no messages of any).
     fast: FastChanges | None
     ids: list[tuple[bytes, int]]
     last_msg_id: bytes | None
-    # One of the two: replies of accepted messages with contiguous sequences, or ready answers.
+    # Only one of the two is set: reply subjects of accepted messages with contiguous sequences, or
+    # complete answers.
     acks: list[bytes]
     ack_first: int
     answers: list[tuple[bytes, bytes]]
-    # How many messages were refused, by the number of the error.
+    # Number of refused messages, by the number of the error.
     refused: dict[int, int]
 
     def unwritten_ids(self) -> list[tuple[bytes, int]]:
-        """Return (id, sequence) of messages that are accepted and not written: limits, interest."""
+        """Return (id, sequence) of messages that limits or interest keep from being written."""
         segment = self.segment
         if not self.ids or self.rows == self.last_seq - self.before:
             return []
@@ -93,12 +105,12 @@ class StreamPlan(Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """How many rows the plan adds."""
+        """Number of rows that the plan adds."""
         return 0 if self.segment is None else len(self.segment)
 
     @property
     def record(self) -> int:
-        """The number under which `replaced` is written: it grows with the plans of a stream.
+        """The number under which `replaced` is written, which grows with the plans of a stream.
 
         A plan without messages has the number after that of the plan before it.
         """
@@ -106,7 +118,7 @@ class StreamPlan(Struct, frozen=True):
 
     @property
     def changes_head(self) -> bool:
-        """Whether there is anything to commit."""
+        """True when there are changes to commit."""
         return (
             self.last_seq != self.before
             or bool(self.removed)
@@ -120,7 +132,7 @@ class StreamPlan(Struct, frozen=True):
 
 @dataclass(slots=True)
 class PlanBuilder:
-    """A plan while it is decided. `build` makes the plan of it; nothing changes it from then on."""
+    """A plan that is being decided. `build` returns the finished plan."""
 
     before: int
     first_seq: int
@@ -157,11 +169,11 @@ class PlanBuilder:
     refused: dict[int, int] = field(default_factory=dict)
 
     def count_refused(self, code: int) -> None:
-        """Count a message that is answered with an error."""
+        """Count a message that is answered with the error number `code`."""
         self.refused[code] = self.refused.get(code, 0) + 1
 
     def build(self) -> StreamPlan:
-        """Return the plan."""
+        """Return the finished plan. Do not change the builder afterwards."""
         return StreamPlan(
             self.before,
             self.first_seq,

@@ -1,7 +1,7 @@
-"""From publishes to a plan: check each message, store what is accepted, evict what is too old.
+"""The planner: check each message of a batch, store the accepted ones, evict by limits.
 
-The one recipe of all kinds of messages. A kind says which checks its messages go through
-(`core.stream.checks`), under which limits they are, and what becomes of what is refused.
+All kinds of messages go through these steps. Subclasses for each kind choose the checks
+(`core.stream.checks`), the limits, and the treatment of refused messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from core.stream.machine import StreamMachine
     from core.stream.plan import PlanBuilder
 
-# What a record has beside its header block and payload, at most.
+# Largest size of a record beside its header block and payload, in bytes.
 _LONGEST_FRAME = 34 + MAX_SUBJECT
 _NOTHING: dict[bytes, bytes] = {}
 
@@ -37,22 +37,22 @@ _NOTHING: dict[bytes, bytes] = {}
 def decide(
     machine: StreamMachine, columns: MessageColumns, now: int, facts: Facts = NO_FACTS
 ) -> PlanBuilder:
-    """Return the plan for a batch of publishes, with an answer for every one.
+    """Return the plan for a batch of publishes, with an answer for each of them.
 
     Args:
-        machine: The stream; it is not changed.
-        columns: What was published, in order.
-        now: Wall-clock time in nanoseconds; stored times are strictly increasing from it.
-        facts: What is known of the batch beside the state of the stream.
+        machine: The state of the stream; it is not changed.
+        columns: The published messages, in order.
+        now: Wall-clock time in nanoseconds since the epoch. Stored times increase strictly from it.
+        facts: The preconditions of the batch beside the state of the stream.
     """
     return Planner(machine, columns, now, facts).decide()
 
 
 class Planner:
-    """Turns one batch of publishes into a plan; used once.
+    """A planner of one batch of publishes; an instance is used once.
 
-    Most batches are accepted whole: their columns are stored as they came, and only what is
-    refused costs more than the checks.
+    Most batches are accepted as a whole: their columns are stored unchanged, and only refused
+    messages cost more than the checks.
     """
 
     checks: ClassVar[Checks] = PUBLISHED
@@ -65,20 +65,20 @@ class Planner:
         self.now = now
         self.facts = facts
         self.plan = machine.unchanged()
-        # What a stream that discards new messages still takes, where that may not be all.
+        # The room left in a stream that discards new messages, where the batch may not fit.
         self.capacity: Capacity | None = None
         # Bytes that the node has left, where that may be less than the batch.
         self.storage_left: int | None = None
         self.is_limited = False
-        # Sequences and times of messages that bring their own.
+        # Sequences and times of messages that have their own.
         self.stamps: tuple[Sequence[int], Sequence[int]] | None = None
         # Whether no message of the batch is too large in any way.
         self.is_clean = False
-        # What is told, accepted or not, to those who do not get an ack for each message, by place.
+        # Answers, by place, of messages that do not get one acknowledgement each.
         self.told: dict[int, list[bytes]] = {}
 
     def decide(self) -> PlanBuilder:
-        """Return the plan: what is accepted is stored, then limits evict."""
+        """Return the plan: accepted messages are stored, then limits evict."""
         if len(self.columns):
             self.limit()
         if not len(self.columns) or self.store_whole() or self._store_accepted():
@@ -88,7 +88,7 @@ class Planner:
     # -- limits ------------------------------------------------------------------------------
 
     def limit(self) -> None:
-        """Note the limits that the batch could reach."""
+        """Determine the limits that the batch could reach."""
         machine = self.machine
         if machine.refuses and not machine.fits_limits(self.columns, self.facts):
             self.capacity = Capacity(machine, self.facts.replaced)
@@ -96,14 +96,14 @@ class Planner:
         self.limit_storage()
 
     def limit_storage(self) -> None:
-        """Note what the node has left, if that could be less than the batch."""
+        """Set `storage_left` if the node could have less room than the batch needs."""
         left = self.facts.storage_left
         if left is not None and self.machine.incoming_bytes(self.columns, self.facts) > left:
             self.storage_left = left
             self.is_limited = True
 
     def counting(self) -> Counting | None:
-        """Return what counts the batch, if the stream is one of counters."""
+        """Return the counters of the batch (None: the stream has no counters)."""
         machine = self.machine
         if not machine.counts:
             return None
@@ -112,13 +112,13 @@ class Planner:
         return Counting(machine.index.last, self.facts.last_messages, *limits, evicted)
 
     def dedups(self) -> bool:
-        """Whether message ids are deduplicated."""
+        """Decide whether message ids are deduplicated."""
         return self.machine.config.duplicate_window > 0
 
     # -- all at once -------------------------------------------------------------------------
 
     def store_whole(self) -> bool:
-        """Store a batch without headers as it came; False when some of it might be refused."""
+        """Store a batch without headers unchanged. Return False if some of it might be refused."""
         machine, columns, config = self.machine, self.columns, self.machine.config
         if columns.has_headers or config.sealed or machine.counts or self.is_limited:
             return False
@@ -156,7 +156,7 @@ class Planner:
         return True
 
     def fits(self) -> bool:
-        """Whether no message of the batch is too large in any way."""
+        """Decide whether every message of the batch is within all size limits."""
         config = self.machine.config
         block = max(map(len, self.columns.headers), default=0)
         whole = block + max(map(len, self.columns.payloads), default=0)
@@ -169,7 +169,7 @@ class Planner:
         )
 
     def take_all(self) -> bool:
-        """Accept or refuse every message; False when nothing at all is to be stored."""
+        """Accept or refuse every message. Return False when the batch stores nothing."""
         draft, columns = self.draft, self.columns
         simple = self.is_clean and not self.is_limited and draft.counting is None
         lone_msg_id, dedups, ids, now = h.lone_msg_id, draft.dedups, draft.ids, self.now
@@ -186,7 +186,7 @@ class Planner:
                 draft.next_seq += 1
                 keep(None)
             elif msg_id := lone_msg_id(block, expected):
-                # Only the id can be refused: no call for this common form.
+                # Only the id can be refused: the common form needs no call.
                 seq = (find_new(msg_id) or find_old(msg_id, now)) if dedups else None
                 if seq is not None:
                     self.duplicate(place, seq)
@@ -206,7 +206,7 @@ class Planner:
     def take(
         self, place: int, subject: bytes, block: bytes, payload: bytes, checks: Checks
     ) -> None:
-        """Accept one message, or refuse it."""
+        """Accept or refuse one message."""
         found = h.publish_headers(block) if block else _NOTHING
         message = Message(place, subject, block, payload, found)
         draft = self.draft
@@ -229,7 +229,11 @@ class Planner:
             draft.accept(message)
 
     def _complete(self, message: Message, checks: Checks) -> None:
-        """Make a message what will be stored, and check what depends on that."""
+        """Put a message into its stored form, run the checks that depend on it, and count it.
+
+        Raises:
+            ApiError: The message is refused.
+        """
         draft, subject, found = self.draft, message.subject, message.found
         counting = draft.counting
         if message.block:
@@ -251,7 +255,7 @@ class Planner:
             counting.take(subject, message.block, message.payload)
 
     def _begin_schedule(self, message: Message) -> None:
-        """Make a schedule what will be stored, which may be too large."""
+        """Put a schedule into its stored form. Raises ApiError if that is too large."""
         message.block = stored_schedule(message.block)
         config, size = self.machine.config, len(message.block) + len(message.payload)
         if 0 <= config.max_msg_size < size:
@@ -261,11 +265,11 @@ class Planner:
         self.draft.schedules[message.subject] = self.draft.next_seq
 
     def check_limits(self, message: Message) -> None:
-        """Refuse a message for which the node or the stream has no room, else count it."""
+        """Raise an ApiError if node or stream have no room for a message, otherwise count it."""
         subject = message.subject
         size = self.machine.record_size.of(subject, message.block, len(message.payload))
         if self.storage_left is not None:
-            # The message that goes beyond the limit is the last that is taken.
+            # The message that crosses the limit is the last one accepted.
             if self.storage_left < 0:
                 raise api_error("JSInsufficientResources")
             self.storage_left -= size
@@ -276,7 +280,7 @@ class Planner:
             self.capacity.take(subject, size, message.rollup)
 
     def replace(self, message: Message) -> None:
-        """Note what a message replaces, and the schedule it ends."""
+        """Record the messages that a message replaces, and the schedule that it ends."""
         if message.rollup == b"sub":
             self.draft.roll_up_subject(message.subject, message.place)
         elif message.rollup:
@@ -284,22 +288,22 @@ class Planner:
         if self.machine.ends_schedules:
             self.draft.end_schedule(message)
 
-    # -- what is not accepted ----------------------------------------------------------------
+    # -- refused messages and duplicates -----------------------------------------------------
 
     def refuse(self, place: int, error: ApiError) -> None:
-        """Note that the message at `place` is not accepted."""
+        """Record that the message at `place` is refused."""
         self.draft.refused[place] = refusal(error, self.machine.json_name)
         self.plan.count_refused(error.err_code)
 
     def duplicate(self, place: int, seq: int) -> None:
-        """Note that the message at `place` is stored already, as `seq`."""
+        """Record that the message at `place` is stored already, as `seq`."""
         answer = b'{"stream":"%s","seq":%d,"duplicate": true}' % (self.machine.ack_name, seq)
         self.draft.refused[place] = answer
 
     # -- the plan ----------------------------------------------------------------------------
 
     def _store(self) -> None:
-        """Put the accepted messages and the answers into the plan."""
+        """Add the accepted messages and the answers to the plan."""
         plan, draft, columns, machine = self.plan, self.draft, self.columns, self.machine
         subjects, payloads, refused = columns.subjects, columns.payloads, draft.refused
         self.answer()
@@ -321,7 +325,7 @@ class Planner:
         )
 
     def answer(self) -> None:
-        """Acknowledge all messages, or say something to everybody, in order, if some are not."""
+        """Add the answers to the plan: acknowledgements for all, or one answer for each message."""
         plan, draft, first = self.plan, self.draft, self.machine.last_seq + 1
         if draft.refused or self.told or draft.counting is not None:
             self._answer_each(first)

@@ -1,6 +1,6 @@
-"""Storing the rows of a transaction: the same decision as for publishes, in order, or not at all.
+"""The plan that stores rows of a transaction, checked like publishes and kept in order.
 
-A row that the stream refuses ends the chunk: what was before it is stored, and nothing after it. A
+A row that the stream refuses ends the chunk: the rows before it are stored, and none after it. A
 row whose message id is known counts as stored.
 """
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from core.stream.plan import PlanBuilder
 
 
-# What is said of the last message of a stream or subject is true of a moment: the rows of a batch
-# are stored at another, after a crash too. A transaction is no part of an atomic batch.
+# An expected last message holds at one moment only, and the rows of a batch are stored at another,
+# even after a crash. A transaction is never part of an atomic batch.
 _MOMENTARY = (
     h.EXPECTED_LAST_SEQ,
     h.EXPECTED_LAST_SUBJECT_SEQ,
@@ -50,12 +50,19 @@ PROMOTED = Checks(
     stored=PUBLISHED.stored,
     lone={header: checks for header, checks in PUBLISHED.lone.items() if header in _LONE},
 )
-"""A row of a transaction."""
+"""The checks of a row of a transaction."""
 
 
 @dataclass(slots=True)
 class Promoted:
-    """A plan, how many rows it takes, how many of them are known, and why it takes no more."""
+    """A plan for rows of a transaction.
+
+    Attributes:
+        plan: The plan.
+        rows: Number of rows that it covers.
+        duplicates: Number of these rows that were stored before.
+        error: The error of the next row (None: all rows are covered).
+    """
 
     plan: PlanBuilder
     rows: int
@@ -64,13 +71,13 @@ class Promoted:
 
 
 def plan_rows(machine: StreamMachine, columns: MessageColumns, now: int, facts: Facts) -> Promoted:
-    """Return the plan that stores rows up to the first that is refused.
+    """Return the plan that stores rows up to the first one that is refused.
 
     Args:
-        machine: The stream; it is not changed.
-        columns: The rows, in order; nobody waits for a reply.
-        now: Wall-clock time in nanoseconds.
-        facts: As for `planner.decide`.
+        machine: The state of the stream; it is not changed.
+        columns: The rows, in order, without reply subjects.
+        now: Wall-clock time in nanoseconds since the epoch.
+        facts: The preconditions, as for `planner.decide`.
     """
     error: ApiError | None = None
     while True:
@@ -85,7 +92,7 @@ def plan_rows(machine: StreamMachine, columns: MessageColumns, now: int, facts: 
 
 
 class _Refused(Exception):
-    """A row is not taken."""
+    """A row is refused; `place` is its index."""
 
     def __init__(self, place: int, error: ApiError) -> None:
         self.place = place
@@ -93,7 +100,7 @@ class _Refused(Exception):
 
 
 class _RowPlanner(Planner):
-    """Raises `_Refused` at the first row that is not taken."""
+    """A planner that raises `_Refused` at the first row that is refused."""
 
     checks = PROMOTED
 
@@ -111,4 +118,4 @@ class _RowPlanner(Planner):
         self.draft.refused[place] = b""
 
     def answer(self) -> None:
-        """Nobody waits for one."""
+        """Write no answer: rows have no reply subjects."""

@@ -1,4 +1,4 @@
-"""What the roll-ups of a batch remove whose subjects hold wildcards: all that these match.
+"""The removals by roll-ups whose subjects contain wildcards: all subjects that these match.
 
 As in a purge by filter, and in the reference server: clients purge many keys with one message.
 """
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class PurgedFilters:
-    """The filters by which a batch has removed what was stored before it.
+    """The filters by which a batch has removed messages stored before it.
 
-    A batch may repeat them: what one has removed, the next need not look for.
+    A batch may repeat a filter; a removed subject need not be searched again.
     """
 
     __slots__ = ("_filters",)
@@ -28,22 +28,22 @@ class PurgedFilters:
         return iter(self._filters)
 
     def add(self, pattern: bytes) -> bool:
-        """Take a filter; False when those before it have removed all of it already."""
+        """Add a filter. Return False if earlier filters cover all of it."""
         if self.have(pattern):
             return False
         self._filters.append(pattern)
         return True
 
     def have(self, subject: bytes) -> bool:
-        """Whether what was stored on a subject, or on all of a filter, is removed."""
+        """Decide whether the stored messages of a subject, or of a whole filter, are removed."""
         return any(is_subset(subject, pattern) for pattern in self._filters)
 
 
 def covered(names: Iterable[bytes], pattern: bytes) -> list[bytes]:
-    """Return which subjects go with a purge of a filter.
+    """Return the subjects that a purge of a filter removes.
 
-    Messages may be on subjects that hold wildcards themselves: these go when the filter has all
-    that they match.
+    A message may be stored on a subject that contains wildcards itself. Such a subject is removed
+    when the filter covers all subjects that it matches.
     """
     prefix = fixed_prefix(pattern)
     return [name for name in names if name.startswith(prefix) and is_subset(name, pattern)]

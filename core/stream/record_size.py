@@ -1,7 +1,7 @@
-"""The size of a message: what it counts towards `bytes` and `max_bytes` of its stream.
+"""The size of a message, as counted towards `bytes` and `max_bytes` of its stream.
 
-As in the reference server it depends on the storage type: a file keeps 30 bytes beside each record
-and 4 more where it has headers, memory 16 bytes.
+As in the reference server, the size depends on the storage type. A file stores 30 bytes beside each
+record and 4 more if the record has headers; memory stores 16 bytes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,25 +10,30 @@ from dataclasses import dataclass
 from core.model.stream import Storage
 
 LARGEST_OVERHEAD = 34
-"""Bytes that any storage type adds to a message, at most."""
+"""The largest number of bytes that any storage type adds to a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSize:
-    """How one stream counts the bytes of its messages."""
+    """The rule by which one stream counts the bytes of its messages.
+
+    Attributes:
+        overhead: Bytes added to each message.
+        header_overhead: Bytes added to each message with headers.
+    """
 
     overhead: int
     header_overhead: int
 
     def of(self, subject: bytes, headers: bytes | None, payload_len: int) -> int:
-        """Return the size of one message."""
+        """Return the size of one message in bytes."""
         if headers:
             more = len(headers) + self.header_overhead
             return self.overhead + len(subject) + payload_len + more
         return self.overhead + len(subject) + payload_len
 
     def of_row(self, subject: bytes, payload_len: int, headers_len: int) -> int:
-        """Return the size of a stored message, of which storage told the lengths."""
+        """Return the size of a stored message from the lengths that storage reports."""
         more = headers_len + self.header_overhead if headers_len else 0
         return self.overhead + len(subject) + payload_len + more
 
@@ -38,7 +43,7 @@ class RecordSize:
         headers: Sequence[bytes | None] | None,
         payloads: Sequence[bytes],
     ) -> list[int]:
-        """Return the size of each message."""
+        """Return the size of each message in bytes."""
         if headers is None:
             overhead = self.overhead
             return [overhead + len(s) + len(p) for s, p in zip(subjects, payloads, strict=True)]
@@ -52,18 +57,18 @@ class RecordSize:
         headers: Iterable[bytes | None] | None,
         payloads: Sequence[bytes],
     ) -> int:
-        """Return the size of all messages together, without looking at each."""
+        """Return the total size of all messages, without computing each size."""
         content = sum(map(len, subjects)) + sum(map(len, payloads))
         blocks = [block for block in headers if block] if headers is not None else ()
         return self.total(len(payloads), content + sum(map(len, blocks)), len(blocks))
 
     def total(self, count: int, content: int, blocks: int) -> int:
-        """Return the size of so many messages.
+        """Return the total size of several messages in bytes.
 
         Args:
-            count: How many there are.
+            count: Number of messages.
             content: Bytes of their subjects, headers and payloads.
-            blocks: How many of them have headers.
+            blocks: Number of messages that have headers.
         """
         return content + self.overhead * count + self.header_overhead * blocks
 
@@ -72,5 +77,5 @@ _SIZES = {Storage.FILE: RecordSize(30, 4), Storage.MEMORY: RecordSize(16, 0)}
 
 
 def record_size(storage: Storage) -> RecordSize:
-    """Return how streams of a storage type count bytes."""
+    """Return the rule of a storage type."""
     return _SIZES[storage]

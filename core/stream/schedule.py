@@ -1,4 +1,4 @@
-"""When a schedule comes due: once, at an interval, or by a cron pattern in a time zone (ADR-51).
+"""The due times of a schedule: once, at an interval, or by a cron pattern in a zone (ADR-51).
 
 Times are nanoseconds since the Unix epoch. Nothing here reads a clock.
 """
@@ -43,7 +43,7 @@ class _Named:
 
 
 class _Local:
-    """The zone of the machine."""
+    """The time zone of the machine."""
 
     def offset(self, instant: int) -> int:
         ahead = datetime.fromtimestamp(instant, UTC_TIME).astimezone().utcoffset()
@@ -53,7 +53,7 @@ class _Local:
 
 @lru_cache(256)
 def find_zone(name: str) -> Zone:
-    """Return a zone by its IANA name.
+    """Return a zone by its IANA name, "UTC" or "Local".
 
     Raises ApiError JSMessageSchedulesTimeZoneInvalid.
     """
@@ -73,13 +73,13 @@ def _rounded(instant: int) -> int:
 
 @dataclass(slots=True, frozen=True)
 class Schedule:
-    """A schedule that was read; one of `at`, `every` and `cron` says when.
+    """A parsed schedule; exactly one of `at`, `every` and `cron` is set.
 
-    Args:
-        at: The one time, as 64 bits hold it.
-        every: The interval.
-        cron: The pattern.
-        zone: Where the pattern's times are local times.
+    Attributes:
+        at: The single time, as a signed 64-bit number of nanoseconds since the epoch.
+        every: The interval in nanoseconds (0: not set).
+        cron: The cron pattern.
+        zone: The zone of the pattern's local times.
     """
 
     at: int | None = None
@@ -89,17 +89,17 @@ class Schedule:
 
     @property
     def repeats(self) -> bool:
-        """Whether it comes due more than once."""
+        """True when the schedule fires more than once."""
         return self.at is None
 
     def first(self, stored: int) -> int | None:
-        """Return when a schedule comes due that was stored at a time (None: never)."""
+        """Return the first due time of a schedule that was stored at a given time (None: never)."""
         if self.at is not None:
             return self.at
         return self._behind(stored)
 
     def following(self, due: int, now: int) -> int | None:
-        """Return when it comes due after it did; what was missed until now is left out."""
+        """Return the due time after `due` (None: never). Times missed before `now` are skipped."""
         after = self._behind(due)
         if after is not None and after < now:
             return self._behind(_rounded(now))
@@ -113,7 +113,7 @@ class Schedule:
         return None if found is None else found * SECOND
 
     def shown(self, due: int) -> bytes:
-        """Return a time as outputs name it: in the schedule's zone."""
+        """Return a due time as messages of the schedule contain it: RFC 3339, in its zone."""
         ahead = self.zone.offset(due // SECOND)
         local = datetime.fromtimestamp(due // SECOND, UTC_TIME) + timedelta(seconds=ahead)
         text = local.strftime("%Y-%m-%dT%H:%M:%S")
@@ -127,10 +127,10 @@ class Schedule:
 
 @lru_cache(4096)
 def parse_schedule(pattern: bytes, zone_name: bytes | None) -> Schedule | None:
-    """Read the value of `Nats-Schedule` beside that of `Nats-Schedule-Time-Zone` (None: absent).
+    """Parse the values of `Nats-Schedule` and `Nats-Schedule-Time-Zone` (None: absent).
 
-    Returns None for a value that is no schedule at all: the message is one like any other.
-    Raises ApiError JSMessageSchedulesTimeZoneInvalid, JSMessageSchedulesPatternInvalid.
+    Returns None for a value that is not a schedule: the message is an ordinary one. Raises ApiError
+    JSMessageSchedulesTimeZoneInvalid or JSMessageSchedulesPatternInvalid.
     """
     text = pattern.decode("utf-8", "replace")
     zone = None if zone_name is None else find_zone(zone_name.decode("utf-8", "replace"))
@@ -154,7 +154,7 @@ def _once(text: str) -> Schedule | None:
         raise api_error("JSMessageSchedulesPatternInvalid") from None
     if instant == ZERO_TIME:
         return None
-    # What lies too far ahead comes due at once.
+    # A time beyond 64 bits is due at once.
     return Schedule(at=unix_nanos(instant))
 
 

@@ -1,6 +1,6 @@
-"""Headers that publish a schedule or cancel one, and those of the messages it sends (ADR-51).
+"""The headers that publish or cancel a schedule, and those of its messages (ADR-51).
 
-The order of the checks is the reference server's.
+The order of the checks is that of the reference server.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from core.model.stream import StreamConfig
 
 PURGE = b"purge"
-"""The next time of a schedule that is over: its subject is purged."""
+"""The value for the next time of a schedule that is over: its subject is purged."""
 
 HEADERS = frozenset((h.SCHEDULE, h.SCHEDULE_TIME_ZONE, h.SCHEDULER, h.SCHEDULE_NEXT))
-"""What makes a publish more than a message like any other."""
+"""The headers that make a publish begin or end a schedule."""
 
 _ROLLUP_SUB = b"sub"
 _LINE_END = b"\r\n"
-# Headers of a schedule, or of the message it copies, that its outputs do not have.
+# Headers of a schedule, or of the message it publishes a copy of, that its messages do not have.
 _DROPPED_PREFIXES = (b"Nats-Schedule", b"Nats-Expected-")
 _DROPPED = frozenset((h.MSG_ID, h.TTL, h.ROLLUP))
 
@@ -33,19 +33,19 @@ _DROPPED = frozenset((h.MSG_ID, h.TTL, h.ROLLUP))
 def check_schedule(
     config: StreamConfig, subject: bytes, found: dict[bytes, bytes], now: int
 ) -> bool:
-    """Tell whether a publish is a schedule.
+    """Check the schedule headers of a publish. Return whether it is a schedule.
 
-    `found` gets the roll-up that every schedule is.
+    `found` gets the roll-up header that every schedule has.
 
     Args:
-        config: The stream's configuration.
-        subject: Where it is published.
+        config: The configuration of the stream.
+        subject: The subject of the publish.
         found: Its headers.
-        now: Wall-clock time in nanoseconds.
+        now: Wall-clock time in nanoseconds since the epoch.
 
     Raises:
         ApiError: JSMessageSchedulesDisabled, JSMessageTTLDisabled, or JSMessageSchedules...Invalid
-            for a pattern, time zone, TTL, roll-up, target or source that is not one.
+            for an invalid pattern, time zone, TTL, roll-up, target or source.
     """
     try:
         schedule = parse_schedule(found.get(h.SCHEDULE, b""), found.get(h.SCHEDULE_TIME_ZONE))
@@ -74,7 +74,7 @@ def check_schedule(
 
 
 def _check_places(config: StreamConfig, subject: bytes, found: dict[bytes, bytes]) -> None:
-    """Check where outputs go, and where their content is taken from."""
+    """Raise an ApiError if the target or source subject of a schedule is invalid."""
     target, source = found.get(h.SCHEDULE_TARGET, b""), found.get(h.SCHEDULE_SOURCE, b"")
     goal, origin = _text(target), _text(source)
     if goal is None or target == subject:
@@ -88,13 +88,13 @@ def _check_places(config: StreamConfig, subject: bytes, found: dict[bytes, bytes
 
 
 def _text(subject: bytes) -> str | None:
-    """Return a subject that can be published on, as text to compare (None: it cannot)."""
+    """Return a publishable subject as text, for comparison (None: it is not publishable)."""
     text = subject.decode("utf-8", "surrogateescape")
     return text if is_valid_publish_subject(text) else None
 
 
 def check_end(config: StreamConfig, subject: bytes, found: dict[bytes, bytes]) -> bytes:
-    """Return the subject whose schedule a client ends with a publish (b"": it ends none).
+    """Return the subject whose schedule a publish ends (b"": none).
 
     Raises ApiError JSMessageSchedulesSchedulerInvalid, JSMessageSchedulesDisabled.
     """
@@ -111,19 +111,19 @@ def check_end(config: StreamConfig, subject: bytes, found: dict[bytes, bytes]) -
 
 
 def stored_schedule(block: bytes) -> bytes:
-    """Return the header block of a schedule as it is stored: one that replaces the one before."""
+    """Return the header block of a schedule as stored: with a roll-up of its subject."""
     if h.find(block, h.ROLLUP):
         return block
     return _with(block, h.ROLLUP, _ROLLUP_SUB)
 
 
 def ended_by(found: dict[bytes, bytes]) -> bytes:
-    """Return the subject that an accepted message purges with its schedule (b"": none)."""
+    """Return the subject that an accepted message purges, with its schedule (b"": none)."""
     return found.get(h.SCHEDULER, b"") if found.get(h.SCHEDULE_NEXT) == PURGE else b""
 
 
 def replaced_by(subject: bytes, block: bytes) -> list[bytes]:
-    """Return the subjects whose messages a publish may replace or purge."""
+    """Return the subjects on which a publish may replace or purge messages."""
     found = h.publish_headers(block)
     subjects = [ended_by(found)]
     if found.get(h.ROLLUP, b"").lower() == _ROLLUP_SUB or found.get(h.SCHEDULE):
@@ -134,14 +134,14 @@ def replaced_by(subject: bytes, block: bytes) -> list[bytes]:
 def output_block(
     content: bytes, schedule: Schedule, place: bytes, block: bytes, following: int | None
 ) -> bytes:
-    """Return the header block of an output.
+    """Return the header block of a message that a schedule publishes.
 
     Args:
-        content: The header block of the message that it copies.
-        schedule: What came due.
+        content: The header block of the source message.
+        schedule: The schedule that came due.
         place: The subject of the schedule.
         block: The header block of the schedule.
-        following: When it comes due again (None: it is over).
+        following: The next due time in nanoseconds since the epoch (None: the schedule is over).
     """
     lines = content.split(_LINE_END)[1:-2] if content else []
     lines = [

@@ -1,7 +1,7 @@
-"""The schedules of one stream that are to come due (ADR-51).
+"""The pending schedules of one stream (ADR-51).
 
-A subject has one schedule at most. It never comes due any more once something else was stored
-there. What is here follows from what plans store and remove, and from the times they note.
+A subject has one schedule at most. It no longer fires once another message is stored on its
+subject. The state here follows from the messages and due times in committed plans.
 """
 
 from collections.abc import Iterable
@@ -14,14 +14,14 @@ from core.stream.headers import SCHEDULE, SCHEDULE_TIME_ZONE, SCHEDULER, find
 from core.stream.schedule import Schedule, parse_schedule
 
 NEVER = 1 << 63
-"""The time of a schedule that is there and never comes due: later than any other."""
+"""The due time of a schedule that is stored and never fires: later than any other time."""
 
 _STALE = 64
 
 
 @dataclass(slots=True, frozen=True)
 class Pending:
-    """A schedule: its message, and when it comes due next, in nanoseconds since the epoch."""
+    """A schedule: its message, and its next due time in nanoseconds since the epoch."""
 
     subject: bytes
     seq: int
@@ -29,7 +29,7 @@ class Pending:
 
 
 def schedule_of(block: bytes) -> Schedule | None:
-    """Return the schedule that a stored header block holds (None: none that can be read)."""
+    """Return the schedule in a stored header block (None: none, or an invalid one)."""
     pattern = find(block, SCHEDULE)
     if not pattern:
         return None
@@ -40,30 +40,30 @@ def schedule_of(block: bytes) -> Schedule | None:
 
 
 class Schedules:
-    """Schedules by subject, and a heap of the times they come due."""
+    """The schedules by subject, and a heap of their due times."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Pending] = {}
-        # (time, sequence, subject); what is no longer known so is skipped when it gets to the top.
+        # (time, sequence, subject); outdated entries are skipped when they reach the top.
         self._heap: list[tuple[int, int, bytes]] = []
 
     def __len__(self) -> int:
-        """How many will come due."""
+        """The number of schedules that will fire."""
         return sum(pending.due < NEVER for pending in self._known.values())
 
     def seq_of(self, subject: bytes) -> int:
-        """Return the sequence of the schedule of a subject, even if it is over (0: none)."""
+        """Return the sequence of a subject's schedule, even if it never fires (0: none)."""
         pending = self._known.get(subject)
         return 0 if pending is None else pending.seq
 
     def is_pending(self, pending: Pending) -> bool:
-        """Whether a schedule is still there and due at that time."""
+        """Decide whether a schedule still exists with this due time."""
         return self._known.get(pending.subject) == pending
 
-    # -- what happens ------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------
 
     def stored(self, segment: Segment) -> None:
-        """Take committed messages: schedules begin, and end with what replaces them."""
+        """Apply committed messages: schedules begin, and end when a message replaces them."""
         blocks = segment.headers
         if blocks is None:
             if self._known:
@@ -79,11 +79,11 @@ class Schedules:
                 self._stop(subject)
 
     def _stop(self, subject: bytes) -> None:
-        """Have a schedule never come due; its message may still be there."""
+        """Stop a schedule from firing; its message may still be stored."""
         self._known[subject] = Pending(subject, self._known[subject].seq, NEVER)
 
     def add(self, subject: bytes, seq: int, due: int | None) -> None:
-        """Take a schedule, in place of that of its subject (None: it never comes due)."""
+        """Add a schedule in place of the one of its subject. `due` is None if it never fires."""
         pending = Pending(subject, seq, NEVER if due is None else due)
         self._known[subject] = pending
         if due is not None:
@@ -94,31 +94,31 @@ class Schedules:
                 heappush(self._heap, (due, seq, subject))
 
     def move(self, pending: Pending) -> None:
-        """Note when a schedule comes due next, unless it has gone."""
+        """Set the next due time of a schedule, unless it is gone."""
         if self.seq_of(pending.subject) == pending.seq:
             due = None if pending.due >= NEVER else pending.due
             self.add(pending.subject, pending.seq, due)
 
     def end(self, pending: Pending) -> None:
-        """Forget a schedule."""
+        """Remove a schedule."""
         if self.seq_of(pending.subject) == pending.seq:
             del self._known[pending.subject]
 
     def forget(self, rows: Iterable[tuple[int, bytes, int]]) -> None:
-        """Hear of (sequence, subject, size) of messages that left."""
+        """Remove the schedules whose messages were removed, as tuples (sequence, subject, size)."""
         if self._known:
             for seq, subject, _ in rows:
                 if self.seq_of(subject) == seq:
                     del self._known[subject]
 
     def purged(self, below: int) -> None:
-        """Hear that all messages below a sequence left."""
+        """Remove the schedules below a sequence."""
         self._known = {s: p for s, p in self._known.items() if p.seq >= below}
 
-    # -- what is due -------------------------------------------------------------------------
+    # -- due schedules -----------------------------------------------------------------------
 
     def next_due(self) -> int | None:
-        """Return when the next schedule comes due (None: none does)."""
+        """Return the earliest due time (None: no schedule will fire)."""
         heap = self._heap
         while heap:
             due, seq, subject = heap[0]
@@ -129,9 +129,9 @@ class Schedules:
         return None
 
     def due(self, now: int, limit: int) -> list[Pending]:
-        """Return schedules that are due, the oldest messages first; they stay until told of.
+        """Return due schedules in order of their sequences; they stay pending.
 
-        At most `limit`, those that have been due for longest.
+        At most `limit` are returned: those with the earliest due times.
         """
         found: dict[bytes, Pending] = {}
         while len(found) < limit and (when := self.next_due()) is not None and when <= now:

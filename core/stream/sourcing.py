@@ -1,4 +1,4 @@
-"""What mirrors and sources may be configured to do. The order of checks is the reference's."""
+"""The rules for mirrors and sources of a stream, in the order of the reference server."""
 
 from collections.abc import Mapping
 
@@ -23,9 +23,10 @@ _API_PREFIX = "$JS.API"
 def check_sourcing(
     config: StreamConfig, streams: Mapping[str, StreamConfig], *, pedantic: bool
 ) -> StreamConfig:
-    """Validate mirror and sources, given the other streams of the account.
+    """Validate mirror and sources against the other streams of the account.
 
-    A mirror takes over `mirror_direct` from an origin that can be seen.
+    A mirror takes the setting of `mirror_direct` from its origin, if the origin is in `streams`.
+    Raises ApiError.
     """
     if config.mirror is not None:
         _check_mirror(config, config.mirror)
@@ -68,7 +69,10 @@ def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
 
 
 def _is_valid_reference(source: StreamSource) -> bool:
-    """Whether a named consumer of the origin may be used: nothing else may then narrow it."""
+    """Decide whether the named consumer of a source, if any, is valid.
+
+    No other setting of the source may narrow it.
+    """
     consumer = source.consumer
     if consumer is None:
         return True
@@ -144,7 +148,7 @@ def _check_source_transforms(transforms: tuple[SubjectTransformConfig, ...]) -> 
 
 
 def _identity(source: StreamSource) -> tuple[object, ...]:
-    """What makes two sources the same one."""
+    """Return the values in which two sources must differ."""
     if source.subject_transforms:
         subjects = tuple((t.src or ">", t.dest or ">") for t in source.subject_transforms)
     else:
@@ -158,7 +162,7 @@ def _api_prefix(source: StreamSource) -> str | None:
 
 
 def _check_prefixes(config: StreamConfig, streams: Mapping[str, StreamConfig]) -> None:
-    """Delivery and API prefixes of origins elsewhere must stay clear of what is used here."""
+    """Refuse delivery and API prefixes of external origins that overlap subjects used here."""
     sources = [source for source in (config.mirror, *config.sources) if source is not None]
     captured = [
         subject

@@ -1,17 +1,16 @@
-"""Finding the subjects that filters match without looking at all of them.
+"""Search of the subjects that filters match, without visiting all subjects.
 
-The subjects of an index are kept in sorted runs, made when the first wildcard asks and never
-merged: what a filter can match lies between two places of each run, found by bisecting on what
-stands before its first wildcard. Where that leaves many, what the filter says after its wildcards
-is looked for in the text of the run. New subjects wait unsorted until the next question; subjects
-that went stay in the runs and are recognized by their absence from the index.
+The subjects of an index are kept in sorted runs. The runs are made at the first search with a
+wildcard, and never merged. In each run, the fixed prefix of a filter bounds a range, found by
+bisection. In a large range, the longest literal part after the first wildcard is searched in the
+text of the run. New subjects stay unsorted until the next search. Removed subjects stay in the
+runs, and are recognized by their absence from the index.
 """
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Protocol
 
 from core.stream.purged import covered
 from core.subjects.subject import (
@@ -23,23 +22,17 @@ from core.subjects.subject import (
 )
 
 RUN = 16_384
-"""Subjects of a run, and looked at before somebody else gets a turn: some milliseconds."""
+"""Subjects in a run, and subjects visited between two yields: some milliseconds of work."""
 SMALL = 2048
-"""Up to here, looking at every subject costs less than keeping runs."""
+"""Up to this number of subjects, visiting each one costs less than keeping runs."""
 _FEW = 500
 _MANY = 512
 _SCANNED = 16
-"""Names that one passes over in a text while looking at one."""
-
-
-class Known(Sized, Container[bytes], Protocol):
-    """The subjects of an index: a dict with them as keys."""
-
-    def __iter__(self) -> Iterator[bytes]: ...
+"""Number of names that a text search passes in the time in which a loop visits one."""
 
 
 class SortedSubjects:
-    """Sorted runs over the subjects of one index."""
+    """The sorted runs of the subjects of one index."""
 
     __slots__ = ("_runs", "_texts", "fresh", "ready")
 
@@ -49,20 +42,20 @@ class SortedSubjects:
         self.fresh: list[bytes] = []
         self.ready = False
 
-    def note(self, subjects: Sequence[bytes], known: Known) -> bool:
-        """Take new subjects, before the index does; False when keeping them costs too much."""
+    def note(self, subjects: Sequence[bytes], known: Collection[bytes]) -> bool:
+        """Add new subjects, before the index has them. Return False if the runs cost too much."""
         self.fresh += [subject for subject in subjects if subject not in known]
         return len(self.fresh) + len(self._runs) * RUN <= 2 * len(known) + 4 * RUN
 
     def sort(self, names: list[bytes]) -> Iterator[None]:
-        """Make runs of names; yields after each."""
+        """Make runs of names; yields after each run."""
         for start in range(0, len(names), RUN):
             self._runs.append(sorted(names[start : start + RUN]))
             yield
         self.ready = True
 
     def settle(self) -> Iterator[None]:
-        """Put the new subjects into runs; yields after each."""
+        """Move the new subjects into runs; yields after each run."""
         fresh, runs = self.fresh, self._runs
         while fresh:
             chunk = fresh[:RUN]
@@ -75,15 +68,15 @@ class SortedSubjects:
             yield
 
     def starting_with(self, prefix: bytes) -> Iterator[tuple[int, int, int]]:
-        """Yield the runs with names that begin with a prefix: number, first place, end."""
-        end = prefix[:-1] + bytes((prefix[-1] + 1,)) if prefix else b""  # of a dot, never of 0xff
+        """Yield (number of the run, first index, end index) of names that begin with a prefix."""
+        end = prefix[:-1] + bytes((prefix[-1] + 1,)) if prefix else b""  # ends in a dot, not 0xff
         for number, run in enumerate(self._runs):
             low = bisect_left(run, prefix)
             if low < len(run) and (not prefix or run[low] < end):
                 yield number, low, bisect_left(run, end, low) if prefix else len(run)
 
     def candidates(self, wild: dict[bytes, list[bytes]]) -> Iterator[list[bytes]]:
-        """Yield the names that filters, by their fixed prefix, match; no slice is large."""
+        """Yield the matching names of filters, given by their fixed prefixes, in small slices."""
         gathered: list[bytes] = []
         work = 0
         for prefix, patterns in wild.items():
@@ -104,9 +97,9 @@ class SortedSubjects:
         yield from _matching(_slices(self.fresh), list(chain(*wild.values())))
 
     def _holding(self, number: int, piece: bytes) -> list[bytes] | None:
-        """Return the names of a run that hold a piece; None when they are too many to pick out.
+        """Return the names in a run that contain a piece of text (None: too many to collect).
 
-        Names hold no line feeds, so that these part them in a text.
+        Names contain no line feed, so line feeds separate them in the text.
         """
         run = self._runs[number]
         text = self._texts.get(number)
@@ -124,7 +117,7 @@ class SortedSubjects:
 
 
 class Searchable(ABC):
-    """What the three forms of index have in common: their subjects can be searched."""
+    """The search of subjects, common to the three forms of index."""
 
     __slots__ = ("names",)
 
@@ -132,25 +125,26 @@ class Searchable(ABC):
         self.names: SortedSubjects | None = None
 
     @abstractmethod
-    def subjects(self) -> Known:
-        """Return the subjects: a dict, not to be changed."""
+    def subjects(self) -> Collection[bytes]:
+        """Return the subjects as a dict; do not change it."""
 
     def prepare(self, filters: Sequence[bytes]) -> Iterator[None]:
-        """Get ready for a search; yields so that others may have a turn."""
+        """Prepare a search. Yields between steps, so that other work may run."""
         known = self.subjects()
         if len(known) <= SMALL or not any(has_wildcard(f) for f in filters):
             return
         if self.names is None:
-            # From here on the index notes what is new, while the runs are made.
+            # From here on, the index records new subjects while the runs are made.
             self.names = names = SortedSubjects()
             yield from names.sort(list(known))
         elif self.names.ready and self.names.fresh:
             yield from self.names.settle()
 
     def search(self, filters: Sequence[bytes]) -> Iterator[list[bytes]]:
-        """Yield the subjects that a filter matches, none twice, a slice of the work at a time.
+        """Yield the subjects that at least one filter matches, each once, in slices.
 
-        Without filters all. What comes or goes between two slices may or may not be there.
+        No filters match all subjects. A subject that is added or removed between two slices may or
+        may not be included.
         """
         known = self.subjects()
         if not filters or b">" in filters:
@@ -177,7 +171,7 @@ class Searchable(ABC):
             yield here
 
     def covered(self, pattern: bytes) -> list[bytes]:
-        """Return the subjects that go when a filter is purged, in one go."""
+        """Return the subjects that a purge of a filter removes, without interruption."""
         for _ in self.prepare((pattern,)):
             pass
         found: list[bytes] = []
@@ -186,9 +180,10 @@ class Searchable(ABC):
         return found
 
     def passes_over(self, pattern: bytes) -> bool:
-        """Say whether a purge of a filter leaves a subject that the filter matches, in one go.
+        """Decide whether a purge of a filter keeps a subject that the filter matches.
 
-        Storage cannot finish such a purge later: its rule for filters is that of subscriptions.
+        Storage cannot finish such a purge later, because it matches filters as subscriptions do.
+        The search is not interrupted.
         """
         match = compile_reading([pattern])
         if match is None or b"*" not in pattern:
@@ -200,9 +195,9 @@ class Searchable(ABC):
 
 
 def _longest_piece(pattern: bytes) -> bytes:
-    """Return the longest of the pieces that every match has after its first wildcard; maybe none.
+    """Return the longest literal part of a filter after its first wildcard (b"": none).
 
-    As it stands in a text of names: a line feed is behind the last token.
+    The result has the form that it has in the text of a run: a line feed follows the last token.
     """
     pieces: list[list[bytes]] = []
     tokens: list[bytes] = []

@@ -1,7 +1,7 @@
-"""Time to live of single messages, and the markers of subjects that lost their last (ADR-43).
+"""Time to live of single messages, and subject delete markers (ADR-43).
 
-Everything is read from the header block as it is stored, so a restart, a mirror and an update of
-the configuration find the same lifetimes as the publish did.
+Lifetimes are always read from the stored header block. So a restart, a mirror and an update of the
+configuration find the same lifetimes as the publish.
 """
 
 from functools import lru_cache
@@ -20,10 +20,10 @@ NEVER = -1
 """The TTL of a message that neither a TTL nor `max_age` removes."""
 
 MAX_AGE, REMOVE, PURGE = b"MaxAge", b"Remove", b"Purge"
-"""Why a subject lost its last message."""
+"""The reasons for which a subject loses its last message."""
 
 MARKER_METADATA = "jetgate.markers"
-"""The metadata of a stream that names the removals that leave markers."""
+"""The metadata of a stream that lists the kinds of removals that leave markers."""
 
 _REASONS = {"Remove": REMOVE, "Purge": PURGE}
 _PURGED = b"PURGE"
@@ -32,10 +32,11 @@ _LINE_END = b"\r\n"
 
 @lru_cache(1024)
 def parse_ttl(value: bytes) -> int | None:
-    """Read a `Nats-TTL` value as whole seconds.
+    """Parse a `Nats-TTL` value as whole seconds.
 
     Returns:
-        0 for no TTL (the reference takes `00` for that), NEVER, or None for a bad value.
+        0 for no TTL (the reference server accepts `00` for it), NEVER, or None for an invalid
+            value.
     """
     text = value.decode("latin-1")
     if text.lower() == "never":
@@ -48,30 +49,30 @@ def parse_ttl(value: bytes) -> int | None:
 
 
 def _plain_seconds(value: bytes) -> int | None:
-    """Read digits as the reference does: in 64 bits, with what overflows wrapped around."""
+    """Parse digits as in the reference server: 64 bits, with overflow wrapped around."""
     seconds = parse_wrapped(value)
     return None if seconds is None or seconds >> 63 else seconds
 
 
 def ttl_of(block: bytes) -> int:
-    """Return the seconds that a stored message lives: 0 as long as the stream allows, or NEVER."""
+    """Return the TTL of a stored message in seconds (0: no TTL of its own), or NEVER."""
     value = find(block, TTL)
     return (parse_ttl(value) or 0) if value else 0
 
 
 def is_marker(block: bytes) -> bool:
-    """Whether a message already tells that its subject has no value: no marker follows it."""
+    """Decide whether a message marks its subject as empty, so that no marker follows it."""
     return bool(find(block, MARKER_REASON)) or find(block, KV_OPERATION) == _PURGED
 
 
 @lru_cache(4096)
 def life_of(block: bytes) -> tuple[int, bool]:
-    """Return `ttl_of` and `is_marker` of a block; those of many messages are the same."""
+    """Return `ttl_of` and `is_marker` of a block, cached because many blocks are equal."""
     return ttl_of(block), is_marker(block)
 
 
 def raised(block: bytes, least: int) -> bytes:
-    """Return a block whose TTL is at least so many seconds; a lower one is written anew, last."""
+    """Return a block whose TTL is at least `least` seconds. A lower TTL is replaced, at the end."""
     if not 0 < ttl_of(block) < least:
         return block
     name = TTL + b":"
@@ -82,10 +83,10 @@ def raised(block: bytes, least: int) -> bytes:
 def marker_reasons_of(config: StreamConfig) -> frozenset[bytes]:
     """Return the reasons for which a stream wants markers, beside age.
 
-    The value is `Remove` (a message is deleted), `Purge`, or both with a comma between.
+    The metadata value is `Remove` (a message is deleted), `Purge`, or both, separated by a comma.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: The value is something else.
     """
     value = config.metadata.get(MARKER_METADATA)
     if value is None:
@@ -97,7 +98,7 @@ def marker_reasons_of(config: StreamConfig) -> frozenset[bytes]:
 
 
 def marker_block(reason: bytes, ttl: int) -> bytes:
-    """Return the header block of a marker that lives `ttl` nanoseconds, in whole seconds."""
+    """Return the header block of a marker with a TTL of `ttl` nanoseconds, in whole seconds."""
     text = format_duration(ttl // SECOND * SECOND).encode()
     pairs = ((MARKER_REASON, reason), (TTL, text), (ROLLUP, b"sub"))
     return b"NATS/1.0\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in pairs) + _LINE_END

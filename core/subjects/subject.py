@@ -1,8 +1,8 @@
 """Validation, matching and comparison of subjects and filters.
 
 A subject is one or more tokens joined by `.`. In a *filter*, the token `*` stands for exactly one
-token and a last token `>` for one or more; a *literal* holds neither. `foo*` and `fo>o` are
-ordinary tokens. Everything here takes and returns `bytes`, as on the wire, and is case-sensitive.
+token and a last token `>` for one or more; a *literal* contains neither. `foo*` and `fo>o` are
+ordinary tokens. All functions take and return `bytes`, as on the wire, and are case-sensitive.
 """
 
 import re
@@ -12,7 +12,7 @@ _BLANKS = re.compile(rb"[ \t\n\r\f]")
 
 
 def is_valid_filter(subject: bytes) -> bool:
-    """Say whether `subject` is a filter: no empty token, no blank, `>` only at the end."""
+    """Decide whether `subject` is a filter: no empty token, no blank, `>` only at the end."""
     if not subject or _BLANKS.search(subject):
         return False
     parts = subject.split(b".")
@@ -20,7 +20,7 @@ def is_valid_filter(subject: bytes) -> bool:
 
 
 def can_subscribe(subject: bytes) -> bool:
-    """Say whether a client may subscribe to `subject`, an argument of a SUB line.
+    """Decide whether a client may subscribe to `subject`, an argument of a SUB line.
 
     Unlike `is_valid_filter`, which is for subjects in configurations, it allows a form feed or a
     lone CR inside a token, as the reference server does.
@@ -30,17 +30,17 @@ def can_subscribe(subject: bytes) -> bool:
 
 
 def can_publish(subject: bytes) -> bool:
-    """Say whether a pedantic client may publish on `subject`; blanks as in `can_subscribe`."""
+    """Decide whether a pedantic client may publish on `subject`; blanks as in `can_subscribe`."""
     return can_subscribe(subject) and not has_wildcard(subject)
 
 
 def is_valid_literal(subject: bytes) -> bool:
-    """Say whether a message may be published on `subject`: a valid filter without wildcards."""
+    """Decide whether a message may be published on `subject`: a valid filter without wildcards."""
     return is_valid_filter(subject) and not has_wildcard(subject)
 
 
 def has_wildcard(subject: bytes) -> bool:
-    """Say whether any token is a wildcard."""
+    """Decide whether any token is a wildcard."""
     if b"*" not in subject and b">" not in subject:
         return False
     parts = subject.split(b".")
@@ -48,7 +48,7 @@ def has_wildcard(subject: bytes) -> bool:
 
 
 def fixed_prefix(subject: bytes) -> bytes:
-    """Return what stands before the first wildcard token, its dot included; all of a literal."""
+    """Return the part before the first wildcard token, including its dot; all of a literal."""
     position = 0
     for part in subject.split(b"."):
         if part == b"*" or part == b">":
@@ -58,7 +58,7 @@ def fixed_prefix(subject: bytes) -> bytes:
 
 
 def matches(subject: bytes, pattern: bytes) -> bool:
-    """Say whether a literal subject is matched by a filter; empty tokens match nothing."""
+    """Decide whether a filter matches a literal subject; empty tokens match nothing."""
     if b"*" not in pattern and b">" not in pattern:
         return subject == pattern
     have = subject.split(b".")
@@ -71,12 +71,12 @@ def matches(subject: bytes, pattern: bytes) -> bool:
         want.pop()
     elif len(have) != len(want):
         return False
-    # not strict: a trailing `>` was removed and matches whatever is left of the subject
+    # not strict: a trailing `>` was removed and matches the rest of the subject
     return all(w == b"*" or w == h for w, h in zip(want, have, strict=False))
 
 
 def is_subset(inner: bytes, outer: bytes) -> bool:
-    """Say whether every subject matched by filter `inner` is matched by filter `outer`."""
+    """Decide whether filter `outer` matches every subject that filter `inner` matches."""
     have, want = inner.split(b"."), outer.split(b".")
     for position, token in enumerate(want):
         if position >= len(have):
@@ -89,7 +89,7 @@ def is_subset(inner: bytes, outer: bytes) -> bool:
 
 
 def overlap(one: bytes, other: bytes) -> bool:
-    """Say whether some subject is matched by both filters."""
+    """Decide whether some subject matches both filters."""
     if one == other:
         return True
     left, right = one.split(b"."), other.split(b".")
@@ -102,10 +102,11 @@ def overlap(one: bytes, other: bytes) -> bool:
 
 
 def compile_filters(filters: Sequence[bytes]) -> Callable[[bytes], bool] | None:
-    """Return a predicate for subjects that match any filter; None if all do (no filter, or `>`).
+    """Return a predicate for subjects that match any filter (None: all do: no filter, or `>`).
 
-    The predicate expects valid literals, as stored subjects are. It is a set when all filters are
-    literals, one `startswith` when all have the form `prefix.>`, else one regular expression.
+    The predicate expects valid literals, as stored subjects are. It is a set if all filters are
+    literals, one `startswith` if all have the form `prefix.>`, and otherwise one regular
+    expression.
     """
     if not filters or b">" in filters:
         return None
@@ -126,9 +127,9 @@ def compile_filters(filters: Sequence[bytes]) -> Callable[[bytes], bool] | None:
 def compile_reading(filters: Sequence[bytes]) -> Callable[[bytes], bool] | None:
     """Return a predicate like `compile_filters`, for reading or purging a stream in sequence.
 
-    A single filter passes over a stored token `>` where it has `*`. The reference server does so in
-    purges, and where it reads on in file storage. Subscriptions, several filters and searches for
-    last messages follow `compile_filters`.
+    A single filter does not match a stored token `>` where it has `*`. The reference server behaves
+    so in purges, and in sequential reads from file storage. Subscriptions, several filters and
+    searches for last messages follow `compile_filters`.
     """
     if len(filters) != 1 or b"*" not in filters[0].split(b"."):
         return compile_filters(filters)

@@ -1,12 +1,12 @@
-"""A trie of subscriptions by filter: one level per token.
+"""A trie of subscriptions by filter, with one level per token.
 
-`match` returns the items whose filter matches a subject, and whether the subject's last token
-could change the result: where no node of the level before it has literal children, all subjects
-that differ in the last token alone have the same result. Callers use that to cache one result for
-all the one-time reply subjects of an inbox.
+`match` returns the items whose filter matches a subject, and whether the subject's last token could
+change the result. If no node of the level before has literal children, all subjects that differ
+only in the last token have the same result. Callers then cache one result for all one-time reply
+subjects of an inbox.
 
-Items are compared by identity. One filter may have very many, so a list of more than `_LIST_MAX`
-becomes a dictionary. Branches without items are pruned.
+Items are compared by identity. One filter may have very many items, so a list of more than
+`_LIST_MAX` becomes a dictionary. Branches without items are pruned.
 """
 
 from typing import Generic, TypeVar
@@ -35,8 +35,8 @@ class Sublist(Generic[T]):
     """A multimap from filters to items.
 
     Attributes:
-        count: items in it.
-        inserts: items ever added.
+        count: Number of items.
+        inserts: Number of items ever added.
     """
 
     def __init__(self) -> None:

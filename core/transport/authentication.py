@@ -1,9 +1,9 @@
-"""A connection that has to authenticate: nothing is served before that, or too late.
+"""The authentication of a connection: nothing is served before, and a timeout closes it.
 
-Only where users are configured. The bytes of a connection are kept until its CONNECT is complete,
-and while a password is checked for which a hash has to be computed. What was kept goes on to the
-parser afterwards. The connection is read meanwhile, since only so its end is noticed, but no
-further than a limit.
+It exists only where users are configured. The bytes of a connection are kept until its CONNECT is
+complete, and while a hash for a password check is computed. Then the kept bytes go to the parser.
+The connection is read meanwhile, because otherwise its end would go unnoticed, but only up to a
+limit.
 """
 
 import asyncio
@@ -17,30 +17,25 @@ from core.errors import AuthError, ProtocolError
 from core.protocol.connect import Connect
 from core.protocol.parser import Parser
 from core.pubsub.password_checks import QueuedCheck
-from core.pubsub.server import Hub
+from core.pubsub.server import Connection, Hub
 from core.transport.wording import AUTHORIZATION_VIOLATION
 
 FAILURE = "Authentication Failure"
 _TOO_LATE = "Authentication Timeout"
 _KEPT_MAX = 32 * 1024
-"""Bytes of a connection that are kept during a check before it is read no further."""
+"""Bytes kept during a check before reading pauses."""
 
 
-class Unauthenticated(Protocol):
-    """The session that has to authenticate.
+class Unauthenticated(Connection, Protocol):
+    """The session to authenticate.
 
     Attributes:
-        caller: the address that its checks count for; empty: `client_ip`.
-        subscriptions: those it has made, perhaps without a CONNECT.
+        caller: The address that its checks count for; empty: `client_ip`.
+        subscriptions: Its subscriptions, made perhaps without a CONNECT.
     """
 
     hub: Hub
-    closed: bool
     caller: str
-    client_ip: str
-    connection_type: str
-    connect: Connect
-    is_connected: bool
     authentication: "Authentication | None"
 
     @property
@@ -50,13 +45,11 @@ class Unauthenticated(Protocol):
     def authorize(self, identity: Identity) -> None: ...
     def use_connect(self, connect: Connect, identity: Identity) -> None: ...
     def use_permissions(self) -> None: ...
-    def pause(self) -> None: ...
     def serve_kept(self, data: bytes) -> None: ...
-    def close(self, reason: str, error: str = "") -> None: ...
 
 
 class Authentication:
-    """Keeps what one connection sends until it may be served, and closes it when that is late."""
+    """The input of one connection until it is authenticated, and the timeout for that."""
 
     def __init__(self, session: Unauthenticated, kept: bytes = b"") -> None:
         self._session = session
@@ -69,9 +62,9 @@ class Authentication:
         self._timer = asyncio.get_running_loop().call_later(timeout, self._too_late)
 
     def take(self, data: bytes) -> bytes:
-        """Keep bytes; return all that came once the connection may be served, else none.
+        """Keep bytes. Return all bytes so far once the connection may be served, else none.
 
-        Raises ProtocolError when it never will be.
+        Raises ProtocolError if it can never be served.
         """
         data = self._kept + data
         if self._queued is not None:
@@ -93,16 +86,16 @@ class Authentication:
     def _enter_without_connect(self) -> None:
         session = self._session
         authenticator = session.hub.authenticator_for(session.connection_type)
-        if authenticator is None:  # a reload has ended that users are asked for
+        if authenticator is None:  # a reload has removed the users
             return
         if (identity := authenticator.no_auth_identity()) is None:
             raise ProtocolError(AUTHORIZATION_VIOLATION)
         session.authorize(identity)
 
     def check(self, check: SlowCheck, connect: Connect, passed: Callable[[], None]) -> None:
-        """Have the password of a CONNECT checked; then call `passed`, or close the connection.
+        """Queue the password check of a CONNECT; then call `passed`, or close the connection.
 
-        The time to authenticate runs while the check waits, not while it is computed.
+        The timeout runs while the check waits, not while the hash is computed.
         """
         session = self._session
         authenticator = session.hub.authenticator_for(session.connection_type)
@@ -112,22 +105,22 @@ class Authentication:
         self._queued = session.hub.password_checks.submit(authenticator, check, address, self)
 
     def take_back(self) -> bytes:
-        """Return what is kept, and keep it no longer."""
+        """Return the kept bytes, and keep them no longer."""
         data, self._kept = self._kept, b""
         return data
 
     def cancel(self) -> None:
-        """Wait for nothing any more: the connection is gone."""
+        """Stop the timeout and the check: the connection is closed."""
         self._timer.cancel()
         if self._queued is not None:
             self._session.hub.password_checks.cancel(self._queued, self)
 
     def check_begins(self) -> None:
-        """A thread computes the hash now."""
+        """Stop the timeout: a thread computes the hash now."""
         self._timer.cancel()
 
     def check_ends(self, is_right: bool | None) -> None:
-        """Go on as the check has found."""
+        """Continue with the result of the check (None: the check was dropped)."""
         self._timer.cancel()
         if self._session.closed:
             return
@@ -144,10 +137,10 @@ class Authentication:
 
 
 def authenticate(session: Unauthenticated, connect: Connect) -> None:
-    """Let a session be who its CONNECT says, at once or after a check.
+    """Authenticate a session by its CONNECT, at once or after a password check.
 
     Raises:
-        ProtocolError: the credentials are wrong.
+        ProtocolError: The credentials are wrong.
     """
     if not session.is_connected:
         session.connect = connect
@@ -159,7 +152,7 @@ def authenticate(session: Unauthenticated, connect: Connect) -> None:
     if isinstance(found, Identity):
         session.use_connect(connect, found)
         return
-    session.parser.halt = True  # what stands behind it waits
+    session.parser.halt = True  # input behind the CONNECT waits
     session.authentication = Authentication(session)
     session.authentication.check(found, connect, partial(_authenticate_again, session, connect))
 
@@ -176,13 +169,13 @@ def _authenticate_again(session: Unauthenticated, connect: Connect) -> None:
 
 
 def reauthorize(session: Unauthenticated) -> None:
-    """Apply users and permissions that have changed.
+    """Apply changed users and permissions to a session.
 
-    Who could not connect now is closed; subscriptions that are no longer allowed end, and what the
-    others are given is checked by the new permissions. These hold at once, also while the password
-    of the connection has to be checked again. Who has yet to send a CONNECT is asked for it.
+    A session whose credentials no longer suffice is closed. Subscriptions without permission end,
+    and deliveries to the others are checked by the new permissions. These apply at once, even while
+    the password of the session is checked again. A session without CONNECT now has to send one.
     """
-    if session.closed:  # by another one's end
+    if session.closed:  # closing another session has closed this one
         return
     if not session.is_connected:
         if session.authentication is not None:
@@ -202,7 +195,7 @@ def reauthorize(session: Unauthenticated) -> None:
         return
     session.authorize(identity)
     session.use_permissions()
-    # A check that is under way judges by the users of now when it has ended.
+    # A running check applies the current users when it ends.
     if isinstance(found, SlowCheck) and session.authentication is None:
         session.authentication = Authentication(session)
         again = partial(_reauthorize_again, session)
@@ -224,4 +217,4 @@ def _end(session: Unauthenticated) -> bytes:
 
 
 def _nothing() -> None:
-    """No check was begun."""
+    """Do nothing: no check was started."""

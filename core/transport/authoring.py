@@ -1,50 +1,35 @@
-"""Publishes whose authors are asked: what their headers want has to be permitted too.
+"""Publishes whose headers require permissions of their own.
 
-Only where the hub asks authors (`Hub.author_doors`). Most messages have no such header and pass
-with one look at it. What is refused is answered as any publish without permission. A message of a
-batch goes on with the connection that it is from (`core.pubsub.authored`).
+The checks apply only to the types of connections in `Hub.author_doors`. Most messages have no such
+header, which one search shows. A refusal is answered like any publish without permission. A message
+of a batch is delivered with the connection that published it (`core.pubsub.authored`).
 """
 
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Protocol
 
 from core.auth.author import ASKED, Lacking, lacking
-from core.auth.grant import Guard
 from core.protocol import headers as header_blocks
 from core.protocol.messages import Message, MessageColumns
 from core.protocol.parser import Publisher
-from core.pubsub.account import Account
 from core.pubsub.authored import FAST, with_author
+from core.pubsub.server import Connection
 from core.transport.wording import permissions_violation, quoted
 
 
-class Author(Protocol):
-    """The connection whose messages are asked about."""
-
-    account: Account
-    connection_type: str
-    guard: Guard | None
-
-
-class Client(Author, Protocol):
-    """The same, to publish for; `say` adds a protocol line to its output."""
-
-    client_id: int
-
-    def say(self, line: bytes) -> None: ...
-
-
 class AuthorPublisher:
-    """Lets through what the author may ask for, and says whose the messages of batches are.
+    """The publisher that checks headers, and adds the author to messages of batches.
 
-    `authored` publishes a message of a batch, of which streams get another header block.
+    Args:
+        client: The publishing connection.
+        wrapped: The next publisher.
+        authored: Publishes a message of a batch, given the header block for streams.
     """
 
     __slots__ = ("_authored", "_client", "_next", "_publish")
 
     def __init__(
-        self, client: Client, wrapped: Publisher, authored: Callable[[Message, bytes], None]
+        self, client: Connection, wrapped: Publisher, authored: Callable[[Message, bytes], None]
     ) -> None:
         self._client = client
         self._authored = authored
@@ -52,7 +37,7 @@ class AuthorPublisher:
         self._publish = wrapped.on_pub
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message if its author may have it done."""
+        """Publish a message if its author has the permissions that its headers require."""
         is_fast = reply[-4:] == FAST
         if not is_fast and not (headers and ASKED.search(headers)):
             self._publish(subject, reply, headers, payload)
@@ -67,11 +52,11 @@ class AuthorPublisher:
             self._publish(subject, reply, headers, payload)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Publish several messages, which have no headers."""
+        """Publish several messages; they have no headers."""
         self._next.on_run(subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Publish several messages; together if nothing of them needs a look."""
+        """Publish several messages, together if none of them needs a check."""
         is_plain = not batch.has_headers or not ASKED.search(b"".join(batch.headers))
         if is_plain and FAST not in b" ".join(batch.replies):
             return self._next.on_batch(batch)
@@ -80,13 +65,13 @@ class AuthorPublisher:
         return False
 
 
-def asks_author(client: Author) -> bool:
-    """Say whether the author of a client's messages is asked about their headers."""
+def asks_author(client: Connection) -> bool:
+    """Return True if the headers of a client's messages require permissions."""
     return client.connection_type in client.account.hub.author_doors
 
 
-def missing_permission(client: Author, subject: bytes, headers: bytes) -> Lacking | None:
-    """Return a permission that a message asks for and its author lacks."""
+def missing_permission(client: Connection, subject: bytes, headers: bytes) -> Lacking | None:
+    """Return a permission that a message requires and its author lacks; None: none is missing."""
     guard = client.guard
     if guard is None or not headers:
         return None
@@ -94,19 +79,22 @@ def missing_permission(client: Author, subject: bytes, headers: bytes) -> Lackin
 
 
 def violation(missing: Lacking) -> str:
-    """Return what the reference server says of a permission that is lacking."""
+    """Return the text of nats-server for a missing permission."""
     doing = "Subscription" if missing.reads else "Publish"
     return f"{doing} to {quoted(missing.subject)}"
 
 
-def authored_block(client: Client, reply: bytes, headers: bytes) -> bytes:
-    """Return the header block that streams get of a message of a batch; empty: it is of none."""
+def authored_block(client: Connection, reply: bytes, headers: bytes) -> bytes:
+    """Return the header block that streams get of a batch message; empty for other messages."""
     if reply[-4:] == FAST or header_blocks.find(headers, header_blocks.BATCH_ID):
         return with_author(headers, author_of(client))
     return b""
 
 
-def author_of(client: Client) -> bytes:
-    """Return what a connection is told from those of all nodes by; no client can guess it."""
+def author_of(client: Connection) -> bytes:
+    """Return a text that identifies a connection among those of all nodes.
+
+    No client can guess it.
+    """
     key = client.account.hub.author_key
     return blake2b(b"%d" % client.client_id, key=key, digest_size=16).hexdigest().encode()

@@ -1,30 +1,18 @@
-"""INFO: what a server says of itself, and of the connection, to a client."""
-
-from typing import Protocol
+"""The INFO that a server sends to a client, about itself and the connection."""
 
 from core.model.release import API_LEVEL, SERVER_VERSION
 from core.protocol.connect import Info
-from core.pubsub.server import WEBSOCKET, Hub
+from core.pubsub.server import WEBSOCKET, Connection, Hub
 
 GO_VERSION = "go1.27.2"
-"""Clients parse this member; it names the toolchain of the release we are compatible with."""
+"""Clients parse this member; it names the toolchain of the compatible nats-server release."""
 
 
-class Informed(Protocol):
-    """The session that an INFO goes to; see `ClientSession` for what its attributes mean."""
-
-    address: tuple[str, int] | None
-    connection_type: str
-    is_connected: bool
-    client_id: int
-    client_ip: str
-
-
-def info_of(hub: Hub, session: Informed) -> Info:
+def info_of(hub: Hub, session: Connection) -> Info:
     """Return the INFO for one connection."""
     host, port = session.address or hub.client_address()
     authenticator = hub.authenticator_for(session.connection_type)
-    # Over WebSocket the reference says so even where it lets clients without credentials in.
+    # nats-server sets auth_required over WebSocket even if it accepts clients without credentials.
     is_asked = session.is_connected or session.connection_type == WEBSOCKET
     return Info(
         server_id=hub.server_id,
@@ -50,7 +38,7 @@ def info_of(hub: Hub, session: Informed) -> Info:
     )
 
 
-def _connect_urls(hub: Hub, session: Informed) -> list[str]:
-    """Return where the client may connect to: those over WebSocket over WebSocket."""
+def _connect_urls(hub: Hub, session: Connection) -> list[str]:
+    """Return the addresses where the client may connect: over WebSocket, the WebSocket ones."""
     is_over = session.connection_type == WEBSOCKET
     return list(hub.ws_connect_urls if is_over else hub.connect_urls)

@@ -1,4 +1,4 @@
-"""The NATS ports: accept connections and keep the one timer that looks after them."""
+"""The NATS ports: accepting connections, and the one timer that checks them."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ _GRACE_SECONDS = 1.0
 
 
 class Listener:
-    """Accepts clients on a TCP address, and over WebSocket on another.
+    """The listener on a TCP address, and on another one for WebSocket.
 
     Life cycle: `start`, then `stop`; a stopped listener is not started again.
     """
@@ -32,7 +32,7 @@ class Listener:
         self._all_gone = asyncio.Event()
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Accept from now on; return the address. Raises OSError when it cannot be had."""
+        """Accept connections from now on; return host and port. Raises OSError if binding fails."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             self._new_session, sock=listening_socket(host, port, _BACKLOG), backlog=_BACKLOG
@@ -48,8 +48,11 @@ class Listener:
         options: WebSocketOptions | None = None,
         users: Users | None = None,
     ) -> tuple[str, int]:
-        """Accept WebSocket clients too; after `start`. `users`: who may come this way, if these
-        are others. Raises OSError."""
+        """Accept WebSocket clients too; call it after `start`. Return host and port.
+
+        `users`: the users that may connect over WebSocket, if they differ; None: the same ones.
+        Raises OSError if binding fails.
+        """
         settings = options or WebSocketOptions()
         self.hub.use_users_over("WEBSOCKET", users)
 
@@ -79,22 +82,25 @@ class Listener:
         self._timer = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
 
     def close_door(self) -> None:
-        """Accept nobody any more; who is here stays."""
+        """Stop accepting connections; open ones stay."""
         for server in (self._server, self._websocket):
             if server is not None:
                 server.close()
 
     def close_clients(self, reason: str) -> None:
-        """Close every connection after what gathered is written; others may come."""
+        """Close every connection after its pending output is written.
+
+        New ones are still accepted.
+        """
         loop = asyncio.get_running_loop()
         for connection in list(self._open):
             if connection.has_socket:
                 connection.close(reason)
-            else:  # Its turn to be handed one is before this.
+            else:  # `connection_made` runs before the scheduled call.
                 loop.call_soon(connection.close, reason)
 
     async def stop(self) -> None:
-        """Close every connection after what gathered is written, within a second."""
+        """Write pending output and close every connection, within a second."""
         self.close_door()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,9 +1,9 @@
-"""One timer for all sessions: PINGs, stale connections, and the write deadline.
+"""The timer for all sessions: PINGs, stale connections, and the write deadline.
 
-Every session has one place in a heap ordered by when it is checked next. A session that was read
-from since the last check is left alone; another gets a PING, and is closed as stale when too many
-PINGs went unanswered. A session whose socket took not a byte for `write_deadline` is closed as a
-slow consumer. The heap knows sessions by number: one that is gone leaves nothing but its place.
+Every session has one entry in a heap, ordered by its next check. A session with input since the
+last check is left alone. Another gets a PING, and is closed as stale when too many PINGs are
+unanswered. A session whose socket accepts not a byte for `write_deadline` is closed as a slow
+consumer. The heap refers to sessions by number, so a closed session leaves only its entry.
 """
 
 import heapq
@@ -15,21 +15,21 @@ _SECOND = 1_000_000_000
 
 
 class Liveness:
-    """Checks the sessions of a hub; `tick` is called a few times a second."""
+    """The checks of all sessions of a hub. Call `tick` a few times per second."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._heap: list[tuple[int, int]] = []
 
     def watch(self, session: ClientSession) -> None:
-        """Begin to check a session."""
+        """Start checking a session."""
         limits = self._hub.limits
         first = min(limits.first_ping, session.ping_interval or limits.ping_interval)
         due = self._hub.clock.monotonic() + int(first * _SECOND)
         heapq.heappush(self._heap, (due, session.client_id))
 
     def tick(self) -> None:
-        """Check every session whose time has come."""
+        """Check every session whose check is due."""
         now = self._hub.clock.monotonic()
         interval = self._hub.limits.ping_interval
         heap = self._heap

@@ -1,35 +1,35 @@
-"""What the publishes of a client go through: one publisher per session, made of up to four layers.
+"""The publishing of a client's messages: one publisher per session, made of up to four layers.
 
     MappedPublisher     the account maps subjects                      wraps
-    GuardedPublisher    permissions limit what may be published        wraps
-    AuthorPublisher     headers that ask for more need permission too  wraps
+    GuardedPublisher    permissions limit the subjects                 wraps
+    AuthorPublisher     headers can require further permissions        wraps
     PlainPublisher      CONNECT without verbose and pedantic, with echo: every ordinary client
       or CheckedPublisher   any other CONNECT, and before the first one
 
-`publisher_for` puts them together. The parser asks the session for its publisher at the beginning
-of each read and after each control line, and calls it directly: a publish of an ordinary client is
-one Python call. A publisher holds the rules it was made under. What changes these gives the session
-another one: CONNECT (`ClientSession.authorize`), `Hub.use_users`, `Hub.use_author_doors` and
-`Account.use_mappings`.
+`publisher_for` combines them. The parser fetches the session's publisher at the beginning of each
+read and after each control line, and calls it directly: a publish of an ordinary client is one
+Python call. A publisher contains the rules in force at its creation. A change of the rules gives
+the session another one: CONNECT (`ClientSession.authorize`), `Hub.use_users`,
+`Hub.use_author_doors` and `Account.use_mappings`.
 
-What is refused is answered with the reference server's -ERR, and the connection goes on.
+A refused message is answered with nats-server's -ERR, and the connection stays open.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from core.auth.grant import Guard
 from core.protocol import encoder
 from core.protocol import headers as header_blocks
-from core.protocol.connect import Connect
 from core.protocol.messages import Message, MessageColumns
 from core.protocol.parser import Publisher
-from core.pubsub.account import ACK_PREFIX, Account, message_tail
+from core.pubsub.account import ACK_PREFIX, message_tail
 from core.pubsub.authored import deliver_authored
 from core.pubsub.batch import take_acks, take_together
 from core.pubsub.publish_rules import RESERVED_REPLY_STARTS, is_reserved, is_system
-from core.pubsub.route import MESSAGE, Session
+from core.pubsub.route import MESSAGE
+from core.pubsub.server import Connection
 from core.subjects.subject import can_publish
 from core.transport.authoring import AuthorPublisher, asks_author
 from core.transport.wording import permissions_violation, quoted
@@ -43,19 +43,8 @@ _SPECIAL = frozenset((b"$JS.A", b"$NRG."))
 OnPub = Callable[[bytes, bytes, bytes, bytes], None]
 
 
-class Client(Session, Protocol):
-    """The client whose messages are published; `say` adds a protocol line to its output."""
-
-    account: Account
-    connect: Connect
-    connection_type: str
-    no_responders: bool
-
-    def say(self, line: bytes) -> None: ...
-
-
-def publisher_for(client: Client) -> Publisher:
-    """Return what the publishes of a client go through, by its CONNECT, permissions and account."""
+def publisher_for(client: Connection) -> Publisher:
+    """Return the publisher for a client, by its CONNECT, permissions and account."""
     connect, guard, mappings = client.connect, client.guard, client.account.mappings
     is_plain = connect.echo and not connect.verbose and not connect.pedantic
     publisher: Publisher = PlainPublisher(client) if is_plain else CheckedPublisher(client)
@@ -69,11 +58,11 @@ def publisher_for(client: Client) -> Publisher:
 
 
 class PlainPublisher:
-    """Publishes for a client without verbose and pedantic, and with echo."""
+    """The publisher for a client without verbose and pedantic, and with echo."""
 
     __slots__ = ("_account", "_client", "_dirty", "_routes")
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Connection) -> None:
         self._client = client
         self._account = client.account
         self._routes = client.account.routes
@@ -86,7 +75,7 @@ class PlainPublisher:
             return
         route = self._routes.get(subject)
         if route is None:
-            # `$JS.API.` shares its beginning with `$JS.ACK.` and is not special
+            # `$JS.API.` has the same first five bytes as `$JS.ACK.`, but is not special
             if (
                 subject[:5] in _SPECIAL
                 and subject[4:6] != b"AP"
@@ -138,7 +127,7 @@ class PlainPublisher:
         _publish_each(self.on_pub, subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Publish several messages, at once where they all go to one stream."""
+        """Publish several messages, together if all go to one stream. Return True if they did."""
         account = self._account
         if take_together(account, batch) or take_acks(account, batch, self._client, self.on_pub):
             return True
@@ -146,15 +135,15 @@ class PlainPublisher:
 
 
 class CheckedPublisher:
-    """Publishes for a client that is verbose or pedantic, or does not want its own messages."""
+    """The publisher for a client that is verbose or pedantic, or has echo off."""
 
     __slots__ = ("_client",)
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Connection) -> None:
         self._client = client
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message, with an answer to it where the client wants one."""
+        """Publish a message, and answer it if the client is verbose."""
         publish_checked(self._client, (subject, reply, headers, payload))
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
@@ -162,16 +151,16 @@ class CheckedPublisher:
         _publish_each(self.on_pub, subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Publish several messages; each is answered."""
+        """Publish several messages one by one, since each is answered."""
         return _publish_singly(self.on_pub, batch)
 
 
 class GuardedPublisher:
-    """Lets through what the permissions of the client allow, and refuses the rest."""
+    """The publisher that refuses subjects without permission."""
 
     __slots__ = ("_client", "_guard", "_next", "_publish", "_publishable")
 
-    def __init__(self, client: Client, guard: Guard, wrapped: Publisher) -> None:
+    def __init__(self, client: Connection, guard: Guard, wrapped: Publisher) -> None:
         self._client = client
         self._guard = guard
         self._publishable = guard.grant.publishable
@@ -187,11 +176,11 @@ class GuardedPublisher:
         """Publish several messages of one subject and size, without reply and headers."""
         if subject in self._publishable:
             self._next.on_run(subject, payloads)
-        else:  # each is refused, or is an answer that counts
+        else:  # each is refused, or counts against `allow_responses`
             _publish_each(self.on_pub, subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Publish several messages; together if it is known that the client may publish them."""
+        """Publish several messages, together if all subjects are known to be permitted."""
         if self._publishable.issuperset(batch.subjects):
             return self._next.on_batch(batch)
         return _publish_singly(self.on_pub, batch)
@@ -205,17 +194,17 @@ class GuardedPublisher:
 
 
 class MappedPublisher:
-    """Publishes to the subjects that the account maps those of the client to."""
+    """The publisher that maps subjects as the account requires."""
 
     __slots__ = ("_client", "_mappings", "_publish")
 
-    def __init__(self, client: Client, mappings: "Mappings", wrapped: Publisher) -> None:
+    def __init__(self, client: Connection, mappings: "Mappings", wrapped: Publisher) -> None:
         self._client = client
         self._mappings = mappings
         self._publish = wrapped.on_pub
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message to the subject that its own is mapped to, if it is not to be lost."""
+        """Publish a message to its mapped subject, or drop it if the mapping requires that."""
         mapped = self._mappings.of(subject)
         if mapped:
             self._publish(mapped, reply, headers, payload)
@@ -227,18 +216,18 @@ class MappedPublisher:
             answer_no_responders(client, mapped, reply)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Publish several messages, which chance may map to different subjects."""
+        """Publish several messages one by one: chance may map them to different subjects."""
         _publish_each(self.on_pub, subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Publish several messages, each to the subject that it is mapped to."""
+        """Publish several messages, each to its mapped subject."""
         return _publish_singly(self.on_pub, batch)
 
 
-def publish_checked(client: Client, message: Message, authored: bytes = b"") -> None:
-    """Publish a message with every check and answer there is.
+def publish_checked(client: Connection, message: Message, authored: bytes = b"") -> None:
+    """Publish a message with all checks and answers.
 
-    `authored`: the header block that streams get instead (`core.pubsub.authored`).
+    `authored`: the header block that streams get instead (`core.pubsub.authored`); empty: none.
     """
     subject, reply, headers, payload = message
     check_subject(client, subject)
@@ -265,16 +254,19 @@ def _publish_each(publish: OnPub, subject: bytes, payloads: list[bytes]) -> None
 
 
 def _publish_singly(publish: OnPub, batch: MessageColumns) -> bool:
-    """Publish the messages of a batch one by one; False: they did not go together."""
+    """Publish the messages of a batch one by one.
+
+    Return False: they were not published together.
+    """
     for message in batch.messages():
         publish(*message)
     return False
 
 
 def _take_special(
-    client: Client, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    client: Connection, subject: bytes, reply: bytes, headers: bytes, payload: bytes
 ) -> bool:
-    """Deal with an ack or a refused subject; False when it goes the general way."""
+    """Handle an acknowledgement or a system subject. Return False if normal delivery follows."""
     if subject.startswith(ACK_PREFIX):
         return client.account.take_ack(client, subject, reply, headers, payload)
     if is_system(subject):
@@ -283,37 +275,40 @@ def _take_special(
     return False
 
 
-def check_subject(client: Client, subject: bytes) -> None:
-    """Tell a pedantic client that a subject is invalid; it is published all the same."""
+def check_subject(client: Connection, subject: bytes) -> None:
+    """Send a pedantic client an -ERR for an invalid subject.
+
+    The message is published all the same.
+    """
     if client.connect.pedantic and not can_publish(subject):
         client.say(encoder.error("Invalid Publish Subject"))
 
 
 def violation_of(subject: bytes, reply: bytes) -> str:
-    """Return which rule a publish breaks that holds for every client; empty: none."""
+    """Return the rule for all clients that a publish breaks, as the text of -ERR; empty: none."""
     if is_reserved(reply):
         return f"Publish with Reply of {quoted(reply)}"
     return subject_violation(subject) if is_system(subject) else ""
 
 
 def subject_violation(subject: bytes) -> str:
-    """Return the words of the reference server for a subject that may not be published to."""
+    """Return nats-server's text for a subject that the client may not publish to."""
     return f"Publish to {quoted(subject)}"
 
 
-def _refuse(client: Client, violation: str) -> None:
+def _refuse(client: Connection, violation: str) -> None:
     client.say(permissions_violation(violation))
 
 
-def answer_no_responders(client: Client, subject: bytes, reply: bytes) -> None:
-    """Tell the requester that nobody listens, on the subscription it listens with."""
+def answer_no_responders(client: Connection, subject: bytes, reply: bytes) -> None:
+    """Send a 503 to the requester, unless subjects like this one usually have no receiver."""
     account = client.account
     if account.is_silent is None or not account.is_silent(subject):
         say_no_responders(client, subject, reply)
 
 
-def say_no_responders(client: Client, subject: bytes, reply: bytes) -> None:
-    """Send a 503 to the subscription for a reply, also where nobody listening is usual."""
+def say_no_responders(client: Connection, subject: bytes, reply: bytes) -> None:
+    """Send a 503 to the client's own subscription that matches the reply subject."""
     for target in client.account.route(reply).targets:
         if target.session is client:
             block = header_blocks.build(((b"Nats-Subject", subject),), 503)

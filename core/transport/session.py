@@ -1,21 +1,21 @@
 """The server's side of one client's connection: reading, subscribing, writing, PING, closing.
 
-Reading: after a large read the session does not read until the next turn of the loop, because an
-event loop may read one busy socket for a long time before it looks at the others. So does one that
-subscribes a thousand times in a read; the rest of that read waits with it. While the hub is
-overloaded, a session that brings much does not read at all. Nor does one that has sent something
-to another server of the cluster while much was unsent there, until that is less. While the hub
-holds publishes, because what is to store them is not there, a session stops reading at the first
-one that has to wait.
+Reading: after a large read the session pauses reading until the next loop tick, because an event
+loop may read one busy socket for a long time before it serves the others. A session that subscribes
+or unsubscribes a thousand times in one read also pauses, with the rest of that read. While the hub
+is overloaded, a session with large reads pauses. A session also pauses after it has sent something
+to another server of the cluster while many bytes were unsent there, until they are fewer. While the
+hub holds publishes because their stream has no leader yet, a session stops reading at the first
+publish that has to wait.
 
 Publishing: messages go to the session's `publisher`, see `core.transport.publishing`.
 
-Writing: everything gathers in `out`; `flush` writes it once per turn. A socket that takes no more
-sets `blocked`. A blocked session whose output exceeds `max_pending` is closed as a slow consumer;
-the producer whose messages bring it near that is not read for some milliseconds.
+Writing: output gathers in `out`; `flush` writes it once per loop tick. A socket that accepts no
+more output sets `blocked`. A blocked session whose output exceeds `max_pending` is closed as a slow
+consumer. A producer whose messages bring it near that limit pauses reading for some milliseconds.
 
-A refused operation is answered with -ERR; an error in the protocol closes the connection. The
-texts are the reference server's, and so is the silence where it closes without one.
+A refused operation is answered with -ERR; a protocol error closes the connection. The texts are
+those of nats-server, and so are the cases in which it closes without any.
 """
 
 import asyncio
@@ -43,41 +43,43 @@ if TYPE_CHECKING:
     from core.transport.traced import ConnectionTrace  # most servers trace nothing
 
 LARGE_READ = 32 * 1024
-"""Bytes of a read after which others are read first."""
+"""Bytes of a read after which other connections are read first."""
 SMALL_READ = 512
 _OVERLOADED_BYTES = 64 * 1024
-"""What a session may bring in reads smaller than SMALL_READ while the hub is overloaded."""
+"""Bytes that a session may send in reads below SMALL_READ while the hub is overloaded."""
 _HIGH_WATER = 256 * 1024
 _STALL_SECONDS = 0.004
 _REMOVED_AT_ONCE = 4096
 _CHANGES_PER_TURN = 1000
 _UNAVAILABLE = "JetStream Not Available", "JetStream system temporarily unavailable"
 HOLD_SECONDS = 30.0
-"""How long a publish waits at most for what is to store it."""
+"""Longest time, in seconds, for which a publish waits for the leader of its stream."""
 
 
 class ClientSession(asyncio.Protocol):
     """The server's side of one connection.
 
+    Args:
+        hub: The hub that the session joins.
+        gone: Called at the end.
+
     Attributes:
         connection_type: STANDARD, WEBSOCKET, IN_PROCESS or TRUSTED.
-        has_socket: whether its connection was handed to it: just accepted, it is not yet.
-        address: where it was accepted, if that is not the hub's address.
-        forwarded_for: the client's address as a proxy says it.
-        caller: the address of who asked for a connection inside the process; empty: nobody did.
-        ping_interval: in seconds; 0: that of the limits.
-        read_connect: how the JSON of a CONNECT is read, on top of an earlier one.
-        user: the name of the user, for monitoring.
-        publisher: what the messages of the client go through.
-        authentication: the wait for credentials, while it lasts.
-        parser: what reads its operations.
-        trace: what logs its operations, while that is wanted.
-        is_heard: whether something was read since the liveness check looked last.
-
-    `gone` is called at the end.
+        has_socket: True once `connection_made` has run.
+        address: Where it was accepted, if that is not the hub's address.
+        forwarded_for: The client's address as a proxy reports it.
+        caller: Address of the client that an in-process connection serves; empty: none.
+        ping_interval: Seconds between PINGs; 0: that of the limits.
+        read_connect: Decodes the JSON of a CONNECT, on top of an earlier one.
+        user: The name of the user, for monitoring.
+        publisher: Publishes the messages of the client.
+        authentication: The wait for credentials; None once it has ended.
+        parser: Parses the operations of the client.
+        trace: Logs the operations of the client; None: no log is wanted.
+        is_heard: True if data was read since the last liveness check.
     """
 
-    control_line: Callable[[int], int] = int  # How long one may be, by the limit.
+    control_line: Callable[[int], int] = int  # Longest control line, computed from the limit.
     connection_type = "STANDARD"
     has_socket = False
     address: tuple[str, int] | None = None
@@ -114,7 +116,7 @@ class ClientSession(asyncio.Protocol):
         self._turn = hub.turn
         self._dirty = hub.turn.dirty
         self.parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
-        self._ping_sent = hub.clock.monotonic()  # the first PING answers our INFO
+        self._ping_sent = hub.clock.monotonic()  # the client's first PING answers INFO
         self._small_bytes = 0
         self._changes = 0
         self._sent_before = 0
@@ -128,7 +130,7 @@ class ClientSession(asyncio.Protocol):
     # -- the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send INFO, or refuse when there are too many connections already."""
+        """Send INFO, or close if there are too many connections already."""
         self._transport, self.has_socket = cast(asyncio.Transport, transport), True
         self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername")
@@ -154,7 +156,7 @@ class ClientSession(asyncio.Protocol):
         self.hub.join(self)
 
     def data_received(self, data: bytes) -> None:
-        """Serve what was read."""
+        """Process the bytes of a read."""
         if self.closed:
             return
         self.is_heard = True
@@ -166,26 +168,29 @@ class ClientSession(asyncio.Protocol):
         self.serve(data)
 
     def _passing(self, hold: PublishHold, data: bytes, is_held: IsHeld) -> bytes:
-        """Return what stands before the first held publish; there, read no more."""
+        """Return the bytes before the first held publish; pause reading there."""
         before = hold.nbytes
         data = hold.take(data, is_held)
         self.hub.keep(hold.subject, hold.nbytes - before)
         if hold.is_holding and self._hold_timer is None:
             self._transport.pause_reading()
-            if self.connection_type != IN_PROCESS:  # who waits there has a limit of his own
+            if self.connection_type != IN_PROCESS:  # its client has a timeout of its own
                 self._hold_timer = self._loop.call_later(HOLD_SECONDS, self.close, *_UNAVAILABLE)
         return data
 
     def _is_held(self, subject: bytes) -> bool:
-        """Say whether a publish has to wait; where subjects are mapped, chance may decide."""
+        """Return True if a publish has to wait.
+
+        With mappings every publish waits, since the destination may depend on chance.
+        """
         return self.account.mappings is not None or self.hub.is_held(subject)
 
     def _waits(self, subject: bytes) -> bool:
-        """Say whether a publish that was just read is held: not if too much is kept already."""
+        """Return True if a publish just read is held: it waits, and not too much is held yet."""
         return self._is_held(subject) and not self.hub.is_held.is_refused(subject)
 
     def serve(self, data: bytes) -> None:
-        """Serve bytes that need not wait."""
+        """Process bytes that need not wait."""
         self._changes = 0
         links = self.hub.congested
         congested = [(link, link.sent) for link in links] if links else []
@@ -226,7 +231,7 @@ class ClientSession(asyncio.Protocol):
                         self.resume()
 
     def _waits_for(self, congested: list[tuple[Link, int]]) -> bool:
-        """Wait for a link that something was sent into; False: nothing was."""
+        """Wait for a blocked link that this read has sent into. Return False if there is none."""
         for link, sent in congested:
             if link.sent != sent and link.blocked:
                 self._is_waiting = True
@@ -239,7 +244,7 @@ class ClientSession(asyncio.Protocol):
         self.resume()
 
     def _read_on(self) -> None:
-        """Serve the rest of a read that was ended early, then read from the socket again."""
+        """Process the rest of an interrupted read, then resume reading from the socket."""
         if self.closed:
             return
         data, self.parser.unread = self.parser.unread, b""
@@ -249,7 +254,7 @@ class ClientSession(asyncio.Protocol):
             self._loop.call_soon(self.resume)  # write first: the next read may end the connection
 
     def hold_publishes(self) -> None:
-        """Read no further than the first publish that the hub holds; what it held may go on."""
+        """Stop reading at the first publish that the hub holds; publishes held before may pass."""
         if self.closed or self.connection_type == TRUSTED:
             return
         kept = b"" if self._hold is None else self._hold.kept
@@ -262,7 +267,7 @@ class ClientSession(asyncio.Protocol):
         self._loop.call_soon(self._read_on)
 
     def publish_on(self) -> None:
-        """Take publishes from now on, those first that were held."""
+        """Resume publishing, held publishes first."""
         if self._hold is None or self.closed:
             return
         kept = self._hold.kept
@@ -278,11 +283,11 @@ class ClientSession(asyncio.Protocol):
             self._hold_timer = None
 
     def pause(self) -> None:
-        """Read nothing until `resume`."""
+        """Pause reading until `resume`."""
         self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read again, unless the hub is overloaded: then when it no longer is."""
+        """Resume reading; while the hub is overloaded, when that ends."""
         hold = self._hold
         if self.closed or self._is_waiting or (hold and (hold.is_holding or self.hub.is_full)):
             return
@@ -293,7 +298,7 @@ class ClientSession(asyncio.Protocol):
             self._transport.resume_reading()
 
     def flush(self) -> None:
-        """Write what gathered."""
+        """Write the gathered output."""
         out = self.out
         if self.closed:
             out.clear()
@@ -311,12 +316,12 @@ class ClientSession(asyncio.Protocol):
                 self.hub.crowded = True
 
     def pause_writing(self) -> None:
-        """The socket takes no more for now."""
+        """Set `blocked`: the socket accepts no more output for now."""
         self.blocked = True
         self.hub.blocked.setdefault(self, (self.written(), self.hub.clock.monotonic()))
 
     def resume_writing(self) -> None:
-        """The socket takes more: call those who waited for it."""
+        """Clear `blocked`, and make the calls that waited for it."""
         self.blocked = False
         self.hub.blocked.pop(self, None)
         waiting, self.on_writable = self.on_writable, []
@@ -325,28 +330,28 @@ class ClientSession(asyncio.Protocol):
 
     @property
     def said_user(self) -> str:
-        """Who the client says it is."""
+        """The user that the client claims to be."""
         return self.connect.user
 
     def pending(self) -> int:
-        """Return how many bytes wait for the socket to take them."""
+        """Return the number of bytes that wait for the socket."""
         return sum(map(len, self.out)) + self._transport.get_write_buffer_size()
 
     def written(self) -> int:
-        """Return how many bytes the kernel has taken so far."""
+        """Return the number of bytes that the kernel has accepted so far."""
         return self._written - self._transport.get_write_buffer_size()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """End the session after the socket has closed."""
         self._leave("Client Closed" if exc is None else "Read Error")
         if self._gone is not None:
             self._gone(self)
-        # It refers to this session, which is gone at once without it; in a circle it would wait for
-        # a full garbage collection, and those hold up everybody.
+        # The publisher refers to this session. Without the cycle the session is freed at once;
+        # otherwise it waits for a full garbage collection, which stalls the process.
         del self.publisher
 
     def close(self, reason: str, error: str = "") -> None:
-        """Write what gathered, then an -ERR if there is a text for it, and close."""
+        """Write the gathered output and an -ERR with the text `error`, if any; then close."""
         if self.closed:
             return
         if error:
@@ -357,16 +362,16 @@ class ClientSession(asyncio.Protocol):
         self._leave(reason)
         self._transport.close()
         if self._transport.get_write_buffer_size():
-            # a peer that reads nothing must not hold the socket for ever
+            # a peer that reads nothing must not keep the socket open forever
             self._loop.call_later(self.hub.limits.write_deadline, self._transport.abort)
 
     def abort(self) -> None:
-        """Drop the socket, whatever is still to be written."""
+        """Close the socket at once; pending output is lost."""
         self._leave("Server Shutdown")
         self._transport.abort()
 
     def close_slow_consumer(self, reason: str) -> None:
-        """Close a connection at once that does not take what is written."""
+        """Close the connection at once, because the client does not read its output."""
         if not self.closed:
             self.hub.slow_consumers += 1
             self._leave(reason)
@@ -384,14 +389,14 @@ class ClientSession(asyncio.Protocol):
         if self._hold is not None:
             self.hub.keep(self._hold.subject, -self._hold.nbytes)
             self._stop_hold()
-        self.hub.leave(self)  # before the subscriptions go: monitoring shows how many there were
+        self.hub.leave(self)  # before the subscriptions are dropped: connz shows their number
         self._drop_subscriptions()
         waiting, self.on_writable = self.on_writable, []
         for call in waiting:
             call()
 
     def count(self) -> Traffic:
-        """Bring the counters up to date and return them."""
+        """Update the counters and return them."""
         traffic = self.traffic
         traffic.in_msgs = self.parser.msgs
         traffic.in_bytes = self.parser.nbytes
@@ -402,15 +407,15 @@ class ClientSession(asyncio.Protocol):
     # -- publishing
 
     def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message that may ask for a trace of its way."""
-        from core.transport.traced_publishing import publish_traced  # hardly anybody traces
+        """Publish a message that may request a trace."""
+        from core.transport.traced_publishing import publish_traced  # traces are rare
 
-        publish_traced(self, subject, reply, headers, payload)
+        publish_traced(self, self.trace, subject, reply, headers, payload)
 
     # -- subscribing
 
     def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
-        """Subscribe; a sid that is in use keeps its subscription."""
+        """Subscribe. A sid that is in use keeps its subscription."""
         self._count_change()
         refusal = self._refusal(subject, queue, sid)
         if refusal:
@@ -424,12 +429,12 @@ class ClientSession(asyncio.Protocol):
         self._say_ok()
 
     def _delivery_guard(self, subject: bytes, queue: bytes) -> Guard | None:
-        """Return what deliveries to a subscription are checked by (None: they need no check)."""
+        """Return the permissions to check deliveries with; None: no check is needed."""
         guard = self.guard
         return guard if guard is not None and guard.checks_deliveries(subject, queue) else None
 
     def _refusal(self, subject: bytes, queue: bytes, sid: bytes) -> str:
-        """Return why a client may not subscribe; empty if it may."""
+        """Return the -ERR text for a refused subscription; empty if it is allowed."""
         limits = self.hub.limits
         guard = self.guard
         if queue == b"_sys_" or (guard and not guard.grant.may_subscribe(subject, queue)):
@@ -441,7 +446,7 @@ class ClientSession(asyncio.Protocol):
         return "" if sid in self.subscriptions or can_subscribe(subject) else "Invalid Subject"
 
     def on_unsub(self, sid: bytes, limit: int) -> None:
-        """Unsubscribe, now or after `limit` deliveries in all; an unknown sid is harmless."""
+        """Unsubscribe, at once or after `limit` deliveries in total. An unknown sid is ignored."""
         self._count_change()
         subscription = self.subscriptions.get(sid)
         if subscription is not None:
@@ -456,7 +461,7 @@ class ClientSession(asyncio.Protocol):
     def _count_change(self) -> None:
         self._changes += 1
         if self._changes >= _CHANGES_PER_TURN:
-            self.parser.halt = True  # others first
+            self.parser.halt = True  # other sessions first
 
     def forget(self, subscription: Subscription) -> None:
         """Remove a subscription that the account no longer has."""
@@ -475,7 +480,7 @@ class ClientSession(asyncio.Protocol):
         self._remove_in_slices(self.account, gone)
 
     def _remove_in_slices(self, account: Account, gone: list[Subscription]) -> None:
-        # a client may leave a million behind; others are served in between
+        # a client may have a million subscriptions; others are served between the slices
         account.remove_all(gone[:_REMOVED_AT_ONCE])
         if len(gone) > _REMOVED_AT_ONCE:
             self._loop.call_soon(self._remove_in_slices, account, gone[_REMOVED_AT_ONCE:])
@@ -483,7 +488,7 @@ class ClientSession(asyncio.Protocol):
     # -- the connection itself
 
     def on_connect(self, body: bytes) -> None:
-        """Authenticate the client and apply its options; a later CONNECT ends its subscriptions."""
+        """Authenticate the client and apply its options. A later CONNECT ends its subscriptions."""
         said = self.read_connect(body, self.connect if self.is_connected else None)
         authenticate(self, served(said, headers=not self.hub.limits.no_header_support))
 
@@ -497,11 +502,11 @@ class ClientSession(asyncio.Protocol):
         self.no_responders = connect.no_responders
         self.authorize(identity)
         for subscription in self.subscriptions.values():
-            account.changed(subscription)  # header support may be another now
+            account.changed(subscription)  # header support may have changed
         self._say_ok()
 
     def authorize(self, identity: Identity) -> None:
-        """Make this a connection of that user: in its account, with its permissions."""
+        """Assign the session to a user: set account and permissions."""
         self.account = self.hub.accounts[identity.account]
         self.user = identity.user
         grant = identity.grant
@@ -510,11 +515,11 @@ class ClientSession(asyncio.Protocol):
         self.choose_publisher()
 
     def reauthorize(self) -> None:
-        """Apply users and permissions that have changed."""
+        """Apply changed users and permissions."""
         reauthorize(self)
 
     def use_permissions(self) -> None:
-        """End subscriptions that are no longer allowed, and check what the others are given."""
+        """End subscriptions without permission, and check deliveries to the others."""
         for subscription in list(self.subscriptions.values()):
             subject, queue = subscription.subject, subscription.queue
             if self.guard is None or self.guard.grant.may_subscribe(subject, queue):
@@ -526,19 +531,19 @@ class ClientSession(asyncio.Protocol):
                 self.say(encoder.error(f'{refusal} (sid "{subscription.sid.decode()}")'))
 
     def serve_kept(self, data: bytes) -> None:
-        """Serve what was kept while a password was checked, and read again."""
+        """Process bytes kept during a password check, and resume reading."""
         self.resume()
         if data:
             self.serve(data)
-        self._turn.run()  # the next read may be the end, which ends writing too
+        self._turn.run()  # write now: the next read may be the end, which drops the output
 
     def choose_publisher(self) -> None:
-        """Publish by what CONNECT, permissions and mappings say now."""
+        """Select the publisher again, by CONNECT, permissions and mappings."""
         publisher = publisher_for(self)
         self.publisher = publisher if self.trace is None else self.trace.publisher(publisher)
 
     def use_trace_log(self) -> None:
-        """Log the operations of the client from now on, or no longer, as the hub wants it."""
+        """Start or stop logging the operations of the client, as the hub's `trace_log` requires."""
         from core.transport.traced import TracedOutput, TracedParser, trace_of, untraced
 
         self.trace = trace = trace_of(self, self.hub.trace_log)
@@ -550,7 +555,10 @@ class ClientSession(asyncio.Protocol):
         self.choose_publisher()
 
     def on_ping(self) -> None:
-        """Answer with PONG; the first one after a CONNECT is followed by an INFO of the account."""
+        """Answer with PONG.
+
+        After the first PING with a CONNECT, also send an INFO with the account.
+        """
         self.say(encoder.PONG)
         if self.is_connected and self.connect.protocol >= 1 and not self._is_info_sent:
             self._is_info_sent = True
@@ -558,7 +566,7 @@ class ClientSession(asyncio.Protocol):
             self.send_info(is_connect_info=True)
 
     def on_pong(self) -> None:
-        """Take the answer to a PING, and measure the round trip."""
+        """Record that a PING is answered, and measure the round trip."""
         self.pings_out = 0
         if sent := self._ping_sent:
             self.rtt, self._ping_sent = max(self.hub.clock.monotonic() - sent, 1), 0
@@ -578,12 +586,12 @@ class ClientSession(asyncio.Protocol):
         self.say(encoder.info(encode_info(info)))
 
     def use_limits(self) -> None:
-        """Take over the hub's limits, which have changed."""
+        """Apply the changed limits of the hub."""
         self.parser.max_payload = self.hub.limits.max_payload
         self.parser.max_control_line = self.control_line(self.hub.limits.max_control_line)
 
     def tell_info(self) -> None:
-        """Send an INFO that has changed; a client that has yet to send a PING gets it then."""
+        """Send the changed INFO. A client without a first PING gets it then."""
         if self._is_info_sent:
             self.send_info()
 

@@ -1,17 +1,15 @@
-"""A publish whose way is traced (ADR-41): the same steps as any other, each of them noted.
+"""A publish with a message trace (ADR-41): the usual steps, each recorded.
 
-Such messages are rare, and take this way alone: the publishers of `core.transport.publishing` and
-the fan-out of an account know nothing of traces.
+Such messages are rare and use this path alone: the publishers of `core.transport.publishing` and
+the fan-out of an account contain no tracing.
 """
-
-from typing import Protocol
 
 from core.protocol import encoder
 from core.protocol import headers as header_blocks
-from core.protocol.parser import Publisher
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.message_trace import DESTINATION, DISABLED, MessageTrace
 from core.pubsub.route import Member, Route, ServiceSubscription, Session, Subscription
+from core.pubsub.server import Connection
 from core.transport import authoring, publishing
 from core.transport.traced import ConnectionTrace
 from core.transport.wording import quoted
@@ -27,25 +25,24 @@ _OF_THE_ACCOUNT = (b"$JS.API.DIRECT.GET.", b"$JS.API.CONSUMER.MSG.NEXT.")
 """Requests that the account answers itself; all others go to the system account."""
 
 
-class Client(publishing.Client, Protocol):
-    """The client whose message is traced."""
-
-    trace: ConnectionTrace | None
-
-    @property
-    def publisher(self) -> Publisher: ...
-
-
 def publish_traced(
-    client: Client, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    client: Connection,
+    log: ConnectionTrace | None,
+    subject: bytes,
+    reply: bytes,
+    headers: bytes,
+    payload: bytes,
 ) -> None:
-    """Publish a message that may ask for a trace."""
+    """Publish a message that may request a trace.
+
+    `log`: logs the operations of the client; None: no log is wanted.
+    """
     destination = header_blocks.find(headers, DESTINATION)
     if not destination or destination == DISABLED:
         client.publisher.on_pub(subject, reply, headers, payload)
         return
-    if client.trace is not None:
-        client.trace.received_message(headers, payload)
+    if log is not None:
+        log.received_message(headers, payload)
     destination = destination.strip()
     guard = client.guard
     if guard is not None and guard.grant.limits_publish and not guard.may_publish(destination):
@@ -66,7 +63,7 @@ class _Publishing:
     """One traced publish."""
 
     def __init__(
-        self, client: Client, trace: MessageTrace, reply: bytes, headers: bytes, payload: bytes
+        self, client: Connection, trace: MessageTrace, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
         self._client = client
         self._account: Account = client.account
@@ -76,7 +73,7 @@ class _Publishing:
         self._is_declined = False
 
     def publish(self, subject: bytes) -> None:
-        """Take the steps of the publishers, in their order."""
+        """Perform the steps of the publishers, in their order."""
         client, account = self._client, self._account
         reply, headers, payload = self._message
         if account.mappings is not None:
@@ -124,7 +121,7 @@ class _Publishing:
     # -- receivers
 
     def _deliver(self, route: Route, subject: bytes) -> bool:
-        """Offer it to all its receivers; False when there was none."""
+        """Offer the message to all its receivers. Return False if there are none."""
         delivered = False
         for target in route.targets:
             delivered = self._to_client(target, subject) or delivered
@@ -166,11 +163,11 @@ class _Publishing:
         return ""
 
     def _note(self, target: Subscription, error: str) -> None:
-        connect = getattr(target.session, "connect", None)  # what is inside the process has none
+        connect = getattr(target.session, "connect", None)  # other sessions have no CONNECT
         self._trace.reached(target, connect.name if connect is not None else "", error)
 
     def _to_service(self, service: ServiceSubscription, subject: bytes) -> bool:
-        """Hand it over, but to the system account only what is not just traced."""
+        """Call a service; call the system account only if the message is not trace-only."""
         reply, headers, payload = self._message
         if self._authored and service.takes_authors:
             headers = self._authored

@@ -1,9 +1,8 @@
 """NATS over WebSocket: an HTTP request, then frames around the bytes of an ordinary session.
 
-The session behind it is the same as over TCP: it gets bytes, and what it writes goes through a
-transport that puts frames around it. A write of the session, all of one turn of the loop, is one
-frame (several for browsers). When the session closes, its reason becomes the code and text of the
-close frame.
+The session is the same as over TCP: it gets bytes, and its output goes through a transport that
+adds frames. One write of the session, the output of one loop tick, is one frame (several for
+browsers). When the session closes, its reason becomes the code and text of the close frame.
 """
 
 import asyncio
@@ -42,12 +41,16 @@ Gone = Callable[["WebSocketConnection"], None]
 
 
 class WebSocketConnection(asyncio.Protocol):
-    """One socket: first the request, then a session behind frames.
+    """One socket: first the HTTP request, then a session behind frames.
 
-    `started` is called with the session when there is one, `gone` at the end in any case.
+    Args:
+        hub: The hub that the session joins.
+        options: Settings of the upgrade.
+        started: Called with the session once it exists.
+        gone: Called at the end in any case.
 
     Attributes:
-        has_socket: whether its connection was handed to it: just accepted, it is not yet.
+        has_socket: True once `connection_made` has run.
     """
 
     has_socket = False
@@ -66,10 +69,10 @@ class WebSocketConnection(asyncio.Protocol):
         self._frames: FrameTransport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the request, but not for ever."""
+        """Wait for the request, at most `handshake_timeout` seconds."""
         self._transport, self.has_socket = cast(asyncio.Transport, transport), True
         if self._hub.descriptors.is_needed(transport, for_http=True):
-            self._transport.abort()  # its session would be refused in words, had it got that far
+            self._transport.abort()  # too early for an -ERR: there is no session yet
             return
         host, port = transport.get_extra_info("sockname")[:2]
         self.address = unmapped(host), port
@@ -77,7 +80,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._timer = loop.call_later(self._options.handshake_timeout, self.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Take a piece of the request, or frames."""
+        """Process a part of the request, or frames."""
         if self.session is not None:
             self._read(self.session, data)
             return
@@ -95,7 +98,7 @@ class WebSocketConnection(asyncio.Protocol):
             self._transport.close()
             return
         if len(self._head) > end + 4:
-            self.abort()  # frames before the answer
+            self.abort()  # frames before the HTTP response
             return
         self._accept(accepted)
 
@@ -151,31 +154,31 @@ class WebSocketConnection(asyncio.Protocol):
             self._read(self.session, b"")
 
     def pause_writing(self) -> None:
-        """The socket takes no more for now."""
+        """Inform the session that the socket accepts no more output for now."""
         if self.session is not None:
             self.session.pause_writing()
 
     def resume_writing(self) -> None:
-        """The socket takes more."""
+        """Inform the session that the socket accepts output again."""
         if self.session is not None:
             self.session.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """End the session after the socket has closed."""
         self._stop_timer()
         if self.session is not None:
             self.session.connection_lost(exc)
         self._gone(self)
 
     def close(self, reason: str) -> None:
-        """End the connection after what gathered is written."""
+        """Write the pending output and close the connection."""
         if self.session is not None:
             self.session.close(reason)
         else:
             self._transport.close()
 
     def abort(self) -> None:
-        """Drop the socket."""
+        """Close the socket at once; pending output is lost."""
         if self.session is not None:
             self.session.abort()
         else:
@@ -188,11 +191,13 @@ class WebSocketConnection(asyncio.Protocol):
 
 
 class FrameTransport(asyncio.Transport):
-    """The transport of a session behind WebSocket: puts frames around what the session writes.
+    """The transport of a session behind WebSocket, which adds frames to its output.
 
-    `close_payload` is the payload of the close frame, where it is not that of the session's reason.
-    `is_wanted` says that the session wants to read. While `is_held`, frames that were received are
-    served in turns with those of other connections, and nothing is read from the socket.
+    Attributes:
+        close_payload: Payload of the close frame; None: derived from the session's reason.
+        is_wanted: True while the session wants to read.
+        is_held: True while received frames are processed in turn with other connections; the socket
+            is not read then.
     """
 
     def __init__(
@@ -218,7 +223,7 @@ class FrameTransport(asyncio.Transport):
         self._below.write(framed)
 
     def answer(self, pings: list[bytes]) -> None:
-        """Answer pings; a client that does not read the answers is closed as a slow consumer."""
+        """Answer pings. A client that does not read the answers is closed as a slow consumer."""
         self._below.write(b"".join(ws.frame(ws.PONG, ping) for ping in pings))
         if self._below.get_write_buffer_size() > self._session.hub.limits.max_pending:
             self._session.close_slow_consumer("Slow Consumer (Pending Bytes)")
@@ -250,7 +255,7 @@ class FrameTransport(asyncio.Transport):
             self._below.resume_reading()
 
     def hold(self, go_on: Callable[[], None]) -> None:
-        """Read nothing from the socket; `go_on` serves more as soon as the session wants it."""
+        """Pause reading from the socket; call `go_on` for the next part when the session reads."""
         self.is_held = True
         self._go_on = go_on
         self._below.pause_reading()
@@ -258,7 +263,7 @@ class FrameTransport(asyncio.Transport):
             turns().add(go_on)
 
     def release(self) -> None:
-        """Read from the socket again."""
+        """Resume reading from the socket."""
         self.is_held = False
         if self.is_wanted:
             self._below.resume_reading()
@@ -274,4 +279,4 @@ class FrameTransport(asyncio.Transport):
 
 
 def _nothing() -> None:
-    """Nothing is held."""
+    """Do nothing: no frames are held."""

@@ -1,4 +1,4 @@
-"""The reference server's texts for what it refuses, and for why it closed a connection."""
+"""The texts of nats-server for refusals and for the reasons of closed connections."""
 
 import re
 
@@ -19,21 +19,21 @@ _REASONS = {
 
 
 def reason_of(error: ProtocolError) -> str:
-    """Return the reason that connz shows of a connection that an error in the protocol closed."""
+    """Return the reason that connz shows for a connection closed by a protocol error."""
     return _REASONS.get(error.text, "Protocol Violation")
 
 
 def permissions_violation(what: str) -> bytes:
-    """Return the -ERR for what a client has no permission for."""
+    """Return the -ERR line for a missing permission."""
     return encoder.error(f"Permissions Violation for {what}")
 
 
 def subscription_violation(subject: bytes, queue: bytes = b"") -> str:
-    """Return the text of a refused subscription, or its beginning."""
+    """Return the text for a refused subscription, or its beginning."""
     using = f" using queue {quoted(queue)}" if queue else ""
     return f"Permissions Violation for Subscription to {quoted(subject)}{using}"
 
 
 def quoted(subject: bytes) -> str:
-    """Quote a subject as the reference server does; bytes that are no UTF-8 become \\x.."""
+    r"""Quote a subject as nats-server does; bytes that are not UTF-8 become \x.."""
     return _BAD_BYTE.sub(r"\\x\1", quote(subject.decode("utf-8", "surrogateescape")))

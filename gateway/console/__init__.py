@@ -1,1 +1,1 @@
-"""The console: a page at `/` that uses the public routes of the façade and nothing else."""
+"""The console: a page at `/` that uses only the public routes of the façade."""

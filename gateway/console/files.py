@@ -1,9 +1,9 @@
-"""The files of the console, read from the package when the first of them is asked for.
+"""The files of the console, read from the package at first use.
 
-The page brings scripts and a style of its own and loads nothing from elsewhere. What streams hold
-is written by others: the policy lets no script run that is not a file of the console, and
-`require-trusted-types-for` lets browsers refuse text that would become markup (CSP 3, Trusted
-Types). The scripts make nodes of text alone; this is what holds where one of them is wrong.
+The page has its own scripts and style and loads nothing from elsewhere. Streams contain text of
+others. So the policy runs only scripts of the console, and with `require-trusted-types-for`
+browsers refuse text that would become markup (CSP 3, Trusted Types). The scripts create text nodes
+only; the policy protects if one of them is wrong.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Cache-Control": "no-cache",  # after an update no script is older than another
+    "Cache-Control": "no-cache",  # after an update, all scripts are of the same version
 }
 _VERSION = b"{{version}}"
 
@@ -48,27 +48,22 @@ class File:
 
 
 class Console:
-    """What the console consists of.
-
-    Attributes:
-        page, style: the page and its style.
-        modules: its scripts, JavaScript modules, by name.
-    """
+    """The files of the console."""
 
     @cached_property
     def page(self) -> File:
-        """The page; it says which version of the server it is of."""
+        """The HTML page, with the version of the server."""
         text = self._read("index.html").replace(_VERSION, version("jetgate").encode())
         return _file(text)
 
     @cached_property
     def style(self) -> File:
-        """The style."""
+        """The style sheet."""
         return _file(self._read("console.css"))
 
     @cached_property
     def modules(self) -> dict[str, File]:
-        """The scripts by name."""
+        """The JavaScript modules, by file name."""
         found = {each.name: each.read_bytes() for each in self._files() if each.name[-3:] == ".js"}
         return {name: _file(body) for name, body in found.items()}
 

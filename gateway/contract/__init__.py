@@ -1,1 +1,1 @@
-"""The contract of the façade, made from the route table: an OpenAPI document, and pages to read."""
+"""The contract of the HTTP façade, from the route table: OpenAPI, AsyncAPI and HTML pages."""

@@ -1,4 +1,4 @@
-"""Writes the contract: `python -m gateway.contract`."""
+"""The command that writes the contract: `python -m gateway.contract`."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""The AsyncAPI 3.0 document: what is pushed to callers, from the route table and a table of frames.
+"""The AsyncAPI 3.0 document of all server pushes, from the route table and the table of frames.
 
-It is written from the side of the server: what it `send`s are the events of its feeds and the
-frames that it gives, what it `receive`s the frames that it takes.
+The document takes the side of the server. An operation with the action `send` is an event of a feed
+or a frame from the server; `receive` is a frame from the client.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,13 @@ _EVENTS = "text/event-stream"
 def document(
     operations: Iterable[Operation], version: str, frames: Iterable[Frame] = ()
 ) -> Document:
-    """The document: the feeds of server-sent events among these operations, and these frames."""
+    """Return the AsyncAPI document of these operations and frames.
+
+    Args:
+        operations: Rows of the route table; only those with `events` become channels.
+        version: The version of jetgate.
+        frames: Frames of `/v1/ws`. If empty, the document has no channel `socket`.
+    """
     feeds = [row for row in operations if row.events is not None]
     socket_frames = tuple(frames)
     kinds = [kind for row in feeds for kind in _events(row)]
@@ -75,7 +81,10 @@ def _feed(row: Operation) -> Document:
 
 
 def _request(row: Operation) -> Document:
-    """How a feed is asked for; the data of each event is a message, `event` its kind."""
+    """Return the request that opens a feed: method, `Accept`, query and headers.
+
+    In the response, the data of each event is a message and the `event` field is its kind.
+    """
     query = {name: _said(*QUERY[name]) for name in row.query or ()}
     headers = {name.partition("#")[0]: _said(*REQUEST_HEADERS[name]) for name in row.headers}
     return {

@@ -1,4 +1,4 @@
-"""What to do about a problem: for each kind its own advice, or that of its family."""
+"""Advice for each kind of problem, or else for its HTTP status."""
 
 import re
 
@@ -94,7 +94,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 def cause_of(kind: Kind) -> str:
-    """What has happened, as a sentence."""
+    """Return one or two sentences about the cause of a problem."""
     if not kind.err_code:
         return kind.meaning
     if kind.meaning == "{err}":
@@ -104,5 +104,5 @@ def cause_of(kind: Kind) -> str:
 
 
 def cure_of(name: str, kind: Kind) -> str:
-    """What to do about it."""
+    """Return the advice for a problem: that of its kind, else that of its HTTP status."""
     return CURES.get(name) or BY_STATUS[kind.status]

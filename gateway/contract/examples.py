@@ -1,6 +1,7 @@
-"""Examples: what was asked of a server and answered by it, shown at each operation.
+"""The recorded requests and responses that the OpenAPI document shows at each operation.
 
-They are kept in `examples.json`, which `python -m tests.gateway.examples` writes by asking.
+The file `examples.json` holds them. `python -m tests.gateway.examples` records it from a running
+server.
 """
 
 from importlib.resources import files
@@ -15,9 +16,10 @@ Document = dict[str, Any]
 
 
 class Example(Struct, kw_only=True, omit_defaults=True):
-    """One request and its answer.
+    """One request and its response.
 
-    Bodies are text where they are no JSON. `headers` are those of the request that matter.
+    A body is text where it is not JSON; UNSET: no body. `headers` are the request headers that
+    matter for the example.
     """
 
     operation: str
@@ -33,7 +35,7 @@ class Example(Struct, kw_only=True, omit_defaults=True):
 
 
 class Examples:
-    """All examples, by operation."""
+    """All recorded examples, by operation id."""
 
     def __init__(self) -> None:
         self._by_operation: dict[str, list[Example]] = {}
@@ -41,7 +43,7 @@ class Examples:
             self._by_operation.setdefault(example.operation, []).append(example)
 
     def show(self, row: Operation, operation: Document) -> None:
-        """Put the examples of an operation where OpenAPI has them."""
+        """Add the examples of a route to its OpenAPI operation object."""
         for number, example in enumerate(self._by_operation.get(row.id, ())):
             name = f"example{number + 1}"
             if not isinstance(example.body, UnsetType):
@@ -53,7 +55,7 @@ class Examples:
 
 
 def recorded() -> list[Example]:
-    """The examples in the file."""
+    """Return the examples in `examples.json`."""
     text = files("gateway.contract").joinpath("examples.json").read_bytes()
     return msgspec.json.decode(text, type=list[Example])
 

@@ -1,8 +1,7 @@
-"""The frames of `/v1/ws`, both ways, in both encodings: what the codec of `gateway.ws` reads and
-writes, with examples.
+"""The frames of `/v1/ws` in both directions and both encodings, with examples.
 
-The examples are kept in `frames.json`, which `python -m tests.gateway.frame_examples` writes by
-talking to a server.
+The codec of `gateway.ws` reads and writes them. The file `frames.json` holds the examples; `python
+-m tests.gateway.frame_examples` records it from a running server.
 """
 
 from collections.abc import Iterable
@@ -19,8 +18,11 @@ Way = Literal["send", "receive"]
 
 
 class Messages(Struct, tag="msg"):
-    """Messages of a feed, all that wait; at most `batch` of its `sub`. `bytes`, where the feed has
-    credit in bytes: what these used of it, and those of the frames before that do not say."""
+    """All waiting messages of a feed, at most the `batch` of its `sub` frame.
+
+    `bytes` is there for feeds with a byte credit: the credit that these messages used, plus that of
+    earlier frames without `bytes`.
+    """
 
     sid: int
     messages: list[frames.JsonMessage]
@@ -28,21 +30,21 @@ class Messages(Struct, tag="msg"):
 
 
 class Reply(Struct, tag="reply"):
-    """The answer to `req`."""
+    """The response to a `req` frame."""
 
     id: int
     message: frames.JsonMessage
 
 
 class Found(Struct, tag="message"):
-    """The answer to `get`."""
+    """The response to a `get` frame."""
 
     id: int
     message: frames.JsonMessage
 
 
 class PackedMessages(Struct, tag="msg"):
-    """As `Messages`."""
+    """`Messages` in MessagePack."""
 
     sid: int
     messages: list[frames.PackedMessage]
@@ -50,21 +52,21 @@ class PackedMessages(Struct, tag="msg"):
 
 
 class PackedReply(Struct, tag="reply"):
-    """As `Reply`."""
+    """`Reply` in MessagePack."""
 
     id: int
     message: frames.PackedMessage
 
 
 class PackedFound(Struct, tag="message"):
-    """As `Found`."""
+    """`Found` in MessagePack."""
 
     id: int
     message: frames.PackedMessage
 
 
 class Example(Struct, kw_only=True):
-    """A frame as it was sent or received: `name` is that of a row of the table."""
+    """A recorded frame; `name` is the name of its row in the table of frames."""
 
     name: str
     title: str
@@ -76,10 +78,11 @@ class Frame:
     """One kind of frame.
 
     Attributes:
-        kind: its struct; the docstring is the summary.
-        way: `receive`: the server takes it; `send`: the server gives it.
-        is_packed: whether it is of MessagePack alone; others without a packed form are of both.
-        examples: some that were.
+        kind: Its struct; the docstring of the struct is the summary.
+        way: `receive` for frames from the client, `send` for frames from the server.
+        is_packed: True if the frame exists in MessagePack only. A frame without a packed form is
+            the same in both encodings.
+        examples: Recorded examples; may be empty.
     """
 
     kind: type[Struct]
@@ -89,12 +92,12 @@ class Frame:
 
     @property
     def name(self) -> str:
-        """What it is called: `SubscribeFrame`."""
+        """The name of the frame in the document, such as `SubscribeFrame`."""
         return f"{self.kind.__name__}Frame"
 
 
 def recorded() -> list[Example]:
-    """The examples in the file."""
+    """Return the examples in `frames.json`."""
     text = files("gateway.contract").joinpath("frames.json").read_bytes()
     return msgspec.json.decode(text, type=list[Example])
 
@@ -107,7 +110,7 @@ def _rows(kinds: Iterable[type[Struct]], way: Way, examples: list[Example]) -> I
 
 
 def table() -> tuple[Frame, ...]:
-    """Every frame: what the codec reads, and what it writes."""
+    """Return every frame that the codec reads or writes."""
     taken = dict.fromkeys((*get_args(frames.JsonFrame), *get_args(frames.PackedFrame)))
     written = (Messages, Reply, Found, PackedMessages, PackedReply, PackedFound)
     given = (*get_args(frames.ServerFrame), *written)

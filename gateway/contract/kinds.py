@@ -1,4 +1,4 @@
-"""The kinds of problems: what each says, and what to do about it."""
+"""The kinds of problems (RFC 9457): status, meaning and JetStream error code of each."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from gateway.problems import PREFIX, kind_of, status_of
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One `type` of a problem.
+    """One problem `type`.
 
     Attributes:
-        statuses: of the answer; the first is the usual one.
-        meaning: what has happened, and what to do.
-        err_code: JetStream's number, 0 where the façade itself says so.
+        statuses: HTTP statuses of the response; the first is the usual one.
+        meaning: The cause, and in short the remedy.
+        err_code: JetStream's error code; 0 for problems that the façade itself detects.
     """
 
     statuses: tuple[int, ...]
@@ -22,7 +22,7 @@ class Kind:
 
     @property
     def status(self) -> int:
-        """The usual status."""
+        """The usual HTTP status."""
         return self.statuses[0]
 
 
@@ -138,7 +138,7 @@ _ALSO = {
     "stream-store-failed": (413,),
     "unsupported-encoding": (501,),
 }
-"""Other statuses that a kind is answered with."""
+"""Further HTTP statuses of a kind, beside the usual one."""
 
 KINDS: dict[str, Kind] = {
     kind: Kind((status, *_ALSO.get(kind, ())), meaning) for kind, (status, meaning) in _OWN.items()
@@ -147,7 +147,7 @@ for _row in TABLE.values():
     _kind = kind_of(_row.err_code)
     _statuses = (status_of(_row), *_ALSO.get(_kind, ()))
     KINDS.setdefault(_kind, Kind(_statuses, _row.description, _row.err_code))
-"""Every kind, by the end of its `type`."""
+"""Every kind, by the last part of its `type` URI."""
 
 EVERYWHERE = (
     "bad-forwarded",
@@ -160,7 +160,7 @@ EVERYWHERE = (
     "too-many-connections",
     "wrong-host",
 )
-"""What any request may be answered with."""
+"""Problems that any request may get."""
 WITH_NAME = (
     "bad-encoding",
     "cross-site",
@@ -182,13 +182,13 @@ WITH_NAME = (
     "unauthorized",
     "unknown-parameter",
 )
-"""What a request may be answered with that asks for more than whether the process lives."""
+"""Further problems of every operation that authenticates its caller (all but `is_open` ones)."""
 OF_WRITES = ("bad-header", "header-not-allowed")
-"""What a request may be answered with that is no GET: conditions that it cannot apply."""
+"""Further problems of every method but GET: conditions that the operation cannot apply."""
 WITH_BODY = ("body-too-large", "slow-body", "unsupported-encoding")
 WITH_JSON = ("bad-json", "unsupported-media-type")
 
 
 def type_of(kind: str) -> str:
-    """The `type` of a problem."""
+    """Return the `type` URI of a kind of problem."""
     return PREFIX + kind

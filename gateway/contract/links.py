@@ -1,6 +1,6 @@
-"""Where an answer leads: by operation and status, the operations that its values are parameters of.
+"""OpenAPI links: the operations that the values of a response are parameters of.
 
-`operationId` and the values of its parameters, as OpenAPI writes them (runtime expressions).
+The key is (operation id, HTTP status). Parameter values are OpenAPI runtime expressions.
 """
 
 from typing import Any

@@ -74,7 +74,7 @@ _INFO = {
 
 
 def document(operations: Iterable[Operation], version: str) -> Document:
-    """The document: every path, body, parameter, header and problem of these operations."""
+    """Return the OpenAPI document: paths, bodies, parameters, headers, problems of operations."""
     rows = tuple(operations)
     schemas = Schemas((*rows, _problem_row()))
     examples = Examples()
@@ -105,7 +105,7 @@ def document(operations: Iterable[Operation], version: str) -> Document:
 
 
 def _problem_row() -> Operation:
-    """What brings the schema of problems along."""
+    """Return a row that stands for no route, to add the schema of problems to the document."""
     return Operation("problem", "GET", "/", _unused, None, ProblemBody)
 
 
@@ -140,7 +140,10 @@ def _tag(path: str) -> str:
 
 
 def _needs_body(row: Operation) -> bool:
-    """Whether an empty body is none of these: those of our own have defaults where they can."""
+    """Decide whether the request body is required.
+
+    The façade's own structs do not require one if all their members have defaults.
+    """
     if row.takes is RAW:
         return False
     if not isinstance(row.takes, type) or row.takes.__module__.startswith("core."):
@@ -155,7 +158,7 @@ def _needs_body(row: Operation) -> bool:
 
 
 def _names(row: Operation) -> Iterable[tuple[str, str]]:
-    """Where the parameters of an operation are, and what they are called in the tables."""
+    """Yield the parameters of an operation as (location, key in `gateway.contract.parameters`)."""
     yield from (("path", row.means.get(name, name)) for name in _PARAMETER.findall(row.path))
     yield from (("query", name) for name in row.query or ())
     yield from (("header", name) for name in row.headers)
@@ -255,7 +258,7 @@ def _given(row: Operation, schemas: Schemas) -> Document:
 
 
 def problems_of(row: Operation) -> list[str]:
-    """The kinds of problems of an operation."""
+    """Return the kinds of problems of an operation, sorted."""
     kinds = {*row.problems, *EVERYWHERE}
     if not row.is_open:
         kinds.update(WITH_NAME)
@@ -273,7 +276,7 @@ def _refusal_name(status: int) -> str:
 
 
 def _refusals(schemas: Schemas) -> dict[str, Document]:
-    """An answer for each status of problems."""
+    """Return one reusable response per HTTP status of problems."""
     found: dict[str, Document] = {}
     for status in sorted({status for kind in KINDS.values() for status in kind.statuses}):
         kinds = [name for name, kind in sorted(KINDS.items()) if status in kind.statuses]

@@ -1,4 +1,4 @@
-"""The contract as pages for people: self-contained HTML, without scripts or outside assets."""
+"""The contract as HTML pages for people: self-contained, without scripts or external assets."""
 
 from html import escape
 from typing import Any
@@ -26,7 +26,7 @@ td { vertical-align: top; }
 
 
 def reference(document: Document) -> str:
-    """A page with all operations and schemas."""
+    """Return the page of all operations and schemas."""
     groups: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -46,7 +46,7 @@ def reference(document: Document) -> str:
 
 
 def problems() -> str:
-    """A page that lists every kind of problem."""
+    """Return the page that lists every kind of problem."""
     rows = "".join(
         f"<tr><td><a href='/docs/problems/{escape(name)}'>{escape(name)}</a></td>"
         f"<td>{kind.status}</td><td>{escape(kind.meaning)}</td></tr>"
@@ -57,7 +57,7 @@ def problems() -> str:
 
 
 def problem(name: str, document: Document) -> str | None:
-    """A page about one kind of problem; None when there is none of that name."""
+    """Return the page about one kind of problem, or None if the kind is unknown."""
     kind = KINDS.get(name)
     if kind is None:
         return None
@@ -80,7 +80,7 @@ def problem(name: str, document: Document) -> str | None:
 
 
 def _marked(text: str) -> str:
-    """Escape a sentence; what stands between backticks is code."""
+    """Escape a sentence for HTML, and turn text between backticks into `<code>`."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
 
@@ -125,7 +125,7 @@ def _content(content: Document) -> str:
 
 
 def _part(said: Document) -> Document:
-    """The schema of a line or an event, else of the whole."""
+    """Return the schema of one line or event if the content is a stream of them, else of all."""
     part: Document = said.get("x-line") or said.get("x-event") or said["schema"]
     return part
 
@@ -147,7 +147,7 @@ def _schema(name: str, schema: Document) -> str:
 
 
 def _kind(schema: Document) -> str:
-    """A type in a few words, with links."""
+    """Describe a JSON type in a few words of HTML, with links to named schemas."""
     if "$ref" in schema:
         return _reference(schema)
     if "enum" in schema:

@@ -1,6 +1,6 @@
-"""What the names in paths, queries and headers mean: the schema of each, said once.
+"""Schema and meaning of each parameter in paths, queries and headers, once for all operations.
 
-A header that means one thing here and another there has its meaning behind a `#`.
+A parameter with several meanings has one entry per meaning: `name#meaning`.
 """
 
 from typing import Any
@@ -252,6 +252,6 @@ SOMETIMES = frozenset(
     "Repr-Digest",
     "Retry-After",
 }
-"""Response headers that come only with some forms of an answer, or of what was asked for."""
+"""Response headers that only some responses of an operation have."""
 EXPOSED = tuple(sorted({name.partition("#")[0] for name in RESPONSE_HEADERS} - {"Set-Cookie"}))
-"""Response headers that pages of other origins may read; no page reads a cookie's header."""
+"""Response headers that pages of other origins may read (CORS). No page may read `Set-Cookie`."""

@@ -1,4 +1,4 @@
-"""The contract as it is served: made when it is first asked for."""
+"""The contract as the façade serves it; each part is made at its first use."""
 
 from functools import cached_property
 from importlib.metadata import version
@@ -14,34 +14,34 @@ _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
 class Reference:
-    """What describes the operations of the façade."""
+    """The documents and HTML pages that describe the façade's operations."""
 
     @cached_property
     def document(self) -> Document:
-        """The OpenAPI document."""
+        """The OpenAPI document as a dict."""
         return document(ROUTES, version("jetgate"))
 
     @cached_property
     def openapi(self) -> bytes:
-        """The same as JSON."""
+        """The OpenAPI document as indented JSON."""
         return orjson.dumps(self.document, option=_INDENTED)
 
     @cached_property
     def asyncapi(self) -> bytes:
-        """The AsyncAPI document as JSON."""
+        """The AsyncAPI document as indented JSON."""
         described = asyncapi.document(ROUTES, version("jetgate"), table())
         return orjson.dumps(described, option=_INDENTED)
 
     @cached_property
     def page(self) -> str:
-        """The reference for people."""
+        """The HTML page of all operations and schemas."""
         return page.reference(self.document)
 
     @cached_property
     def problems(self) -> str:
-        """The page of all problems."""
+        """The HTML page of all problems."""
         return page.problems()
 
     def problem(self, kind: str) -> str | None:
-        """The page about one kind of problem."""
+        """Return the HTML page about one kind of problem, or None if the kind is unknown."""
         return page.problem(kind, self.document)

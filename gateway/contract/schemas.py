@@ -1,4 +1,4 @@
-"""JSON schemas of bodies: each type once, under its name."""
+"""JSON schemas of request and response bodies, each type once under its name."""
 
 import types
 from collections.abc import Iterable
@@ -44,15 +44,15 @@ _NAMED: dict[str, Schema] = {
         "contentMediaType": "text/event-stream",
     },
 }
-"""What no struct stands for."""
+"""Schemas that no struct stands for."""
 _INT_OR_TEXT = ({"type": "integer"}, {"type": "string"})
 
 
 class Schemas:
-    """The schemas of what a table of operations takes and gives, and of further types.
+    """The JSON schemas of the bodies of a table of operations, and of further types.
 
     Attributes:
-        components: all of them, by name.
+        components: All schemas, by name.
     """
 
     def __init__(self, operations: Iterable[Operation], further: Iterable[object] = ()) -> None:
@@ -80,11 +80,14 @@ class Schemas:
         schema = self._composed(kind)
         reference = schema.get("$ref", "")
         self._names[name] = reference.rpartition("/")[2] if set(schema) == {"$ref"} else name
-        if self._names[name] == name:  # a list or a choice: it has no name of its own
+        if self._names[name] == name:  # a list or a union: it has no name of its own
             self.components[name] = {"title": name, **schema}
 
     def _add_patch(self, row: Operation) -> None:
-        """The schema of a merge patch: of each member a new value, or null to take it away."""
+        """Add the schema of a merge patch (RFC 7396).
+
+        Each member takes a new value, or null to remove the member.
+        """
         body = body_name(row, "Request")
         of = self._names[body]
         name = of if of.endswith("Patch") else f"{of}Patch"
@@ -110,22 +113,22 @@ class Schemas:
         return self._leaves[kind]
 
     def of(self, name: str) -> Schema:
-        """A reference to the schema of a body, by the name that `body_name` gives."""
+        """Return a reference to the schema of a body, by the name from `body_name`."""
         return {"$ref": REF.format(name=self._names[name])}
 
 
 def body_name(operation: Operation, what: str) -> str:
-    """The name of a body: `CreateStreamRequest`."""
+    """Return the name of a body, such as `CreateStreamRequest`."""
     return operation.id[0].upper() + operation.id[1:] + what
 
 
 def named(name: str) -> Schema:
-    """A reference to a schema by its own name."""
+    """Return a reference to the schema of this name."""
     return {"$ref": REF.format(name=name)}
 
 
 def reached(components: dict[str, Schema], begin: object) -> dict[str, Schema]:
-    """Those schemas that something refers to, itself or by others, sorted by name."""
+    """Return the components that `begin` refers to, directly or through others, sorted by name."""
     found: dict[str, Schema] = {}
     waiting = [begin]
     while waiting:
@@ -155,14 +158,14 @@ def _bodies(operation: Operation) -> Iterable[tuple[str, object]]:
 
 
 def _members(kind: object) -> tuple[object, ...]:
-    """The types of a union, or the type itself."""
+    """Return the member types of a union, or the type itself as a tuple of one."""
     if get_origin(kind) in (Union, types.UnionType):
         return get_args(kind)
     return (kind,)
 
 
 def _leaves(kind: object) -> Iterable[object]:
-    """What a type is composed of by lists and unions."""
+    """Yield the types that a type is composed of, through lists and unions."""
     if get_origin(kind) is list:
         yield from _leaves(get_args(kind)[0])
     elif len(choices := _members(kind)) > 1:
@@ -173,12 +176,12 @@ def _leaves(kind: object) -> Iterable[object]:
 
 
 def _bare(schema: Schema) -> Schema:
-    """A schema without its default: a patch has none."""
+    """Return a schema without its default: a patch has no defaults."""
     return {key: value for key, value in schema.items() if key != "default"}
 
 
 def _tidy(schema: Any) -> None:
-    """Name durations, and leave out what says nothing."""
+    """Refer to named durations, type string enums and remove empty defaults, in place."""
     if isinstance(schema, list):
         for each in schema:
             _tidy(each)
@@ -193,7 +196,7 @@ def _tidy(schema: Any) -> None:
 
 
 def _name_choices(components: dict[str, Schema]) -> None:
-    """Let choices between words be schemas of their own."""
+    """Move each enum of two or more strings to a schema of its own, in place."""
     known = {tuple(schema["enum"]): name for name, schema in components.items() if "enum" in schema}
     for name in sorted(components, key=lambda name: (len(name), name)):
         for member, schema in components[name].get("properties", {}).items():
@@ -220,7 +223,10 @@ def _name_duration(schema: Schema) -> None:
 
 
 def _any(kind: type) -> Schema:
-    """The schema of what msgspec knows nothing of."""
+    """Return the schema of `object`, which msgspec cannot describe.
+
+    Raises NotImplementedError for any other type.
+    """
     if kind is object:
         return {"description": "Any JSON value."}
     raise NotImplementedError(kind)

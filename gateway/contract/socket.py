@@ -1,4 +1,4 @@
-"""The channel of `/v1/ws` in the AsyncAPI document: its messages are frames."""
+"""The channel of `/v1/ws` in the AsyncAPI document; its messages are frames."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +14,12 @@ Document = dict[str, Any]
 _PATH = "/v1/ws"
 _PACK = "application/msgpack"
 _MODELS = (ProblemBody, FailedToken)
-"""What frames hold as a mapping with the title of one of these is one."""
+"""Structs that frames hold as plain dicts; a schema with such a title becomes a reference to it."""
 _BINARY = {"type": "string", "format": "binary", "description": "Binary of MessagePack."}
 
 
 def channel(frames: Sequence[Frame]) -> Document:
-    """The channel: sub-protocols are the encodings, the codes of closes are told."""
+    """Return the channel object, with the sub-protocols as encodings and with all close codes."""
     offered = [codec.subprotocol for codec in CODECS]
     protocol = {"type": "string", "enum": offered, "description": "The encoding; without it JSON."}
     ticket = {"type": "string", "description": "A ticket of `POST /v1/tickets`, used once."}
@@ -48,7 +48,7 @@ def channel(frames: Sequence[Frame]) -> Document:
 
 
 def operations(frames: Sequence[Frame]) -> Document:
-    """What the server takes and gives."""
+    """Return the operations of the channel: frames from the client, and frames from the server."""
     said = {"receive": "What the server takes", "send": "What the server gives"}
     place = "#/channels/socket"
     return {
@@ -65,7 +65,7 @@ def operations(frames: Sequence[Frame]) -> Document:
 
 
 def messages(frames: Sequence[Frame]) -> Document:
-    """The frames, by name."""
+    """Return the AsyncAPI message objects of the frames, by name."""
     return {each.name: _message(each) for each in frames}
 
 
@@ -85,7 +85,7 @@ def _message(frame: Frame) -> Document:
 
 
 def schemas(frames: Sequence[Frame]) -> Document:
-    """The schemas of the frames and of what is in them, by name."""
+    """Return the schemas of the frames and of the types in them, by name."""
     if not frames:
         return {}
     found = Schemas((), (*(each.kind for each in frames), *_MODELS)).components
@@ -96,7 +96,7 @@ def schemas(frames: Sequence[Frame]) -> Document:
 
 
 def _refer(schema: Any, models: set[str]) -> None:
-    """Let mappings with the title of a model be references to it, and bytes be binary."""
+    """Replace dicts that stand for a model by references to it, and base64 by binary, in place."""
     if isinstance(schema, list):
         for each in schema:
             _refer(each, models)

@@ -1,6 +1,7 @@
-"""Schemas of JetStream's own objects as they are written: `core.model` says that by marks.
+"""Corrections of msgspec's schemas of JetStream's own objects, from the marks in `core.model`.
 
-msgspec knows the Python side: a time there is a number, and a member that is left out a default.
+msgspec describes the Python side, where a time is a number and an omitted member has a default. The
+marks describe the JSON.
 """
 
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ _INT64 = (-(2**63), 2**63 - 1)
 
 
 def structs_of(kinds: Iterable[object]) -> dict[str, Struct]:
-    """The structs in these types, by name, and all that are in them."""
+    """Return the structs in these types and in their members, recursively, by name."""
     found: dict[str, Struct] = {}
     waiting = list(kinds)
     while waiting:
@@ -33,9 +34,12 @@ def structs_of(kinds: Iterable[object]) -> dict[str, Struct]:
 
 
 def as_written(components: dict[str, Schema], given: Iterable[object], taken: set[str]) -> None:
-    """Change the schemas of JetStream's objects among the components to what JSON has.
+    """Change the component schemas of JetStream's objects to those of their JSON, in place.
 
-    `taken` are the names of those that are in requests: all of their members may be left out.
+    Args:
+        components: All schemas by name.
+        given: The types whose structs are corrected.
+        taken: Names of structs in request bodies, where every member may be omitted.
     """
     for name, struct in structs_of(given).items():
         schema = components.get(name)
@@ -65,7 +69,7 @@ def _marks(hint: object) -> list[object]:
 
 
 def _member(schema: Schema, marks: list[object]) -> Schema:
-    """The schema of a member. A default says what is read; the server has its own."""
+    """Return the schema of a member, without its default: the server applies its own defaults."""
     schema.pop("default", None)
     schema = _present(schema)
     for mark in marks:
@@ -77,7 +81,7 @@ def _member(schema: Schema, marks: list[object]) -> Schema:
 
 
 def _present(schema: Schema) -> Schema:
-    """Without null: what is not there is left out."""
+    """Return a schema without null: JetStream omits a member that has no value."""
     choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if len(choices) == 1:
         return _present(choices[0])

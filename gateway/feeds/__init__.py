@@ -1,2 +1,4 @@
-"""Reading streams for those who connect by WebSocket or server-sent events: in order, each at a
-pace of its own, and never with a silent hole."""
+"""Reading of streams for WebSockets and server-sent events.
+
+Each reader gets messages in order, at its own pace, and never with an unreported gap.
+"""

@@ -1,4 +1,4 @@
-"""What a reader is given: messages, and gaps between them."""
+"""The items of a reader: messages, and gaps between them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from core.client.subscribe import JsMsg, Position
 from core.model.consumer import DeliverPolicy
 
 Filters = tuple[str, ...]
-"""The subjects that are read of a stream; none: all of them."""
+"""Subjects, with wildcards, to read of a stream; empty: all of them."""
 
 
 Render = Callable[[JsMsg], bytes]
 
 
 class Entry(msgspec.Struct, gc=False, eq=False):
-    """A message that several may read; what it looks like in each form is made once."""
+    """A message that several readers share; each of its encoded forms is made once."""
 
     msg: JsMsg
     _render: Render | None = None
@@ -24,10 +24,10 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     _others: dict[Render, bytes] | None = None
 
     def form(self, render: Render) -> bytes:
-        """Return the message as `render` writes it."""
+        """Return the message as `render` encodes it."""
         if render == self._render:
             return self._made
-        if self._render is None:  # nearly all who read it take the same form
+        if self._render is None:  # nearly all readers use the same form
             self._render, self._made = render, render(self.msg)
             return self._made
         if self._others is None:
@@ -40,10 +40,14 @@ class Entry(msgspec.Struct, gc=False, eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Messages behind `after` may be missing; what follows is behind `position`.
+    """A gap: messages after `after` may be missing, and the next one follows `position`.
 
-    `first_seq`, `last_seq`: what the stream had when this was found. Where the incarnation is
-    another one, or `after` was behind the end, it is read from its first message on.
+    Attributes:
+        first_seq: First sequence of the stream when the gap was found.
+        last_seq: Last sequence of the stream when the gap was found.
+
+    If the incarnation has changed, or `after` was past the end, reading starts at the first
+    message.
     """
 
     after: Position
@@ -57,7 +61,12 @@ Item = Entry | Gap
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where reading begins: behind a position, or as a consumer would. `time` in ns."""
+    """The start of reading: after a position, or by a consumer's deliver policy.
+
+    Attributes:
+        time: Nanoseconds since the Unix epoch.
+        after: If set, the other members are ignored.
+    """
 
     policy: DeliverPolicy = DeliverPolicy.NEW
     seq: int = 0
@@ -66,15 +75,17 @@ class Start:
 
 
 def has_jump(position: int, messages: Sequence[JsMsg]) -> bool:
-    """Say whether sequences are left out behind `position` and among the messages."""
+    """Return whether sequences are missing after `position` or between the messages."""
     return bool(messages) and messages[-1].stream_seq - position != len(messages)
 
 
 def with_gaps(
     position: Position, messages: Sequence[JsMsg], first_seq: int, last_seq: int
 ) -> list[Item]:
-    """Return the messages, with a gap wherever the beginning of the stream has moved past one
-    that was left out: it may have been removed before it was read."""
+    """Return the messages as entries, with gaps where unread messages may have been removed.
+
+    A gap stands wherever a missing sequence is below `first_seq` of the stream.
+    """
     items: list[Item] = []
     seq, incarnation = position.seq, position.incarnation
     for msg in messages:

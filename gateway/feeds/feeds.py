@@ -1,15 +1,15 @@
-"""What the feeds over one client have in common."""
+"""State that all feeds over one client share."""
 
 from core.client import JetStream
 from gateway.feeds.tail import Tails
 
 
 class Feeds:
-    """What is read of streams over a client.
+    """JetStream over a client, and the tails of followed streams.
 
     Attributes:
         js: JetStream over the client.
-        tails: of the streams that are followed.
+        tails: The shared tails of followed streams.
     """
 
     def __init__(self, js: JetStream, items: int, nbytes: int) -> None:

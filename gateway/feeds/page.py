@@ -1,4 +1,4 @@
-"""A page of a stream, through which those who read it go with an index each; slices of one."""
+"""A page of a stream, which several readers share by an index each, and slices of pages."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ _SHARED_MAX = 64
 
 
 class Page:
-    """Messages in order behind a position, and gaps between them.
+    """Consecutive messages after a position, and gaps between them.
 
     Attributes:
-        begin: the position.
-        has_gaps: whether there is a gap.
-        shared: what readers at the same index made of the same messages.
+        begin: The position.
+        has_gaps: True if an item is a gap.
+        shared: Cache of encodings that readers at the same index share.
     """
 
     __slots__ = ("_ends", "_items", "_seqs", "begin", "has_gaps", "shared")
@@ -35,7 +35,7 @@ class Page:
         return len(self._items)
 
     def index_behind(self, position: Position) -> int | None:
-        """Return the index of the message that follows a position; None where that is not here."""
+        """Return the index of the message after a position; None if the page lacks it."""
         if self.has_gaps or self.begin.incarnation != position.incarnation:
             return None
         if position.seq < self.begin.seq:
@@ -48,12 +48,15 @@ class Page:
         return self._items[index]
 
     def items(self, begin: int, end: int) -> Sequence[Item]:
-        """Return the items from one index to another."""
+        """Return the items in the range [begin, end)."""
         return self._items[begin:end]
 
     def cut(self, index: int, messages: int, nbytes: int) -> tuple[int, int]:
-        """Return the end of a slice that begins at an index, and how many bytes it has: messages
-        up to a number and until so many bytes are reached or passed, or one gap alone."""
+        """Return the end index and the bytes of the slice at an index.
+
+        The slice is one gap, or messages: at most `messages`, until `nbytes` are reached or
+        exceeded.
+        """
         gap = None
         if self.has_gaps:
             items = self._items
@@ -65,13 +68,14 @@ class Page:
 
 
 def slice_end(ends: Sequence[int], begin: int, messages: int, nbytes: int, gap: int | None) -> int:
-    """Return where a slice of items ends that begins at one of them.
+    """Return the end index of a slice of items.
 
     Args:
-        ends: the bytes in front of each item, ascending, and of all items in the end.
-        messages: the slice has so many items at most.
-        nbytes: no more items once they have so many bytes.
-        gap: the next item that is a gap, from `begin` on; it is a slice of its own.
+        ends: Bytes before each item, ascending, and finally of all items.
+        begin: Index of the first item.
+        messages: Maximum number of items.
+        nbytes: The slice ends with the item that reaches or exceeds so many bytes.
+        gap: Index of the first gap from `begin` on; a gap is a slice of its own.
     """
     end = bisect_left(ends, ends[begin] + nbytes, begin + 1)
     end = min(end, begin + messages, len(ends) - 1)
@@ -79,7 +83,7 @@ def slice_end(ends: Sequence[int], begin: int, messages: int, nbytes: int, gap: 
 
 
 class _Source(Protocol):
-    """A page, or the tail: what slices are of."""
+    """The source of a slice: a page or a tail."""
 
     shared: dict[tuple[object, ...], bytes]
 
@@ -89,12 +93,14 @@ class _Source(Protocol):
 
 
 class Slice:
-    """Some items in order: messages alone, or one gap.
+    """Consecutive items: only messages, or one gap.
 
     Attributes:
-        gap: the gap; None for messages.
-        count, size: how many messages, and their bytes.
-        shared: where all who take the same slice may keep what they made of it, under `key`.
+        gap: The gap; None for messages.
+        count: Number of items.
+        size: Bytes of the messages.
+        shared: Cache of encodings that all readers of the same slice share; None: not shared.
+        key: The key of this slice in `shared`.
     """
 
     __slots__ = ("_items", "_source", "count", "gap", "key", "shared", "size")
@@ -116,7 +122,7 @@ class Slice:
 
     @classmethod
     def of(cls, source: _Source, begin: int, end: int, size: int) -> "Slice":
-        """Return the slice of a page, or of the tail, from one index to another."""
+        """Return the slice [begin, end) of a page or tail."""
         first = source.item(begin)
         if isinstance(first, Gap):
             return cls([first], 0)

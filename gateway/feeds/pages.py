@@ -1,7 +1,7 @@
-"""Reading a stream behind a position, a page at a time.
+"""Reading of a stream after a position, a page at a time.
 
-A page is asked for when it is wanted, and no larger than wanted: between two pages nothing is
-held here, and the server forgets the consumer of one who asks no more.
+A page is read on demand and no larger than requested. Between two pages nothing is buffered here,
+and the server deletes the consumer after a period of inactivity.
 """
 
 from dataclasses import dataclass, field
@@ -33,18 +33,18 @@ _TOO_LARGE = "Message Size Exceeds MaxBytes"
 
 
 class ConsumerGone(Exception):
-    """The consumer of the pages is not there any more; another can be made."""
+    """The consumer of the pages no longer exists; a new one can be created."""
 
 
 @dataclass(slots=True)
 class Pages:
-    """Pages of a stream, or of what matches `filters`.
+    """A reader of a stream, or of the subjects in `filters`, by an ephemeral pull consumer.
 
     Attributes:
-        position: of the last message, or behind which the first will be.
-        at_end: whether the last page had all that there was.
-        of_subjects: whether they have the last messages of subjects: another consumer, made behind
-            the position, would not.
+        position: Position of the last message read, or the position before the first.
+        at_end: True if the last page reached the end of the stream.
+        of_subjects: True if the consumer delivers the last message per subject. A new consumer
+            after `position` could not continue that.
     """
 
     js: JetStream
@@ -58,12 +58,14 @@ class Pages:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a consumer to ask."""
+        """True if there is a consumer to pull from."""
         return bool(self._consumer)
 
     async def open(self, start: Start) -> Gap | None:
-        """Make the consumer; return the gap between the position that was wanted and what there
-        is. Raises ApiError and ClientError."""
+        """Create the consumer; return the gap between the requested and the actual position.
+
+        None: there is no gap. Raises ApiError and ClientError.
+        """
         if start.after is not None:
             gap = await self.find(start.after)
             await self._create(Start(after=self.position))
@@ -74,7 +76,7 @@ class Pages:
         return None
 
     async def find(self, after: Position) -> Gap | None:
-        """Set the position behind which reading goes on; return the gap between it and `after`.
+        """Set the position to continue after. Return the gap between it and `after`, or None.
 
         Raises ApiError and ClientError.
         """
@@ -90,12 +92,12 @@ class Pages:
         return Gap(after, self.position, state.first_seq, state.last_seq)
 
     async def page(self, messages: int, nbytes: int) -> list[Item]:
-        """Return the next messages, with the gaps among them; none at the end of the stream.
+        """Return the next messages with the gaps between them; empty at the end of the stream.
 
-        `nbytes` may be exceeded by one message. Raises ConsumerGone, ApiError and ClientError.
+        One message may exceed `nbytes`. Raises ConsumerGone, ApiError and ClientError.
         """
         if self.of_subjects:
-            # nats-server 2.15.1 leaves out the message that does not fit, and goes on behind it.
+            # nats-server 2.15.1 skips the message that does not fit, and continues after it.
             messages, nbytes = min(messages, _FEW), 0
         batch = await self._pull(messages, nbytes)
         size = sum([msg.size for msg in batch])
@@ -112,7 +114,7 @@ class Pages:
         return items
 
     def close(self) -> None:
-        """Delete the consumer, in the background."""
+        """Delete the consumer in the background."""
         if self._consumer and not self.js.client.closed:
             spawn(self.forget(), name="pages close")
 
@@ -123,7 +125,7 @@ class Pages:
             await delete_consumer(self.js, self.stream, consumer)
 
     async def _create(self, start: Start) -> int:
-        """Make a consumer; return the sequence behind which it begins."""
+        """Create a consumer. Return the sequence after which it begins."""
         after, policy, seq = start.after, start.policy, start.seq
         if after is not None:
             policy, seq = DeliverPolicy.BY_START_SEQUENCE, after.seq + 1
@@ -168,7 +170,7 @@ class Pages:
         for msg in messages:
             made = JsMsg.of(msg, takes_acks=False)
             if made.consumer_seq != self._next:
-                self.close()  # something was lost on its way: the next page begins behind it
+                self.close()  # a message was lost: the next page begins after the last one received
                 break
             self._next += 1
             batch.append(made)
@@ -176,7 +178,7 @@ class Pages:
 
 
 def is_over(js: JetStream, error: Exception) -> bool:
-    """Say whether there is nothing to read any more, now or later."""
+    """Return whether an error means that the stream can never be read again."""
     if isinstance(error, NotPermitted):
         return True
     if isinstance(error, ConnectionLost):

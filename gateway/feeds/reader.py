@@ -1,7 +1,7 @@
-"""One reader of a stream: pages until he has caught up, then the tail that all share.
+"""One reader of a stream: pages until it has caught up, then the shared tail.
 
-Nothing is read ahead of what was asked for, beyond one page. Where the two meet: once the position
-is within the list of the tail, what follows is taken from there.
+At most one page is read ahead of the demand. Once the list of the tail covers the position, the
+reader continues in the tail.
 """
 
 import asyncio
@@ -25,20 +25,22 @@ _PAGE_BYTES = 128 * 1024
 
 
 class StreamReader:
-    """Reads in order from `start` on. `wake` is called when `take` may have something.
+    """A reader that takes messages in order from a start position.
 
-    *Life cycle*: `open`, then `take` as often as one likes, `close`.
+    Life cycle: `open`, then `take` any number of times, then `close`.
 
     Args:
-        tails: over the connection that reads.
-        filters: what is read of the stream.
-        may_read: judges the subject of each message; those that it refuses are left out. None:
-            all of them are taken.
+        tails: The tails over the connection that reads.
+        stream: The stream.
+        filters: Subjects to read; empty: all.
+        wake: Called when `take` may have items.
+        may_read: Returns whether a message with this subject may be shown; others are skipped.
+            None: all may.
 
     Attributes:
-        position: of what was taken last.
-        recovered: whether reading began where it was asked to.
-        error: why nothing more will come, once everything was taken; None while it lives.
+        position: Position of the last item taken.
+        recovered: False if reading could not begin at the requested position.
+        first_gap: The gap at the start, if `recovered` is false.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class StreamReader:
         self._tail: Tail | None = None
         self._index: int | None = None
         self._page: Page | None = None
-        self._at = 0  # the index in it
+        self._at = 0  # index in `_page`
         self._pages: Pages | None = None
         self._wanted = asyncio.Event()
         self._want = (_PAGE_MESSAGES, _PAGE_BYTES)
@@ -69,7 +71,7 @@ class StreamReader:
 
     @property
     def error(self) -> Exception | None:
-        """Why nothing more will come."""
+        """The cause why no more items will come, once all are taken; None before."""
         if self._page is not None:
             return None
         if self._error is None and self._index is not None and self._tail is not None:
@@ -77,7 +79,7 @@ class StreamReader:
         return self._error
 
     async def open(self, start: Start) -> None:
-        """Find the beginning. Raises ApiError and ClientError."""
+        """Find the start position. Raises ApiError and ClientError."""
         tail = self._tail = await self._tails.acquire(self._key)
         try:
             if start.after is None and start.policy is DeliverPolicy.NEW:
@@ -99,8 +101,10 @@ class StreamReader:
             self._catching_up = spawn(self._catch_up(), name="feed catches up")
 
     def take(self, messages: int, nbytes: int) -> Slice | None:
-        """Return what follows, up to a number of messages and until so many bytes are reached or
-        passed. None: `wake` will be called."""
+        """Return the next slice: a gap, or messages; None: `wake` will be called.
+
+        Messages are at most `messages`, until `nbytes` are reached or exceeded.
+        """
         while True:
             found = self._take(messages, nbytes)
             if found is None or found.gap is not None or self._may_read is None:
@@ -119,7 +123,7 @@ class StreamReader:
             self._want = min(messages, _PAGE_MESSAGES), min(nbytes, _PAGE_BYTES)
             self._wanted.set()
             return None
-        if index < tail.first:  # too slow
+        if index < tail.first:  # the reader was too slow for the tail
             self._index = None
             self._catching_up = spawn(self._catch_up(), name="feed catches up")
             return self._take(messages, nbytes)
@@ -139,8 +143,8 @@ class StreamReader:
         return Slice.of(tail, index, self._index, size)
 
     async def close(self) -> None:
-        """Read no more."""
-        # As that of a tail, a task that was ended refers to this reader.
+        """Stop reading, and release the tail."""
+        # A stopped task refers to this reader: drop it first, as `Tail.close` does.
         task, self._catching_up = self._catching_up, None
         await stop(task)
         self._drop_pages()
@@ -165,7 +169,7 @@ class StreamReader:
             self.position = Position(self.position.incarnation, last.msg.stream_seq)
 
     def _is_behind(self, item: Item) -> bool:
-        """Whether an item was taken before."""
+        """Return whether an item was taken before."""
         if isinstance(item, Gap):
             same = item.position.incarnation == self.position.incarnation
             return same and 0 < item.position.seq <= self.position.seq
@@ -174,7 +178,7 @@ class StreamReader:
     # -- catching up -------------------------------------------------------------------------
 
     async def _catch_up(self) -> None:
-        """Read a page whenever one is wanted, until the tail covers what follows."""
+        """Read a page on each demand, until the tail covers the position."""
         wait = _RETRY_FIRST_S
         while self._error is None:
             await self._wanted.wait()
@@ -194,7 +198,7 @@ class StreamReader:
         self._wake()
 
     async def _next_page(self) -> bool:
-        """Read a page into `_page`, if there is one; return whether the tail was joined."""
+        """Read a page into `_page`, if there is one. Return whether the reader joined the tail."""
         tail = self._tail
         assert tail is not None
         if self._joins():
@@ -206,11 +210,12 @@ class StreamReader:
         assert pages is not None
         async with self._tails.turns:
             gap = await pages.find(self.position)
-        if gap is not None:  # all that followed was removed
+        if gap is not None:  # all messages after the position were removed
             await pages.forget()
             self._give(Page(self.position, [gap]))
             return False
-        # What the tail had left behind before was stored then: it would have been in the page.
+        # Items that the tail had dropped by then were stored before, so the page would contain
+        # them.
         incarnation = pages.position.incarnation
         if base[1] == tail.incarnation == incarnation and base[0] > pages.position.seq:
             self.position = pages.position = Position(incarnation, base[0])
@@ -219,9 +224,10 @@ class StreamReader:
         raise ConsumerGone("the stream is another one, or gone: look again")
 
     async def _read_page(self, recent: RecentPages) -> tuple[Pages | None, bool]:
-        """Read a page, or the gap before it; else return the pages, and that they are at the end.
+        """Read a page or the gap before it. Return the pages, and whether they are at the end.
 
-        Where others wait for their turns a consumer is left to them, and at the end it is deleted.
+        The pages are None if a recent page of another reader was used. The consumer is left to
+        other readers if some wait for a turn, and deleted at the end of the stream.
         """
         turns = self._tails.turns
         async with turns:
@@ -245,7 +251,7 @@ class StreamReader:
             return pages, is_at_end
 
     async def _read(self, pages: Pages, recent: RecentPages) -> bool:
-        """Read a page of what was not read before; return whether there is one."""
+        """Read the next page with an item not taken before; return whether there is one."""
         messages, nbytes = self._want
         while True:
             begin = pages.position

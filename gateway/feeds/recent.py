@@ -1,8 +1,7 @@
-"""What was read last of a stream behind its tail, for others who come by the same place.
+"""Recently read pages behind the tail of a stream, for other readers at the same position.
 
-Readers that are too slow for the tail are so together: a page that was read for one of them is
-what the next ones want, and the consumer that it came from is where they go on. Else each would
-need a consumer of his own.
+Readers that are too slow for the tail often are at the same place. The page of one of them serves
+the next, and so does its consumer. Otherwise each reader would need a consumer of its own.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ _NEAR = 256
 
 
 class RecentPages:
-    """A few pages of one stream and filters, and consumers to read on with, for two seconds."""
+    """A few pages of one stream with filters, and idle consumers to continue with; kept for 2 s."""
 
     def __init__(self) -> None:
         self._pages: deque[tuple[Page, float]] = deque()
@@ -27,7 +26,7 @@ class RecentPages:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, page: Page) -> None:
-        """Keep a page, unless there is a gap in it."""
+        """Keep a page, unless it contains a gap."""
         if page.has_gaps:
             return
         self._pages.append((page, self._until()))
@@ -35,7 +34,7 @@ class RecentPages:
             self._pages.popleft()
 
     def behind(self, position: Position) -> tuple[Page, int] | None:
-        """Return the page that has most of what follows a position, and its index there."""
+        """Return the page with the most messages after a position, and the index of the first."""
         best, most = None, 0
         for page, _ in self._pages:
             index = page.index_behind(position)
@@ -44,13 +43,13 @@ class RecentPages:
         return best
 
     def leave(self, pages: Pages) -> None:
-        """Let others read on with a consumer, or delete it."""
+        """Offer a consumer to other readers; if there are too many, delete the oldest."""
         self._spare.append((pages, self._until()))
         if len(self._spare) > _SPARE_MAX:
             self._spare.popleft()[0].close()
 
     def lend(self, position: Position) -> Pages | None:
-        """Return a consumer that goes on at a position, or a little before it."""
+        """Return a consumer at the position, or up to 256 sequences before it, if there is one."""
         for spare in self._spare:
             pages, _ = spare
             if (
@@ -62,7 +61,7 @@ class RecentPages:
         return None
 
     def clear(self) -> None:
-        """Keep nothing."""
+        """Drop all pages, and delete all consumers."""
         self._pages.clear()
         while self._spare:
             self._spare.popleft()[0].close()

@@ -1,7 +1,7 @@
-"""The live end of a stream, read once for all who follow it.
+"""The live end of a stream, read once for all its followers.
 
-One ordered subscription fills a bounded list; readers go through it with an index each. Who falls
-behind its beginning reads pages of his own until he has caught up (`gateway.feeds.reader`).
+One ordered subscription fills a bounded list, through which readers go by an index each. A reader
+that falls behind the list reads pages until it has caught up (`gateway.feeds.reader`).
 """
 
 import asyncio
@@ -37,19 +37,22 @@ _WOKEN_AT_ONCE = 50
 _DELETED = b"$JS.EVENT.ADVISORY.STREAM.DELETED."
 
 Key = tuple[str, Filters]
-"""Stream and filters."""
+"""A stream and its filters."""
 
 
 class Tail:
-    """What of a stream, or of what matches filters, was read last.
+    """The most recent items of a stream, or of the subjects that match filters.
 
     Attributes:
-        incarnation, head: the position of the last message.
-        base: a sequence; of its incarnation everything behind it, up to `head`, is in the list.
-        first, end: the indexes of the list's beginning and end; they only grow.
-        error: why it ended; None while it lives.
-        shared: what readers at the same index made of the same messages, until there are others.
-        recent: pages of readers that are behind the list.
+        incarnation: Incarnation of the last message.
+        head: Sequence of the last message.
+        base: The list contains all messages of this incarnation after `base`, up to `head`.
+        first: Index of the first item in the list; it only grows.
+        floor: Index from which on items belong to the current incarnation and ascend in sequence.
+        error: Cause of the end; None while the tail is read.
+        shared: Cache of encodings that readers at the same index share.
+        recent: Pages of readers that are behind the list.
+        users: Number of readers.
     """
 
     def __init__(self, js: JetStream, key: Key, subscription: OrderedSubscription) -> None:
@@ -65,7 +68,7 @@ class Tail:
         self._js = js
         self._subscription = subscription
         self._items: list[Item] = []
-        self._ends = [0]  # the bytes in front of each item, and of all, since the beginning
+        self._ends = [0]  # bytes before each item and after the last, from the first item ever
         self._gaps: list[int] = []
         self._waiting: set[Callable[[], None]] = set()
         self._woken: deque[Callable[[], None]] = deque()
@@ -77,26 +80,27 @@ class Tail:
 
     @property
     def end(self) -> int:
-        """The index behind the last item."""
+        """The index after the last item; it only grows."""
         return self.first + len(self._items)
 
     def start(self, items: int, nbytes: int) -> None:
-        """Begin to fill the list, which keeps at most so many items and bytes."""
+        """Start to fill the list, with limits in items and bytes."""
         self._limit, self._limit_bytes = items, nbytes
         self._pump = spawn(self._fill(), name="tail")
 
     def wait(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once, when there is more, or when it has ended."""
+        """Call `wake` once, when there are more items or the tail has ended."""
         self._waiting.add(wake)
 
     def forget(self, wake: Callable[[], None]) -> None:
-        """Do not call `wake` any more."""
+        """Cancel a `wait`."""
         self._waiting.discard(wake)
 
     def index_behind(self, position: Position) -> int | None:
-        """Return the index of what follows a position; None where the list does not cover it.
+        """Return the index of the item after a position; None if the list does not cover it.
 
-        A position behind `head` has the index of the end: what comes there may be before it.
+        For a position past `head` it is the end index; the items that arrive there may precede the
+        position.
         """
         if position.incarnation != self.incarnation or position.seq < self.base:
             return None
@@ -111,8 +115,7 @@ class Tail:
         return self.first + begin
 
     def cut(self, index: int, messages: int, nbytes: int) -> tuple[int, int]:
-        """Return the end of a slice that begins at an index, and how many bytes it has: messages
-        up to a number and until so many bytes are reached or passed, or one gap alone."""
+        """Return the end index and the bytes of the slice at an index, see `Page.cut`."""
         ends, begin = self._ends, index - self.first
         gap = next((at - self.first for at in self._gaps if at >= index), None)
         end = slice_end(ends, begin, messages, nbytes, gap)
@@ -123,13 +126,13 @@ class Tail:
         return self._items[index - self.first]
 
     def items(self, begin: int, end: int) -> list[Item]:
-        """Return the items from one index to another."""
+        """Return the items in the range [begin, end)."""
         return self._items[begin - self.first : end - self.first]
 
     async def close(self) -> None:
-        """End the subscription."""
-        # A task that was ended refers to the frames that it ended in, and so to this tail: kept
-        # here, it would be a circle with all messages of the list in it.
+        """Stop reading, and unsubscribe."""
+        # A stopped task refers to its frames, and so to this tail. Kept in `_pump`, it would form a
+        # reference cycle with all messages of the list.
         pump, self._pump = self._pump, None
         await stop(pump)
         if self._aging is not None:
@@ -139,7 +142,7 @@ class Tail:
         try:
             await self._subscription.unsubscribe()
         except (ApiError, ClientError):
-            return  # the server forgets the consumer by itself
+            return  # the server deletes the consumer by itself
 
     async def _fill(self) -> None:
         subscription = self._subscription
@@ -170,7 +173,7 @@ class Tail:
         return Gap(after, Position(lost.incarnation, seq), lost.first_seq, lost.last_seq)
 
     def append(self, items: list[Item]) -> None:
-        """Append what was read."""
+        """Append items, and wake waiting readers."""
         for item in items:
             if isinstance(item, Gap):
                 if item.position.seq < item.after.seq or self.incarnation != (
@@ -193,13 +196,13 @@ class Tail:
         ends, count = self._ends, len(self._items)
         over = count - self._limit
         if over > 0 or ends[-1] - ends[0] > self._limit_bytes:
-            # A quarter at once, so that trimming costs little for each message.
+            # A quarter at once, so that the cost of trimming per message is small.
             over = max(over + self._limit // 4, 0)
             over = max(over, bisect_right(ends, ends[-1] - self._limit_bytes * 3 // 4) - 1)
             self._drop(min(over, count - 1))
 
     def _drop(self, count: int) -> None:
-        """Let go of the oldest items."""
+        """Remove the oldest items."""
         if not count:
             return
         if self.first + count > self.floor:
@@ -210,8 +213,11 @@ class Tail:
         self.shared.clear()
 
     def _grow_old(self) -> None:
-        """Let go of what was there a while ago already: what is removed from a stream is not to be
-        read for long, and tails at rest hold nothing."""
+        """Remove the items that were already there 2 s ago.
+
+        Messages that are removed from a stream soon become unreadable, and idle tails use no
+        memory.
+        """
         self._drop(max(self._old_end - self.first, 0))
         self._old_end = self.end
         self._aging = None
@@ -224,12 +230,13 @@ class Tail:
             self._aging = loop.call_later(_KEPT_S, self._grow_old)
 
     def fail(self, error: Exception) -> None:
-        """Let readers take what there is, and then find this."""
+        """End the tail: readers take the remaining items, and then find this error."""
         if self.error is None:
             self.error = error
         self._wake()
 
     def _wake(self) -> None:
+        """Queue all waiting readers for a wake-up."""
         is_waking = bool(self._woken)
         self._woken.extend(self._waiting)
         self._waiting.clear()
@@ -237,7 +244,7 @@ class Tail:
             self._wake_some()
 
     def _wake_some(self) -> None:
-        """Wake readers, few in a turn of the loop: who publishes is not to wait for all of them."""
+        """Wake up to 50 readers per loop tick, so that a publisher does not wait for all."""
         woken = self._woken
         for _ in range(min(len(woken), _WOKEN_AT_ONCE)):
             woken.popleft()()
@@ -254,17 +261,20 @@ def _size_of(item: Item) -> int:
 
 
 _Outcome = Tail | ApiError | ClientError
-"""What comes of opening a tail. A refusal is a result: those who wait for it raise it, and a task
-that ends with an exception would be logged as a fault of the server."""
+"""The result of opening a tail.
+
+An error is a result that all waiting callers raise. A task that ends with an exception would be
+logged as a fault of the server.
+"""
 
 
 class Tails:
-    """The tails that somebody follows over one client: one for each stream and its filters.
+    """The followed tails over one client: one for each stream and its filters.
 
     Attributes:
-        js: over that client.
-        turns: taken by who makes a consumer of his own: of thousands who come back at once each
-            waits here for his turn, and not for an answer that comes too late.
+        js: JetStream over the client.
+        turns: Limits how many readers create a consumer at the same time. When thousands reconnect
+            at once, they wait here, and not for an API response that comes too late.
     """
 
     def __init__(self, js: JetStream, items: int, nbytes: int) -> None:
@@ -275,9 +285,10 @@ class Tails:
         self._deletions: Subscription | None = None
 
     async def acquire(self, key: Key) -> Tail:
-        """Return a tail; `release` has to follow. Raises ApiError and ClientError."""
+        """Return a tail, which the caller must `release`. Raises ApiError and ClientError."""
         if self._deletions is None:
-            # Without the right to listen to it, missed heartbeats tell, a little later.
+            # Without the permission to subscribe, missed heartbeats reveal a deletion a little
+            # later.
             self._deletions = self.js.client.subscribe(_DELETED + b"*", self._on_deleted)
         opening = self._open.get(key)
         if opening is None or (opening.done() and _living(opening) is None):
@@ -292,7 +303,7 @@ class Tails:
         return outcome
 
     def release(self, tail: Tail) -> None:
-        """Follow it no longer; the last one closes it."""
+        """Release a tail; the last reader closes it."""
         tail.users -= 1
         if tail.users:
             return
@@ -327,7 +338,7 @@ class Tails:
 
 
 def _living(opening: "asyncio.Task[_Outcome]") -> Tail | None:
-    """Return the tail that was opened, while it has not ended."""
+    """Return the opened tail; None if it failed to open or has ended."""
     if not opening.done() or opening.cancelled() or opening.exception() is not None:
         return None
     outcome = opening.result()

@@ -1,1 +1,1 @@
-"""What each operation does, by noun."""
+"""The handlers of all operations, one module per resource."""

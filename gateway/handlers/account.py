@@ -1,4 +1,4 @@
-"""What the account has and uses."""
+"""The handler of the account's usage and limits."""
 
 from starlette.responses import Response
 
@@ -7,6 +7,6 @@ from gateway.responses import json_response
 
 
 async def account(call: Call) -> Response:
-    """Show what the account uses of JetStream, and its limits."""
+    """Show the account's usage of JetStream, and its limits."""
     reply = await call.gateway.js.call("INFO")
     return json_response(reply, headers={"Cache-Control": "no-store"})

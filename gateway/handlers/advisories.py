@@ -1,4 +1,4 @@
-"""Advisories as they happen."""
+"""The handler that streams advisories."""
 
 from starlette.responses import Response
 
@@ -10,9 +10,9 @@ PREFIX = "$JS.EVENT."
 
 
 async def advisories(call: Call) -> Response:
-    """Follow what JetStream tells of: server-sent events, from now on.
+    """Follow JetStream advisories as server-sent events, from now on.
 
-    Nothing is kept for who was away; who reads too slowly is told by the event `dropped`.
+    Advisories are not stored. The event `dropped` reports how many a slow reader missed.
     """
     wanted = filter_subject(call.query.get("filter", "ADVISORY.>"), call.gateway.settings)
     feed: EventFeed = await open_feed(call, (PREFIX + wanted).encode())

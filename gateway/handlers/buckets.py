@@ -1,6 +1,6 @@
-"""Key-value buckets and object stores themselves: made, changed, listed, deleted.
+"""Handlers of key-value buckets and object stores: create, change, list, delete.
 
-A bucket is a stream, and the conditions on it are those of streams: see `entity_tags`.
+A bucket is a stream. Its conditional requests are those of streams, see `entity_tags`.
 """
 
 from typing import Any
@@ -79,7 +79,7 @@ async def delete_object_store(call: Call) -> Response:
 
 
 async def seal_object_store(call: Call) -> Response:
-    """Seal an object store: nothing in it changes any more, and that cannot be taken back."""
+    """Seal an object store irrevocably: it accepts no more changes."""
     await call.no_body()
     stream = _stream(call, OBJECTS)
     async with entity_tags.lock_of(call, stream):
@@ -102,7 +102,7 @@ async def _list(call: Call, kind: Kind) -> Response:
 
 
 def _is_bucket(kind: Kind, info: dict[str, Any]) -> bool:
-    """Whether a stream is a bucket by its name: what other routes take for one."""
+    """Decide by its name whether a stream is a bucket for the other routes."""
     name = str(info["config"]["name"])
     return name.startswith(kind.prefix) and is_bucket_name(name.removeprefix(kind.prefix))
 

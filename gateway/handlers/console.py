@@ -1,4 +1,4 @@
-"""The console, for people; nothing in it is secret, so nobody is asked who he is."""
+"""Handlers of the console's files; they are public and need no authentication."""
 
 from starlette.responses import Response
 
@@ -14,12 +14,12 @@ async def show_console(call: Call) -> Response:
 
 
 async def console_style(call: Call) -> Response:
-    """Give the style of the console."""
+    """Return the style sheet of the console."""
     return _answer(call, call.gateway.console.style, "text/css")
 
 
 async def console_module(call: Call) -> Response:
-    """Give a script of the console."""
+    """Return a script of the console."""
     found = call.gateway.console.modules.get(call.params["module"])
     if found is None:
         raise Problem(404, "no-such-route", "the console has no such script")

@@ -1,4 +1,4 @@
-"""What can be done with a consumer beside reading from it: pause, resume, unpin, reset."""
+"""Handlers of a consumer's state: pause, resume, unpin, reset."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from gateway.validation import duration, name, struct
 
 
 async def pause(call: Call) -> Response:
-    """Deliver nothing until a time; what is delivered already can be acknowledged."""
+    """Pause deliveries until a time; earlier deliveries can still be acknowledged."""
     path = _path(call)
     request = struct(PauseRequest, await call.json_body())
     if bool(request.until) == (request.duration is not None):
@@ -35,7 +35,7 @@ def _time(text: str) -> int:
 
 
 async def resume(call: Call) -> Response:
-    """Deliver again."""
+    """Resume deliveries."""
     path = _path(call)
     await call.no_body()
     return _paused(await call.gateway.js.call(f"CONSUMER.PAUSE.{path}"))
@@ -48,7 +48,7 @@ def _paused(reply: dict[str, Any]) -> Response:
 
 
 async def unpin(call: Call) -> Response:
-    """Let another client of a priority group be pinned."""
+    """Unpin the client of a priority group, so that another one is pinned."""
     path = _path(call)
     request = struct(UnpinRequest, await call.json_body())
     await call.gateway.js.call(f"CONSUMER.UNPIN.{path}", {"group": request.group})
@@ -56,10 +56,10 @@ async def unpin(call: Call) -> Response:
 
 
 async def reset(call: Call) -> Response:
-    """Forget what was delivered and acknowledged; begin again, at a sequence or as at first."""
+    """Reset deliveries and acknowledgements; begin again, at a sequence or the original start."""
     path = _path(call)
     request = struct(ResetRequest, await call.json_body())
-    # One that does not exist is not answered.
+    # RESET of an unknown consumer gets no reply, while INFO reports the error.
     await call.gateway.js.call(f"CONSUMER.INFO.{path}")
     body = {"seq": request.seq} if request.seq else None
     reply = await call.gateway.js.call(f"CONSUMER.RESET.{path}", body)

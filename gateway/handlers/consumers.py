@@ -1,4 +1,4 @@
-"""Consumers: management, fetching and acknowledging."""
+"""Handlers of consumers: management, fetching and acknowledging."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ async def list_consumers(call: Call) -> Response:
 
 
 async def create_consumer(call: Call) -> Response:
-    """Create a consumer; without a name it gets one and is ephemeral."""
+    """Create a consumer; without a name it gets a generated one and is ephemeral."""
     config = json_object(await call.json_body())
     wanted = config.get("durable_name") or config.get("name") or nuid(8)
     if not isinstance(wanted, str):
@@ -97,10 +97,10 @@ async def delete_consumer(call: Call) -> Response:
 
 
 async def fetch(call: Call) -> Response:
-    """Fetch messages, waiting for them when there are none.
+    """Fetch messages; wait for them if there are none.
 
-    As JSON, or as lines while they arrive, with blank ones as heartbeats; with `raw` one message as
-    itself, as it is read by its sequence. 204: there was none in time.
+    The response is JSON, or NDJSON lines as messages arrive, with blank lines as heartbeats. With
+    `raw` it is one message in the form of a read by sequence. 204: no message came in time.
     """
     stream, consumer = _names(call)
     request = struct(FetchRequest, await call.json_body())
@@ -114,7 +114,7 @@ async def ack(call: Call) -> Response:
 
 
 async def nak(call: Call) -> Response:
-    """Give deliveries back, to be made again at once or after a delay."""
+    """Request redelivery, at once or after a delay."""
     request = struct(NakRequest, await call.json_body())
     delay = duration(request.delay, "delay")
     verb = b'-NAK {"delay":%d}' % delay if delay else b"-NAK"
@@ -122,7 +122,7 @@ async def nak(call: Call) -> Response:
 
 
 async def term(call: Call) -> Response:
-    """Stop deliveries for good."""
+    """Terminate deliveries: no redelivery follows."""
     request = struct(TermRequest, await call.json_body())
     reason = header_text(request.reason, "reason")
     verb = b"+TERM " + reason if reason else b"+TERM"
@@ -130,7 +130,7 @@ async def term(call: Call) -> Response:
 
 
 async def progress(call: Call) -> Response:
-    """Say that work goes on, so that the ack wait begins again."""
+    """Report work in progress, so that the ack wait begins again."""
     request = struct(AckRequest, await call.json_body())
     return await acknowledge(call, *_names(call), b"+WPI", request.tokens, request.sync)
 

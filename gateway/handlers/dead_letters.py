@@ -1,4 +1,4 @@
-"""Dead letters: reading them is reading a stream; this sends them back."""
+"""The handler that sends dead letters back. Stream routes read them."""
 
 from starlette.responses import Response
 
@@ -11,7 +11,7 @@ from gateway.validation import name, struct
 
 
 async def redrive_letters(call: Call) -> Response:
-    """Publish the messages of dead letters again where they came from, and delete the letters."""
+    """Publish the messages of dead letters to their original stream, and delete the letters."""
     dead = name(call.params["stream"], "stream")
     request = struct(RedriveRequest, await call.json_body())
     limit = call.gateway.settings.fetch_batch_max

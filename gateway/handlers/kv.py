@@ -1,4 +1,4 @@
-"""Keys of a key-value bucket: the values and their ends."""
+"""Handlers of the keys of a key-value bucket: values, deletion markers, history."""
 
 import msgspec
 from starlette.responses import Response
@@ -28,7 +28,7 @@ _NO_MESSAGE = err_code("JSNoMessageFound")
 _NO_STREAM = err_code("JSStreamNotFound")
 _HISTORY_MAX = 64
 _READ_S = 5.0
-# What curl says of any body, and what says nothing.
+# The type that curl sends with any body, and the default of a body without a type.
 _NO_TYPE = (b"application/x-www-form-urlencoded", b"application/octet-stream")
 _WRITES = (b"nats-ttl", b"nats-msg-id")
 _CONDITIONS = (b"if-match", b"if-none-match", b"idempotency-key")
@@ -96,9 +96,9 @@ async def _revision(call: Call, bucket: str, key: str) -> StoredMsg:
 
 
 async def put_key(call: Call) -> Response:
-    """Store a value: in any case, if the key has none, or if a revision is its last.
+    """Store a value: unconditionally, if the key has none, or if a revision is its last.
 
-    201: the key had none, which `If-None-Match: *` asked for.
+    201: the key had no value, as `If-None-Match: *` requires.
     """
     bucket, key = bucket_name(call.params["bucket"]), kv_store.new_key(call)
     items = _items(call)
@@ -131,7 +131,7 @@ async def _check_lifetime(call: Call, bucket: str) -> None:
 
 
 def _items(call: Call) -> Items:
-    """The message headers of a write."""
+    """Return the message headers of a write. Raises Problem for repeated ones."""
     known: Items = []
     is_conditional = False
     for name, value in call.scope["headers"]:
@@ -180,7 +180,7 @@ async def _end(call: Call, marker: Items) -> Response:
 
 
 async def key_history(call: Call) -> Response:
-    """Read the revisions of a key that are kept, markers too, oldest first; `limit`: the newest."""
+    """Read the kept revisions of a key, with markers, oldest first; `limit`: only the newest."""
     bucket, key = bucket_name(call.params["bucket"]), kv_store.key_name(call)
     limit = sequence(call.query.get("limit", str(_HISTORY_MAX)), "limit")
     if not 1 <= limit <= _HISTORY_MAX:
@@ -197,7 +197,7 @@ async def key_history(call: Call) -> Response:
 
 
 async def list_keys(call: Call) -> Response:
-    """List the keys that have a value, of the whole bucket or those that a filter selects."""
+    """List the keys that have a value, in the whole bucket or selected by filters."""
     bucket = bucket_name(call.params["bucket"])
     info = await existing(call, KV, bucket)
     prefix = kv_store.place_of(info).reads
@@ -210,10 +210,10 @@ async def list_keys(call: Call) -> Response:
 
 
 async def watch_keys(call: Call) -> Response:
-    """Follow the changes of keys, after what is there; as lines or server-sent events.
+    """Follow the changes of keys, after the current values; as lines or server-sent events.
 
-    It begins with `open`, says `ready` when what was there has been sent, and goes on behind a
-    `position` that it is given as Last-Event-ID.
+    The first event is `open`; `ready` follows the current values. A `position` in Last-Event-ID
+    resumes the feed after it.
     """
     bucket = bucket_name(call.params["bucket"])
     query = call.query
@@ -231,7 +231,7 @@ async def watch_keys(call: Call) -> Response:
 
 
 async def clean_bucket(call: Call) -> Response:
-    """Remove the markers of keys that were deleted some time ago, and what is left behind them."""
+    """Remove the markers of keys deleted some time ago, and the older values behind them."""
     bucket = bucket_name(call.params["bucket"])
     request = struct(KvCleaning, await call.json_body())
     age = duration(request.older_than, "older_than")
@@ -254,7 +254,7 @@ async def clean_bucket(call: Call) -> Response:
                     subject = msg.subject.decode(errors="replace")
                     if kv_store.is_pattern(subject):
                         continue  # its purge would remove other keys
-                    # Nothing above the marker: the key may have a value again.
+                    # Purge nothing above the marker: the key may have a new value.
                     request_of = StreamPurgeRequest(filter=subject, seq=msg.stream_seq + 1)
                     purged += await js.purge_stream(f"KV_{bucket}", request_of)
     finally:
@@ -263,7 +263,7 @@ async def clean_bucket(call: Call) -> Response:
 
 
 def _filters(call: Call) -> tuple[str, ...]:
-    """The keys that a query selects; none: all."""
+    """Return the filters of keys in a query; empty: all keys. Raises Problem."""
     if "keys" not in call.query:
         return ()
     settings = call.gateway.settings

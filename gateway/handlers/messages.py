@@ -1,4 +1,4 @@
-"""Messages of a stream: reading and deleting."""
+"""Handlers of stored messages: read and delete."""
 
 from collections.abc import Mapping
 
@@ -23,8 +23,8 @@ _NO_TIME = "not an RFC 3339 time (in a query its + is written %2B)"
 async def read_message(call: Call) -> Response:
     """Read the message with a sequence.
 
-    Its payload is the body and its headers come as `Nats-H-<Name>`; with `Accept: application/json`
-    all of it is JSON.
+    Its payload is the body and its headers are response headers `Nats-H-<Name>`. With `Accept:
+    application/json` the response is one JSON object.
     """
     stream = name(call.params["stream"], "stream")
     seq = sequence(call.params["seq"], "sequence")
@@ -37,7 +37,7 @@ async def read_message(call: Call) -> Response:
 async def find_message(call: Call) -> Response:
     """Read the last message of a subject, the next one, or the first one since a time.
 
-    It is answered as if read by its sequence.
+    The response has the form of a read by sequence.
     """
     stream = name(call.params["stream"], "stream")
     msg = await call.gateway.js.message(stream, _request(call, call.query))
@@ -64,9 +64,9 @@ def _request(call: Call, query: Mapping[str, str]) -> MsgGetRequest:
 
 
 async def read_messages(call: Call) -> Response:
-    """Read many messages: one after the other, or the last ones of subjects.
+    """Read many messages: consecutive ones, or the last ones of subjects.
 
-    As JSON, or as lines that end with one that has the `end`. The stream has `allow_direct`.
+    The response is JSON, or NDJSON whose last line has the `end`. The stream needs `allow_direct`.
     """
     stream = name(call.params["stream"], "stream")
     request = struct(ReadRequest, await call.json_body())

@@ -1,4 +1,4 @@
-"""Objects of a store."""
+"""Handlers of the objects of a store."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ _CACHED = {"Cache-Control": "private, no-cache"} | INERT
 
 
 async def read_object(call: Call) -> Response:
-    """Read an object, or a range of its bytes; links are followed."""
+    """Read an object, or a range of its bytes, through links."""
     bucket, name = _place(call)
     info = await object_store.resolved(call, bucket, name)
     headers = _headers(info)
@@ -76,7 +76,7 @@ def _http_date(time: str) -> str:
 
 
 async def put_object(call: Call) -> Response:
-    """Store the body as an object: a new one (201), or in place of what it was (200)."""
+    """Store the body as an object: a new one (201), or in place of the old one (200)."""
     bucket, name = _place(call)
     object_store.checked_name(name)
     headers: dict[str, list[str]] = {}
@@ -121,7 +121,7 @@ async def _stored(call: Call, info: ObjectInfo, status: int) -> Response:
 
 
 async def read_object_info(call: Call) -> Response:
-    """Read what is known of an object; of a link, what is known of the link."""
+    """Read the information about an object; for a link, that about the link itself."""
     info = await object_store.live(call, *_place(call))
     etag = f'"{info.revision}"'
     headers = {"ETag": etag} | _CACHED
@@ -131,7 +131,7 @@ async def read_object_info(call: Call) -> Response:
 
 
 async def patch_object(call: Call) -> Response:
-    """Change what is known of an object (JSON merge patch); another `name` renames it."""
+    """Change the information about an object (JSON merge patch); a new `name` renames it."""
     bucket, name = _place(call)
     patch = json_object(await call.json_body())
     old = await object_store.live(call, bucket, name)
@@ -181,7 +181,7 @@ def _described(info: ObjectInfo, wanted: ObjectPatch) -> ObjectInfo:
 
 
 async def delete_object(call: Call) -> Response:
-    """Delete an object: its chunks are removed, its name stays as that of a deleted one."""
+    """Delete an object: remove its chunks, and mark its name as deleted."""
     bucket, name = _place(call)
     await call.no_body()
     old = await object_store.live(call, bucket, name)
@@ -199,7 +199,7 @@ async def delete_object(call: Call) -> Response:
 
 
 async def link_object(call: Call) -> Response:
-    """Make a link to an object, or without `name` to a store; a link may be replaced by another."""
+    """Create a link to an object, or without `name` to a store; it may replace another link."""
     bucket, name = _place(call)
     object_store.checked_name(name)
     link = struct(Link, await call.json_body())
@@ -224,9 +224,9 @@ async def link_object(call: Call) -> Response:
 
 
 async def clean_object_store(call: Call) -> Response:
-    """Remove the chunks of uploads that ended with their client or server, and belong to nothing.
+    """Remove the chunks of interrupted uploads, which belong to no object.
 
-    Those are told from uploads that go on by the age of their last chunk.
+    The age of the last chunk distinguishes them from uploads in progress.
     """
     bucket = bucket_name(call.params["bucket"])
     request = struct(ObjectCleaning, await call.json_body())
@@ -239,7 +239,7 @@ async def clean_object_store(call: Call) -> Response:
 
 
 async def list_objects(call: Call) -> Response:
-    """List the objects of a store; with `deleted` also those that were."""
+    """List the objects of a store; with `deleted` also the deleted ones."""
     bucket = bucket_name(call.params["bucket"])
     deleted = flag(call.query.get("deleted", "false"), "deleted")
     info = await existing(call, OBJECTS, bucket)
@@ -255,7 +255,7 @@ async def list_objects(call: Call) -> Response:
 
 
 async def watch_objects(call: Call) -> Response:
-    """Follow the changes of objects, after what is there; as lines or server-sent events."""
+    """Follow the changes of objects, after the current ones; as lines or server-sent events."""
     bucket = bucket_name(call.params["bucket"])
     wanted = ObjectFeed(
         bucket=bucket,

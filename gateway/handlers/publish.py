@@ -1,4 +1,4 @@
-"""Publishing: one message, or a batch."""
+"""Handlers of publishes: one message, a batch, an atomic batch."""
 
 from functools import lru_cache
 
@@ -24,8 +24,9 @@ _LINES = (NDJSON, "application/ndjson", "application/jsonl")
 async def publish_one(call: Call) -> Response:
     """Publish the body as one message.
 
-    The body is the payload, whatever it is, and its `Content-Type` is kept with it. `Nats-H-<Name>`
-    sets the header `<Name>` of the message; `ce-*` are those of a CloudEvent in binary mode.
+    The payload is the body, unchanged, and its `Content-Type` is a header of the message.
+    `Nats-H-<Name>` sets the header `<Name>` of the message; `ce-*` are those of a CloudEvent in
+    binary mode.
     """
     gateway = call.gateway
     subject = publish_subject(call.params["subject"], gateway.settings)
@@ -58,14 +59,14 @@ async def publish_one(call: Call) -> Response:
 
 @lru_cache(1024)
 def _messages_of(stream: str) -> str:
-    """The path of a stream's messages, with the slash before their sequence."""
+    """Return the path of a stream's messages, with the slash before the sequence."""
     return location_of("streams", stream, "messages", "")
 
 
 async def publish_batch(call: Call) -> Response:
-    """Publish many messages: lines of JSON streamed both ways, or one JSON array.
+    """Publish many messages: NDJSON streamed both ways, or one JSON array.
 
-    One result for each message, in the same order; one that is refused stops no other.
+    The response has one result per message, in the same order; a refused message stops no other.
     """
     media_type = call.media_type()
     if media_type in _LINES:
@@ -77,10 +78,10 @@ async def publish_batch(call: Call) -> Response:
 
 
 async def publish_atomic(call: Call) -> Response:
-    """Publish many messages so that all of them are stored, or none.
+    """Publish many messages atomically: all of them are stored, or none.
 
-    They belong to one stream, which has `allow_atomic`. The problem of a message that is bad by
-    itself has its `line`.
+    They belong to one stream, which needs `allow_atomic`. The problem of an invalid message has its
+    `line`.
     """
     media_type = call.media_type()
     settings = call.gateway.settings
@@ -118,7 +119,7 @@ async def _array(call: Call) -> Response:
 
 
 async def _runs(call: Call, body: bytes) -> list[Run]:
-    """The messages of a JSON array, in runs of which each was read in a turn of its own."""
+    """Decode a JSON array of messages into runs, each in a loop tick of its own. Raises Problem."""
     await call.turn_for(len(body))
     try:
         items = msgspec.json.decode(body, type=list[Raw])

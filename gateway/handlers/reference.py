@@ -1,4 +1,4 @@
-"""The contract of the façade, for programs and for people."""
+"""Handlers of the contract: OpenAPI, AsyncAPI and HTML pages."""
 
 from starlette.responses import HTMLResponse, Response
 
@@ -6,7 +6,7 @@ from gateway.call import Call
 from gateway.problems import Problem
 from gateway.responses import JSON
 
-# The pages have a style of their own and nothing else.
+# The pages contain inline styles and no scripts or images.
 _INERT = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
     "X-Content-Type-Options": "nosniff",

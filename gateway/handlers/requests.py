@@ -1,4 +1,4 @@
-"""Request and reply."""
+"""The handler of request and reply."""
 
 from starlette.responses import Response
 
@@ -12,10 +12,10 @@ _NANOS = 1_000_000_000
 
 
 async def request(call: Call) -> Response:
-    """Send the body to whoever serves a subject, and answer with the reply.
+    """Send the body as a request to a service, and respond with its reply.
 
-    The payload of the reply is the body of the answer, its headers come as `Nats-H-<Name>`. With
-    `replies` those of several come as lines while they arrive.
+    The reply's payload is the body of the response, its headers are `Nats-H-<Name>`. With
+    `replies`, several replies follow as NDJSON lines while they arrive.
     """
     query = call.query
     settings = call.gateway.settings

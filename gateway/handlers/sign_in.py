@@ -1,4 +1,4 @@
-"""Tickets and sessions: how browsers, which cannot set every header, say who they are."""
+"""Handlers of tickets and sessions, for browsers, which cannot set every header."""
 
 from starlette.responses import Response
 
@@ -14,7 +14,7 @@ _NO_STORE = {"Cache-Control": "no-store"}
 
 
 async def create_ticket(call: Call) -> Response:
-    """Give a ticket that opens one WebSocket soon, as who asks."""
+    """Create a ticket that soon opens one WebSocket with the caller's identity."""
     await call.no_body()
     caller = call.caller
     origin = origin_of(call.scope)
@@ -24,7 +24,7 @@ async def create_ticket(call: Call) -> Response:
 
 
 async def create_session(call: Call) -> Response:
-    """Begin a session, for credentials; a session does not begin another one."""
+    """Begin a session with credentials; a session cannot begin another one."""
     await call.no_body()
     caller, secure = call.caller, is_secure(call.scope)
     if caller.session is not None:
@@ -37,7 +37,7 @@ async def create_session(call: Call) -> Response:
 
 
 async def read_session(call: Call) -> Response:
-    """Say who asks, until when his session lasts if he has one, and how large a message may be."""
+    """Read the caller's name, the end of the session if there is one, and the largest message."""
     body: dict[str, object] = {"name": call.caller.name}
     if call.caller.session is not None:
         body["expires"] = format_time(call.caller.session.expires)
@@ -46,7 +46,7 @@ async def read_session(call: Call) -> Response:
 
 
 async def end_session(call: Call) -> Response:
-    """End the session of the cookie, and every response and socket that it let in."""
+    """End the session of the cookie, and all its open responses and WebSockets."""
     await call.no_body()
     secure = is_secure(call.scope)
     _end_own(call, secure=secure)

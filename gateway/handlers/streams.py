@@ -1,4 +1,4 @@
-"""Streams."""
+"""Handlers of streams."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -74,7 +74,7 @@ async def read_stream(call: Call) -> Response:
 
 
 async def list_subjects(call: Call) -> Response:
-    """List the subjects of a stream with how many messages each has, a page at a time."""
+    """List the subjects of a stream with the number of their messages, a page at a time."""
     stream = name(call.params["stream"], "stream")
     offset = page_offset(call.query.get("offset", "0"))
     wanted = filter_subject(call.query.get("filter", ">"), call.gateway.settings)
@@ -146,7 +146,10 @@ async def purge_stream(call: Call) -> Response:
 
 
 def named(call: Call, config: dict[str, Any], member: str, what: str) -> str:
-    """The name in the path, put into the configuration; a different one there is refused."""
+    """Set the name from the path in a configuration, and return it.
+
+    Raises Problem if the configuration has a different name.
+    """
     wanted = name(call.params[what], what)
     if config.setdefault(member, wanted) != wanted:
         raise bad_request("bad-name", f"body: {member} is not the {what} of the path")
@@ -154,9 +157,9 @@ def named(call: Call, config: dict[str, Any], member: str, what: str) -> str:
 
 
 def patched(cls: type[T], current: Mapping[str, Any], patch: Mapping[str, Any]) -> T:
-    """Apply an RFC 7396 merge patch to something of a known shape. Raises Problem.
+    """Apply an RFC 7396 merge patch to a struct. Raises Problem.
 
-    A member that there cannot be is refused, null too: nobody means to remove it.
+    An unknown member is refused, even with the value null.
     """
     known = {field.encode_name for field in msgspec.structs.fields(cls)}
     for member in patch:
@@ -166,7 +169,7 @@ def patched(cls: type[T], current: Mapping[str, Any], patch: Mapping[str, Any]) 
 
 
 def merged(current: Any, patch: Any) -> Any:
-    """Apply an RFC 7396 merge patch; metadata that the server adds by itself is left out."""
+    """Apply an RFC 7396 merge patch, and remove metadata that the server adds itself."""
     if not isinstance(patch, dict):
         return patch
     result: dict[str, Any] = dict(current) if isinstance(current, dict) else {}

@@ -1,4 +1,4 @@
-"""Health and metrics."""
+"""Handlers of health checks and metrics."""
 
 import asyncio
 
@@ -12,14 +12,14 @@ from gateway.responses import json_response
 
 
 async def healthz(call: Call) -> Response:
-    """Say that the process answers."""
+    """Report that the process responds."""
     return json_response({"status": "ok"})
 
 
 async def readyz(call: Call) -> Response:
-    """Say whether messages can be stored: JetStream answers, and storage works.
+    """Report whether messages can be stored: JetStream responds, and storage works.
 
-    No credentials are needed, because probes have none: JetStream is asked as the server itself.
+    Probes have no credentials, so the check runs as the server itself.
     """
     if trouble := call.gateway.trouble():
         raise Problem(503, "not-ready", f"nothing can be stored: {trouble}", headers=RETRY)
@@ -35,6 +35,6 @@ async def metrics(call: Call) -> Response:
     """Show all metrics in the Prometheus text format."""
     registry = call.gateway.metrics
     registry.take()
-    # Formatting tens of thousands of samples would hold up the loop.
+    # Formatting tens of thousands of samples would block the event loop.
     body, content_type = await asyncio.to_thread(registry.text, call.headers.get("accept", ""))
     return Response(body, headers={"Content-Type": content_type})

@@ -1,4 +1,4 @@
-"""Following streams."""
+"""Handlers that follow streams."""
 
 from starlette.responses import Response
 
@@ -10,7 +10,7 @@ from gateway.validation import filter_subject, name
 
 
 async def tail_stream(call: Call) -> Response:
-    """Follow a stream, or what of it matches a filter: server-sent events."""
+    """Follow a stream, or the messages that match a filter, as server-sent events."""
     stream = name(call.params["stream"], "stream")
     matching = ""
     if "filter" in call.query:
@@ -19,7 +19,7 @@ async def tail_stream(call: Call) -> Response:
 
 
 async def tail_subject(call: Call) -> Response:
-    """Follow the stream that a subject belongs to: server-sent events of what matches it."""
+    """Follow the messages that match a subject, in their stream, as server-sent events."""
     matching = filter_subject(call.params["subject"], call.gateway.settings)
     return await call.while_there(_tail(call, matching))
 
@@ -27,13 +27,13 @@ async def tail_subject(call: Call) -> Response:
 async def _tail(call: Call, matching: str, stream: str = "") -> Response:
     begin, named = call.query.get("from", ""), call.query.get("last_event_id", "")
     start = start_of(begin, named)
-    # A browser that comes back repeats the query, and says in the header how far it was meanwhile.
+    # A browser that reconnects repeats the query; its header has the latest position.
     if last := call.headers.get("last-event-id", ""):
         start = start_of(begin, last)
     return await open_tail(call, await tail_of(call.caller, matching, stream), start)
 
 
 async def open_websocket(call: Call) -> Response:
-    """Say that a WebSocket is here, to who asks for something else."""
+    """Refuse a request without a WebSocket handshake (426)."""
     headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
     raise Problem(426, "websocket-needed", "this path takes WebSocket handshakes", headers=headers)

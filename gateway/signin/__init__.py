@@ -1,4 +1,4 @@
-"""Signing in: what a request says about who asks, and what is kept of it between requests.
+"""Sign-in: the identity in a request, and the sessions and tickets between requests.
 
-The door (`gateway.door`) is the only caller: it makes of these one answer to the question who asks.
+The authenticator (`gateway.door`) is the only caller.
 """

@@ -1,4 +1,4 @@
-"""Pages of other origins, where they are allowed: Starlette's CORS, with refusals as problems."""
+"""CORS for pages of allowed origins: Starlette's middleware, with refusals as problems."""
 
 from collections.abc import Iterable
 
@@ -21,23 +21,23 @@ _SAFELISTED = frozenset(
         b"pragma",
     )
 )
-"""Response headers that a page may read without being allowed to (Fetch, "CORS-safelisted")."""
+"""Response headers that a page may always read (Fetch, "CORS-safelisted")."""
 _HIDDEN = (b"access-control-", b"set-cookie", b"vary")
-"""Beginnings of the names of headers that are for the browser, and that no page reads."""
+"""Prefixes of header names that are for the browser and that no page reads."""
 
 
 class Cors(CORSMiddleware):
-    """Exact origins alone, credentials included; any request header, for `Nats-H-*` are many."""
+    """CORS with exact origins and credentials; any request header, as `Nats-H-*` are many."""
 
     def __init__(self, app: ASGIApp, origins: tuple[str, ...], exposed: Iterable[str]) -> None:
         """Allow pages of these origins.
 
         Args:
-            app: What answers.
-            origins: Whose pages may ask.
-            exposed: Names of the headers that every answer exposes, for a browser may keep the
-                list of a `304` with the body of an older answer. Each answer exposes its own
-                beside them: those of a message have names of its publisher.
+            app: The wrapped application.
+            origins: Origins of the allowed pages.
+            exposed: Names of the headers that every response exposes: a browser may keep the list
+                of a `304` with the body of an older response. Each response also exposes its own
+                headers, because publishers choose the names of message headers.
         """
         super().__init__(
             app,
@@ -51,7 +51,7 @@ class Cors(CORSMiddleware):
         self._known = frozenset(name.lower().encode() for name in exposed) | _SAFELISTED
 
     async def send(self, message: Message, send: Send, request_headers: Headers) -> None:
-        """Let a page of an allowed origin read the answer, with every header that it has."""
+        """Expose all headers of a response to a page of an allowed origin."""
         if message["type"] == "http.response.start":
             origin = request_headers.get("origin")
             if origin is not None and self.is_allowed_origin(origin=origin):
@@ -65,7 +65,7 @@ class Cors(CORSMiddleware):
         return name not in self._known and not name.startswith(_HIDDEN)
 
     def preflight_response(self, request_headers: Headers) -> Response:
-        """Allow a page to ask, or answer 403."""
+        """Respond to a preflight request: 204 if it is allowed, else a problem 403."""
         response = super().preflight_response(request_headers)
         if response.status_code == 200:
             response.status_code = 204

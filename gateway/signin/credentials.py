@@ -1,4 +1,4 @@
-"""Credentials as HTTP carries them: the Authorization header, a sub-protocol, a cookie."""
+"""Credentials in HTTP: the Authorization header, a WebSocket sub-protocol, a cookie."""
 
 import hashlib
 from base64 import b64decode, urlsafe_b64decode
@@ -15,7 +15,7 @@ _BEARER = 'Bearer realm="jetgate"'
 
 @dataclass(frozen=True)
 class Credentials:
-    """A user with a password, or a token; those not given are empty. The server judges them."""
+    """A user with a password, or a token; empty if not given. The server verifies them."""
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -23,18 +23,18 @@ class Credentials:
 
     @cached_property
     def key(self) -> bytes:
-        """A digest that no other credentials have."""
+        """A digest that is unique to these credentials."""
         text = f"{len(self.user)}:{self.user}{len(self.token)}:{self.token}{self.password}"
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
     @property
     def name(self) -> str:
-        """What may be shown: the user, or that it is a token."""
+        """A name that may be shown: the user, or "token"."""
         return self.user or ("token" if self.token else "")
 
 
 def from_header(authorization: str) -> Credentials:
-    """Read `Authorization: Basic` (RFC 7617) or `Bearer` (RFC 6750). Raises Problem 401."""
+    """Parse `Authorization: Basic` (RFC 7617) or `Bearer` (RFC 6750). Raises Problem 401."""
     scheme, _, value = authorization.strip().partition(" ")
     value = value.strip()
     if scheme.lower() == "bearer" and value:
@@ -50,9 +50,9 @@ def from_header(authorization: str) -> Credentials:
 
 
 def from_subprotocols(protocols: Iterable[str]) -> Credentials | None:
-    """Read the sub-protocol `bearer.<token in base64url>` of a WebSocket handshake, if it is there.
+    """Parse the sub-protocol `bearer.<token in base64url>` of a handshake; None if missing.
 
-    Raises Problem 401 when it is no base64url, or there twice.
+    Raises Problem 401 if it is not base64url, or occurs twice.
     """
     found = [name for name in protocols if name.startswith(_SUBPROTOCOL)]
     if not found:
@@ -68,7 +68,7 @@ def from_subprotocols(protocols: Iterable[str]) -> Credentials | None:
 
 
 def cookie_of(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
-    """The value of a cookie (RFC 6265); empty when it is not there, or there twice."""
+    """Return the value of a cookie (RFC 6265); empty if it is missing or occurs twice."""
     wanted, values = name.encode(), []
     for header, text in headers:
         if header == b"cookie":
@@ -80,11 +80,10 @@ def cookie_of(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
 
 
 def for_scripts(problem: Problem, headers: Iterable[tuple[bytes, bytes]]) -> Problem:
-    """The same 401 for the script of a page, which asks for credentials itself.
+    """Change the challenge of a 401 for scripts, which ask for credentials themselves.
 
-    Scripts say so by `X-Requested-With`, which `EventSource` cannot, but nobody else accepts events
-    alone; at a challenge `Basic` the browser would ask as well, in a dialog that the page knows
-    nothing of.
+    At a challenge `Basic` the browser would open a dialog of its own. Scripts mark their requests
+    by `X-Requested-With`. `EventSource` cannot, but only it accepts nothing but events.
     """
     if problem.status == 401 and any(
         name == b"x-requested-with" or (name == b"accept" and value == b"text/event-stream")
@@ -95,6 +94,6 @@ def for_scripts(problem: Problem, headers: Iterable[tuple[bytes, bytes]]) -> Pro
 
 
 def unauthorized(detail: str, kind: str = "unauthorized", *, asks: bool = True) -> Problem:
-    """A 401. Without `asks` it names no scheme for which a browser shows a dialog of its own."""
+    """Return a 401. Without `asks`, the challenge names no scheme with a browser dialog."""
     challenge = {"WWW-Authenticate": _BASIC if asks else _BEARER}
     return Problem(401, kind, detail, headers=challenge)

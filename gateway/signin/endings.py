@@ -1,11 +1,11 @@
-"""What has to end when the right of an identity does: sockets, and responses that last."""
+"""Notification of sockets and streaming responses when an identity loses its rights."""
 
 from collections.abc import Callable
 from enum import StrEnum
 
 
 class Ending(StrEnum):
-    """Why somebody is no longer who they were let in as."""
+    """The reason why an identity lost its rights."""
 
     EXPIRED = "the session has expired"
     SIGNED_OUT = "the session was ended"
@@ -18,7 +18,11 @@ OnEnd = Callable[[Ending], None]
 
 
 class Endings:
-    """Whom to tell of an end; each is told once. `reason` is there once it is over."""
+    """Callbacks for the end of an identity's rights; each is called once.
+
+    Attributes:
+        reason: The cause, once `end` was called; None before.
+    """
 
     __slots__ = ("_calls", "reason")
 
@@ -27,24 +31,24 @@ class Endings:
         self.reason: Ending | None = None
 
     def add(self, call: OnEnd) -> None:
-        """Call this at the end; at once when it is over already."""
+        """Register a callback; call it at once if the end has come already."""
         if self.reason is None:
             self._calls.add(call)
         else:
             call(self.reason)
 
     def discard(self, call: OnEnd) -> None:
-        """Tell this one nothing."""
+        """Unregister a callback."""
         self._calls.discard(call)
 
     def tell(self, reason: Ending) -> None:
-        """Tell everybody who is to be told now; who comes later is told another end."""
+        """Call and unregister all current callbacks; later ones wait for another call."""
         calls, self._calls = self._calls, set()
         for call in calls:
             call(reason)
 
     def end(self, reason: Ending) -> None:
-        """Tell everybody, now and later."""
+        """Call all current callbacks with this reason, and later ones as they register."""
         if self.reason is None:
             self.reason = reason
             self.tell(reason)

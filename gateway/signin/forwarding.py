@@ -1,8 +1,8 @@
-"""What proxies say of the caller, believed of those alone that are trusted.
+"""Caller addresses in the headers of trusted proxies.
 
-`Forwarded` (RFC 7239), or `X-Forwarded-For`, `-Proto` and `-Host`. Both are lists to which every
-proxy adds, so they are read from the end, as far as addresses are trusted; the first that is not is
-the caller's. What stands before it the caller wrote himself.
+The headers are `Forwarded` (RFC 7239), or `X-Forwarded-For`, `-Proto` and `-Host`. Each proxy
+appends to these lists, so they are read from the end while addresses are trusted. The first
+untrusted address is the caller's; the caller may have forged everything before it.
 """
 
 import re
@@ -28,7 +28,7 @@ _SECURE = {"http": "https", "ws": "wss"}
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """What one proxy says of who called it; empty: nothing."""
+    """The caller as one proxy reports it; empty members: not reported."""
 
     node: str = ""
     scheme: str = ""
@@ -36,19 +36,19 @@ class Hop:
 
 
 def network_of(text: str) -> Network:
-    """Read an address or a network in CIDR form. Raises ValueError."""
+    """Parse an address or a network in CIDR form. Raises ValueError."""
     return ip_network(text, strict=True)
 
 
 class Forwarding:
-    """ASGI middleware: `client`, `scheme` and Host of a scope become those of the caller."""
+    """ASGI middleware: sets `client`, `scheme` and Host of a scope to those of the caller."""
 
     def __init__(self, app: ASGIApp, proxies: Iterable[Network]) -> None:
         self._app = app
         self._proxies = tuple(proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the headers of a trusted proxy; 400 when they make no sense."""
+        """Apply the headers of a trusted proxy; respond 400 if they are malformed or contradict."""
         client = scope.get("client")
         if scope["type"] in ("http", "websocket") and client and self._trusts(client[0]):
             try:
@@ -75,7 +75,8 @@ class Forwarding:
             if hops
         ]
         if len(said) == 2 and _address(said[0].node) != _address(said[1].node):
-            # One of the two is the caller's own: his proxy does not know it, and passed it on.
+            # One of the two headers comes from the caller: the proxy does not know it and passes it
+            # on.
             raise _bad("Forwarded and X-Forwarded-For name different callers")
         return said[0] if said else Hop()
 
@@ -108,7 +109,7 @@ def _as_called(scope: Scope, hop: Hop) -> Scope:
 
 
 def _forwarded(values: list[str]) -> list[Hop]:
-    """Read the elements of Forwarded."""
+    """Parse the elements of Forwarded. Raises Problem 400."""
     hops: list[Hop] = []
     for element in _split(", ".join(values), ","):
         pairs: dict[str, str] = {}
@@ -124,7 +125,10 @@ def _forwarded(values: list[str]) -> list[Hop]:
 
 
 def _x_forwarded(lists: dict[bytes, list[str]]) -> list[Hop]:
-    """Read the three lists. A scheme or host for each address, or the one of the last proxy."""
+    """Combine the three `X-Forwarded-*` lists into hops.
+
+    If the number of schemes or hosts differs from that of addresses, the last one is used for all.
+    """
     columns = []
     for name in (b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"):
         text = ",".join(lists.get(name, []))
@@ -149,7 +153,7 @@ def _hop(node: str, scheme: str, host: str) -> Hop:
 
 
 def _address(node: str) -> str:
-    """The address of `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`; else what the text is."""
+    """Return the address in `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`; else the text."""
     try:
         return str(ip_address(node))
     except ValueError:
@@ -162,7 +166,7 @@ def _address(node: str) -> str:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split where the separator is not within quotes; empty parts are left out."""
+    """Split a text at the separator outside of quotes, without empty parts. Raises Problem 400."""
     if not _QUOTED.fullmatch(text):
         raise _bad("Forwarded is not as RFC 7239 has it")
     parts = re.findall(rf'(?:"(?:[^"\\]|\\.)*"|[^"{separator}])+', text)

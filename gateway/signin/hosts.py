@@ -1,4 +1,4 @@
-"""Requests that ask for a server of another name are refused (`core.protocol.hosts`)."""
+"""Refusal of requests whose Host is not a name of this server (`core.protocol.hosts`)."""
 
 from collections.abc import Awaitable, Iterable
 
@@ -11,7 +11,7 @@ _KEPT = 1024
 
 
 class Hosts:
-    """ASGI middleware: refuses who asks for a server of another name."""
+    """ASGI middleware: responds 421 if Host is not a name of this server."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
         self._app = app
@@ -19,7 +19,7 @@ class Hosts:
         self._allowed: set[bytes] = set()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Look at Host, for which a trusted proxy may have spoken."""
+        """Check Host, which a trusted proxy may have set (`gateway.signin.forwarding`)."""
         for name, value in scope["headers"]:
             if name == b"host" and value not in self._allowed and not self._allows(value):
                 return _refuse(value, scope, receive, send)

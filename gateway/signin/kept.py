@@ -1,4 +1,4 @@
-"""What signing in keeps between requests, made from the settings."""
+"""The sign-in state between requests, made from the settings."""
 
 from core.runtime.clock import Clock
 from gateway.settings import Settings
@@ -11,8 +11,8 @@ class SignIn:
     """Sessions, tickets, and the rate limit if there is one.
 
     Attributes:
-        session_seconds: how long a session lasts.
-        ticket_seconds: how long a ticket may be used.
+        session_seconds: Lifetime of a session, in seconds.
+        ticket_seconds: Lifetime of a ticket, in seconds.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:

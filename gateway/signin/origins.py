@@ -1,8 +1,8 @@
-"""Which pages may act for whoever looks at them: the rule against cross-site requests.
+"""The rule against cross-site requests: pages that may act on behalf of their viewer.
 
-A browser adds cookies, and where the server knows no users the mere access to its network, to the
-requests of any page. So what such a request may change has to come from a page of this server or
-of an allowed origin. Browsers say so in `Sec-Fetch-Site` (Fetch Metadata) and `Origin` (RFC 6454),
+A browser adds cookies to requests of any page. Where the server has no users, access to its network
+already suffices. So a request that may change something must come from a page of this server or of
+an allowed origin. Browsers name it in `Sec-Fetch-Site` (Fetch Metadata) and `Origin` (RFC 6454),
 which pages cannot set.
 """
 
@@ -18,7 +18,7 @@ _PORTS = {"http": ":80", "https": ":443"}
 
 
 def origin_of(scope: Scope) -> str:
-    """The Origin header; empty when there is none, `null` when there are several."""
+    """Return the Origin header; empty if there is none, `null` if there are several."""
     found = [value for name, value in scope["headers"] if name == b"origin"]
     if len(found) > 1:
         return "null"
@@ -26,7 +26,7 @@ def origin_of(scope: Scope) -> str:
 
 
 def own_origin(scope: Scope) -> str:
-    """The origin of this server, as the caller reached it."""
+    """Return the origin of this server, as the caller addressed it."""
     hosts = [value for name, value in scope["headers"] if name == b"host"]
     host = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
     scheme = "https" if is_secure(scope) else "http"
@@ -34,17 +34,17 @@ def own_origin(scope: Scope) -> str:
 
 
 def is_secure(scope: Scope) -> bool:
-    """Whether the caller came over TLS."""
+    """Return whether the caller uses TLS."""
     return scope.get("scheme") in ("https", "wss")
 
 
 def refuse_cross_site(scope: Scope, allowed: Container[str], *, needs_proof: bool) -> None:
     """Raise Problem 403 for a request that may change something and comes from another site.
 
-    With `needs_proof` (a cookie came along) a request that says nothing of where it comes from is
-    refused too; else it is a program's, for which nothing is added by itself.
+    A request without Origin and Sec-Fetch-Site comes from a program, to whose requests no browser
+    adds credentials. With `needs_proof` (there is a cookie), it is refused too.
     """
-    if scope.get("method") in _SAFE:  # a handshake of a WebSocket has no method
+    if scope.get("method") in _SAFE:  # a WebSocket handshake has no method here
         return
     site = origin = b""
     for name, value in scope["headers"]:
@@ -54,7 +54,7 @@ def refuse_cross_site(scope: Scope, allowed: Container[str], *, needs_proof: boo
             origin = value
     if not site and not origin and not needs_proof:
         return
-    if site in (b"same-origin", b"none"):  # none: the user's own doing, not a page's
+    if site in (b"same-origin", b"none"):  # none: the user's own navigation
         return
     said = origin_of(scope)
     if said and (said in allowed or (not site and said == own_origin(scope))):
@@ -63,9 +63,9 @@ def refuse_cross_site(scope: Scope, allowed: Container[str], *, needs_proof: boo
 
 
 def checked_origin(text: str) -> str:
-    """Return an origin as browsers write it: `https://host`, with a port that is not the usual.
+    """Return an origin as browsers write it: `https://host`, with a port if it is not the default.
 
-    Raises ValueError for anything else, `*` and `null` among it.
+    Raises ValueError for any other text, such as `*` and `null`.
     """
     wrong = ValueError(f"{text!r} is no origin: expected https://host or https://host:port")
     try:

@@ -1,8 +1,8 @@
-"""How many requests an identity may make: a bucket for each, and the headers that tell of it.
+"""Rate limits: a bucket for each identity, and the headers that report it.
 
 The headers are those of draft-ietf-httpapi-ratelimit-headers-10. A bucket is one number, the time
-at which it will be full again (the generic cell rate algorithm), so a limit costs no timer and an
-identity that pauses costs nothing. Why no library: docs/decisions/0021.
+at which it is full again (the generic cell rate algorithm). So a limit needs no timer, and an idle
+identity needs no memory. For the choice against a library see docs/decisions/0021.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,17 @@ POLICY = "requests"
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What is left of a quota: `remaining` requests, all of them again after `seconds`."""
+    """The rest of a quota: `remaining` requests, full again after `seconds`."""
 
     remaining: int
     seconds: int
 
 
 class Rates:
-    """`requests` in `seconds` for each identity or address; as many at once, if it had paused."""
+    """A limit of `requests` in `seconds` for each identity or address.
+
+    After a pause, all of them may come at once.
+    """
 
     def __init__(self, clock: Clock, requests: int, seconds: float) -> None:
         self._clock = clock
@@ -36,7 +39,7 @@ class Rates:
         self.policy = f'"{POLICY}";q={requests};w={_seconds(self._window)}'
 
     def take(self, key: bytes) -> Quota:
-        """Count a request of an identity. Raises Problem 429 when it has none left."""
+        """Count a request of an identity. Raises Problem 429 if none is left."""
         now = self._clock.monotonic()
         full_at = max(self._full_at.get(key, 0), now) + self._each
         if full_at - now > self._window:
@@ -47,11 +50,11 @@ class Rates:
         return Quota((self._window - (full_at - now)) // self._each, _seconds(full_at - now))
 
     def give_back(self, key: bytes) -> None:
-        """Count a request of an identity no longer."""
+        """Undo the count of one request."""
         self._full_at[key] = self._full_at.get(key, 0) - self._each
 
     def headers(self, quota: Quota) -> dict[str, str]:
-        """What tells of a quota."""
+        """Return the response headers that report a quota."""
         left = f'"{POLICY}";r={quota.remaining};t={quota.seconds}'
         return {"RateLimit-Policy": self.policy, "RateLimit": left}
 
@@ -69,5 +72,5 @@ class Rates:
 
 
 def _seconds(nanoseconds: int) -> int:
-    """Whole seconds, rounded up: who waits so long has waited enough."""
+    """Return whole seconds, rounded up, so that waiting for them is always enough."""
     return -(-nanoseconds // _BILLION)

@@ -1,4 +1,4 @@
-"""What the core says that an identity may do: asked before the server acts on its behalf."""
+"""Permissions of an identity, as the core applies them to reads on its behalf."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -6,28 +6,28 @@ from typing import Protocol
 from core.client import Client
 
 MayRead = Callable[[bytes], bool]
-"""Whether a message of this subject may be shown."""
+"""A function that returns whether a message with this subject may be shown."""
 
 
 class Rights(Protocol):
-    """The permissions of one connection, as the core applies them now."""
+    """The current permissions of one connection, as the core applies them."""
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection to have permissions; without one nothing is permitted."""
+        """True while the connection exists; without it nothing is permitted."""
         ...
 
     @property
     def permissions(self) -> object:
-        """The permissions as a value, to be compared; None: no restrictions."""
+        """The permissions as a comparable value; None: no restrictions."""
         ...
 
     def may_read(self, subject: bytes) -> bool:
-        """Whether the core would let the identity subscribe to all that a filter matches."""
+        """Return whether the identity may subscribe to everything that a filter matches."""
         ...
 
     def reader(self, subject: bytes) -> MayRead | None:
-        """What judges each message of a permitted filter; None: all of them may be read."""
+        """Return a function that checks each message of a permitted filter; None: all pass."""
         ...
 
 

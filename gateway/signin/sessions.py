@@ -1,7 +1,7 @@
-"""Sessions of browsers: a cookie that stands for credentials, until it expires or is given back.
+"""Browser sessions: a cookie that stands for credentials, until it expires or the user signs out.
 
-Only a digest of the cookie's value is kept, in the memory of the node that serves HTTP: when
-another node takes over, or the process starts again, everybody signs in again.
+Only a digest of the cookie's value is stored, in the memory of this node. After a restart, or at
+another node, the user signs in again.
 """
 
 import secrets
@@ -21,7 +21,14 @@ _SECURE, _PLAIN = "__Host-jetgate", "jetgate"
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One session. `expires`: nanoseconds since the Unix epoch; `digest`: of the cookie's value."""
+    """One session.
+
+    Attributes:
+        expires: The end, in nanoseconds since the Unix epoch.
+        digest: SHA-256 of the cookie's value.
+        timer: Ends the session when it expires.
+        endings: Callbacks for the end of the session.
+    """
 
     credentials: Credentials
     expires: int
@@ -31,7 +38,7 @@ class Session:
 
 
 class Sessions:
-    """The sessions there are: each identity has at most `each_max`, and the oldest makes room."""
+    """All open sessions, at most `each_max` per identity; a further one ends the oldest."""
 
     def __init__(self, clock: Clock, *, seconds: float, each_max: int) -> None:
         self._clock = clock
@@ -41,7 +48,7 @@ class Sessions:
         self._by_key: dict[bytes, OrderedDict[bytes, Session]] = {}
 
     def begin(self, credentials: Credentials) -> tuple[str, Session]:
-        """Begin a session; return the value of its cookie too."""
+        """Begin a session. Return the value of its cookie, and the session."""
         value = secrets.token_urlsafe(32)
         digest = sha256(value.encode()).digest()
         timer = WallTimer(self._clock, partial(self._expire, digest))
@@ -56,7 +63,7 @@ class Sessions:
         return value, session
 
     def find(self, value: str) -> Session | None:
-        """The session of a cookie's value, if it has not ended."""
+        """Return the session of a cookie's value; None if there is none or it has ended."""
         session = self._by_digest.get(sha256(value.encode("latin-1", "replace")).digest())
         if session is not None and session.expires <= self._clock.now():
             self.end(session, Ending.EXPIRED)
@@ -64,7 +71,7 @@ class Sessions:
         return session
 
     def end(self, session: Session, reason: Ending) -> None:
-        """End a session, and what lasts as long as it."""
+        """End a session, and the responses and sockets that depend on it."""
         if self._by_digest.pop(session.digest, None) is None:
             return
         session.timer.cancel()
@@ -75,12 +82,12 @@ class Sessions:
         session.endings.end(reason)
 
     def end_all(self, key: bytes, reason: Ending) -> None:
-        """End the sessions of an identity."""
+        """End all sessions of an identity."""
         for session in list(self._by_key.get(key, {}).values()):
             self.end(session, reason)
 
     def close(self) -> None:
-        """End every session."""
+        """End every session, since the node stops."""
         for session in list(self._by_digest.values()):
             self.end(session, Ending.CLOSED)
 
@@ -91,12 +98,15 @@ class Sessions:
 
 
 def cookie_name(*, is_secure: bool) -> str:
-    """The cookie's name: over TLS one that no other site and no plain HTTP can set."""
+    """Return the cookie's name; over TLS with the prefix `__Host-` (RFC 6265bis).
+
+    No other site and no plain HTTP can set a cookie with this prefix.
+    """
     return _SECURE if is_secure else _PLAIN
 
 
 def set_cookie(value: str, seconds: int, *, is_secure: bool) -> str:
-    """The value of Set-Cookie; an empty value with 0 seconds makes a browser forget it."""
+    """Return the value of Set-Cookie; an empty value with 0 seconds removes the cookie."""
     parts = [f"{cookie_name(is_secure=is_secure)}={value}", "Path=/", f"Max-Age={seconds}"]
     parts += ["HttpOnly", "SameSite=Strict"]
     return "; ".join([*parts, "Secure"] if is_secure else parts)

@@ -1,8 +1,8 @@
-"""Tickets: text that lets somebody in once, soon, for who asked for it.
+"""Tickets: random texts that authenticate one WebSocket handshake within seconds.
 
-A browser cannot set headers on the handshake of a WebSocket, so it asks for a ticket and puts it
-into the URL. What is in a URL may be seen by others: that is why a ticket is good for one use and
-for seconds only, and from the page alone that asked for it.
+A browser cannot set headers on a WebSocket handshake, so it requests a ticket and puts it into the
+URL. Others may see a URL. So a ticket is valid once, for seconds, and only for the page that
+requested it.
 """
 
 import secrets
@@ -20,9 +20,12 @@ _BILLION = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Who may come in. `origin`: of the page that asked; empty: it was no page.
+    """The identity that a ticket stands for.
 
-    `expires`: monotonic, in nanoseconds. A ticket that a session asked for ends with it.
+    Attributes:
+        session: The session that requested it; the ticket ends with it. None: no session.
+        origin: Origin of the requesting page; empty: the request came from no page.
+        expires: Monotonic time, in nanoseconds.
     """
 
     credentials: Credentials | None
@@ -32,7 +35,7 @@ class Ticket:
 
 
 class Tickets:
-    """Tickets that were not used yet, oldest first; at most `each_max` of each identity."""
+    """Unused tickets, oldest first; at most `each_max` per identity."""
 
     def __init__(self, clock: Clock, *, seconds: float, each_max: int) -> None:
         self._clock = clock
@@ -43,7 +46,7 @@ class Tickets:
         self._counts: Counter[bytes] = Counter()
 
     def issue(self, credentials: Credentials | None, session: Session | None, origin: str) -> str:
-        """Return a ticket. Raises Problem 429 when too many of this identity were not used."""
+        """Return a new ticket. Raises Problem 429 if the identity has too many unused ones."""
         self._forget_old()
         if self._counts[_key(credentials)] >= self._each_max:
             retry = {"Retry-After": str(max(1, round(self._seconds)))}
@@ -56,7 +59,7 @@ class Tickets:
         return text
 
     def redeem(self, text: str, origin: str) -> Ticket:
-        """Use up a ticket, whatever comes of it. Raises Problem 401."""
+        """Use up a ticket, and return it if it is valid. Raises Problem 401."""
         self._forget_old()
         ticket = self._open.pop(_digest(text), None)
         if ticket is None:

@@ -1,5 +1,5 @@
-"""`/v1/ws`: publish, ask, get, follow and acknowledge over one WebSocket.
+"""The WebSocket at `/v1/ws`: publish, request, get, subscribe and acknowledge in one connection.
 
 `frames`, `codec`, `credit`, `session` and `close_codes` are pure; `endpoint`, `connection` and the
-feeds do the input and output.
+feeds do the I/O.
 """

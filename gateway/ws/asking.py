@@ -1,6 +1,6 @@
-"""Publishes and requests of one connection: those of one turn of the loop are one buffer.
+"""Publishes and requests of one connection; the publishes of one loop tick share one buffer.
 
-Each answer is passed on as it comes; nothing is awaited and no task made for any of them.
+Each reply is passed on as it arrives. None of them has a task or is awaited.
 """
 
 import asyncio
@@ -33,9 +33,14 @@ _SUBJECTS_KEPT = 1024
 
 @dataclass(slots=True)
 class _Sent:
-    """What was sent together: `ids` by place, None once answered; `within` in seconds.
+    """A batch of publishes, or one request, whose replies are pending.
 
-    `refusal`: this asks whether what was refused with it is stored already.
+    Attributes:
+        ids: Frame ids by index in the batch; None once answered.
+        within: Timeout of the batch, in seconds.
+        wants_receipts: True for publishes: the replies are PubAcks.
+        refusal: If set, the batch asks whether a refused message was stored before; this is the
+            problem to report if it was not.
     """
 
     ids: list[int | None]
@@ -47,10 +52,10 @@ class _Sent:
 
 
 class Asking:
-    """Sends, and writes the answers.
+    """Sends publishes and requests, and writes their replies as frames.
 
     Attributes:
-        unanswered: how many answers are awaited.
+        unanswered: Number of pending replies.
     """
 
     def __init__(self, link: Link) -> None:
@@ -94,7 +99,7 @@ class Asking:
         self._send([frame.id], batch, within, wants_receipts=False)
 
     def close(self) -> None:
-        """Wait for no answers."""
+        """Cancel all pending replies; write nothing for them."""
         for replies in self._sent:
             replies.on_answer = None
             replies.done.cancel()

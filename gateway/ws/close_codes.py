@@ -1,28 +1,31 @@
-"""THE TABLE of close codes: what a client does about each. Documents and SDKs are made from it."""
+"""The table of close codes: the client's reaction to each. Documents and SDKs are made from it."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Remedy(Enum):
-    """What a client does after a close."""
+    """The client's reaction to a close."""
 
     NOTHING = "nothing"
-    """The client has closed, or asked for it."""
+    """None: the client closed the connection itself, or asked for the close."""
     GIVE_UP = "give up"
-    """The same again would end in the same way: tell the user or the programmer."""
+    """Report the error: a repetition would end in the same way."""
     SIGN_IN = "sign in"
-    """New credentials are needed."""
+    """Get new credentials."""
     RETRY = "retry"
     """Connect again at once, and resume."""
     BACK_OFF = "back off"
-    """Connect again after a pause that grows, and resume."""
+    """Connect again after a growing pause, and resume."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseCode:
-    """A row. 4000-4099 are about sign-in, 4100-4199 about the protocol, 4200-4299 say to connect
-    again at once, 4300-4399 after a pause."""
+    """One close code.
+
+    Codes 4000-4099 concern sign-in, 4100-4199 the protocol. After 4200-4299 the client connects
+    again at once, after 4300-4399 with a pause.
+    """
 
     code: int
     name: str
@@ -77,7 +80,10 @@ CLOSE_CODES: tuple[CloseCode, ...] = (
 
 
 def remedy_of(code: int) -> Remedy:
-    """Return what to do about a code; of one that is not in the table, what its hundred says."""
+    """Return the remedy for a close code.
+
+    For a code that is not in the table, its hundred decides, see `CloseCode`.
+    """
     for row in CLOSE_CODES:
         if row.code == code:
             return row.remedy

@@ -1,4 +1,4 @@
-"""Frames to bytes and back, in the two encodings (pure)."""
+"""The two encodings of frames, to bytes and back (pure)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -18,18 +18,18 @@ from gateway.ws.frames import ClientFrame, ServerFrame
 
 
 class BadFrame(ValueError):
-    """What came is no frame."""
+    """The input is not a valid frame."""
 
 
 Render = Callable[[JsMsg], bytes]
 
 
 class Codec:
-    """One encoding.
+    """One encoding of frames.
 
     Attributes:
-        subprotocol: its name in the handshake.
-        is_text: whether its frames are text frames of WebSocket.
+        subprotocol: Its WebSocket sub-protocol.
+        is_text: True if its frames are WebSocket text frames, False for binary ones.
     """
 
     subprotocol: str
@@ -38,9 +38,9 @@ class Codec:
     _encoder: Any
 
     def decode(self, data: str | bytes) -> list[ClientFrame]:
-        """Read what one WebSocket frame holds: a frame, or an array of frames.
+        """Decode one WebSocket message: a frame, or an array of frames.
 
-        Raises BadFrame, also for a member that is twice.
+        Raises BadFrame, also if an object has the same member twice.
         """
         if isinstance(data, str) is not self.is_text:
             kind = "text" if self.is_text else "binary"
@@ -55,20 +55,20 @@ class Codec:
         return found if isinstance(found, list) else [found]
 
     def encode(self, frame: ServerFrame) -> bytes:
-        """Write a frame."""
+        """Encode a frame."""
         encoded: bytes = self._encoder.encode(frame)
         return encoded
 
     def shown(self, headers: bytes, payload: bytes) -> "frames.JsonMessage | frames.PackedMessage":
-        """Return a message with these headers and this payload."""
+        """Return a message struct with these headers and this payload."""
         raise NotImplementedError
 
     def followed(self, msg: JsMsg) -> bytes:
-        """Write a message of an ordered feed."""
+        """Encode a message of an ordered feed."""
         return self._encoded(self._of_stream(msg))
 
     def delivered(self, msg: JsMsg, token: str) -> bytes:
-        """Write a message of a durable feed."""
+        """Encode a message of a durable feed."""
         made = self._of_stream(msg)
         made.delivered = msg.delivered
         if token:
@@ -76,7 +76,7 @@ class Codec:
         return self._encoded(made)
 
     def heard(self, msg: Msg) -> bytes:
-        """Write a message of a core feed."""
+        """Encode a message of a core feed."""
         made = self.shown(msg.headers, msg.payload)
         made.subject = text_of(msg.subject)
         if msg.reply:
@@ -84,25 +84,28 @@ class Codec:
         return self._encoded(made)
 
     def stored(self, msg: StoredMsg) -> bytes:
-        """Write a message that was read."""
+        """Encode a message that `get` read."""
         made = self.shown(msg.hdrs, msg.data)
         made.subject, made.seq, made.time = msg.subject, msg.seq, format_time(msg.time)
         return self._encoded(made)
 
     def replied(self, msg: Msg) -> bytes:
-        """Write the answer to a request."""
+        """Encode the reply to a request."""
         return self._encoded(self.shown(msg.headers, msg.payload))
 
     def messages(self, sid: int, bodies: Sequence[bytes], nbytes: int) -> bytes:
-        """Write the frame `msg` of a feed; `nbytes`: what to tell of credit that was used."""
+        """Encode the frame `msg` of a feed from encoded messages.
+
+        `nbytes` is the byte credit that the frame reports as used; 0: not reported.
+        """
         raise NotImplementedError
 
     def answer(self, kind: str, ident: int, body: bytes) -> bytes:
-        """Write a frame that holds one message."""
+        """Encode a frame that contains one encoded message."""
         raise NotImplementedError
 
     def _repeats_a_member(self, data: Any, found: ClientFrame | list[ClientFrame]) -> bool:
-        """Whether an object of what was decoded has a member twice. Raises RecursionError."""
+        """Decide whether an object in the input repeats a member. Raises RecursionError."""
         raise NotImplementedError
 
     def _encoded(self, message: "frames.JsonMessage | frames.PackedMessage") -> bytes:
@@ -117,7 +120,7 @@ class Codec:
 
 
 class JsonCodec(Codec):
-    """`js.v1.json`."""
+    """The encoding `js.v1.json`."""
 
     subprotocol = "js.v1.json"
     is_text = True
@@ -131,23 +134,26 @@ class JsonCodec(Codec):
         return not _are_members_once(data, whole) and repeats_a_member(data)
 
     def shown(self, headers: bytes, payload: bytes) -> frames.JsonMessage:
-        """Return a message with these headers and this payload."""
+        """Return a message struct with these headers and this payload."""
         message = frames.JsonMessage()
         rendering.fill(message, headers, payload)
         return message
 
     def messages(self, sid: int, bodies: Sequence[bytes], nbytes: int) -> bytes:
-        """Write the frame `msg` of a feed; `nbytes`: what to tell of credit that was used."""
+        """Encode the frame `msg` of a feed, see `Codec.messages`."""
         told = b'"bytes":%d,' % nbytes if nbytes else b""
         return b'{"type":"msg","sid":%d,%b"messages":[%b]}' % (sid, told, b",".join(bodies))
 
     def answer(self, kind: str, ident: int, body: bytes) -> bytes:
-        """Write a frame that holds one message."""
+        """Encode a frame that contains one encoded message."""
         return b'{"type":"%b","id":%d,"message":%b}' % (kind.encode(), ident, body)
 
 
 def _are_members_once(text: str, found: list[ClientFrame]) -> bool:
-    """Whether it is certain that no member is twice, of publishes (`gateway.json_members`)."""
+    """Decide by counting colons whether publishes certainly repeat no member.
+
+    False means unknown, see `gateway.json_members`.
+    """
     colons = 0
     for frame in found:
         if not isinstance(frame, frames.Publish):
@@ -164,7 +170,7 @@ def _are_members_once(text: str, found: list[ClientFrame]) -> bool:
 
 
 class PackCodec(Codec):
-    """`js.v1.msgpack`."""
+    """The encoding `js.v1.msgpack`."""
 
     subprotocol = "js.v1.msgpack"
     is_text = False
@@ -174,30 +180,31 @@ class PackCodec(Codec):
         self._encoder = msgspec.msgpack.Encoder()
 
     def _repeats_a_member(self, data: bytes, found: ClientFrame | list[ClientFrame]) -> bool:
-        # Our encoder writes as few bytes as can be: what came with no more has nothing twice.
+        # The encoder writes the shortest form. Input that is no longer than that has no member
+        # twice.
         quick = isinstance(found, list) or len(data) <= _ENCODED_MAX
         if quick and len(self._encoder.encode(found)) == len(data):
             return False
         return packed_members.repeats_a_member(data)
 
     def shown(self, headers: bytes, payload: bytes) -> frames.PackedMessage:
-        """Return a message with these headers and this payload."""
+        """Return a message struct with these headers and this payload."""
         message = frames.PackedMessage(data=payload)
         rendering.fill_headers(message, headers)
         return message
 
     def messages(self, sid: int, bodies: Sequence[bytes], nbytes: int) -> bytes:
-        """Write the frame `msg` of a feed; `nbytes`: what to tell of credit that was used."""
+        """Encode the frame `msg` of a feed, see `Codec.messages`."""
         told = (("bytes", nbytes),) if nbytes else ()
         head = self._map(("type", "msg"), ("sid", sid), *told)
         return b"".join((head, _MESSAGES, _array(len(bodies)), *bodies))
 
     def answer(self, kind: str, ident: int, body: bytes) -> bytes:
-        """Write a frame that holds one message."""
+        """Encode a frame that contains one encoded message."""
         return self._map(("type", kind), ("id", ident)) + _MESSAGE + body
 
     def _map(self, *items: tuple[str, object]) -> bytes:
-        """The beginning of a map with these items and one more."""
+        """Encode the beginning of a map with these items and one more, which follows."""
         parts: Iterable[object] = (part for item in items for part in item)
         return bytes((0x80 + len(items) + 1,)) + b"".join(map(self._encoder.encode, parts))
 
@@ -205,14 +212,14 @@ class PackCodec(Codec):
 _MESSAGES = msgspec.msgpack.encode("messages")
 _MESSAGE = msgspec.msgpack.encode("message")
 _ENCODED_MAX = 1 << 16
-"""Above, it takes less time to look at the members of a frame than to copy its payload."""
+"""Bytes; above this size, scanning the members of a frame costs less than copying its payload."""
 
 
 def _array(size: int) -> bytes:
-    """The head of an array in MessagePack."""
+    """Return the MessagePack head of an array of this many items."""
     return bytes((0x90 + size,)) if size < 16 else b"\xdc" + size.to_bytes(2, "big")
 
 
 JSON_CODEC = JsonCodec()
 CODECS: tuple[Codec, ...] = (JSON_CODEC, PackCodec())
-"""In the order in which the server would choose."""
+"""All codecs, in the server's order of preference."""

@@ -1,7 +1,7 @@
-"""One connection: frames in, actions, frames out.
+"""One WebSocket connection: frames in, actions, frames out.
 
-One task reads, one writes. The writer asks feeds for what they have when the socket has room for
-it, so a reader who is slow holds no more than one slice beside the socket's own buffer.
+One task reads, another writes. The writer asks feeds for messages only when the socket has room, so
+for a slow reader at most one slice waits beside the socket's own buffer.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _UNREAD_BYTES_MAX = 256 * 1024
 
 
 class Entrance:
-    """How a connection gets a caller: by its handshake, or by `hello`."""
+    """Authentication of a connection, by its handshake or by the frame `hello`."""
 
     def __init__(self, gateway: Gateway, door: Door, scope: Scope, lent: AsyncExitStack) -> None:
         self.gateway = gateway
@@ -45,7 +45,10 @@ class Entrance:
         self._lent = lent
 
     async def admit(self, *, ticket: str = "", credentials: Credentials | None = None) -> Caller:
-        """Let a caller in until the connection ends. Raises Problem."""
+        """Authenticate a caller; the caller is released when the connection ends.
+
+        Raises Problem if the credentials are refused or the client has disconnected.
+        """
         entered = self._door.enter(self._scope, ticket=ticket, credentials=credentials)
         try:
             return await self._lent.enter_async_context(entered)
@@ -54,7 +57,7 @@ class Entrance:
 
 
 class Connection(Link):
-    """Serves a connection that was accepted."""
+    """An accepted connection, until it closes."""
 
     def __init__(
         self,
@@ -87,21 +90,21 @@ class Connection(Link):
         self._event = asyncio.Event()
         self._room = asyncio.Event()
 
-    # -- what parts of it see ----------------------------------------------------------------
+    # -- the link, as feeds and requests see it -----------------------------------------------
 
     def put(self, payload: bytes) -> None:
-        """Write a frame before what feeds have."""
+        """Queue a frame ahead of the messages of feeds."""
         self._out.append(wire(payload, is_text=self.codec.is_text))
         self._out_bytes += len(payload)
         self._event.set()
 
     def ready(self, feed: Feed) -> None:
-        """Let a feed be asked for what it has."""
+        """Mark a feed as having messages, so that the writer asks it."""
         self._ready[feed] = None
         self._event.set()
 
     def forget(self, feed: Feed) -> None:
-        """Let go of a feed that has ended."""
+        """Remove a feed that has ended."""
         if self._feeds.get(feed.sid) is feed:
             del self._feeds[feed.sid]
             self._session.end(feed.sid)
@@ -109,7 +112,7 @@ class Connection(Link):
         self._drained(feed)
 
     def close(self, code: CloseCode, reason: str = "") -> None:
-        """Write what is written already, and close."""
+        """Write the queued frames, then close with this code."""
         if self._end is None:
             self._end = code, reason or code.meaning
             self._event.set()
@@ -117,7 +120,7 @@ class Connection(Link):
     # -- reading -----------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Serve until either side closes."""
+        """Serve the connection until either side closes it."""
         writer = spawn(self._write(), name="websocket writer")
         loop = asyncio.get_running_loop()
         hello = None
@@ -144,7 +147,7 @@ class Connection(Link):
             await self._wait_for_room()
 
     async def _wait_for_room(self) -> None:
-        """Read no more from a client who asks and does not read the answers."""
+        """Pause reading while too many requests are pending or too many responses are unread."""
         while self._end is None and (
             self._out_bytes > _UNREAD_BYTES_MAX
             or len(self._work) > self._settings.feed_controls_max
@@ -165,8 +168,8 @@ class Connection(Link):
         for feed in list(self._feeds.values()):
             with suppress(ApiError, ClientError):
                 await feed.close()
-        # They refer to this connection: without them it is gone at once, and not with a full
-        # garbage collection, which holds up everybody and comes late.
+        # Feeds and requests refer to this connection. Without these references it is freed at once,
+        # and not by a full garbage collection, which comes late and blocks the event loop.
         self._feeds.clear()
         self._ready.clear()
         self._asking = None
@@ -263,7 +266,7 @@ class Connection(Link):
             self.say(frames.Error(problem_of(error).members(), frame.id))
 
     def _later(self, ident: int | None, work: Callable[[], Awaitable[None]]) -> None:
-        """Carry out what takes a while; the next frames need not wait for it."""
+        """Run slow work in a task, so that the next frames do not wait for it."""
         task = spawn(self._guarded(ident, work), name="websocket frame")
         self._work.add(task)
         task.add_done_callback(self._worked)
@@ -300,7 +303,7 @@ class Connection(Link):
             if self._session.accounts.get(frame.sid) is account:
                 self._session.end(frame.sid)
             raise
-        if self._feeds.get(frame.sid) is not feed:  # unsubscribed while it opened
+        if self._feeds.get(frame.sid) is not feed:  # unsubscribed during `open`
             await feed.close()
             raise _unsubscribed()
         feed.begin()
@@ -319,7 +322,7 @@ class Connection(Link):
         chosen = [feed for feed in self._feeds.values() if sid in (None, feed.sid)]
         for feed in chosen:
             await feed.drain()
-            if self._feeds.get(feed.sid) is feed:  # else it has ended by itself
+            if self._feeds.get(feed.sid) is feed:  # else the feed has ended by itself
                 written = self._drains[feed] = asyncio.get_running_loop().create_future()
                 self.ready(feed)
                 await written
@@ -367,7 +370,7 @@ class Connection(Link):
                     return
                 else:
                     await self._event.wait()
-        except OSError:  # the client has gone
+        except OSError:  # the client has disconnected
             return
         except Exception as error:
             self.gateway.observe(RequestFailed("webSocket", error))
@@ -378,7 +381,7 @@ class Connection(Link):
             self._room.set()
 
     def _next(self) -> bytes:
-        """What to write next: answers, then a round of the feeds."""
+        """Return the bytes to write next: queued frames, then up to one slice of feed messages."""
         parts, self._out, self._out_bytes = self._out, [], 0
         if self._end is not None:
             return b"".join(parts)
@@ -402,4 +405,4 @@ def _unsubscribed() -> Problem:
 
 
 def _ignore() -> None:
-    """There is nothing to take back yet."""
+    """Stand in for a callback that is not registered yet."""

@@ -1,4 +1,4 @@
-"""A feed of core messages: what nobody takes is dropped, and counted."""
+"""A feed of core NATS messages: messages beyond credit or buffer are dropped and counted."""
 
 import re
 from collections import deque
@@ -13,12 +13,15 @@ from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link
 
 _OVERHEAD = 512
 _SYSTEM = re.compile(rb"(?:\$(?!KV\.|O\.)|_INBOX\.|_R_\.|_GR_\.)")
-"""How the subjects begin that are the system's, or somebody's answers."""
+"""Prefixes of reserved subjects: the system's own, and replies to other clients."""
 _QUEUE = re.compile(r"[^\s\x00-\x20\x7f]{1,255}")
 
 
 class CoreFeed(Feed):
-    """Holds messages only while the socket has no room, up to a number of bytes."""
+    """A core NATS subscription.
+
+    While the socket is full, it buffers messages up to `feed_unread_bytes_max`.
+    """
 
     kind = "core"
 
@@ -35,7 +38,10 @@ class CoreFeed(Feed):
         self._sees_all = False
 
     async def open(self) -> Subscribed:
-        """Subscribe, and return when the server has taken it."""
+        """Subscribe, and return once the server has accepted the subscription.
+
+        Raises Problem for a bad subject or queue, NotPermitted, and ClientError.
+        """
         gateway = self._link.gateway
         subject = filter_subject(self._subject, gateway.settings).encode()
         if _SYSTEM.match(subject):
@@ -56,7 +62,7 @@ class CoreFeed(Feed):
         return Subscribed(self._id, self.sid)
 
     def take(self) -> bytes | None:
-        """Return what waits, and how many were dropped before."""
+        """Return frames with the buffered messages, then the number of dropped ones."""
         codec = self._link.codec
         parts: list[bytes] = []
         bodies: list[bytes] = []
@@ -77,12 +83,12 @@ class CoreFeed(Feed):
         return b"".join(parts) if parts else None
 
     async def drain(self) -> None:
-        """Let what is under way arrive."""
+        """Unsubscribe, after the messages in flight have arrived."""
         if self._sub is not None:
             await self._link.gateway.client.drain_subscription(self._sub)
 
     async def close(self) -> None:
-        """End the subscription."""
+        """Unsubscribe, and drop the buffered messages."""
         await super().close()
         self._waiting.clear()
         sub, self._sub = self._sub, None
@@ -91,7 +97,7 @@ class CoreFeed(Feed):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
+        """True if no message is buffered."""
         return not self._waiting
 
     def _on_batch(self, batch: list[Msg]) -> None:

@@ -1,4 +1,4 @@
-"""What a feed may still send (pure)."""
+"""Credit of a feed: messages and bytes that it may still send (pure)."""
 
 UNLIMITED = 1 << 62
 
@@ -6,11 +6,11 @@ UNLIMITED = 1 << 62
 class Account:
     """Totals of messages and bytes since the feed began: granted, and used.
 
-    The last message may exceed the bytes. A total never falls: a grant that is late, repeated or
-    smaller changes nothing.
+    The last message may exceed the byte credit. Totals never fall: a late, repeated or smaller
+    grant changes nothing.
 
     Attributes:
-        counts_bytes: whether bytes have a limit.
+        counts_bytes: True if the bytes are limited.
     """
 
     __slots__ = ("counts_bytes", "granted_bytes", "granted_msgs", "used_bytes", "used_msgs")
@@ -23,17 +23,17 @@ class Account:
         self.used_bytes = 0
 
     def grant(self, msgs: int | None, nbytes: int | None) -> None:
-        """Raise the totals; None leaves one as it is."""
+        """Raise the granted totals; None leaves a total unchanged."""
         self.granted_msgs = max(self.granted_msgs, msgs or 0)
         self.granted_bytes = max(self.granted_bytes, nbytes or 0)
 
     def left(self) -> tuple[int, int]:
-        """Return how many messages and bytes may be sent; both 0 when either is used up."""
+        """Return the remaining (messages, bytes); (0, 0) when either is used up."""
         msgs = self.granted_msgs - self.used_msgs
         nbytes = self.granted_bytes - self.used_bytes
         return (msgs, nbytes) if msgs > 0 and nbytes > 0 else (0, 0)
 
     def use(self, msgs: int, nbytes: int) -> None:
-        """Note what is sent."""
+        """Add messages and bytes that are sent to the used totals."""
         self.used_msgs += msgs
         self.used_bytes += nbytes

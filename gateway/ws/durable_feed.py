@@ -1,6 +1,6 @@
-"""A feed of a pull consumer: one request at a time, for no more than its credit.
+"""A feed of a pull consumer: one pull request at a time, never for more than the credit.
 
-What was asked for and not written when the feed ends is given back (`-NAK`).
+Messages that are fetched but not written when the feed ends are returned with `-NAK`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _DELETED = "Consumer Deleted"
 
 
 class DurableFeed(Feed):
-    """Reads a pull consumer. Deliveries are acknowledged by their tokens, also after it ended."""
+    """Reads a pull consumer. Tokens acknowledge its deliveries, also after the feed has ended."""
 
     kind = "durable"
 
@@ -53,7 +53,11 @@ class DurableFeed(Feed):
         self._expires = _EXPIRES_S * _NANOS
 
     async def open(self) -> Subscribed:
-        """See that there is such a consumer."""
+        """Check the consumer and start reading.
+
+        Raises Problem for push consumers and priority groups, ApiError if there is no such
+        consumer.
+        """
         self._link.need_answers()
         stream, consumer = name(self._names[0], "stream"), name(self._names[1], "consumer")
         info = await self._link.gateway.js.consumer_info(stream, consumer)
@@ -66,7 +70,7 @@ class DurableFeed(Feed):
         return Subscribed(self._id, self.sid, stream)
 
     def take(self) -> bytes | None:
-        """Return what waits."""
+        """Return frames with the buffered messages, or None."""
         waiting, codec = self._waiting, self._link.codec
         seal = self._link.gateway.tokens.seal
         bodies: list[bytes] = []
@@ -81,11 +85,11 @@ class DurableFeed(Feed):
         return self._frames(bodies, size) if bodies else None
 
     def granted(self) -> None:
-        """There is more credit."""
+        """Wake the reader, which waits for credit."""
         self._may_ask.set()
 
     async def drain(self) -> None:
-        """Ask for no more; what the server sent was asked for, and is written."""
+        """Request no more messages; those already requested from the server are still written."""
         self._stopping = True
         if self._pull is not None:
             self._pull.interrupt()
@@ -94,15 +98,15 @@ class DurableFeed(Feed):
             await asyncio.wait([self._reading])
 
     async def close(self) -> None:
-        """End at once; give back what was not written."""
+        """Stop reading at once, and return unwritten messages to the consumer."""
         await super().close()
         await stop(self._reading)
         waiting, self._waiting = self._waiting, deque()
-        with suppress(ClientError):  # the ack wait will do it
+        with suppress(ClientError):  # the consumer redelivers after its ack wait
             await self._give_back(list(waiting))
 
     def _respect(self, config: ConsumerConfig) -> None:
-        """Ask for no more than the consumer allows."""
+        """Limit requests to the batch, bytes and expiry that the consumer allows."""
         self._most = min(self._most, config.max_batch or self._most)
         self._most_bytes = min(self._most_bytes, config.max_bytes or self._most_bytes)
         self._expires = min(self._expires, config.max_expires or self._expires)
@@ -126,7 +130,7 @@ class DurableFeed(Feed):
             wait = min(wait * 2, _RETRY_MAX_S)
 
     async def _ask(self) -> Problem | None:
-        """Pull once, as much as may be sent; return what went wrong."""
+        """Pull once, within the credit. Return the problem, or None if the pull ended normally."""
         await self._taken.wait()
         messages, nbytes = self.account.left()
         if not messages:
@@ -169,7 +173,7 @@ class DurableFeed(Feed):
         return None
 
     async def _still_there(self) -> bool:
-        """Say whether the consumer exists; end the feed where it does not."""
+        """Return whether the consumer still exists; end the feed if it does not."""
         try:
             info = await self._link.gateway.js.consumer_info(*self._names)
             self._respect(info.config)

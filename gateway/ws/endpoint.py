@@ -1,4 +1,4 @@
-"""The route of `/v1/ws`: from a handshake to a connection, or to its refusal over HTTP."""
+"""The route of `/v1/ws`: accepts a handshake as a connection, or refuses it over HTTP."""
 
 from contextlib import AsyncExitStack
 from urllib.parse import parse_qs
@@ -17,18 +17,18 @@ PATH = "/v1/ws"
 
 
 class WebSocketRoute(BaseRoute):
-    """Takes every WebSocket handshake."""
+    """The route of all WebSocket handshakes."""
 
     def __init__(self, gateway: Gateway, door: Door) -> None:
         self._gateway = gateway
         self._door = door
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """WebSockets, all of them."""
+        """Match every WebSocket scope."""
         return (Match.FULL if scope["type"] == "websocket" else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection to its end."""
+        """Serve one connection until it closes, or refuse its handshake."""
         await receive()  # websocket.connect
         async with AsyncExitStack() as lent:
             try:
@@ -63,7 +63,10 @@ class WebSocketRoute(BaseRoute):
     async def _known(
         self, scope: Scope, entrance: Entrance, credentials: Credentials | None
     ) -> Caller | None:
-        """Who the handshake says that it is; None: `hello` is to say so. Raises Problem."""
+        """Authenticate the caller by the handshake; None: the first frame must be `hello`.
+
+        Raises Problem.
+        """
         ticket = parse_qs(scope["query_string"].decode("latin-1")).get("ticket", [""])[0]
         names = {name for name, _ in scope["headers"]}
         if (

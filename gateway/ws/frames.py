@@ -1,8 +1,8 @@
 """The frames of `js.v1.json` and `js.v1.msgpack`: one shape in two encodings.
 
-A frame of the client that wants an answer has an `id`, which the answer repeats; what the server
-says by itself has none. Sequences are numbers; an incarnation is text, because it is more than
-JavaScript's numbers hold.
+A client frame that wants a response has an `id`, which the response repeats; other frames of the
+server have none. Sequences are numbers. An incarnation is text, because it exceeds the safe
+integers of JavaScript.
 """
 
 from typing import Annotated, Literal
@@ -19,25 +19,25 @@ Seq = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 ProblemMembers = Annotated[dict[str, object], Meta(title="ProblemBody")]
 FailedTokens = list[Annotated[dict[str, object], Meta(title="FailedToken")]]
-"""What they have is in `gateway.models`, under these titles."""
+"""A list of `FailedToken`; the titles name structs of `gateway.models` with the members."""
 
 
 class Place(Struct, forbid_unknown_fields=True):
-    """How far a stream was read: `incarnation` of the stream, and sequence."""
+    """A position in a stream: the `incarnation` of the stream, and a sequence."""
 
     incarnation: Annotated[str, Meta(pattern=r"^[0-9]{1,19}$")]
     seq: Seq
 
 
 class Allowance(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What a feed may send: totals since it began. What is left out has no limit."""
+    """Credit of a feed: totals of messages and bytes since it began; if omitted, no limit."""
 
     msgs: Count | None = None
     bytes: Count | None = None
 
 
 class Begin(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Where an ordered feed begins: at a sequence, or a time (RFC 3339)."""
+    """The start of an ordered feed: a sequence, or a time (RFC 3339)."""
 
     seq: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None = None
     time: Time | None = None
@@ -46,11 +46,11 @@ class Begin(Struct, forbid_unknown_fields=True, omit_defaults=True):
 Named = Literal["new", "all", "last", "last_per_subject"]
 
 
-# --- of the client ---------------------------------------------------------------------------
+# --- frames of the client ----------------------------------------------------------------------
 
 
 class Hello(Struct, tag="hello", forbid_unknown_fields=True, omit_defaults=True):
-    """Credentials, where the handshake had none: a token, or user and password."""
+    """Credentials, if the handshake had none: a token, or user and password."""
 
     id: Id = 0
     token: str = ""
@@ -61,9 +61,8 @@ class Hello(Struct, tag="hello", forbid_unknown_fields=True, omit_defaults=True)
 class Subscribe(Struct, tag="sub", forbid_unknown_fields=True, omit_defaults=True):
     """Begin a feed `sid`.
 
-    Durable: `stream` and `consumer`. Ordered: `stream`, or the `filter` by which it is found;
-    `from` or `after`. Core: `subject`, and maybe `queue`. `batch`: how many messages a frame has
-    at most.
+    Durable: `stream` and `consumer`. Ordered: `stream`, or a `filter` that finds it; `from` or
+    `after`. Core: `subject`, optionally `queue`. `batch`: maximum number of messages in a frame.
     """
 
     id: Id
@@ -80,7 +79,7 @@ class Subscribe(Struct, tag="sub", forbid_unknown_fields=True, omit_defaults=Tru
 
 
 class Credit(Struct, tag="credit", forbid_unknown_fields=True, omit_defaults=True):
-    """Raise what a feed may send; totals, so that one that is lost or repeated does no harm."""
+    """Raise the credit of a feed. Values are totals, so a lost or repeated frame does no harm."""
 
     sid: Sid
     msgs: Count | None = None
@@ -95,16 +94,20 @@ class Unsubscribe(Struct, tag="unsub", forbid_unknown_fields=True):
 
 
 class Drain(Struct, tag="drain", forbid_unknown_fields=True, omit_defaults=True):
-    """Take no more, deliver what was taken, and say `done`; without `sid` all feeds."""
+    """End a feed, or without `sid` all feeds, after delivering all received messages.
+
+    `done` follows.
+    """
 
     id: Id
     sid: Sid | None = None
 
 
 class Outgoing(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """A message to send. At most one of `data`, `text`, `data_base64`; none: empty payload.
+    """A message to send, with at most one of `data`, `text` and `data_base64`.
 
-    `data` is any JSON value; the payload is its text exactly as sent.
+    With none of them the payload is empty. `data` is any JSON value; the payload is its JSON text
+    exactly as sent.
     """
 
     subject: str
@@ -115,7 +118,7 @@ class Outgoing(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=T
 
 
 class Publish(Outgoing, tag="pub", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Publish into a stream; without `receipt` to whoever listens, and nothing is answered."""
+    """Publish into a stream. Without `receipt`: publish to subscribers, with no response."""
 
     id: Id = 0
     msg_id: str | None = None
@@ -124,7 +127,7 @@ class Publish(Outgoing, tag="pub", forbid_unknown_fields=True, omit_defaults=Tru
 
 
 class Request(Outgoing, tag="req", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Ask whoever serves a subject."""
+    """Send a request to a service."""
 
     id: Id
     timeout: Duration | None = None
@@ -142,7 +145,7 @@ class PackedOutgoing(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_
 class PackedPublish(
     PackedOutgoing, tag="pub", forbid_unknown_fields=True, omit_defaults=True, kw_only=True
 ):
-    """As `Publish`."""
+    """`Publish` in MessagePack."""
 
     id: Id = 0
     msg_id: str | None = None
@@ -153,15 +156,17 @@ class PackedPublish(
 class PackedRequest(
     PackedOutgoing, tag="req", forbid_unknown_fields=True, omit_defaults=True, kw_only=True
 ):
-    """As `Request`."""
+    """`Request` in MessagePack."""
 
     id: Id
     timeout: Duration | None = None
 
 
 class Get(Struct, tag="get", forbid_unknown_fields=True, omit_defaults=True):
-    """Read one message: by `seq`; the last of `last_by`; or the next of `next_by`, from `seq` or
-    `start_time` on."""
+    """Read one message: by `seq`, or the last of `last_by`, or the next of `next_by`.
+
+    The next one is searched from `seq` or `start_time` on.
+    """
 
     id: Id
     stream: str
@@ -172,7 +177,7 @@ class Get(Struct, tag="get", forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Ack(Struct, tag="ack", forbid_unknown_fields=True, omit_defaults=True):
-    """Deliveries are done. `sync`: answer when the server has recorded it."""
+    """Acknowledge deliveries. `sync`: respond once the server has recorded the acknowledgement."""
 
     tokens: Tokens
     id: Id | None = None
@@ -180,7 +185,7 @@ class Ack(Struct, tag="ack", forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Nak(Struct, tag="nak", forbid_unknown_fields=True, omit_defaults=True):
-    """Give deliveries back, at once or after `delay`."""
+    """Request redelivery, at once or after `delay`."""
 
     tokens: Tokens
     id: Id | None = None
@@ -189,7 +194,7 @@ class Nak(Struct, tag="nak", forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Term(Struct, tag="term", forbid_unknown_fields=True, omit_defaults=True):
-    """Deliveries are never to be made again."""
+    """Terminate deliveries: no redelivery follows."""
 
     tokens: Tokens
     id: Id | None = None
@@ -198,7 +203,7 @@ class Term(Struct, tag="term", forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Progress(Struct, tag="progress", forbid_unknown_fields=True, omit_defaults=True):
-    """Work goes on: the ack wait begins again."""
+    """Report work in progress: the ack wait begins again."""
 
     tokens: Tokens
     id: Id | None = None
@@ -206,7 +211,7 @@ class Progress(Struct, tag="progress", forbid_unknown_fields=True, omit_defaults
 
 
 class Ping(Struct, tag="ping", forbid_unknown_fields=True):
-    """Ask for a `pong`; browsers cannot send those of WebSocket."""
+    """Request a `pong`; browsers cannot send WebSocket pings."""
 
     id: Id
 
@@ -220,7 +225,7 @@ Requests = Request | PackedRequest
 ClientFrame = Plain | Publish | Request | PackedPublish | PackedRequest
 
 
-# --- of the server ---------------------------------------------------------------------------
+# --- frames of the server ----------------------------------------------------------------------
 
 
 class Welcome(Struct, tag="welcome", omit_defaults=True):
@@ -234,8 +239,11 @@ class Welcome(Struct, tag="welcome", omit_defaults=True):
 
 
 class Subscribed(Struct, tag="subscribed", omit_defaults=True):
-    """A feed begins. Of an ordered one: the position behind which it does, and whether that is
-    where it was asked to; `first_seq`, `last_seq` of the stream where it is not."""
+    """The start of a feed. An ordered feed also reports its position, the last one not sent.
+
+    `recovered` is false if it is not the requested position; `first_seq` and `last_seq` are then
+    those of the stream.
+    """
 
     id: int
     sid: int
@@ -259,7 +267,7 @@ class Published(Struct, tag="published", omit_defaults=True):
 
 
 class Acked(Struct, tag="acked", omit_defaults=True):
-    """How many tokens took effect, and those that did not."""
+    """The number of tokens that took effect, and the others with their problems."""
 
     succeeded: int
     failed: FailedTokens
@@ -267,27 +275,30 @@ class Acked(Struct, tag="acked", omit_defaults=True):
 
 
 class Done(Struct, tag="done"):
-    """A feed was ended, or everything was drained."""
+    """The end of a feed after `unsub`, or of a `drain`."""
 
     id: int
 
 
 class Pong(Struct, tag="pong"):
-    """The answer to `ping`."""
+    """The response to `ping`."""
 
     id: int
 
 
 class Error(Struct, tag="error"):
-    """Why a frame had no effect (RFC 9457)."""
+    """The reason why a frame had no effect (RFC 9457)."""
 
     problem: ProblemMembers
     id: int | UnsetType = UNSET
 
 
 class Gapped(Struct, tag="gap"):
-    """Messages of an ordered feed behind `after` may be missing: what follows is behind
-    `incarnation` and `seq`. `first_seq`, `last_seq`: what the stream had."""
+    """A gap in an ordered feed: messages after `after` may be missing.
+
+    The feed continues after `incarnation` and `seq`. `first_seq` and `last_seq` are those of the
+    stream.
+    """
 
     sid: int
     after: int
@@ -299,22 +310,24 @@ class Gapped(Struct, tag="gap"):
 
 
 class Dropped(Struct, tag="dropped"):
-    """So many messages of a core feed were dropped since the last such frame: no credit, or they
-    were read too slowly."""
+    """The number of messages of a core feed dropped since the last such frame.
+
+    The causes are missing credit and slow reading.
+    """
 
     sid: int
     count: int
 
 
 class Interrupted(Struct, tag="interrupted"):
-    """A durable feed gets nothing at the moment; it is tried again by itself."""
+    """A durable feed receives nothing at the moment; it retries by itself."""
 
     sid: int
     problem: ProblemMembers
 
 
 class Ended(Struct, tag="ended"):
-    """A feed has ended by itself."""
+    """The end of a feed that the client did not request, and its cause."""
 
     sid: int
     problem: ProblemMembers
@@ -335,15 +348,16 @@ ServerFrame = (
 )
 
 
-# --- messages, which are encoded once for all who read them -----------------------------------
+# --- messages, encoded once for all their readers ----------------------------------------------
 
 
 class Fields(Struct, omit_defaults=True, kw_only=True):
-    """What both forms of a message have.
+    """Members of a message in both encodings.
 
-    `seq`, `time`, `pending` of a stream; `delivered`, `token` of a durable feed; `reply` of a
-    core message. The answer to a request has no subject. `headers_base64` has all values of each
-    header of which one is not UTF-8; in `headers` the bytes that are none are U+FFFD.
+    `seq`, `time` and `pending` are those of a stream; `delivered` and `token` those of a durable
+    feed; `reply` that of a core message. The reply to a request has no subject. `headers_base64`
+    has all values of each header with a value that is not UTF-8; in `headers`, U+FFFD replaces the
+    invalid bytes.
     """
 
     subject: str | UnsetType = UNSET
@@ -358,8 +372,11 @@ class Fields(Struct, omit_defaults=True, kw_only=True):
 
 
 class JsonMessage(Fields, omit_defaults=True, kw_only=True):
-    """A message in JSON: `data` when the payload is a JSON object or array, `text` when it is
-    UTF-8, else base64."""
+    """A message in JSON, with exactly one of `data`, `text` and `data_base64`.
+
+    `data` is there if the payload is a JSON object or array, `text` if it is other UTF-8, else
+    `data_base64`.
+    """
 
     data: Raw | UnsetType = UNSET
     text: str | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""What a handshake asks to be spoken."""
+"""The encoding of a connection, from its handshake."""
 
 from starlette.types import Scope
 
@@ -9,9 +9,10 @@ _BEARER = "bearer."
 
 
 def codec_of(scope: Scope) -> tuple[Codec, str | None]:
-    """The encoding to speak, and the sub-protocol to answer with; without any offered JSON.
+    """Return the codec and the sub-protocol of the response.
 
-    Raises Problem 400.
+    Without an offer of the client the result is (JSON, None). Raises Problem 400 if none of the
+    offered sub-protocols is known.
     """
     offered = [name for name in scope["subprotocols"] if not name.startswith(_BEARER)]
     for name in offered:

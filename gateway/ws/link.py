@@ -1,4 +1,4 @@
-"""What the parts of a connection see of it: frames to write, and feeds that have some."""
+"""The interface between a connection and its feeds: frames to write, and feeds with messages."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -16,10 +16,10 @@ SLICE_BYTES = 64 * 1024
 
 
 class Link(ABC):
-    """A connection with an identity.
+    """An authenticated connection.
 
     Attributes:
-        caller: who he is; None until `hello` has said it.
+        caller: The authenticated caller; None until `hello` is accepted.
     """
 
     gateway: Gateway
@@ -28,34 +28,34 @@ class Link(ABC):
 
     @abstractmethod
     def put(self, payload: bytes) -> None:
-        """Write a frame before what feeds have."""
+        """Queue a frame ahead of the messages of feeds."""
 
     @abstractmethod
     def ready(self, feed: "Feed") -> None:
-        """Let a feed be asked for what it has."""
+        """Mark a feed as having messages, so that the writer asks it."""
 
     @abstractmethod
     def forget(self, feed: "Feed") -> None:
-        """Let go of a feed that has ended."""
+        """Remove a feed that has ended."""
 
     def need_answers(self) -> None:
-        """Refuse what the server has to answer, to who may not be answered. Raises Problem."""
+        """Raise Problem if the caller may not subscribe to an inbox, and so cannot get replies."""
         if self.caller is None or not self.caller.can_ask:
             raise no_inbox()
 
     def say(self, frame: ServerFrame) -> None:
-        """Write a frame before what feeds have."""
+        """Encode a frame, and queue it ahead of the messages of feeds."""
         self.put(self.codec.encode(frame))
 
 
 class Feed(ABC):
-    """Messages of one `sid`. `take` is called when the socket has room, and only then.
+    """The messages of one `sid`. The writer calls `take` only when the socket has room.
 
-    *Life cycle*: `open`, `begin` once that was done, `close`.
+    Life cycle: `open`, then `begin`, then `close`.
     """
 
     kind: ClassVar[str]
-    """What it is counted as (`gateway.feed_counts`)."""
+    """The label of the feed in the metrics (`gateway.feed_counts`)."""
 
     def __init__(self, link: Link, wanted: Subscribe, account: Account) -> None:
         self.sid = wanted.sid
@@ -68,38 +68,38 @@ class Feed(ABC):
 
     @abstractmethod
     async def open(self) -> Subscribed:
-        """Begin. Raises Problem, ApiError and ClientError."""
+        """Start the feed; return the confirming frame. Raises Problem, ApiError, ClientError."""
 
     @abstractmethod
     def take(self) -> bytes | None:
-        """Return WebSocket frames to write now; None: `ready` will be called."""
+        """Return WebSocket frames to write now; None: the feed calls `ready` when it has more."""
 
     def begin(self) -> None:
-        """Count it, from now until it is closed."""
+        """Count the feed as open, until `close`."""
         if not self._is_over:
             self._is_counted = True
             self.count.open += 1
 
     async def close(self) -> None:
-        """End at once."""
+        """End the feed at once."""
         self._is_over = True
         if self._is_counted:
             self._is_counted = False
             self.count.open -= 1
 
     async def drain(self) -> None:
-        """Take no more, and return when what was taken was written."""
+        """Stop receiving, and return once all received messages are written."""
         await self.close()
 
     def granted(self) -> None:
-        """There is more credit."""
+        """React to additional credit."""
         self._link.ready(self)
 
     def _wake(self) -> None:
         self._link.ready(self)
 
     def _ended(self, error: Exception) -> None:
-        """Say that it has ended by itself, and why."""
+        """Send `ended` with the cause, and close the feed."""
         if self._is_over:
             return
         self._is_over = True
@@ -108,7 +108,7 @@ class Feed(ABC):
         spawn(self.close(), name="feed ends")
 
     def _frames(self, bodies: list[bytes], nbytes: int) -> bytes:
-        """Return the WebSocket frames of messages; the last tells their bytes, if those count."""
+        """Return WebSocket frames of messages; the last one reports their bytes, if limited."""
         codec, sid, most = self._link.codec, self.sid, self._batch
         told = nbytes if self.account.counts_bytes else 0
         if len(bodies) <= most:

@@ -1,4 +1,4 @@
-"""What frames mean to the layers below."""
+"""Translation of frames into kinds of feeds and JetStream requests."""
 
 from core.model.message import MsgGetRequest
 from gateway.call import Gateway
@@ -12,7 +12,7 @@ from gateway.ws.ordered_feed import OrderedFeed
 
 
 def kind_of(frame: frames.Subscribe) -> type[Feed]:
-    """Which feed is meant. Raises Problem."""
+    """Return the kind of feed that a subscription selects. Raises Problem."""
     if frame.subject:
         others = (frame.stream, frame.consumer, frame.filter, frame.begin, frame.after)
         if any(others):
@@ -30,7 +30,7 @@ def kind_of(frame: frames.Subscribe) -> type[Feed]:
 
 
 def request_of(frame: frames.Get, gateway: Gateway) -> MsgGetRequest:
-    """What to read. Raises Problem."""
+    """Return the request for one message. Raises Problem."""
     if frame.last_by is not None:
         if frame.next_by is not None or frame.seq is not None or frame.start_time is not None:
             raise bad_request("bad-parameter", "last_by goes with nothing else")
@@ -50,7 +50,7 @@ def request_of(frame: frames.Get, gateway: Gateway) -> MsgGetRequest:
 
 
 def verb_of(frame: frames.Acks) -> bytes:
-    """How JetStream says it. Raises Problem."""
+    """Return the payload of a JetStream acknowledgement. Raises Problem."""
     if isinstance(frame, frames.Nak):
         delay = duration(frame.delay, "delay")
         return b'-NAK {"delay":%d}' % delay if delay else b"-NAK"

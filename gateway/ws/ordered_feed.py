@@ -1,4 +1,4 @@
-"""A feed of every message of a stream, in order: no acknowledgements, positions instead."""
+"""A feed of every message of a stream, in order, with positions instead of acknowledgements."""
 
 from core.client.subscribe import Position
 from core.model.consumer import DeliverPolicy
@@ -14,7 +14,7 @@ from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link
 
 
 class OrderedFeed(Feed):
-    """Reads as `gateway.feeds.reader` does, within its credit."""
+    """Reads a stream by `gateway.feeds.reader`, within the credit of the feed."""
 
     kind = "ordered"
 
@@ -24,7 +24,7 @@ class OrderedFeed(Feed):
         self._reader: StreamReader | None = None
 
     async def open(self) -> Subscribed:
-        """Find the beginning."""
+        """Find the stream and the start position, and open the reader."""
         wanted, caller = self._wanted, self._link.caller
         assert caller is not None, "feeds are opened for somebody"
         start = start_of(wanted.begin, wanted.after)
@@ -50,7 +50,7 @@ class OrderedFeed(Feed):
         return made
 
     def take(self) -> bytes | None:
-        """Return a slice, or a gap."""
+        """Return the frames of one slice of messages, or of a gap; None if nothing may be sent."""
         reader, account = self._reader, self.account
         if reader is None:
             return None
@@ -79,7 +79,7 @@ class OrderedFeed(Feed):
         return made
 
     async def close(self) -> None:
-        """Read no more."""
+        """Close the reader."""
         await super().close()
         reader, self._reader = self._reader, None
         if reader is not None:
@@ -98,7 +98,7 @@ class OrderedFeed(Feed):
 
 
 def start_of(begin: Named | Begin | None, after: Place | None) -> Start:
-    """Return where a feed begins. Raises Problem."""
+    """Return the start of a feed. Raises Problem."""
     if after is not None:
         if begin is not None:
             raise bad_request("bad-parameter", "from and after exclude each other")

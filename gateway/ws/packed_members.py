@@ -1,7 +1,7 @@
-"""Members that are there twice in a map of MessagePack, which are refused as those of JSON are.
+"""Detection of repeated members in a MessagePack map; they are refused as in JSON.
 
-What is decoded has the last of two only. But the head of a map says how many members follow, and
-so a map that has fewer when it is decoded had one of them twice.
+Decoding keeps only the last of two equal members. The head of a map contains the number of its
+members, so a decoded map with fewer of them repeats one.
 """
 
 import msgspec
@@ -16,8 +16,9 @@ _MAP_16, _MAP_32 = 0xDE, 0xDF
 
 
 def repeats_a_member(data: bytes) -> bool:
-    """Whether a map has a member twice: a frame, one of several, or what is in one. The frames are
-    of known shapes: names are text, and in arrays of a frame there are no maps.
+    """Decide whether a map in the data repeats a member: a frame, one of several, or a nested map.
+
+    Frames have known shapes: names are text, and arrays within a frame contain no maps.
     """
     frames = _ARRAY.decode(data) if data[0] in _ARRAYS else [data]
     return any(map(_repeats, frames))
@@ -32,7 +33,7 @@ def _repeats(value: bytes | Raw) -> bool:
 
 
 def _map_size(value: memoryview) -> int | None:
-    """How many members a map has; None when it is something else."""
+    """Return the number of members in the head of a map; None if the value is not a map."""
     head = value[0]
     if head in _FIXED_MAPS:
         return head - _FIXED_MAPS.start

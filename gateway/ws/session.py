@@ -1,7 +1,7 @@
-"""The state of one connection: what a client may say when (pure).
+"""The protocol state of one connection: the frames that a client may send (pure).
 
-`receive` turns what came into actions for those who do the input and output: frames to carry out,
-refusals to answer, or the close. After a close there are no more.
+`receive` turns input into actions for the I/O side: frames to carry out, refusals to send, or the
+close. After a close no actions follow.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from gateway.ws.frames import ClientFrame, Credit, Drain, Hello, Subscribe, Unsu
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A frame that has no effect, and why."""
+    """A frame without effect, and the problem."""
 
     id: int
     problem: Problem
@@ -23,7 +23,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Nothing goes on."""
+    """The close of the connection, by code and reason."""
 
     code: CloseCode
     reason: str = ""
@@ -33,12 +33,12 @@ Action = ClientFrame | Refusal | Close
 
 
 class Session:
-    """What is known of a connection.
+    """The protocol state of a connection.
 
     Attributes:
-        accounts: the credit of each feed, by `sid`.
-        needs_hello: whether nothing is taken before `hello`.
-        is_over: whether it was closed.
+        accounts: The credit of each open feed, by `sid`.
+        needs_hello: True until `hello`, if the first frame must be one.
+        is_over: True once the connection is closed.
     """
 
     def __init__(self, codec: Codec, *, needs_hello: bool, feeds_max: int) -> None:
@@ -50,7 +50,7 @@ class Session:
         self._is_first = True
 
     def receive(self, data: str | bytes) -> list[Action]:
-        """Read one WebSocket frame."""
+        """Decode one WebSocket message, and return the actions that follow from it."""
         if self.is_over:
             return []
         try:
@@ -68,7 +68,7 @@ class Session:
         return actions
 
     def end(self, sid: int) -> None:
-        """Forget a feed, which has ended."""
+        """Remove a feed that has ended."""
         self.accounts.pop(sid, None)
 
     def _judge(self, frame: ClientFrame) -> Action | None:
@@ -82,7 +82,7 @@ class Session:
         if isinstance(frame, Subscribe):
             return self._subscribe(frame)
         if isinstance(frame, Credit):
-            # One for a feed that has just ended crosses the word of it.
+            # The end of a feed and a grant for it may cross: ignore the grant.
             if (account := self.accounts.get(frame.sid)) is None:
                 return None
             account.grant(frame.msgs, frame.bytes)

@@ -1,12 +1,12 @@
 """The schema: heads, streams, messages, consumers, purges, nodes, remotes.
 
-There are two schemas. `jetgate_store` is internal and may change with any release; `jetgate` has
+There are two schemas. `jetgate_store` is internal and may change with any release. `jetgate` has
 the public views and functions, whose columns stay (a later revision creates them). Messages are in
 two partitions: one for logs, one for streams that lose messages all the time.
 
-Nothing here needs an extension, ICU, lz4 or a version newer than PostgreSQL 15.
-Times are nanoseconds since the Unix epoch. Names and subjects collate "C": byte order,
-whatever the locale of the database.
+Nothing here needs an extension, ICU, lz4 or a version newer than PostgreSQL 15. Times are
+nanoseconds since the Unix epoch. Names and subjects collate "C": byte order, independent of the
+locale of the database.
 """
 
 from migrations import sql_readers
@@ -24,8 +24,8 @@ _HOT = """
   autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000
 """
 
-# A shelf is vacuumed after 20,000 removals however large it is, and after 500,000 insertions, so
-# that index-only scans find their pages marked visible.
+# A partition is vacuumed after 20,000 removals, independent of its size, and after 500,000
+# insertions, so that index-only scans find pages marked all-visible.
 _SHELF = """
   toast_tuple_target = 8160,
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
@@ -49,12 +49,12 @@ _TABLES = (
       bytes     bigint not null
     ) with (fillfactor = 20, {_HOT})
     """,
-    # Row 0 is the head of the stream directory itself: who changes streams or consumers checks it.
-    # Its `last_seq` counts the changes: the version of the stream directory.
+    # Row 0 is the head of the stream directory itself. Its `last_seq` counts the changes: the
+    # version of the stream directory.
     "insert into jetgate_store.head values (0, 0, 0, 0, 0, 0, 0)",
     "create sequence jetgate_store.stream_number as integer",
-    # The generated columns are for the views. JSON text may hold an escaped NUL, which PostgreSQL
-    # cannot turn into text; it is read as the symbol for NUL.
+    # The generated columns are for the views. JSON text may contain an escaped NUL, which
+    # PostgreSQL cannot convert to text; it is read as the symbol for NUL.
     """
     create table jetgate_store.stream (
       stream        integer primary key default nextval('jetgate_store.stream_number'),
@@ -78,8 +78,8 @@ _TABLES = (
       unique (account, name)
     )
     """,
-    # `crc` is the CRC-32C of header block and payload; oid is the only unsigned 32-bit type.
-    # Eight columns: with nulls the bitmap still fits into the spare byte of the tuple header.
+    # `crc` is the CRC-32C of header block and payload; oid is the only unsigned 32-bit type. With
+    # eight columns the null bitmap still fits into the spare byte of the tuple header.
     """
     create table jetgate_store.message (
       seq     bigint not null,
@@ -98,7 +98,7 @@ _TABLES = (
 
 _CONSUMERS = (
     # The state is updated up to twenty times a second, so there is no index but the keys. The last
-    # four columns repeat what the state holds, for the view; the server does not read them.
+    # four columns repeat values of the state, for the view; the server does not read them.
     f"""
     create table jetgate_store.consumer (
       stream   integer not null,
@@ -117,7 +117,7 @@ _CONSUMERS = (
     ) with (fillfactor = 50, {_HOT})
     """,
     "alter table jetgate_store.consumer alter column state set storage external",
-    # Purges that are committed and whose rows are not all deleted yet.
+    # Committed purges whose rows are not all deleted yet.
     """
     create table jetgate_store.purge (
       stream    integer not null,
@@ -127,8 +127,8 @@ _CONSUMERS = (
       primary key (stream, n)
     )
     """,
-    # Rows that newer ones of their subjects replace and that are not deleted yet: a row for each
-    # commit that replaces some. Only readers of SQL need it; a leader derives it from the rows.
+    # Rows that newer ones of their subjects replace and that are not deleted yet: one row per
+    # commit that replaces some. Only SQL readers need it; a leader derives it from the rows.
     """
     create table jetgate_store.replaced (
       stream integer not null,
@@ -144,7 +144,7 @@ _CONSUMERS = (
     """,
     "alter table jetgate_store.replaced alter column seqs set storage external",
     "create index replaced_stream on jetgate_store.replaced (stream, n)",
-    # How far the sources of a stream were copied, written in the transaction of the copies.
+    # The position of each source of a stream, written in the transaction of the copies.
     f"""
     create table jetgate_store.source (
       stream   integer not null,
@@ -154,7 +154,8 @@ _CONSUMERS = (
       primary key (stream, key)
     ) with (fillfactor = 50, {_HOT})
     """,
-    # The next due times of repeating schedules, written in the transaction of what they sent.
+    # The next due times of repeating schedules, written in the transaction of the messages they
+    # send.
     f"""
     create table jetgate_store.schedule (
       stream  integer not null,
@@ -164,9 +165,9 @@ _CONSUMERS = (
       primary key (stream, subject)
     ) with (fillfactor = 50, {_HOT})
     """,
-    # What of the batches of each app is stored, written in the transaction of their rows. Manifest
-    # and stop are JSON; a batch without a manifest is done, an app without a name holds the highest
-    # token of those deleted.
+    # The stored batches of each app, written in the transaction of their rows. Manifest and stop
+    # are JSON. A batch without a manifest is done. An app without a name holds the highest token of
+    # deleted apps.
     f"""
     create table jetgate_store.ledger (
       stream     integer not null,
@@ -272,8 +273,8 @@ _FUNCTIONS = (
     end
     $$
     """,
-    # The functions of the views are declared as volatile and as strict as their bodies, for only
-    # such functions are inlined, and a call that is not costs five microseconds a row.
+    # The functions of the views are declared as volatile and as strict as their bodies, because
+    # only such functions are inlined; a call that is not inlined costs five microseconds a row.
     # Wildcards count only as whole tokens: `*` is one token, a last `>` one or more.
     r"""
     create function jetgate_store.subject_regex(filter text) returns text
@@ -297,10 +298,10 @@ _FUNCTIONS = (
       else (subject collate "C") = (filter collate "C")
     end
     """,
-    # Bytes as text where they are well-formed UTF-8 without NUL, else null. Reading them as
-    # LATIN1 turns every byte into one character, so that a regular expression can judge them
-    # without an exception block, which would forbid parallel plans. Plain ASCII without a
-    # backslash is its own escape form, and twenty times faster to recognise so.
+    # Bytes as text if they are well-formed UTF-8 without NUL, else null. Reading them as LATIN1
+    # turns every byte into one character. A regular expression can then validate them without an
+    # exception block, which would forbid parallel plans. Plain ASCII without a backslash is its own
+    # escape form, and recognised twenty times faster that way.
     r"""
     create function jetgate_store.utf8_or_null(bytes bytea) returns text
     language sql stable parallel safe
@@ -324,8 +325,8 @@ _FUNCTIONS = (
     language sql stable parallel safe
     return timestamptz '1970-01-01 00:00:00+00' + (ns / 1000) * interval '1 microsecond'
     """,
-    # The search for the first message at or after a time. Times never decrease within a stream,
-    # so that halving the range of sequences replaces an index on time.
+    # The search for the first message at or after a time. Times never decrease within a stream, so
+    # a binary search over sequences replaces an index on time.
     """
     create function jetgate_store.first_at(of_stream integer, low bigint, high bigint, at bigint)
     returns bigint language plpgsql stable parallel safe as $$

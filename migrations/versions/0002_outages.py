@@ -1,4 +1,4 @@
-"""What a node met of outages, in its row: `jetgate status` shows those of the last day."""
+"""The storage outages of a node, in its row: `jetgate status` shows those of the last day."""
 
 revision = "0002"
 down_revision = "0001"

@@ -1,4 +1,4 @@
-"""What the clock of a node is ahead of the database's, in its row: `jetgate status` shows it."""
+"""The offset of a node's wall clock from the database's, in its row, for `jetgate status`."""
 
 revision = "0003"
 down_revision = "0002"
@@ -6,7 +6,7 @@ branch_labels = None
 depends_on = None
 
 STATEMENTS: tuple[str, ...] = (
-    # Seconds; null before the first measurement.
+    # Seconds (positive: the node is ahead); null before the first measurement.
     "alter table jetgate_store.node add column clock_ahead float8",
 )
 

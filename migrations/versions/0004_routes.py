@@ -1,4 +1,4 @@
-"""Where other nodes reach a node and to which it has links, in its row, and their secret."""
+"""The address for routes of a node and its links, in its row, and the secret of the nodes."""
 
 revision = "0004"
 down_revision = "0003"

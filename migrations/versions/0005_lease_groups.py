@@ -1,4 +1,4 @@
-"""Lease groups: which one a stream is in, and who leads each; which request created what."""
+"""Lease groups: the group of each stream, the owner of each group, ids of creating requests."""
 
 revision = "0005"
 down_revision = "0004"
@@ -6,9 +6,9 @@ branch_labels = None
 depends_on = None
 
 STATEMENTS: tuple[str, ...] = (
-    # A stream that is not there yet gets the group that has the fewest streams when it is created.
-    # `creation` is the id of the request that created a row: an attempt that is made again touches
-    # only what carries its own. 0: there is no such request any more.
+    # A later stream gets the group with the fewest streams when it is created. `creation` is the id
+    # of the request that created a row: a repeated attempt touches only rows with its own id. 0:
+    # there is no such request any more.
     """
     alter table jetgate_store.stream
       add column lease_group smallint check (lease_group between 0 and 255),
@@ -18,9 +18,9 @@ STATEMENTS: tuple[str, ...] = (
     "alter table jetgate_store.stream alter column lease_group set not null",
     "create index stream_lease_group on jetgate_store.stream (lease_group) where not dropped",
     "alter table jetgate_store.consumer add column creation bigint not null default 0",
-    # The directory version that changed a stream last, and how many changes its consumers
-    # had. Who follows the directory asks for what is above the version that he has; of a stream
-    # that is deleted, the last ten thousand versions tell him.
+    # The directory version that last changed a stream, and the number of changes of its consumers.
+    # A node that follows the directory queries versions above its own. Deleted streams are listed
+    # for the last ten thousand versions.
     """
     alter table jetgate_store.stream
       add column version          bigint not null default 0,
@@ -33,9 +33,9 @@ STATEMENTS: tuple[str, ...] = (
       stream  integer not null
     )
     """,
-    # Who leads a group: for people and other nodes to read. Writers never consult it; what they
-    # check is the epoch in the head of each stream. The token is that of the leadership, chosen by
-    # chance: as long as it is there, no other node has led the group since.
+    # The owner of each group, for people and other nodes to read. Writers never consult it: they
+    # check the epoch in the head of each stream. The token is the fencing token of the owner, a
+    # random number: while it is there, no other node has owned the group since.
     """
     create table jetgate_store.lease (
       lease_group smallint primary key check (lease_group between 0 and 255),
@@ -45,7 +45,7 @@ STATEMENTS: tuple[str, ...] = (
     ) with (fillfactor = 50)
     """,
     "insert into jetgate_store.lease (lease_group) select generate_series(0, 255)",
-    # It held the one token that there was.
+    # The column held the single token of former releases.
     "update jetgate_store.head set bytes = 0 where stream = 0",
     "analyze jetgate_store.lease",
 )

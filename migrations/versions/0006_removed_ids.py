@@ -1,4 +1,4 @@
-"""The message ids of removed messages, for as long as the duplicate window lasts."""
+"""The message ids of removed messages, kept within the duplicate window."""
 
 revision = "0006"
 down_revision = "0005"
@@ -9,9 +9,9 @@ _HEADER = "'\\x0d0a4e6174732d4d73672d49643a'::bytea"  # CR LF "Nats-Msg-Id:"
 _VALUE = f"substring(hdr from position({_HEADER} in hdr) + 14)"
 
 STATEMENTS: tuple[str, ...] = (
-    # A message that leaves before the duplicate window is over, by an acknowledgement, a limit or
-    # whatever else, must not be stored again when its publisher repeats it. Its row goes, and takes
-    # its id with it, so the statement that deletes rows keeps their ids, all in one row.
+    # A message may be removed within the duplicate window, by an acknowledgement, a limit or
+    # otherwise. It must not be stored again when its publisher repeats it. The deletion of its row
+    # would lose its id, so the deleting statement keeps the ids of its rows, all in one row.
     """
     create table jetgate_store.removed_ids (
       stream    integer not null,
@@ -28,7 +28,7 @@ STATEMENTS: tuple[str, ...] = (
         for column in ("seqs", "times", "ids")
     ),
     "create index removed_ids_stream on jetgate_store.removed_ids (stream, last_ts)",
-    # The value of the header, as `core.stream.headers.find` reads it; null: there is none.
+    # The value of the header, as `core.stream.headers.find` reads it; null if there is none.
     f"""
     create function jetgate_store.message_id(hdr bytea) returns bytea
     language sql immutable parallel safe as $$

@@ -1,4 +1,4 @@
-"""Streams in which transactions are staged are led together with their targets."""
+"""Staging streams of transactions get the lease groups of their targets."""
 
 revision = "0007"
 down_revision = "0006"
@@ -6,7 +6,7 @@ branch_labels = None
 depends_on = None
 
 STATEMENTS: tuple[str, ...] = (
-    # Else the leader of a target would not find the blocks that it has to store.
+    # Otherwise the leader of a target would not have the blocks that it has to store.
     """
     update jetgate_store.stream s set lease_group = t.lease_group
       from jetgate_store.stream t

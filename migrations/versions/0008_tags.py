@@ -1,4 +1,4 @@
-"""The tags of a node, by which leaders are placed, and how much it leads, in its row."""
+"""The tags of a node, used to place leaders, and its numbers of groups and streams, in its row."""
 
 revision = "0008"
 down_revision = "0007"
@@ -6,7 +6,7 @@ branch_labels = None
 depends_on = None
 
 STATEMENTS: tuple[str, ...] = (
-    # What it leads as the node itself counts, with its last heartbeat.
+    # The numbers are those of the node's last heartbeat.
     """
     alter table jetgate_store.node
       add column tags         text[]  not null default '{}',

@@ -1,4 +1,4 @@
-"""Which session holds the advisory lock of each lease group, and under which key."""
+"""The session that holds the advisory lock of each lease group, and its key."""
 
 revision = "0009"
 down_revision = "0008"
@@ -6,10 +6,10 @@ branch_labels = None
 depends_on = None
 
 STATEMENTS: tuple[str, ...] = (
-    # Any role that may connect can lock any key. So a lock counts only for the session that is
-    # named here, in a table that no other role may write, and each acquisition has a key of its
-    # own: nobody can hold one before a node does, and who waits for one gets what nobody asks for
-    # any more. `session_role` tells a node from who has got its process id later.
+    # Any role that may connect can lock any key. So a lock counts only for the session named here,
+    # in a table that no other role may write. Each acquisition has a fresh key: no other session
+    # can lock it before the node, and one that waits for a key gets a key that is no longer used.
+    # `session_role` distinguishes a node from a later session with the same process id.
     """
     create table jetgate_store.lease_holder (
       lease_group  smallint primary key check (lease_group between 0 and 255),
@@ -18,7 +18,7 @@ STATEMENTS: tuple[str, ...] = (
       session_role oid not null default 0
     ) with (fillfactor = 50)
     """,
-    # Locks of `pg_locks` are looked up here, of which a planner knows no number.
+    # Locks of `pg_locks`, whose number the planner does not know, are looked up here.
     "create index lease_holder_lock_key on jetgate_store.lease_holder (lock_key)",
     "insert into jetgate_store.lease_holder (lease_group) select generate_series(0, 255)",
     "analyze jetgate_store.lease_holder",

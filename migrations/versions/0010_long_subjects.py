@@ -1,7 +1,7 @@
-"""Subjects of up to 65,535 bytes, and of any bytes: a column for text that no index entry can hold.
+"""Subjects of up to 65,535 bytes, and of any bytes: a column for texts too long for an index.
 
-No row is rewritten, whatever the size of the tables. The views and functions of SQL readers are
-replaced in place, with the same columns and grants.
+No row is rewritten, so the size of the tables does not matter. The views and functions of SQL
+readers are replaced in place, with the same columns and grants.
 """
 
 from migrations import sql_readers

@@ -26,6 +26,7 @@ OPERATIONS = "tests/e2e/test_day.py"
 PAGES = "docs/operations"
 HTTP = "tests/e2e/test_http_document.py"
 RUN: dict[str, tuple[str, str]] = {
+    "CONTRIBUTING.md pip": (".ci/run", ""),
     "README.md pip": (".ci/run", ""),
     "README.md pytest": (".ci/run", ""),
     "README.md python": ("tests/e2e/test_examples.py", "packages"),

@@ -1,11 +1,11 @@
 """The subscribe API of the client, as ADR-15 describes it.
 
-    push     messages are sent to the client; with a queue name, to one member of a group
-    pull     messages come when they are asked for
-    ordered  every message of a stream, each once, in order, over whatever happens meanwhile
+    push     the server sends messages; with a queue name, to one member of a group
+    pull     the client requests messages
+    ordered  every message of a stream, each once, in order, across restarts and lost connections
 
-`Target` says what is read, and finds its stream by the subject; each of the three binds to the
-consumer that is named, or creates one and deletes it in the end.
+A `Target` names the messages to read, and its stream is found by the subject. Each of the three
+binds to the named consumer, or creates one and deletes it at the end.
 """
 
 from core.client.subscribe.acks import Acking, JsMsg, ack_fields

@@ -1,7 +1,8 @@
 """Deliveries and their acknowledgements (ADR-15, "JSAck" and "Ack Handling").
 
-The reply subject of a delivery has 9 tokens, or 11 and more with domain and account in front of
-the stream. It is published to as it is; what it says is read once, when the message arrives.
+The reply subject of a delivery has 9 tokens, or at least 11 with domain and account in front of the
+stream. Acknowledgements are published to it unchanged. Its fields are parsed once, when the message
+arrives.
 """
 
 from collections.abc import Sequence
@@ -24,8 +25,11 @@ _NANOS = 1_000_000_000
 
 
 def ack_fields(reply: bytes) -> list[bytes]:
-    """Return what an ack subject says: stream, consumer, how often delivered, stream and consumer
-    sequence, time, pending; all but the first two are decimal. Raises NotJetStream.
+    """Return the seven fields of an ack subject.
+
+    These are stream, consumer, delivery count, stream sequence, consumer sequence, time and
+    pending; all but the first two are decimal. Raises NotJetStream if the subject is not an ack
+    subject.
     """
     fields = reply.split(b".")
     count = len(fields)
@@ -44,12 +48,12 @@ class JsMsg(Msg, gc=False, eq=False):
     """A message of a stream, as delivered to a consumer.
 
     Attributes:
-        delivered: how often it was delivered, from 1.
-        stream_seq, consumer_seq: its sequences.
-        time: when it was stored, ns since the epoch.
-        pending: how many messages the consumer has not delivered yet.
-        ended: whether acknowledgements are ignored: a terminal one was sent, or the consumer
-            takes none.
+        delivered: Number of deliveries, from 1.
+        stream_seq, consumer_seq: Its sequences.
+        time: When it was stored, in nanoseconds since the epoch.
+        pending: Messages that the consumer has not delivered yet.
+        ended: True if acknowledgements are ignored: a terminal one was sent, or the consumer takes
+            none.
     """
 
     delivered: int
@@ -61,7 +65,10 @@ class JsMsg(Msg, gc=False, eq=False):
 
     @classmethod
     def of(cls, msg: Msg, *, takes_acks: bool) -> "JsMsg":
-        """Read what the reply subject of a delivery says. Raises NotJetStream."""
+        """Parse the reply subject of a delivery.
+
+        Raises NotJetStream if the reply is not an ack subject.
+        """
         reply = msg.reply
         delivered, seq, consumer_seq, time, pending = map(int, ack_fields(reply)[2:7])
         return cls(
@@ -79,7 +86,7 @@ class JsMsg(Msg, gc=False, eq=False):
 
     @property
     def domain(self) -> str:
-        """The JetStream domain, empty when there is none."""
+        """The JetStream domain; empty if there is none."""
         fields = self.reply.split(b".")
         domain = fields[2] if len(fields) >= _LONG else b""
         return "" if domain == b"_" else text_of(domain)
@@ -96,11 +103,11 @@ class JsMsg(Msg, gc=False, eq=False):
 
 
 class Acking:
-    """What all subscriptions that take acknowledgements can do.
+    """The methods of all subscriptions that take acknowledgements.
 
-    Each call sends one buffer for all its messages. Those to which a terminal acknowledgement
-    was sent before, or whose consumer takes none, are passed over without an error. Raises
-    ConnectionLost and NotPermitted, and nothing is marked then.
+    Each call sends one buffer for all its messages. Messages that already have a terminal
+    acknowledgement, or whose consumer takes none, are skipped without an error. A call that raises
+    ConnectionLost or NotPermitted marks no message as acknowledged.
     """
 
     def __init__(self, client: Client, timeout: float) -> None:
@@ -108,26 +115,26 @@ class Acking:
         self._timeout = timeout
 
     def ack(self, messages: Sequence[JsMsg]) -> None:
-        """Say that messages are done with."""
+        """Acknowledge messages as processed."""
         self._send(messages, ACK, ends=True)
 
     def nak(self, messages: Sequence[JsMsg], delay: float = 0.0) -> None:
-        """Ask for messages again, after `delay` seconds."""
+        """Request redelivery of messages, after `delay` seconds."""
         body = NAK + b' {"delay":%d}' % round(delay * _NANOS) if delay > 0 else NAK
         self._send(messages, body, ends=True)
 
     def term(self, messages: Sequence[JsMsg], reason: str = "") -> None:
-        """Say that messages shall never be delivered again; `reason` goes into the advisory."""
+        """Terminate messages: they are never redelivered. The advisory contains `reason`."""
         self._send(messages, TERM + b" " + reason.encode() if reason else TERM, ends=True)
 
     def progress(self, messages: Sequence[JsMsg]) -> None:
-        """Ask for more time: the ack wait begins anew."""
+        """Report messages as in progress: their ack wait starts again."""
         self._send(messages, PROGRESS, ends=False)
 
     async def ack_sync(self, messages: Sequence[JsMsg]) -> list[JsMsg]:
         """Acknowledge and wait until the server has recorded it (double ack).
 
-        Returns the messages for which it did not say so in time; whether it did is unknown.
+        Return the messages without confirmation in time; the server may have recorded them or not.
         """
         live = self._live(messages)
         if not live:

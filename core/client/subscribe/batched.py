@@ -1,4 +1,4 @@
-"""What subscriptions have in common whose messages are sent to the client."""
+"""The common base of subscriptions whose messages wait in a buffer of the client."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -14,10 +14,10 @@ class Batched(ABC):
     async def batch(
         self, messages: int = 1000, nbytes: int = 1 << 20, within: float | None = None
     ) -> list[JsMsg]:
-        """Wait for messages and return what is there, up to a number of them.
+        """Wait for messages and return the buffered ones, at most `messages`.
 
-        `nbytes` may be exceeded by one message. An empty list says that `within` (seconds) has
-        passed, or that the subscription is over.
+        One message may exceed `nbytes`. An empty list means that `within` (seconds) has passed, or
+        that the subscription is over.
         """
 
     async def batches(
@@ -34,7 +34,10 @@ class Batched(ABC):
 
     @abstractmethod
     async def unsubscribe(self) -> None:
-        """End at once. Raises ApiError or ClientError when deleting the consumer failed."""
+        """End at once.
+
+        Raises ApiError or ClientError if deleting the consumer failed.
+        """
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Deleting the consumer of a subscription (ADR-15, "Unsubscribe and Drain")."""
+"""The deletion of a subscription's consumer (ADR-15, "Unsubscribe and Drain")."""
 
 import asyncio
 
@@ -7,6 +7,6 @@ from core.runtime.tasks import outcome, spawn
 
 
 async def delete_consumer(js: JetStream, stream: str, consumer: str) -> Exception | None:
-    """Delete a consumer and return the error, if any; goes on when the caller is cancelled."""
+    """Delete a consumer and return the error, if any. The deletion survives cancellation."""
     deleting = outcome(js.delete_consumer(stream, consumer))
     return await asyncio.shield(spawn(deleting, name="delete consumer"))

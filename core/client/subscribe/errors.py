@@ -1,15 +1,15 @@
-"""What a subscription refuses, and what it tells while it runs.
+"""The errors and the alarms of subscriptions.
 
 ClientError
 ├── SubscribeError          refused; `reason` names the rule of ADR-15
 ├── NotJetStream            a message whose reply is no ack subject (ADR-15, JSAck)
-└── Alarm                   something happened, and the subscription goes on
+└── Alarm                   an event of a subscription that continues
     ├── HeartbeatsMissed      neither message nor status for three intervals
     ├── MessagesMissed        a gap in the consumer's sequences
-    ├── StatusRaised          409, 503, or a status that is not known
+    ├── StatusRaised          409, 503, or an unknown status
     ├── SlowConsumer          messages were dropped: the buffer was full
-    ├── PositionLost          an ordered subscription could not go on where it was
-    ├── Interrupted           an ordered subscription could not be made anew, and tries again
+    ├── PositionLost          an ordered subscription could not continue at its position
+    ├── Interrupted           an ordered subscription could not recreate its consumer, and retries
     ├── HandlerFailed         the handler raised
     └── NotDeleted            the consumer could not be deleted after a drain
 """
@@ -20,7 +20,7 @@ from core.client.errors import ClientError
 
 
 class Reason(StrEnum):
-    """Why a subscription is refused; the value is the text."""
+    """The reason why a subscription is refused; the value is the text."""
 
     NO_SUBJECT = "a subject is required where no stream is named"
     BAD_SUBJECT = "this is no valid subject"
@@ -47,7 +47,7 @@ class Reason(StrEnum):
 
 
 class SubscribeError(ClientError):
-    """A subscription is refused by a rule of ADR-15; nothing was left on the server."""
+    """A rule of ADR-15 refuses a subscription; no consumer was left on the server."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(reason, detail)
@@ -70,7 +70,7 @@ class NotJetStream(ClientError):
 
 
 class Alarm(ClientError):
-    """Something that the reader of a subscription should know; the subscription goes on."""
+    """An event that the reader of a subscription should know; the subscription continues."""
 
 
 class HeartbeatsMissed(Alarm):
@@ -97,7 +97,7 @@ class MessagesMissed(Alarm):
 
 
 class StatusRaised(Alarm):
-    """The server sent a status that is an error: 409, 503, or one that is not known."""
+    """The server sent an error status: 409, 503, or an unknown one."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)
@@ -109,7 +109,7 @@ class StatusRaised(Alarm):
 
 
 class SlowConsumer(Alarm):
-    """`dropped` messages were dropped since the subscription began: they are read too slowly."""
+    """`dropped` messages were dropped since the subscription began: the reader is too slow."""
 
     def __init__(self, dropped: int) -> None:
         super().__init__(dropped)
@@ -122,7 +122,7 @@ class SlowConsumer(Alarm):
 class PositionLost(Alarm):
     """Messages between `wanted` (a stream sequence) and the next one may never be read.
 
-    `first_seq`, `last_seq` and `incarnation` (ns since the epoch) are the stream's now.
+    `first_seq`, `last_seq` and `incarnation` (ns since the epoch) are the stream's current ones.
     """
 
     def __init__(self, wanted: int, incarnation: int, first_seq: int, last_seq: int) -> None:
@@ -139,7 +139,7 @@ class PositionLost(Alarm):
 
 
 class Interrupted(Alarm):
-    """Making the consumer anew failed; it is tried again."""
+    """Recreating the consumer failed; the subscription retries."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -150,7 +150,7 @@ class Interrupted(Alarm):
 
 
 class HandlerFailed(Alarm):
-    """The handler of a subscription raised `error`; the messages it was given are gone."""
+    """The handler of a subscription raised `error`; the messages passed to it are lost."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)

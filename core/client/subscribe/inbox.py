@@ -1,7 +1,7 @@
-"""What arrived and was not taken yet: bounded, and in order.
+"""The bounded, ordered buffer of messages that have arrived and are not yet taken.
 
-Between messages stand requests of flow control, which are answered when the reader comes to them
-(ADR-15, "Flow Control"), and alarms of a reader that takes them with `batch`.
+Between the messages are flow control requests, which are answered when the reader reaches them
+(ADR-15, "Flow Control"), and alarms, for a reader that uses `batch`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _ALARMS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much may wait in memory; one message more than `nbytes` may."""
+    """Capacity of a buffer. The last message may exceed `nbytes`."""
 
     messages: int
     nbytes: int
@@ -37,9 +37,9 @@ class Inbox(Generic[M]):
     """A bounded queue of messages with one reader.
 
     Args:
-        limits: what may wait.
-        answer: publishes the answer to a request of flow control.
-        on_taken: called when messages were taken.
+        limits: Its capacity.
+        answer: Publishes the reply to a flow control request.
+        on_taken: Called when messages were taken.
     """
 
     def __init__(
@@ -64,29 +64,29 @@ class Inbox(Generic[M]):
 
     @property
     def is_full(self) -> bool:
-        """Whether no further message may be put."""
+        """True if no further message may be added."""
         return self.messages >= self._limits.messages or self.nbytes >= self._limits.nbytes
 
     @property
     def room(self) -> Limits:
-        """How much more may be put."""
+        """The free capacity."""
         limits = self._limits
         return Limits(limits.messages - self.messages, limits.nbytes - self.nbytes)
 
     @property
     def is_half_empty(self) -> bool:
-        """Whether there is room for as much as is there, and more."""
+        """True if at most half of the capacity is used."""
         limits = self._limits
         return self.messages * 2 <= limits.messages and self.nbytes * 2 <= limits.nbytes
 
     def put(self, msg: M) -> None:
-        """Append a message; `wake` has to follow those of one read."""
+        """Append a message. Call `wake` after all messages of one read."""
         self._items.append(msg)
         self.messages += 1
         self.nbytes += msg.size
 
     def put_flow_control(self, subject: bytes) -> None:
-        """Append a request of flow control, unless it was the last one too."""
+        """Append a flow control request, unless it repeats the last one."""
         if subject != self._last_answered:
             self._last_answered = subject
             if self._items:
@@ -95,16 +95,16 @@ class Inbox(Generic[M]):
                 self._reply(subject)
 
     def put_alarm(self, alarm: ClientError) -> None:
-        """Append what `take` raises in its turn; more than 64 are not kept."""
+        """Append an alarm that `take` raises in order; beyond 64, alarms are dropped."""
         if self._alarms < _ALARMS_MAX:
             self._alarms += 1
             self._items.append(alarm)
             self.wake()
 
     def end(self, error: Exception | None = None, *, drop: bool = False) -> None:
-        """Let the reader take what is there, unless it is dropped, and then find the end.
+        """End the queue. The reader still gets the buffered messages, unless `drop`.
 
-        With an error, that is raised at the end.
+        `error` is raised after the last message; None: the reader gets an empty list.
         """
         if drop:
             self.clear()
@@ -113,14 +113,14 @@ class Inbox(Generic[M]):
         self.wake()
 
     def clear(self) -> list[M]:
-        """Return the messages that wait, and forget everything."""
+        """Drop everything; return the messages that were buffered."""
         waiting = [item for item in self._items if isinstance(item, Msg)]
         self._items.clear()
         self.messages = self.nbytes = 0
         return waiting
 
     def wake(self) -> None:
-        """Let the reader look."""
+        """Wake the reader."""
         if self._change is not None and not self._change.done():
             self._change.set_result(None)
 
@@ -128,18 +128,18 @@ class Inbox(Generic[M]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether neither a message nor an alarm waits."""
+        """True if neither a message nor an alarm is buffered."""
         return not self._items
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will come any more and nothing is there."""
+        """True if nothing is buffered and nothing more comes."""
         return self.ended and not self._items
 
     def take(self, messages: int, nbytes: int) -> list[M]:
-        """Return what is there, up to a number and until `nbytes` are reached or passed.
+        """Return buffered messages: at most `messages`, until `nbytes` are reached or exceeded.
 
-        Raises the alarm that comes next, and the error of the end.
+        Raises the next alarm if it precedes all messages, and the error of the end.
         """
         taken: list[M] = []
         size = 0
@@ -169,7 +169,11 @@ class Inbox(Generic[M]):
         return taken
 
     async def batch(self, messages: int, nbytes: int, within: float | None) -> list[M]:
-        """Wait until something is there, and take it; empty at the end, and after `within`."""
+        """Wait for messages and return them; empty at the end, and after `within` seconds.
+
+        Raises as `take` does; also ValueError for limits below 1, and RuntimeError for a second
+        reader.
+        """
         if messages < 1 or nbytes < 1:
             raise ValueError("a batch of nothing")
         if self._change is not None:
@@ -189,7 +193,7 @@ class Inbox(Generic[M]):
         try:
             self._answer(subject)
         except ClientError:
-            self._last_answered = b""  # heartbeats will ask again
+            self._last_answered = b""  # heartbeats repeat the request
 
 
 def _nothing() -> None:
@@ -197,4 +201,4 @@ def _nothing() -> None:
 
 
 def _ignore(subject: bytes) -> None:
-    """Answer nothing: nobody asks."""
+    """Ignore a flow control request."""

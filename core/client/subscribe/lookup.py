@@ -1,4 +1,4 @@
-"""Finding the stream and the consumer of a subscription, or creating the consumer.
+"""The search for the stream and the consumer of a subscription, and the consumer's creation.
 
 ADR-15, "Stream name", "Consumer name", "NATS subscription" and "Creating the JS Consumer".
 """
@@ -30,8 +30,9 @@ Subscribe = Callable[[bytes], Subscription]
 class Found:
     """A consumer to read from.
 
-    `info` is None where a pull consumer could not be looked up; `created` says that it was made
-    for this subscription, which therefore deletes it.
+    Attributes:
+        info: None if a pull consumer could not be looked up.
+        created: True if the consumer was created for this subscription, which then deletes it.
     """
 
     stream: str
@@ -55,7 +56,9 @@ async def find_stream(js: JetStream, target: Target) -> str:
 async def find_pull(js: JetStream, target: Target) -> Found:
     """Find or create a pull consumer.
 
-    One that is named and cannot be looked up is taken as it is: a fetch says what is wrong.
+    A named consumer whose lookup fails is used as it is: a fetch will report errors.
+
+    Raises SubscribeError, ApiError or ClientError.
     """
     target.check(Kind.PULL)
     stream = await find_stream(js, target)
@@ -82,7 +85,10 @@ async def find_pull(js: JetStream, target: Target) -> Found:
 async def find_push(
     js: JetStream, target: Target, subscribe: Subscribe
 ) -> tuple[Found, Subscription]:
-    """Find or create a push consumer, subscribed to before it is created."""
+    """Find or create a push consumer; subscribe before creating it.
+
+    Raises SubscribeError, ApiError or ClientError.
+    """
     target.check(Kind.PUSH)
     stream = await find_stream(js, target)
     info = await _look_up(js, stream, target)
@@ -101,7 +107,7 @@ async def find_push(
         raise
     else:
         return Found(stream, info.name, info, created=True), sub
-    # It was not there a moment ago: somebody else has just created it.
+    # The consumer did not exist at the lookup: another client has just created it.
     if not target.queue:
         raise SubscribeError(Reason.ALREADY_EXISTS, target.consumer_name)
     info = await js.consumer_info(stream, target.consumer_name)
@@ -109,7 +115,7 @@ async def find_push(
 
 
 async def _look_up(js: JetStream, stream: str, target: Target) -> ConsumerInfo | None:
-    """Return the consumer, or None where one has to be created."""
+    """Return the consumer, or None if one has to be created."""
     if not target.consumer_name:
         return None
     try:

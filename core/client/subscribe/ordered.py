@@ -1,12 +1,13 @@
-"""Ordered subscriptions (ADR-15, "Ordered Consumers", and what of ADR-17 and ADR-37 is in use):
-every message of a stream that matches, each once, in order, without acknowledgements.
+"""Ordered subscriptions: every matching message of a stream, each once, in order, without acks.
 
-The consumer is made anew behind the last message whenever deliveries are missing: after a gap,
+Source: ADR-15, "Ordered Consumers", and the parts of ADR-17 and ADR-37 that are in use.
+
+The consumer is recreated behind the last message whenever deliveries are missing: after a gap,
 missed heartbeats, its deletion, a lost connection, a change of leader. The position is (incarnation
-of the stream, sequence); the incarnation is the time of the stream's creation, in ns.
+of the stream, sequence); the incarnation is the creation time of the stream, in nanoseconds.
 
-Messages are pulled as far as there is room for them: a reader that is too slow costs bounded memory
-and loses nothing. A push consumer would send megabytes before its flow control holds it back.
+Messages are pulled only as far as there is room: a slow reader costs bounded memory and loses
+nothing. A push consumer would send megabytes before its flow control stops it.
 """
 
 import asyncio
@@ -60,18 +61,23 @@ _OWN = (
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a stream was read: `incarnation` (ns since the epoch, 0 for any) and sequence."""
+    """The position of a reader in a stream.
+
+    Attributes:
+        incarnation: Creation time of the stream, in nanoseconds since the epoch; 0: any.
+        seq: Sequence of the last message read.
+    """
 
     incarnation: int
     seq: int
 
     def __str__(self) -> str:
-        """Return the position as text, `<incarnation>:<seq>`, as event ids have it."""
+        """Return the position as text, `<incarnation>:<seq>`, the form of event ids."""
         return f"{self.incarnation}:{self.seq}"
 
     @classmethod
     def parse(cls, text: str) -> "Position":
-        """Read what `str` wrote. Raises ValueError for anything else."""
+        """Parse the text that `str` produces. Raises ValueError for any other text."""
         incarnation, colon, seq = text.partition(":")
         if not (colon and _is_number(incarnation) and _is_number(seq)):
             raise ValueError(f"not a position: {text[:60]!r}")
@@ -80,18 +86,18 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class OrderedReading:
-    """How an ordered subscription is read.
+    """The settings of an ordered subscription.
 
     Attributes:
-        after: Go on behind this position; else the configuration of the target says where to begin.
-        on_alarm: Called with each alarm. Without one `batch` raises `PositionLost`, and no other:
-            what an ordered subscription repairs by itself is no error.
-        limits: What may wait for `batch`, and so what is pulled ahead.
-        heartbeat: Seconds between the server's signs of life, at least 0.1.
-        inactive: Seconds after which the server forgets the consumer of a client that is gone, or
-            that reads nothing; then it is made anew.
-        finite: End behind what is there. Whether the stream is the one that was read before is not
-            asked then.
+        after: Continue behind this position; None: begin as the target's configuration selects.
+        on_alarm: Called with each alarm. Without one `batch` raises `PositionLost` alone: the
+            subscription repairs all other faults itself.
+        limits: Capacity of the buffer for `batch`, which limits the messages pulled ahead.
+        heartbeat: Seconds between the server's idle heartbeats, at least 0.1.
+        inactive: Seconds after which the server deletes the consumer of a client that is gone, or
+            that reads nothing. The subscription then recreates it.
+        finite: End behind the messages that exist. The incarnation of the stream is then not
+            checked.
     """
 
     after: Position | None = None
@@ -103,19 +109,20 @@ class OrderedReading:
 
 
 class OrderedSubscription(Batched):
-    """An ordered subscription; made by `ordered`.
+    """An ordered subscription; created by `ordered`.
 
-    *Life cycle*: ends with `unsubscribe` or `async with`, with its client, when its stream does
-    not exist any more (`batch` raises the ApiError), or when the server refuses a request that it
-    needs (NotPermitted).
+    *Life cycle*: ends with `unsubscribe` or `async with`, with its client, when its stream does not
+    exist any more (`batch` raises the ApiError), or when the server refuses a request that it needs
+    (NotPermitted).
 
     Attributes:
-        stream: its name.
-        incarnation: of the stream, ns since the epoch.
-        start: the sequence behind which it began.
-        pending: how many messages there were when its consumer was made.
-        recovered: whether no position was lost, at the beginning (`OrderedReading.after`) or later.
-        restarts: how often the consumer was made anew.
+        stream: Name of the stream.
+        incarnation: Creation time of the stream, in nanoseconds since the epoch.
+        start: The sequence behind which it began.
+        pending: Number of messages at the creation of the current consumer.
+        recovered: False once a position was lost, at the beginning (`OrderedReading.after`) or
+            later.
+        restarts: How often the consumer was recreated.
     """
 
     def __init__(self, js: JetStream, target: Target, reading: OrderedReading) -> None:
@@ -143,39 +150,39 @@ class OrderedSubscription(Batched):
 
     @property
     def position(self) -> Position:
-        """The position of the last message that arrived, or behind which the first will be."""
+        """The position of the last message that arrived; before the first, the start."""
         return Position(self.incarnation, self._position or 0)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come: a finite one has read everything."""
+        """True if nothing more comes, for example at the end of a finite subscription."""
         return self.inbox.is_over
 
     async def batch(
         self, messages: int = 1000, nbytes: int = 1 << 20, within: float | None = None
     ) -> list[JsMsg]:
-        """Wait for messages, as `Batched.batch` says.
+        """Wait for messages, as `Batched.batch` does.
 
         Raises ConnectionLost when the client was closed, ApiError when the stream is gone, and
-        PositionLost where there is no `on_alarm`.
+        PositionLost without `on_alarm`.
         """
         return await self.inbox.batch(messages, nbytes, within)
 
     # -- the end -----------------------------------------------------------------------------
 
     def interrupt(self) -> None:
-        """Make `batch` return nothing, at once and from now on."""
+        """Make `batch` return an empty list, at once and from now on."""
         self.inbox.end(drop=True)
 
     def end(self, error: Exception) -> None:
-        """Let `batch` return what is there, and then raise this."""
+        """Make `batch` raise `error` after the buffered messages."""
         self._stop_receiving()
         self.inbox.end(error)
 
     async def unsubscribe(self) -> None:
-        """End at once and delete the consumer. Raises ApiError or ClientError when that failed.
+        """End at once and delete the consumer. Raises ApiError or ClientError if that failed.
 
-        Without a connection it is left to the server, which forgets it after `inactive` seconds.
+        Without a connection the server deletes the consumer after `inactive` seconds.
         """
         self.inbox.end(drop=True)
         self._stop_receiving()
@@ -196,14 +203,14 @@ class OrderedSubscription(Batched):
         if self._puller is not None:
             self._puller.ask()
 
-    # -- making the consumer -----------------------------------------------------------------
+    # -- creation of the consumer ------------------------------------------------------------
 
     async def _open(self) -> None:
         self.stream = await find_stream(self._js, self._target)
         try:
             await self._make()
             while self._puller is None:
-                await self._make()  # the position was lost: from the first message on
+                await self._make()  # the position was lost: read from the first message on
             self.start = self._position or 0
         except BaseException:
             with suppress(ApiError, ClientError):
@@ -211,7 +218,7 @@ class OrderedSubscription(Batched):
             raise
 
     async def _make(self) -> None:
-        """Create a consumer behind the position, and see whether the stream still has that."""
+        """Create a consumer behind the position, and check that the stream still has it."""
         js, stale = self._js, self.consumer
         self._expected = 1
         try:
@@ -260,10 +267,11 @@ class OrderedSubscription(Batched):
         return target.new_config("")
 
     def _is_recovered(self, info: StreamInfo, behind: int) -> bool:
-        """Compare the stream with the position; False if the consumer is of no use.
+        """Compare the stream with the position; return False if the new consumer is useless.
 
         `behind`: the sequence behind which the consumer begins. A position of another incarnation,
-        or behind the end of the stream, says nothing about the messages there are: all are read.
+        or beyond the end of the stream, does not apply to the current messages: all of them are
+        read.
         """
         known, self.incarnation = self.incarnation, info.created
         wanted, state = self._position, info.state
@@ -282,7 +290,7 @@ class OrderedSubscription(Batched):
             self._position = max(wanted, behind)
         return not is_other
 
-    # -- making it anew ----------------------------------------------------------------------
+    # -- restarts ----------------------------------------------------------------------------
 
     def _begin_restart(self) -> None:
         self._stop_receiving()
@@ -290,7 +298,7 @@ class OrderedSubscription(Batched):
             self._restart = spawn(self._remake(), name="ordered subscription")
 
     async def _remake(self) -> None:
-        """Make the consumer anew, until one delivers."""
+        """Recreate the consumer, until one delivers."""
         wait = _RETRY_FIRST_S
         while not self.inbox.ended and self._puller is None:
             try:
@@ -312,10 +320,10 @@ class OrderedSubscription(Batched):
     # -- the puller's taker ------------------------------------------------------------------
 
     def room(self) -> Limits:
-        """Ask for nothing while the buffer is more than half full: no request for few messages.
+        """Return no room while the buffer is more than half full, which avoids small requests.
 
-        A request of the last messages of subjects is for few, and not bounded by their bytes:
-        nats-server 2.15.1 leaves out the message that does not fit any more, and goes on behind it.
+        A consumer of last messages per subject gets small requests without a byte limit, because
+        nats-server 2.15.1 skips a message that exceeds the limit and continues behind it.
         """
         if not self.inbox.is_half_empty:
             return NOTHING
@@ -376,7 +384,7 @@ def _is_number(text: str) -> bool:
 
 
 def _is_gone(error: Exception) -> bool:
-    """Whether a consumer need not be deleted: it is not there, or nobody listens to it."""
+    """Return True if a consumer need not be deleted: it is missing, or the connection is."""
     return isinstance(error, ConnectionLost) or (isinstance(error, ApiError) and error.code == 404)
 
 

@@ -1,6 +1,6 @@
-"""Pull subscriptions (ADR-15): messages come when they are asked for.
+"""Pull subscriptions (ADR-15): the client requests messages.
 
-404 and 408 end a fetch and are not shown; 409, 503 and unknown statuses are raised.
+404 and 408 end a fetch and are hidden; 409, 503 and unknown statuses are raised.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ _GRACE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """What one fetch asks for.
+    """The settings of one fetch.
 
     Attributes:
-        messages: How many messages at most.
-        nbytes: How many bytes at most, 0 for any number.
-        expires: Seconds until the fetch ends with what has come.
-        no_wait: Take only what is there.
-        heartbeat: Seconds between signs of life; three missed ones are an alarm. 0 for none.
-        group, priority, min_pending, min_ack_pending: of priority groups.
+        messages: Largest number of messages.
+        nbytes: Largest number of bytes; 0: no limit.
+        expires: Seconds until the fetch ends with the messages received so far.
+        no_wait: Return only messages that exist already.
+        heartbeat: Seconds between idle heartbeats; three missed ones are an alarm. 0: none.
+        group, priority, min_pending, min_ack_pending: Of priority groups.
     """
 
     messages: int = 1
@@ -48,7 +48,7 @@ class Fetch:
     min_ack_pending: int = 0
 
     def request(self) -> NextRequest:
-        """Return the body of the request."""
+        """Return the body of the pull request."""
         return NextRequest(
             batch=self.messages,
             max_bytes=self.nbytes,
@@ -63,15 +63,15 @@ class Fetch:
 
 
 class PullSubscription(Acking):
-    """A subscription to a pull consumer; made by `pull`.
+    """A subscription to a pull consumer; created by `pull`.
 
-    *Life cycle*: ends with `unsubscribe` or `async with`; the consumer is deleted then if it was
+    *Life cycle*: ends with `unsubscribe` or `async with`; then the consumer is deleted if it was
     created for this subscription.
 
     Attributes:
-        stream, consumer: their names.
-        created: whether the consumer was created for this subscription.
-        info: the consumer as it was found or created; None where it could not be looked up.
+        stream, consumer: Their names.
+        created: True if the consumer was created for this subscription.
+        info: The consumer as found or created; None if it could not be looked up.
     """
 
     def __init__(self, js: JetStream, found: lookup.Found) -> None:
@@ -86,10 +86,10 @@ class PullSubscription(Acking):
         self._stray: NotJetStream | None = None
 
     async def fetch(self, wanted: Fetch | None = None) -> list[JsMsg]:
-        """Ask for messages and return those that came; none after `expires`.
+        """Request messages and return those that arrive; an empty list after `expires`.
 
-        Raises StatusRaised and HeartbeatsMissed when no message came before. When it is
-        cancelled, what came is given back (`-NAK`).
+        Raises StatusRaised and HeartbeatsMissed if no message came before. When the call is
+        cancelled, the received messages are returned to the server (`-NAK`).
         """
         if self._ended:
             return []
@@ -117,7 +117,7 @@ class PullSubscription(Acking):
         return messages
 
     async def batches(self, wanted: Fetch | None = None) -> AsyncIterator[list[JsMsg]]:
-        """Fetch again and again until the subscription ends, or a status is raised."""
+        """Fetch repeatedly until the subscription ends or a status is raised."""
         while not self._ended:
             if batch := await self.fetch(wanted):
                 yield batch
@@ -128,9 +128,9 @@ class PullSubscription(Acking):
                 yield msg
 
     async def unsubscribe(self) -> None:
-        """End; fetches under way return what they have. Delete the consumer if it is ours.
+        """End; open fetches return their messages. Delete the consumer if this created it.
 
-        Raises ApiError or ClientError when deleting failed.
+        Raises ApiError or ClientError if deleting failed.
         """
         self._ended = True
         for pull in self._pulls:
@@ -150,7 +150,7 @@ class PullSubscription(Acking):
         await self.unsubscribe()
 
     async def _wait(self, pull: Pull, wanted: Fetch) -> bool:
-        """Wait for the end of a request; return whether its heartbeats were missed."""
+        """Wait for the end of a request; return True if its heartbeats were missed."""
         loop = asyncio.get_running_loop()
         limit = (self._timeout if wanted.no_wait else wanted.expires) + _GRACE_S
         deadline = loop.time() + limit
@@ -171,7 +171,7 @@ class PullSubscription(Acking):
         return read
 
     def _raise_stray(self) -> None:
-        """Raise for a message that somebody else sent; those beside it are not lost for it."""
+        """Raise for a message that does not come from JetStream, after the others are returned."""
         if self._stray is not None:
             error, self._stray = self._stray, None
             raise error
@@ -181,7 +181,7 @@ class PullSubscription(Acking):
             for msg in messages:
                 self._client.publish(msg.reply, NAK)
         except ClientError:
-            return  # the ack wait will do it
+            return  # the ack wait causes redelivery
 
 
 async def pull(js: JetStream, target: Target) -> PullSubscription:

@@ -1,7 +1,7 @@
-"""One pull request after the other, as far as there is room for what they bring.
+"""Consecutive pull requests, limited by the room in the receiver's buffer.
 
-A request is under way while it may bring messages; its reply subject is its own, so that what is
-said of an earlier one is not taken for it. Nothing is created or awaited per message.
+One request is open at a time. Each has its own reply subject, so a status for an earlier request is
+not attributed to it. Nothing is created or awaited per message.
 """
 
 from typing import Protocol
@@ -23,59 +23,62 @@ _TOO_LARGE = "Message Size Exceeds MaxBytes"
 _ENDS = ("Batch Completed", _TOO_LARGE)
 _NONE = 404
 ANY_SIZE = 1 << 62
-"""Bytes that bound no request."""
+"""A byte limit that restricts no request."""
 _EXPIRES_S = 60.0
 
 
 class Taker(Protocol):
-    """Who takes what is pulled. All but `room` may close the puller and begin another."""
+    """The receiver of pulled messages.
+
+    Every method but `room` may close the puller or start another.
+    """
 
     def room(self) -> Limits:
-        """Say how much may be pulled now; the bytes may be exceeded by one message."""
+        """Return how much may be pulled now. One message may exceed the bytes."""
         ...
 
     def on_message(self, msg: JsMsg) -> None: ...
 
     def on_heartbeat(self, last_consumer: int | None) -> None:
-        """Take the consumer sequence of the last delivery; None where it is not told."""
+        """Check the consumer sequence of the last delivery (None: the heartbeat has none)."""
         ...
 
     def on_read(self) -> None:
-        """Called after the messages of one read."""
+        """Handle the end of one read, after its messages."""
         ...
 
     def on_nothing(self) -> None:
-        """There is nothing now; told where requests do not wait."""
+        """Handle the absence of further messages; called only if requests do not wait."""
         ...
 
     def on_failure(self, error: ClientError) -> None:
-        """The request ended with an error, or without a word; `ask` begins the next one."""
+        """Handle a request that ended with an error or in silence; `ask` starts the next one."""
         ...
 
     def on_stray(self, error: NotJetStream) -> None:
-        """Somebody sent a message that is none of JetStream's."""
+        """Handle a message that does not come from JetStream."""
         ...
 
     def on_restored(self) -> None:
-        """The connection was lost and is there again; the request is gone."""
+        """Handle a reconnect, which has ended the request."""
         ...
 
     def on_closed(self) -> None:
-        """The client was closed."""
+        """Handle the end of the client."""
         ...
 
 
 class Puller:
-    """Pulls from one consumer. *Life cycle*: `ask` as soon as there is room, `close`.
+    """The pull requests to one consumer. *Life cycle*: `ask` as soon as there is room, `close`.
 
-    Making one raises NotPermitted and ConnectionLost.
+    Creating one raises NotPermitted and ConnectionLost.
 
     Args:
-        taker: who takes the messages.
+        taker: Receives the messages.
         consumer: `<stream>.<name>`.
-        batch_max: how many messages the consumer grants to a request, 0 for any number.
-        heartbeat: seconds between the server's signs of life.
-        waits: whether requests wait for messages that are not there yet.
+        batch_max: Largest batch that the consumer allows per request; 0: no limit.
+        heartbeat: Seconds between the server's idle heartbeats.
+        waits: True if requests wait for messages that do not exist yet.
     """
 
     def __init__(
@@ -108,18 +111,18 @@ class Puller:
 
     @property
     def is_asking(self) -> bool:
-        """Whether a request is under way."""
+        """True while a request is open."""
         return self._reply != b""
 
     def close(self) -> None:
-        """Take no more; the server drops the request."""
+        """Stop receiving; the server drops the request."""
         self._end()
         if self._sub is not None:
             self._sub.unsubscribe()
             self._sub = None
 
     def ask(self) -> None:
-        """Begin a request, unless one is under way or there is no room for anything."""
+        """Send a request, unless one is open or there is no room."""
         if self._sub is None or self._reply:
             return
         room = self._taker.room()
@@ -142,7 +145,7 @@ class Puller:
         try:
             self._client.publish(self._subject, encode(request), reply=self._reply)
         except ConnectionLost:
-            pass  # with the connection the next one is asked for
+            pass  # the reconnect sends the next request
         except NotPermitted:
             self._on_denied()
 
@@ -157,7 +160,7 @@ class Puller:
         taker = self._taker
         for msg in batch:
             if self._sub is None:
-                break  # it was closed by what came before
+                break  # an earlier message has closed the puller
             if not msg.reply.startswith(PREFIX):
                 self._on_status(msg)
                 continue
@@ -178,7 +181,7 @@ class Puller:
         if not code:
             self._taker.on_stray(NotJetStream(msg.reply))
         elif msg.subject != self._reply:
-            return  # of a request that had ended
+            return  # status of an earlier request
         elif code == CONTROL:
             self._taker.on_heartbeat(Control(msg).last_consumer)
         elif code in HIDDEN or text in _ENDS:

@@ -1,6 +1,6 @@
 """Push subscriptions, plain and of a queue group (ADR-15).
 
-Messages go to a handler, a list at a time, as they arrive; or they wait for `batch` in a bounded
+Messages go to a handler, one list per read, as they arrive; or they wait for `batch` in a bounded
 buffer. Nothing is created, awaited or scheduled per message.
 """
 
@@ -43,16 +43,16 @@ _ALL = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a subscription is read.
+    """The settings of a push subscription.
 
     Attributes:
-        handler: Called with the messages of one read at a time. Without one they wait for `batch`.
-        on_alarm: Called with each alarm. Without one `batch` raises it in its turn; a handler
+        handler: Called with all messages of one read. Without one they wait for `batch`.
+        on_alarm: Called with each alarm. Without one `batch` raises alarms in order; a handler
             needs one.
-        limits: What may wait for `batch`; what exceeds it is dropped with a `SlowConsumer` alarm
-            (and delivered again where it has to be acknowledged).
-        heartbeats_missed: How many idle heartbeats may be missed before that is an alarm.
-        finds_gaps: Whether gaps in the consumer's sequences are an alarm; never in queues.
+        limits: Capacity of the buffer for `batch`. Messages beyond it are dropped with a
+            `SlowConsumer` alarm (and redelivered if they need acknowledgement).
+        heartbeats_missed: Number of missed idle heartbeats that raise an alarm.
+        finds_gaps: Raise an alarm for gaps in the consumer's sequences; never in queue groups.
     """
 
     handler: OnMessages | None = None
@@ -67,16 +67,16 @@ class Reading:
 
 
 class PushSubscription(Acking, Batched):
-    """A subscription to a push consumer; made by `push`.
+    """A subscription to a push consumer; created by `push`.
 
     *Life cycle*: ends with `unsubscribe` or `drain`, which delete the consumer if it was created
     for this subscription, with `async with`, or with its client.
 
     Attributes:
-        stream, consumer: their names.
-        created: whether the consumer was created for this subscription.
-        info: the consumer as it was found or created.
-        dropped: how many messages were dropped because the buffer was full.
+        stream, consumer: Their names.
+        created: True if the consumer was created for this subscription.
+        info: The consumer as found or created.
+        dropped: Number of messages dropped because the buffer was full.
     """
 
     def __init__(self, js: JetStream, reading: Reading) -> None:
@@ -103,16 +103,15 @@ class PushSubscription(Acking, Batched):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come and everything was taken."""
+        """True if nothing more comes and everything was taken."""
         return self._inbox.is_over
 
     async def batch(
         self, messages: int = 1000, nbytes: int = 1 << 20, within: float | None = None
     ) -> list[JsMsg]:
-        """Wait for messages, as `Batched.batch` says.
+        """Wait for messages, as `Batched.batch` does.
 
-        Raises alarms in their turn where there is no `on_alarm`, and ConnectionLost when the client
-        was closed.
+        Raises alarms in order without `on_alarm`, and ConnectionLost when the client was closed.
         """
         if self._handler is not None:
             raise RuntimeError("the messages of this subscription go to its handler")
@@ -123,7 +122,7 @@ class PushSubscription(Acking, Batched):
     async def unsubscribe(self) -> None:
         """End at once; delete the consumer if it was created for this subscription.
 
-        Raises ApiError or ClientError when deleting failed.
+        Raises ApiError or ClientError if deleting failed.
         """
         self._stop_receiving()
         self._inbox.end(drop=True)
@@ -134,10 +133,10 @@ class PushSubscription(Acking, Batched):
             raise error
 
     async def drain(self) -> None:
-        """Let no more come, and end when everything under way was read.
+        """Stop receiving, and end after all messages in flight were read.
 
-        Returns when no more will arrive. The consumer is deleted after the last message was
-        taken; a failure is an alarm (`NotDeleted`). `over` waits for that.
+        Return when no more can arrive. The consumer is deleted after the last message was taken; a
+        failure is an alarm (`NotDeleted`). `over` waits for the deletion.
         """
         if self._sub is None or self._drained is not None:
             return
@@ -148,7 +147,7 @@ class PushSubscription(Acking, Batched):
         self._look_whether_drained()
 
     async def over(self) -> None:
-        """Wait until a drain is complete, its consumer deleted."""
+        """Wait until a drain is complete and its consumer deleted."""
         if self._drained is not None:
             await self._drained.wait()
 
@@ -209,7 +208,7 @@ class PushSubscription(Acking, Batched):
     # -- receiving ---------------------------------------------------------------------------
 
     def _on_batch(self, batch: list[Msg]) -> None:
-        if self._held is not None:  # the answer about the consumer is being read
+        if self._held is not None:  # `_open` has not processed the consumer's creation yet
             self._held += batch
             return
         if self._sub is None:
@@ -248,7 +247,7 @@ class PushSubscription(Acking, Batched):
                 self._reading.on_alarm(SlowConsumer(self.dropped))
 
     def _on_taken(self) -> None:
-        if self._was_full:  # the reader is back: say how much was dropped
+        if self._was_full:  # the reader continues: report the number of dropped messages
             self._was_full = False
             if self._reading.on_alarm is None:
                 self._inbox.put_alarm(SlowConsumer(self.dropped))
@@ -268,7 +267,7 @@ class PushSubscription(Acking, Batched):
             self._tell(StatusRaised(code, text))
 
     def _find_gap_behind(self, last_consumer: int) -> None:
-        """Compare the last delivery that a heartbeat tells of with the last one that came."""
+        """Compare the last delivery that a heartbeat reports with the last one that arrived."""
         expected, self._expected = self._expected, last_consumer + 1
         if expected is not None and last_consumer >= expected:
             self._tell(MessagesMissed(expected, last_consumer + 1))
@@ -306,8 +305,8 @@ async def push(js: JetStream, target: Target, reading: Reading | None = None) ->
     """Subscribe to a push consumer, which is found or created.
 
     Raises SubscribeError, ApiError (of the lookup or of the creation) or ClientError; then nothing
-    is left behind. A consumer of the target's own whose creation was not answered ends by itself,
-    unless it is durable.
+    is left on the server. One exception: if the response to a creation is lost, the consumer stays.
+    It ends by itself, unless it is durable.
     """
     subscription = PushSubscription(js, reading or Reading())
     await subscription._open(target)

@@ -1,8 +1,7 @@
-"""Statuses: which are hidden, which are answered, which are errors (ADR-15, "Automatic Status
-Management").
+"""Status messages: hidden, answered or raised (ADR-15, "Automatic Status Management").
 
-A status is a message whose header block has a status line and whose reply is no ack subject: a
-stored message may have such a block too.
+A status is a message whose header block has a status line and whose reply is no ack subject. The
+reply decides, because a stored message may have such a header block too.
 """
 
 import asyncio
@@ -11,21 +10,23 @@ from collections.abc import Callable
 from core.client.msg import Msg, header_items, status_of
 
 CONTROL = 100
-"""Idle heartbeats and requests of flow control."""
+"""The status of idle heartbeats and flow control requests."""
 
 HIDDEN = frozenset((0, CONTROL, 404, 408))
-"""Statuses that no reader sees and no fetch counts; 0 is none. All others are raised."""
+"""Statuses that neither reach a reader nor count in a fetch; 0: no status. All others are
+raised."""
 
 _STALLED = b"nats-consumer-stalled"
 _LAST_CONSUMER = b"nats-last-consumer"
 
 
 class Control:
-    """What a status of code 100 says: a heartbeat, or a request of flow control.
+    """A message with status 100: an idle heartbeat, or a flow control request.
 
     Attributes:
-        answer: the subject to publish to, empty where none is asked for.
-        last_consumer: the consumer sequence of the last delivery; None where it is not told.
+        answer: The subject to publish a reply to; empty if none is requested.
+        last_consumer: The consumer sequence of the last delivery; None if the message contains
+            none.
     """
 
     __slots__ = ("answer", "last_consumer")
@@ -44,14 +45,14 @@ class Control:
 
 
 def read_status(msg: Msg) -> tuple[int, str]:
-    """Return code and text of a status; code 0 when the message is none."""
+    """Return code and text of a status message; code 0 for any other message."""
     return status_of(msg.headers) if msg.headers else (0, "")
 
 
 class HeartbeatWatch:
-    """Raises an alarm when nothing was heard for `seconds`, and again for each such time after it.
+    """The alarm for missed heartbeats: raised after each `seconds` without a message or status.
 
-    One timer, which looks when it fires: hearing something costs no timer.
+    One timer compares times when it fires, so an arriving message does not touch the timer.
     """
 
     def __init__(self, seconds: float, missed: Callable[[float], None]) -> None:
@@ -62,20 +63,20 @@ class HeartbeatWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to watch, as if something had just been heard."""
+        """Start watching, with the silence counted from now."""
         if self._seconds > 0:
             self.heard()
             self.stop()
             self._timer = self._loop.call_later(self._seconds, self._look)
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def heard(self) -> None:
-        """Note that a message or a status arrived."""
+        """Record that a message or a status arrived."""
         self._heard = self._loop.time()
 
     def _look(self) -> None:

@@ -1,7 +1,7 @@
-"""What a subscription reads, and which wishes contradict each other.
+"""The messages that a subscription reads, and the checks for contradictions.
 
 ADR-15, "Configuration", "Queue name" and "Push Consumer active information and queue group
-binding": the checks that need no server, and those of a consumer that is there already.
+binding": the checks that need no server, and those of an existing consumer.
 """
 
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ _RESERVED = ("durable_name", "name", "deliver_group")
 _FILTERS = ("filter_subject", "filter_subjects")
 _PUSH_ONLY = ("deliver_subject", "flow_control", "idle_heartbeat")
 _ANY = ("deliver_subject",)
-"""An existing consumer may have another one; it is the only setting that can be changed."""
+"""The only changeable settings: an existing consumer may differ in them."""
 
 
 class Kind(Enum):
-    """How messages come."""
+    """The kind of delivery."""
 
     PUSH = "push"
     PULL = "pull"
@@ -32,18 +32,19 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a subscription reads.
+    """The stream, consumer and subject that a subscription reads.
 
     Attributes:
-        subject: The filter, also of a consumer that is created; required where `stream` is not
-            given, and then used to find it.
+        subject: The filter, also of a consumer that is created. Required without `stream`, and then
+            used to find it.
         stream: The name of the stream.
         consumer: The name of an existing consumer to bind to.
-        durable: The name of a consumer to bind to, or to create where it does not exist.
-        queue: The queue group of a push subscription. Without `consumer` and `durable` it is the
-            durable's name too, so that all its members share one consumer.
-        config: Fields of `core.model.consumer.ConsumerConfig` that are wanted, with typed values;
-            what is not named is chosen (acknowledgements are explicit), and compared with nothing.
+        durable: The name of a consumer to bind to, or to create if it does not exist.
+        queue: The queue group of a push subscription. Without `consumer` and `durable` it is also
+            the durable's name, so that all members share one consumer.
+        config: Required fields of `core.model.consumer.ConsumerConfig`, with typed values. Other
+            fields get defaults (explicit acknowledgements), and are not compared with an existing
+            consumer.
     """
 
     subject: str = ""
@@ -60,11 +61,11 @@ class Target:
 
     @property
     def consumer_name(self) -> str:
-        """The name under which a consumer is looked up; empty for an ephemeral."""
+        """The name to look up a consumer by; empty for an ephemeral."""
         return self.consumer or self.durable_name
 
     def check(self, kind: Kind) -> None:
-        """Refuse what contradicts itself. Raises SubscribeError."""
+        """Raise SubscribeError if the target is invalid or contradicts itself."""
         self._check_names()
         unknown = [name for name in self.config if name not in ConsumerConfig.__struct_fields__]
         if unknown:
@@ -109,7 +110,7 @@ class Target:
         return replace(ConsumerConfig(), **wanted)
 
     def check_existing(self, info: ConsumerInfo, kind: Kind) -> None:
-        """Refuse to bind to a consumer that is not as wanted. Raises SubscribeError."""
+        """Raise SubscribeError if an existing consumer differs from the target."""
         config = info.config
         if kind is Kind.PULL:
             if config.deliver_subject:
@@ -140,7 +141,7 @@ class Target:
 
 
 def target_of(stream: str, filters: tuple[str, ...], **config: object) -> Target:
-    """Return what reads these subjects of a stream; all of them when none is named."""
+    """Return the target for these subjects of a stream; without filters, for all subjects."""
     if len(filters) == 1:
         return Target(stream=stream, subject=filters[0], config=config)
     return Target(stream=stream, config=config | {"filter_subjects": filters})
@@ -154,7 +155,7 @@ def _check_queue(idle_heartbeat: object, flow_control: object) -> None:
 
 
 def _holds(wanted: object, there: object) -> bool:
-    """Say whether a setting is as wanted; the server may have added metadata of its own."""
+    """Return True if a setting is as required; the server may have added metadata of its own."""
     if isinstance(wanted, Mapping) and isinstance(there, Mapping):
         return all(there.get(name) == value for name, value in wanted.items())
     if isinstance(wanted, list | tuple) and isinstance(there, list | tuple):

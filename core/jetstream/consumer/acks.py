@@ -20,19 +20,35 @@ if TYPE_CHECKING:
     from core.consumer.machine import ConsumerMachine
     from core.jetstream.advisories import Advisories
     from core.jetstream.state_writer import StateWriter
+    from core.model.consumer import ConsumerConfig
     from core.pubsub.account import Account, Session
     from core.runtime.clock import Clock
 
 _DIGITS_MAX = 20  # of a number of 64 bits
 
 
-class AckOwner(Stateful, Protocol):
-    """A consumer as its acknowledgements know it."""
+class Consumer(Stateful, Protocol):
+    """A consumer, as its acknowledgements, its listeners and CONSUMER.INFO know it."""
 
+    name: str
+    config: ConsumerConfig
+    created: int
+    """When it was created, wall-clock nanoseconds."""
+    machine: ConsumerMachine
+    closed: bool
     used: int
     """When a client last asked for or acknowledged something, monotonic nanoseconds."""
+    last_delivered: int
+    """When it last delivered something, wall-clock nanoseconds; 0 = never."""
     last_acked: int
-    """When the last acknowledgement came, wall-clock nanoseconds."""
+    """When the last acknowledgement came, wall-clock nanoseconds; 0 = never."""
+    paused_until: int
+    """When to see whether the pause is over, monotonic nanoseconds; 0 = not paused."""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether its configuration, or that of its stream, asks for memory storage."""
+        ...
 
     def wake(self) -> None:
         """Have acknowledgements applied in this turn of the loop."""
@@ -54,7 +70,7 @@ class AckIntake:
 
     def __init__(
         self,
-        consumer: AckOwner,
+        consumer: Consumer,
         machine: ConsumerMachine,
         account: Account,
         clock: Clock,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from core.consumer.groups import GroupWaiting
 from core.consumer.state import encode
@@ -11,32 +11,13 @@ from core.storage.interface import StateWrite
 
 if TYPE_CHECKING:
     from core.consumer.machine import ConsumerMachine
+    from core.jetstream.consumer.acks import Consumer
     from core.model.cluster import ClusterInfo
-    from core.model.consumer import ConsumerConfig
     from core.runtime.clock import Clock
 
 
-class Shown(Protocol):
-    """A consumer as CONSUMER.INFO shows it."""
-
-    name: str
-    config: ConsumerConfig
-    created: int
-    machine: ConsumerMachine
-    last_delivered: int
-    """When it last delivered something, wall-clock nanoseconds; 0 = never."""
-    last_acked: int
-    """When the last acknowledgement came, wall-clock nanoseconds; 0 = never."""
-    paused_until: int
-    """When to see whether the pause is over, monotonic nanoseconds; 0 = not paused."""
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether its configuration, or that of its stream, asks for memory storage."""
-
-
 def consumer_info(
-    consumer: Shown, stream: str, clock: Clock, cluster: ClusterInfo | None = None
+    consumer: Consumer, stream: str, clock: Clock, cluster: ClusterInfo | None = None
 ) -> ConsumerInfo:
     """Return what CONSUMER.INFO tells; acknowledgements that came are applied before.
 
@@ -74,7 +55,7 @@ def consumer_info(
     )
 
 
-def _shown_sseq(consumer: Shown) -> int:
+def _shown_sseq(consumer: Consumer) -> int:
     """Return the stream sequence of the last delivery.
 
     As on the reference server, a consumer in memory that began with an empty stream and has
@@ -86,7 +67,7 @@ def _shown_sseq(consumer: Shown) -> int:
     return machine.delivered_sseq
 
 
-def _groups(consumer: Shown, clock: Clock) -> tuple[PriorityGroupState, ...]:
+def _groups(consumer: Consumer, clock: Clock) -> tuple[PriorityGroupState, ...]:
     """Return the state of the first group; the reference shows no other."""
     waiting = consumer.machine.waiting
     if not isinstance(waiting, GroupWaiting):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from core.consumer.push import Push
 from core.goinput import parse_uint
-from core.jetstream.consumer.acks import AckOwner
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.stream.headers import publish_headers
 
 if TYPE_CHECKING:
     from core.consumer.machine import ConsumerMachine
+    from core.jetstream.consumer.acks import Consumer
     from core.jetstream.state_writer import StateWriter
     from core.pubsub.account import Account, ServiceSubscription, Session
     from core.runtime.clock import Clock
@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 MAX_PAYLOAD = 1 << 20
 _LAST_CONSUMER = b"Nats-Last-Consumer"
 _LAST_STREAM = b"Nats-Last-Stream"
-
-
-class Listened(AckOwner, Protocol):
-    """A push consumer as its listeners know it."""
-
-    config: ConsumerConfig
-    closed: bool
 
 
 class Listeners:
@@ -41,7 +34,7 @@ class Listeners:
 
     def __init__(
         self,
-        consumer: Listened,
+        consumer: Consumer,
         machine: ConsumerMachine,
         account: Account,
         clock: Clock,

@@ -1,1 +1,1 @@
-"""Which lease groups a node owns: states, placement, transfer. `core.node` specifies it."""
+"""The ownership of lease groups: states, placement, transfer. `core.node` has the specification."""

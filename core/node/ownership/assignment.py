@@ -1,9 +1,9 @@
-"""Which node leads which lease group: one pure function of nodes, streams, tags and who leads now.
+"""The assignment of lease groups to nodes: a pure function of nodes, streams, tags and owners.
 
-Every node computes the same from the same. Groups stay where they are while that is even enough;
-those that nobody leads go to who has the fewest streams, or, without any, to who has the fewest
-groups. A group whose streams ask for tags is only led by nodes that suit them, as long as there is
-one; when there is none, by any, as if it asked for nothing.
+Every node computes the same result from the same input. Groups stay with their owners while that is
+even enough. Free groups go to the node with the fewest streams; those without streams to the node
+with the fewest groups. A group whose streams ask for tags goes only to nodes with these tags. If
+there is none, the tags do not count.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -11,15 +11,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from core.cluster.tags import Tags
 
 _DIRECTORY = 0
-"""The group of the stream directory: requests wait while it moves, so it goes last."""
+"""Group of the stream directory. Requests wait while it moves, so it moves last."""
 _UNEVEN = 0.1
-"""The part of a node's share of streams by which two nodes may differ."""
+"""Tolerated difference of two nodes' streams, as a fraction of the average per node."""
 _GROUPS_UNEVEN = 16
-"""The number of groups by which they may."""
+"""Tolerated difference of two nodes' numbers of groups."""
 
 
 class _Loads:
-    """What each node leads."""
+    """The groups and the number of streams of each node."""
 
     def __init__(self, nodes: Collection[str], streams: Mapping[int, int], tags: Tags) -> None:
         self.groups: dict[str, set[int]] = {node: set() for node in sorted(nodes)}
@@ -28,7 +28,7 @@ class _Loads:
         self._tags = tags
 
     def suited(self, group: int) -> list[str]:
-        """The nodes that may lead a group."""
+        """Return the nodes that may own a group."""
         return self._tags.suited(self.groups, group)
 
     def give(self, group: int, node: str) -> None:
@@ -40,22 +40,22 @@ class _Loads:
         self.streams[node] -= self._of.get(group, 0)
 
     def least(self, nodes: Iterable[str]) -> str:
-        """The node with the fewest streams; of several that with the fewest groups."""
+        """Return the node with the fewest streams; among equals, the one with the fewest groups."""
         return min(nodes, key=lambda node: (self.streams[node], len(self.groups[node])))
 
     def fewest(self, nodes: Iterable[str]) -> str:
-        """The node with the fewest groups; of several that with the fewest streams."""
+        """Return the node with the fewest groups; among equals, the one with the fewest streams."""
         return min(nodes, key=lambda node: (len(self.groups[node]), self.streams[node]))
 
     def level_streams(self) -> bool:
-        """Move a group with streams to where there are fewer; whether there was one to move."""
+        """Move one group with streams to a node with fewer; return whether one moved."""
         share = sum(self.streams.values()) / len(self.streams)
         counts = {node: (load, len(self.groups[node])) for node, load in self.streams.items()}
         for most, least in self._pairs(counts):
             apart = self.streams[most] - self.streams[least]
             if apart <= max(1, int(_UNEVEN * share)):
                 continue
-            # Of who has one big group nothing can move; the next one may have small ones.
+            # A node with one big group can give none; the next node may have small ones.
             fit = [
                 group
                 for group in self.groups[most]
@@ -68,7 +68,7 @@ class _Loads:
         return False
 
     def level_groups(self) -> bool:
-        """Move a group without streams to where there are fewer groups."""
+        """Move one group without streams to a node with fewer groups; return whether one moved."""
         counts = {node: (len(own), self.streams[node]) for node, own in self.groups.items()}
         for most, least in self._pairs(counts):
             if counts[most][0] - counts[least][0] <= _GROUPS_UNEVEN:
@@ -81,9 +81,9 @@ class _Loads:
 
     @staticmethod
     def _pairs(loads: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, str]]:
-        """Yield nodes that may give with nodes that may take, the greatest differences first.
+        """Yield pairs (node that may give, node that may take), the greatest differences first.
 
-        What the least loaded node may not lead for want of tags, the next one may.
+        All pairs are yielded, since the least loaded node may lack the tags of a group.
         """
         givers = sorted(loads, key=lambda node: -loads[node][0])
         takers = sorted(loads, key=lambda node: loads[node])
@@ -105,16 +105,16 @@ def assign(
     tags: Tags | None = None,
     level: bool = True,
 ) -> dict[int, str]:
-    """Return who is to lead each of some groups; nothing without nodes.
+    """Return the owner of each of some groups; empty without nodes.
 
     Args:
-        nodes: the names of those that can lead.
-        groups: what is to be led.
-        streams: how many streams a group has; none where it is left out.
-        led: who leads a group now; somebody else than `nodes` is as good as nobody.
-        tags: those of nodes, and those that groups ask for; None: there are none.
-        level: whether groups move away from who can lead on: to who has their tags, and so that
-            all have about the same.
+        nodes: Names of the nodes that can own groups.
+        groups: The groups to assign.
+        streams: Number of streams of each group; 0 if left out.
+        led: Present owner of each group; an owner outside `nodes` does not count.
+        tags: Tags of nodes, and tags that groups ask for; None: no tags.
+        level: True to move groups away from able owners, to nodes with their tags and to even the
+            loads.
     """
     if not nodes:
         return {}

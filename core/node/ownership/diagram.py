@@ -1,4 +1,4 @@
-"""The table of transitions as `docs/architecture.md` shows it.
+"""The table of transitions, as in `docs/architecture.md`.
 
 `python -m core.node.ownership.diagram` prints it.
 """
@@ -12,7 +12,7 @@ from core.node.ownership.state import TRANSITIONS, Event, State
 
 
 def diagram() -> str:
-    """Return the moves between states as a Mermaid diagram, and the rows with commands below it."""
+    """Return the state changes as a Mermaid diagram, followed by a table of the commands."""
     return f"```mermaid\n{_moves()}\n```\n\n{_rows()}"
 
 

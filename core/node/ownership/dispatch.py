@@ -1,8 +1,8 @@
-"""The one place through which the ownership of lease groups changes in a running node.
+"""The dispatcher of the events that change the ownership of lease groups.
 
-An event that is posted is applied at once, and its commands are executed before the next event: a
-peer may be told that it was heard as soon as the call returns, so publishes have to be held by
-then. What a command waits for is done by one task (`core.node.ownership.transfer`).
+A posted event is applied at once, and its commands are executed before the next event. Publishes
+must be held by the time the call returns, since an acknowledgement may then be sent to the peer.
+Work that has to wait is done by one task (`core.node.ownership.transfer`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Handlers = Mapping[Command, Handler]
 
 
 class Dispatch(Generic[Peer]):
-    """Applies events to the ownership of one node, and has subscribers execute the commands.
+    """The ownership of one node, the events that change it, and the subscribers of its commands.
 
     Attributes:
-        ownership: the states; for reading.
+        ownership: The states, for reading.
     """
 
     def __init__(self, transitions: Mapping[tuple[State, type[Event]], Row] = TRANSITIONS) -> None:
@@ -45,13 +45,13 @@ class Dispatch(Generic[Peer]):
         return self.ownership.claims()
 
     def stale_peers(self) -> Collection[Peer]:
-        """Return the peers that say that they own a group which another node acquired later."""
+        """Return the peers that claim a group which another node has acquired later."""
         return self.ownership.stale_peers()
 
     def subscribe(self, handlers: Handlers) -> Callable[[], None]:
-        """Call a handler for each step of its command, after those that came before.
+        """Call the handler of a command for each of its steps, after the earlier subscribers.
 
-        Returns what ends the subscription, also if it ended before.
+        Returns a function that ends the subscription; it may be called twice.
         """
         self._subscribers.append(handlers)
 
@@ -61,26 +61,26 @@ class Dispatch(Generic[Peer]):
         return unsubscribe
 
     def post(self, event: Event) -> None:
-        """Apply an event that concerns any groups. An event without groups does nothing."""
+        """Apply an event for its groups. An event without groups does nothing."""
         if event.groups:
             self._put(lambda: self.ownership.apply(event))
 
     def peer_told(self, peer: Peer, claims: Mapping[int, int]) -> None:
-        """Apply which groups a peer owns, by what it says."""
+        """Apply the claims that a peer has announced."""
         self._put(lambda: self.ownership.peer_told(peer, claims))
 
     def peer_gone(self, peer: Peer) -> None:
-        """Apply that a peer cannot be reached any more."""
+        """Apply that a peer is unreachable."""
         self.peer_told(peer, {})
 
     def peer_released(self, groups: frozenset[int], to: str, *, is_asked: bool) -> None:
-        """Apply that a peer has released groups for a node of some name."""
+        """Apply that a peer has released groups for the node named `to`."""
         self.post(PeerReleased(groups, to, is_asked))
 
     def _put(self, apply: Callable[[], list[Step]]) -> None:
         self._inbox.append(apply)
         if self._is_applying:
-            return  # by a handler: it goes on before the next event
+            return  # called by a handler, which goes on before the next event
         self._is_applying = True
         try:
             while self._inbox:

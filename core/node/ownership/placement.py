@@ -1,11 +1,10 @@
-"""The placement of lease groups: which of them a node acquires, and which it transfers.
+"""The placement of lease groups: decides which groups a node acquires and transfers.
 
-Each node sees the same: the nodes that live, the streams of each group, the tags of both, and who
-holds which lock. One pure function computes the owners (`core.node.ownership.assignment`). A free
-group is acquired by the node that the function names; after a second by any. A node transfers
-groups to a peer that has far fewer, or that has the tags which this node lacks. So no node decides
-for all, and the locks make sure that two nodes which see different things do not own the same
-group.
+Each node sees the same: the responsive nodes, the streams of each group, the tags of both, and the
+holders of the locks. One pure function computes the owners (`core.node.ownership.assignment`). A
+free group is acquired by the node that the function names; after a second by any node. A node
+transfers groups to a peer that has far fewer, or that has tags which this node lacks. No node
+decides for all, and the locks prevent two nodes with different views from owning the same group.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _GRACE = _SECOND
 """A free group is left to the node that the placement names for this long, in nanoseconds."""
 _FOR_LONG = 1 << 62
 _AT_ONCE = 64
-"""The most streams of one transfer."""
+"""Most streams of one transfer."""
 _LOOK_S = 0.05
 _PINNED = 10 * _SECOND
 """A group stays with the owner that a client wanted for this long, in nanoseconds."""
@@ -48,7 +47,7 @@ class Nodes(Protocol):
 
     @property
     def is_evacuated(self) -> bool:
-        """Whether a client has asked this node to own nothing."""
+        """True if a client has asked this node to own nothing."""
         ...
 
     def responsive(self) -> Collection[str]:
@@ -60,7 +59,7 @@ class Nodes(Protocol):
         ...
 
     def leader(self, group: int) -> str:
-        """Return the name of the node that owns a group; empty: none is known."""
+        """Return the name of the owner of a group; empty if none is known."""
         ...
 
     def tags(self) -> Mapping[str, Set[str]]:
@@ -91,18 +90,18 @@ class GroupPlacement:
     """The placement of one node. Life cycle: `settle` once, `run` until cancelled.
 
     Args:
-        nodes: the nodes of the database.
-        all_groups: every lease group.
-        locks: tells which nodes hold locks.
-        owned: acquires and transfers groups.
-        streams: returns how many streams each group has.
-        clock: the machine's.
-        health: told when storage does not answer.
-        times: the intervals of leases.
-        wanted: returns the tags that each group asks for.
+        nodes: The nodes of the database.
+        all_groups: Every lease group.
+        locks: The locks of lease groups.
+        owned: Acquires and transfers groups.
+        streams: Returns the number of streams of each group.
+        clock: The clock of the machine.
+        health: Receives failures of storage.
+        times: The intervals of leases.
+        wanted: Returns the tags that each group asks for.
 
     Attributes:
-        is_leaving: whether the node is about to end, and takes nothing any more.
+        is_leaving: True if the node is about to end, and acquires nothing any more.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ class GroupPlacement:
             self.hint()
 
     def _request(self, work: Callable[[], Awaitable[None]]) -> asyncio.Future[None]:
-        """Have `run` do some work next; return its outcome."""
+        """Queue work for `run`, to be done next; return its outcome."""
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._requests.append((work, outcome))
         self.hint()
@@ -163,13 +162,13 @@ class GroupPlacement:
         self._hurry.set()
 
     def _offered_by_peer(self, event: PeerReleased) -> None:
-        """Acquire groups that a peer has released for this node; leave others to their owners.
+        """Acquire groups that a peer has released for this node; leave others to their new owners.
 
-        What a client wanted is not rebalanced at once.
+        A release that a client has asked for is exempt from rebalancing for a while.
         """
         if event.to == self._nodes.own:
             self._offered |= event.groups
-            for group in event.groups:  # it may have been left to another a moment ago
+            for group in event.groups:  # it may have been left to another node a moment ago
                 self._left.pop(group, None)
             if event.is_asked:
                 self._asked |= event.groups
@@ -251,7 +250,7 @@ class GroupPlacement:
         offered, asked = frozenset(self._offered), frozenset(self._asked)
         taken = await self._owned.acquire(mine)
         self._pinned |= dict.fromkeys(taken & asked, self._clock.monotonic() + _PINNED)
-        self._offered -= offered  # more may have come meanwhile
+        self._offered -= offered  # more may have been offered in the meantime
         self._asked -= asked
         self._changed = self._clock.monotonic()
 
@@ -268,7 +267,8 @@ class GroupPlacement:
     async def _level(self) -> None:
         """Transfer the groups that the placement gives to other nodes, after 2 s without a change.
 
-        New streams are no reason to wait with what this node lacks the tags for.
+        New streams delay this too, except for groups whose tags this node lacks and the new owner
+        has.
         """
         now = self._clock.monotonic()
         is_calm = now - self._changed >= _CALM and self._locks.trusted()
@@ -297,10 +297,10 @@ class GroupPlacement:
         return Tags(self._nodes.tags(), self._wanted())
 
     async def step_down(self, groups: Collection[int], successor: str = "") -> None:
-        """Transfer groups to a node; without a name to those that the placement names.
+        """Transfer groups to a node; without a name, to those that the placement names.
 
-        Without any other node they stay. Raises Unavailable. Who could lead on does this because
-        a client has asked for it, and then levelling does not undo it at once.
+        Without other nodes the groups stay. If this node could keep them, a client has asked for
+        the move, and rebalancing does not undo it at once. Raises Unavailable.
         """
         is_asked = not (self.is_leaving or self._nodes.is_evacuated)
         own = frozenset(groups) & frozenset(self._owned.owned)
@@ -317,7 +317,7 @@ class GroupPlacement:
     async def leave(self) -> None:
         """Acquire nothing any more, and transfer all groups to nodes that stay. Raises Unavailable.
 
-        What was to go to a node that leaves meanwhile goes to another; without any it stays.
+        If the next owner of a group leaves too, another node gets it; without one it stays.
         """
         self.is_leaving = True
         await self._request(self._transfer_all)
@@ -327,9 +327,9 @@ class GroupPlacement:
             await self.step_down(self._owned.owned)
 
     async def _move(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
-        """Transfer groups, some at a time: their publishes are held until they have an owner again.
+        """Transfer groups in parts: publishes to a part are held until it has an owner again.
 
-        What is meant for a node that leaves meanwhile stays.
+        Groups for a node that has left meanwhile stay.
         """
         for node, groups in to.items():
             if node not in self._nodes.able():
@@ -358,9 +358,9 @@ class GroupPlacement:
             yield part
 
     async def _taken(self, node: str, groups: Collection[int]) -> None:
-        """Return when a node owns groups, leaves, or after 1 s; acquire offered groups meanwhile.
+        """Return when a node owns groups, leaves, or after 1 s; acquire offered groups in between.
 
-        Two nodes that hand groups over to each other would wait for each other else.
+        Otherwise two nodes that transfer groups to each other would wait for each other.
         """
         until = self._clock.monotonic() + _GRACE
         while self._clock.monotonic() < until and node in self._nodes.able():
@@ -375,7 +375,7 @@ class GroupPlacement:
 
 
 async def _resolve(work: Callable[[], Awaitable[None]], outcome: asyncio.Future[None]) -> None:
-    """Do some work, and set its outcome."""
+    """Run some work, and set its outcome."""
     try:
         await work()
     except Unavailable as error:

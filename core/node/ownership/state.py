@@ -1,13 +1,13 @@
 """The ownership of lease groups as one node knows it: states, events, commands. No I/O, no clock.
 
 Each lease group is in one `State`. An event moves groups along the rows of `TRANSITIONS`, and each
-row names the commands that follow, in their order. The running node dispatches from this table
-(`core.node.ownership.dispatch`), the property tests play it against a model of the lock table, and
+row names the commands that follow, in order. The running node dispatches from this table
+(`core.node.ownership.dispatch`), the property tests run it against a model of the lock table, and
 `docs/architecture.md` draws it.
 
-Two numbers fence a group. The *claim* is the number of the bump that acquired its lease: of two
-nodes that say that they own a group, the one with the higher claim does. The epoch of each head
-row, which the same bump raises, refuses the commits of the other one.
+Two numbers fence a group. The *claim* is the number of the bump that acquired its lease: if two
+nodes claim a group, the higher claim wins. The epoch of each head row, which the same bump raises,
+refuses the commits of the other node.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 Peer = TypeVar("Peer", bound=Hashable)
-"""What stands for a peer: its link, in production."""
+"""Identity of a peer: its link, in production."""
 
 DIRECTORY = 0
-"""The lease group of the stream directory: who owns it creates and deletes streams."""
+"""The lease group of the stream directory: its owner creates and deletes streams."""
 
 
 class State(Enum):
-    """Where a lease group is, as far as this node knows."""
+    """The state of a lease group, as far as this node knows."""
 
     FREE = "free"
-    """No node that is reached owns it: publishes are held, and refused when patience is over."""
+    """Without a reachable owner: publishes are held, and refused after a time limit."""
     LOADING = "loading"
-    """This node has the lease, and reads the streams."""
+    """Leased by this node, which reads the streams."""
     OWNED = "owned"
-    """This node serves the streams."""
+    """Served by this node."""
     TRANSFERRING = "transferring"
-    """This node has the lease, takes nothing new, and stores what reached it before."""
+    """Leased by this node, which accepts nothing new and stores everything received before."""
     PEER = "owned by a peer"
-    """A peer says that it serves the streams; publishes go to it."""
+    """Claimed by a peer, which serves the streams; publishes go to it."""
 
 
 class Command(Enum):
-    """What follows upon a transition. The first four wait for storage, the others are immediate."""
+    """An action that a transition requires. The first four wait for storage, the others do not."""
 
     ACQUIRE = "acquire leases"
     LOAD = "load"
@@ -57,14 +57,14 @@ class Command(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The placement says that this node is to own free groups."""
+    """A decision of the placement: this node is to own free groups."""
 
     groups: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class LeasesTaken:
-    """This node has locks of groups and has raised their epochs; `claims`: by group."""
+    """Acquired leases: this node has raised the epochs of the groups; `claims` by group."""
 
     claims: Mapping[int, int]
 
@@ -76,7 +76,7 @@ class LeasesTaken:
 
 @dataclass(frozen=True, slots=True)
 class LeasesRenewed:
-    """This node has raised the epochs of groups again, in a new session; `claims`: by group."""
+    """Leases renewed in a new session: the epochs were raised again; `claims` by group."""
 
     claims: Mapping[int, int]
 
@@ -88,9 +88,9 @@ class LeasesRenewed:
 
 @dataclass(frozen=True, slots=True)
 class LeasesLost:
-    """Another node has raised the epochs of groups since, or this node has ended its session.
+    """Lost leases: another node has raised the epochs since, or this node has ended its session.
 
-    `why`: for the log; empty: nothing that an operator has to know.
+    `why` is the reason for the log; empty: not worth logging.
     """
 
     groups: frozenset[int]
@@ -99,7 +99,7 @@ class LeasesLost:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The streams of groups are in memory; `at`: nanoseconds since the Unix epoch."""
+    """Groups whose streams are in memory since `at`, in nanoseconds since the Unix epoch."""
 
     groups: frozenset[int]
     at: int
@@ -107,18 +107,18 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """The streams of groups could not be read."""
+    """Groups whose streams could not be read."""
 
     groups: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class TransferAsked:
-    """Groups are to go to other nodes.
+    """A request to transfer groups to other nodes.
 
     Attributes:
-        to: groups by the name of the node that is to own them; "": any.
-        is_asked: whether a client wanted that.
+        to: Groups by the name of their next owner; "": any node.
+        is_asked: True if a client has asked for it.
     """
 
     to: Mapping[str, Collection[int]]
@@ -132,11 +132,11 @@ class TransferAsked:
 
 @dataclass(frozen=True, slots=True)
 class StepDownAsked:
-    """A client has asked for another owner of groups.
+    """A client's request for another owner of groups.
 
     Attributes:
-        groups: the groups.
-        successor: the name of the node that is to own them; empty: any.
+        groups: The groups.
+        successor: Name of the next owner; empty: any node.
     """
 
     groups: frozenset[int]
@@ -145,7 +145,7 @@ class StepDownAsked:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """All that had reached groups is stored; `transfer`: where the groups are to go."""
+    """Groups whose received data is stored; `transfer` has their next owners."""
 
     transfer: TransferAsked
 
@@ -157,7 +157,7 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The locks of groups are free; `transfer`: where the groups are to go."""
+    """Groups whose locks are released; `transfer` has their next owners."""
 
     transfer: TransferAsked
 
@@ -169,26 +169,26 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class PeerClaimed:
-    """A peer is known to own groups from now on. `Ownership` finds out which these are."""
+    """Groups of which a peer has become the owner. `Ownership` derives this event from claims."""
 
     groups: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerGone:
-    """The peer that owned groups owns them no more, and no other is known to."""
+    """Groups whose owner, a peer, is gone, without another known owner."""
 
     groups: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerReleased:
-    """A peer has released groups.
+    """Groups that a peer has released.
 
     Attributes:
-        groups: the groups.
-        to: the name of the node that is to own them.
-        is_asked: whether a client wanted that.
+        groups: The groups.
+        to: Name of the next owner.
+        is_asked: True if a client has asked for it.
     """
 
     groups: frozenset[int]
@@ -198,21 +198,21 @@ class PeerReleased:
 
 @dataclass(frozen=True, slots=True)
 class StorageAway:
-    """The session that holds the locks is in doubt."""
+    """Groups of a lock session that is in doubt."""
 
     groups: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class StorageBack:
-    """There is a session again which holds the locks."""
+    """Groups whose locks a session holds again."""
 
     groups: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class PatienceOver:
-    """Groups have been without an owner for as long as publishes are held."""
+    """Groups without an owner for the longest time that publishes are held."""
 
     groups: frozenset[int]
 
@@ -239,7 +239,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The outcome of an event for a group: its state from then on, and the commands that follow."""
+    """The result of an event for a group: its next state, and the commands that follow."""
 
     to: State
     commands: tuple[Command, ...] = ()
@@ -247,7 +247,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command for groups, and the event from which it follows."""
+    """A command for groups, and the event that caused it."""
 
     command: Command
     groups: frozenset[int]
@@ -258,7 +258,7 @@ _Rows = dict[tuple[State, type[Event]], Row]
 
 
 def _stays(*events: type[Event], commands: tuple[Command, ...] = ()) -> _Rows:
-    """Return rows of events that leave a group in its state, whichever that is."""
+    """Return rows of events that leave a group in its state, for every state."""
     return {(state, event): Row(state, commands) for event in events for state in State}
 
 
@@ -289,7 +289,7 @@ TRANSITIONS: _Rows = {
     (_FREE, Drained): Row(_FREE),  # lost meanwhile
     (_PEER, Drained): Row(_PEER),
     (_FREE, Released): Row(_FREE, (_C.ANNOUNCE, _C.HOLD)),
-    (_PEER, Released): Row(_PEER, (_C.ANNOUNCE,)),  # it was there before this node could say so
+    (_PEER, Released): Row(_PEER, (_C.ANNOUNCE,)),  # the peer was faster than this release
     # lose
     (_FREE, LeasesLost): Row(_FREE),  # lost before
     (_PEER, LeasesLost): Row(_PEER),
@@ -304,38 +304,38 @@ TRANSITIONS: _Rows = {
     (_PEER, PeerClaimed): Row(_PEER, (_C.PASS,)),
     (_PEER, PeerGone): Row(_FREE, (_C.HOLD, _C.PLACE)),
     # storage and time
-    (_FREE, StorageBack): Row(_FREE, (_C.VERIFY,)),  # group 0 stands for what is of no stream
+    (_FREE, StorageBack): Row(_FREE, (_C.VERIFY,)),  # group 0 stands for data of no stream
     (_PEER, StorageBack): Row(_PEER, (_C.VERIFY,)),
     (_LOADING, StorageBack): Row(_LOADING, (_C.VERIFY,)),
     (_OWNED, StorageBack): Row(_OWNED, (_C.VERIFY,)),
     (_TRANSFERRING, StorageBack): Row(_TRANSFERRING, (_C.VERIFY,)),
     (_FREE, PatienceOver): Row(_FREE, (_C.REFUSE,)),
     (_LOADING, PatienceOver): Row(_LOADING, (_C.REFUSE,)),
-    (_TRANSFERRING, PatienceOver): Row(_TRANSFERRING),  # what reached it may still be stored
-    (_OWNED, PatienceOver): Row(_OWNED),  # an owner came meanwhile
+    (_TRANSFERRING, PatienceOver): Row(_TRANSFERRING),  # everything received may still be stored
+    (_OWNED, PatienceOver): Row(_OWNED),  # an owner came in the meantime
     (_PEER, PatienceOver): Row(_PEER),
 }
-"""The row of each pair of state and event that may meet; any other pair is a fault."""
+"""The row of each possible pair of state and event; any other pair is a fault."""
 
 LEASED = frozenset({State.LOADING, State.OWNED, State.TRANSFERRING})
 """The states in which this node has the lease."""
 
 
 class ImpossibleTransitionError(Exception):
-    """An event met a lease group in a state for which `TRANSITIONS` has no row."""
+    """An event for a lease group in a state for which `TRANSITIONS` has no row."""
 
 
 class Ownership(Generic[Peer]):
     """The state of every lease group. All of its attributes are for reading.
 
     Args:
-        transitions: the table.
+        transitions: The table.
 
     Attributes:
-        owned: the groups that are served.
-        owned_since: when each of them was loaded, nanoseconds since the Unix epoch.
-        owners: the peers that own the other groups.
-        leases: the groups whose lease this node has, with their claims.
+        owned: The groups that this node serves.
+        owned_since: Time at which each of them was loaded, in nanoseconds since the Unix epoch.
+        owners: The peers that own the other groups, by group.
+        leases: The claims of the groups whose lease this node has, by group.
     """
 
     def __init__(self, transitions: Mapping[tuple[State, type[Event]], Row] = TRANSITIONS) -> None:
@@ -344,7 +344,7 @@ class Ownership(Generic[Peer]):
         self.owners: dict[int, Peer] = {}
         self.leases: dict[int, int] = {}
         self._transitions = transitions
-        self._states: dict[int, State] = {}  # a group that is not there is free
+        self._states: dict[int, State] = {}  # groups left out are free
         self._told: dict[Peer, Mapping[int, int]] = {}
 
     # -- views -------------------------------------------------------------------------------
@@ -354,19 +354,19 @@ class Ownership(Generic[Peer]):
         return self._states.get(group, State.FREE)
 
     def claims(self) -> dict[int, int]:
-        """Return the claims of the groups that are served."""
+        """Return the claims of the groups that this node serves, by group."""
         return {group: self.leases[group] for group in sorted(self.owned)}
 
     def within(self, state: State) -> frozenset[int]:
-        """Return the groups in a state other than `FREE`."""
+        """Return the groups in `state`, which must not be `FREE`."""
         return frozenset(group for group, each in self._states.items() if each is state)
 
     def unreachable(self, groups: Iterable[int]) -> frozenset[int]:
-        """Return which of some groups are served neither by this node nor by a peer."""
+        """Return those of some groups that neither this node nor a peer serves."""
         return frozenset(groups) - self.owned - self.owners.keys()
 
     def stale_peers(self) -> frozenset[Peer]:
-        """Return the peers that say that they own a group which another node acquired later."""
+        """Return the peers that claim a group which another node has acquired later."""
         return frozenset(
             peer
             for peer, claims in self._told.items()
@@ -376,25 +376,22 @@ class Ownership(Generic[Peer]):
     # -- events ------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> list[Step]:
-        """Move groups; return the commands that follow, in the order in which they are executed.
+        """Move groups; return the commands that follow, in order of execution.
 
-        Raises ImpossibleTransitionError, and moves nothing.
+        Raises ImpossibleTransitionError, and moves nothing then.
         """
         steps = self._move(event)
         return steps + self._follow_peers(event.groups)
 
     def peer_told(self, peer: Peer, claims: Mapping[int, int]) -> list[Step]:
-        """Apply which groups a peer says that it owns, with their claims, instead of those before.
-
-        Returns the commands that follow.
-        """
+        """Replace the claims of a peer, by group; return the commands that follow."""
         before = self._told.pop(peer, {})
         if claims:
             self._told[peer] = claims
         return self._follow_peers(before.keys() | claims.keys())
 
     def _follow_peers(self, groups: Iterable[int]) -> list[Step]:
-        """Move groups to the peers with the highest claims, or away from peers without any."""
+        """Move groups to the peers with the highest claims, or away from peers without a claim."""
         claimed: set[int] = set()
         gone: set[int] = set()
         for group in groups:
@@ -409,7 +406,7 @@ class Ownership(Generic[Peer]):
         return steps + (self._move(PeerClaimed(frozenset(claimed))) if claimed else [])
 
     def _highest(self, group: int) -> tuple[int, Peer | None]:
-        """Return the highest claim of a peer for a group, and the peer."""
+        """Return the highest claim of a peer for a group, and the peer; (0, None) without any."""
         found: tuple[int, Peer | None] = 0, None
         for peer, claims in self._told.items():
             if claims.get(group, 0) > found[0]:

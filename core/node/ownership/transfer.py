@@ -1,11 +1,10 @@
 """The commands of ownership that wait for storage, executed one at a time.
 
     acquire:   locks, epochs -> rows -> streams in memory -> announced to peers
-    transfer:  announced to peers -> what they had sent is stored -> streams out of memory -> locks
+    transfer:  announced to peers -> received data stored -> streams out of memory -> locks
 
-The order is what loses nothing. Peers hold publishes from the moment when they know of no owner of
-a group, so between two owners nothing is sent; and a new owner reads what all before it have
-stored.
+This order loses nothing. Peers hold publishes while they know no owner of a group, so nothing is
+sent between two owners. A new owner reads everything that its predecessors have stored.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ log = logging.getLogger("jetgate.cluster")
 
 _READERS = 3
 _DRAIN_S = 1.0
-"""How long a stream that is transferred has to store what it was given, in seconds."""
+"""Time for a stream in transfer to store its pending publishes, in seconds."""
 
 
 class Leases(Protocol):
@@ -67,12 +66,12 @@ class Peers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadHooks:
-    """What a runtime does about groups that are loaded.
+    """The callbacks of a runtime for groups that are loaded.
 
     Attributes:
-        check: raises OperatorError where this release cannot serve what is stored.
-        loaded: called with the streams of groups that are about to be served.
-        served: called with the streams of groups that are served from now on.
+        check: Raises OperatorError if this release cannot serve the stored schema.
+        loaded: Called with the streams of groups before they are served.
+        served: Called with the streams of groups once they are served.
     """
 
     check: Callable[[], Awaitable[None]]
@@ -81,21 +80,21 @@ class LoadHooks:
 
 
 class Transfers:
-    """Brings the streams of lease groups into memory, and takes them out again.
+    """The transfers of lease groups: their streams are loaded into memory, and removed again.
 
     Args:
-        dispatch: the ownership of this node.
-        peers: the other nodes.
-        leases: acquires and releases locks.
-        acknowledged: what earlier runtimes of this process have acknowledged.
-        registry: has the streams.
-        transactions: go on with their streams.
-        directory_store: storage.
-        known: what this process knows of the streams of all nodes.
-        hooks: what the runtime does about groups that are loaded.
+        dispatch: The ownership of this node.
+        peers: The other nodes.
+        leases: Acquires and releases locks.
+        acknowledged: The sequences acknowledged by earlier runtimes of this process.
+        registry: The streams in memory.
+        transactions: The transactions, which continue with their streams.
+        directory_store: Storage.
+        known: The stream directory of all nodes.
+        hooks: The callbacks of the runtime.
 
     Attributes:
-        epoch: the stream directory's, as it was seen last.
+        epoch: Highest epoch of the stream directory seen at a load.
     """
 
     def __init__(
@@ -129,22 +128,22 @@ class Transfers:
 
     @property
     def owned(self) -> frozenset[int]:
-        """The groups that are served."""
+        """The groups that this node serves."""
         return self._ownership.owned
 
     def close(self) -> None:
-        """Execute nothing any more."""
+        """Stop executing commands, and drop the pending ones."""
         self._unsubscribe()
         self._steps.clear()
 
     # -- what the placement asks for ---------------------------------------------------------
 
     async def acquire(self, groups: Collection[int]) -> frozenset[int]:
-        """Take what is free of some groups, and serve it; return these.
+        """Acquire and serve those of some groups that are free; return them.
 
         Raises:
-            Unavailable: storage is away; groups that were taken are not served.
-            OperatorError: the row of a stream is damaged.
+            Unavailable: Storage is away; acquired groups are not served.
+            OperatorError: The row of a stream is damaged.
         """
         wanted = frozenset(groups) - self._ownership.leases.keys()
         self._dispatch.post(Wanted(wanted))
@@ -152,12 +151,14 @@ class Transfers:
         return wanted & self._ownership.owned
 
     async def transfer(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
-        """Release groups of this node; `to`: these by the name of the next owner, "" for any.
+        """Release groups of this node; `to` has them by the name of the next owner, "" for any.
 
-        Clients wait meanwhile; what they had sent before is stored first. `is_asked`: whether a
-        client wanted it.
+        Clients wait in the meantime; everything they had sent before is stored first. `is_asked` is
+        True if a client has asked for it.
 
-        Raises Unavailable: the groups are released, and their locks end with the session.
+        Raises:
+            Unavailable: Storage is away; the groups are released, and their locks end with the
+                session.
         """
         owned = {name: frozenset(some) & self._ownership.owned for name, some in to.items()}
         some = {name: groups for name, groups in owned.items() if groups}
@@ -190,11 +191,11 @@ class Transfers:
         self._serve(groups, runners)
 
     def _serve(self, groups: frozenset[int], runners: list[StreamRunner]) -> None:
-        """Serve what is loaded. Peers hear of the interest of the streams, then of the owner."""
+        """Serve the loaded groups. Peers receive the interest of the streams, then the owner."""
         still = groups & self._ownership.within(State.LOADING)
         for runner in runners:
             if runner.lease_group not in still:
-                self._registry.give_up(runner)  # lost meanwhile
+                self._registry.give_up(runner)  # the group was lost in the meantime
         led = [runner for runner in runners if runner.lease_group in still]
         self._peers.begin()
         for runner in led:
@@ -205,7 +206,7 @@ class Transfers:
         self._hooks.served(led)
 
     async def _load(self, groups: frozenset[int]) -> list[StreamRunner]:
-        """Bring the streams of groups into memory."""
+        """Load the streams of groups into memory."""
         await self._hooks.check()
         await self._known.look()
         head = await self._directory_store.head()
@@ -220,7 +221,7 @@ class Transfers:
         shelves = {row.stream: row.shelf for row in streams}
         sweeper = self._registry.services.sweeper
         for stream in {purge.stream for purge in purges}:
-            await sweeper.delete_purged(stream, shelves[stream], 0)  # which ids count shows later
+            await sweeper.delete_purged(stream, shelves[stream], 0)  # kept ids are found later
         self._transactions.restore(await self._directory_store.ledgers(groups))
         rows = [row for row in streams if row.account == self._registry.account.name]
         runners = await self._open(iter(rows), by_stream)
@@ -231,7 +232,7 @@ class Transfers:
     async def _open(
         self, rows: Iterator[StreamRow], consumers: Mapping[int, list[ConsumerRow]]
     ) -> list[StreamRunner]:
-        """Bring streams back, as many at a time as there are sessions to read with."""
+        """Open streams, as many at a time as there are sessions to read with."""
         found = []
 
         async def open_some() -> None:
@@ -249,11 +250,11 @@ class Transfers:
     # -- drain and release -------------------------------------------------------------------
 
     async def _drain(self, groups: frozenset[int], transfer: TransferAsked) -> None:
-        """Store what had reached groups, and take their streams out of memory."""
+        """Store everything received for groups, and remove their streams from memory."""
         for runner in self._led_with(groups):
             runner.untell()
         await self._peers.drained()
-        with contextlib.suppress(TimeoutError):  # what is created then is refused
+        with contextlib.suppress(TimeoutError):  # streams created during the drain are refused
             async with asyncio.timeout(_DRAIN_S):
                 await self._registry.settled()
         runners = self._led_with(groups)
@@ -262,7 +263,7 @@ class Transfers:
         self._dispatch.post(Drained(transfer))
 
     async def _release(self, step: Step) -> None:
-        """Free the locks of groups, and offer the groups to their next owners."""
+        """Release the locks of groups, and offer the groups to their next owners."""
         await self._leases.give(step.groups)
         if isinstance(step.event, Drained):
             self._dispatch.post(Released(step.event.transfer))
@@ -271,7 +272,7 @@ class Transfers:
         return [r for r in self._registry.streams.values() if r.lease_group in groups]
 
     async def _let_go(self, runner: StreamRunner) -> None:
-        """Take a stream out of memory, once it has stored what it was given."""
+        """Remove a stream from memory, once its pending publishes are stored."""
         try:
             async with asyncio.timeout(_DRAIN_S):
                 await runner.drained()
@@ -283,7 +284,7 @@ class Transfers:
     # -- what happens ------------------------------------------------------------------------
 
     def _depose(self, step: Step) -> None:
-        """Take the streams of lost groups out of memory at once."""
+        """Remove the streams of lost groups from memory at once."""
         event, groups = step.event, step.groups
         if isinstance(event, PeerClaimed) or (isinstance(event, LeasesLost) and event.why):
             why = "another node leads them" if isinstance(event, PeerClaimed) else event.why
@@ -295,5 +296,5 @@ class Transfers:
             leave(runner)
 
     def _passed(self, step: Step) -> None:
-        """Have streams that copy ask the new owners of their origins."""
+        """Make mirrors and sources of these groups' streams ask the new owners."""
         self._registry.led_anew(step.groups)

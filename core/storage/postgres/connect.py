@@ -1,7 +1,7 @@
-"""Opens sessions with PostgreSQL, each with the settings for its purpose.
+"""Sessions with PostgreSQL, each with the settings for its purpose.
 
-All of them notice a dead peer within seconds, have no schema of ours in their search path, do not
-use JIT, and set what the role or the database may have set otherwise (`ALTER ROLE ... SET`).
+Every session detects a dead peer within seconds, has only pg_catalog in its search path, and does
+not use JIT. It overrides settings of the role or the database (`ALTER ROLE ... SET`).
 """
 
 import enum
@@ -21,7 +21,7 @@ CONNECT_TIMEOUT_S = 10.0
 
 _SEND_BUFFER_BYTES = 4 << 20  # nearly all commits are smaller
 
-# A limit of a role would end what takes as long as it takes: loading a stream, waiting for a lock.
+# Limits set for a role would end long work: loading a stream, waiting for a lock.
 _WITHOUT_LIMITS = {
     "statement_timeout": "0",
     "lock_timeout": "0",
@@ -55,30 +55,29 @@ _DURABLE = """
 class Purpose(enum.Enum):
     """The purposes of sessions."""
 
-    LANE = "lane"  # log and heads: the write path
+    LANE = "lane"  # log and heads: the group committer
     WRITE = "write"  # consumer state, removals, directory
     READ = "read"
-    GET = "get"  # single messages, while another node leads or none does
+    GET = "get"  # single messages, while this node does not lead their streams
     STANDBY = "standby"  # the same, from a standby
     LOCK = "lock"  # holds the leases and nothing else
     ADMIN = "admin"  # migrations, checks
 
 
-# The exceptions of a statement that PostgreSQL or the network caused. InterfaceError and
-# InternalClientError are raised by the operations after the one in which a connection broke.
+# Exceptions of a statement caused by PostgreSQL or the network. InterfaceError and
+# InternalClientError are raised by operations that follow the one in which the connection broke.
 DATABASE_ERRORS = (
     OSError,
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
-# Never a standby, whose data may be old. "read-write", which a connection string may ask for, would
+# A standby may have old data. The attribute "read-write", which a connection string may name, would
 # refuse our own read-only sessions.
 _PRIMARY = "primary"
 # The error of a write on a standby.
 READ_ONLY = asyncpg.ReadOnlySQLTransactionError
-# What PostgreSQL says while it starts, stops or has no session left, and what the driver says when
-# the connection is gone: that may pass.
+# Transient errors: PostgreSQL starts, stops or has no free session, or the connection is lost.
 _PASSES = (
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
@@ -88,27 +87,27 @@ _PASSES = (
     asyncpg.ConnectionFailureError,
 )
 POOLER = "a connection pooler is in between (PgBouncer or alike), expected a direct connection"
-# What asyncpg says of a host that is a standby.
+# asyncpg raises this for a host that is a standby.
 _NOT_PRIMARY = asyncpg.TargetServerAttributeNotMatched
 
-# A message is found by its key, or somebody has stopped waiting for it.
+# Messages are read by key. After two seconds the requester has stopped waiting.
 _GET = {
     "enable_seqscan": "off",
     "default_transaction_read_only": "on",
     "statement_timeout": "2s",
 }
 _SETTINGS: dict[Purpose, dict[str, str]] = {
-    # Every statement of the write path names its rows by key. A new table has no statistics, and
-    # without them the planner has been seen to read all of it.
+    # Every statement of the write path selects its rows by key. A new table has no statistics;
+    # without this setting the planner has chosen sequential scans.
     Purpose.LANE: {"enable_seqscan": "off", "idle_in_transaction_session_timeout": "30s"},
     Purpose.WRITE: {"enable_seqscan": "off", "idle_in_transaction_session_timeout": "30s"},
-    # A generic plan would search the index once for each of a list of subjects.
+    # A generic plan would scan the index once per element of a list of subjects.
     Purpose.READ: {
         "plan_cache_mode": "force_custom_plan",
         "enable_seqscan": "off",
         "default_transaction_read_only": "on",
         "statement_timeout": "60s",
-        # All of a stream is read after a restart: let parallel workers aggregate it.
+        # A restart reads all of a stream: let parallel workers aggregate it.
         "parallel_tuple_cost": "0.001",
         "work_mem": "64MB",
     },
@@ -120,10 +119,10 @@ _SETTINGS: dict[Purpose, dict[str, str]] = {
 
 
 class _Pooled(asyncpg.Connection):  # type: ignore[misc]  # the driver is not typed
-    """A session of a pool that is not reset on release.
+    """A pooled session that is not reset on release.
 
-    The reset (LISTEN, advisory locks, settings) would cost a round trip per use, and nothing here
-    uses these. A transaction that was left open is rolled back all the same.
+    The reset (LISTEN, advisory locks, settings) would cost a round trip per use, and no code here
+    needs it. The pool still rolls back an open transaction.
     """
 
     def get_reset_query(self) -> str:
@@ -132,21 +131,21 @@ class _Pooled(asyncpg.Connection):  # type: ignore[misc]  # the driver is not ty
 
 
 class Connector:
-    """Opens sessions with one database.
+    """The source of sessions with one database.
 
     Args:
-        dsn: a connection string as libpq reads it.
-        place: where it stands, for errors.
-        environment: whose variables (PGHOST and the like) count.
-        password_file: a file that is all password; empty: where libpq looks.
-        on_open: called once each session is open.
+        dsn: A connection string as libpq reads it.
+        place: The option or setting that contains it, for errors.
+        environment: Environment variables (PGHOST and the like).
+        password_file: File that contains only the password; empty: libpq's rules.
+        on_open: Called after each session is opened.
 
     Attributes:
-        dsn: the text of the connection string.
-        parts: what it says.
+        dsn: The connection string.
+        parts: Its parsed parts.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: The connection string cannot be used.
     """
 
     def __init__(
@@ -161,16 +160,16 @@ class Connector:
         self.dsn = dsn
         self.parts = read(dsn, place, environment=environment, password_file=password_file)
         self._on_open = on_open
-        self._answered: Host | None = None  # it is tried first
+        self._answered: Host | None = None  # tried first
 
     @property
     def address(self) -> str:
-        """The database for messages to operators: without user and password."""
+        """Address of the database for messages to operators, without user and password."""
         return self.parts.address
 
     @property
     def answered(self) -> Host | None:
-        """The host of the last session that was opened."""
+        """Host of the last session that was opened; None before the first."""
         return self._answered
 
     async def open(
@@ -181,9 +180,9 @@ class Connector:
         settings: Mapping[str, str] | None = None,
         timeout: float = CONNECT_TIMEOUT_S,  # noqa: ASYNC109 (asyncpg's own, and it cleans up)
     ) -> Any:
-        """Open a session.
+        """Open a session; wait at most `timeout` seconds for it.
 
-        Raises what asyncpg raises (DATABASE_ERRORS).
+        Raises the exceptions of `DATABASE_ERRORS`.
         """
         wanted = None if purpose in (Purpose.ADMIN, Purpose.STANDBY) else _PRIMARY
         server_settings = {
@@ -200,7 +199,7 @@ class Connector:
                 target_session_attrs=self._attributes(wanted),
                 server_settings=server_settings,
             )
-        except OperatorError as error:  # a file that may be there again soon
+        except OperatorError as error:  # a file that may exist again soon
             raise ConnectionError(str(error)) from error
         try:
             await _set_late(connection, purpose)
@@ -214,10 +213,10 @@ class Connector:
         return connection
 
     async def pool(self, purpose: Purpose, size: int) -> Any:
-        """Open a pool of up to `size` sessions, each opened when it is first needed.
+        """Open a pool of up to `size` sessions, each opened when first needed.
 
         Raises:
-            Unavailable: PostgreSQL is not reachable.
+            Unavailable: PostgreSQL is unreachable.
         """
 
         async def connect(*_arguments: object, **_options: object) -> Any:
@@ -232,11 +231,11 @@ class Connector:
         return pool
 
     async def open_plain(self, *, timeout: float = CONNECT_TIMEOUT_S) -> Any:  # noqa: ASYNC109
-        """Open a session with the database's own settings but its limits, to look at them.
+        """Open a session with the database's own settings, except its limits, to inspect them.
 
         Raises:
             Unreachable: PostgreSQL does not answer, or not yet.
-            OperatorError: the connection fails; the text says why.
+            OperatorError: The connection fails permanently; the text has the reason.
         """
         try:
             connection = await self._open(
@@ -261,19 +260,22 @@ class Connector:
         return connection
 
     async def open_host(self, host: Host) -> Any:
-        """Open a session with one host, whatever it is, to look at it.
+        """Open a session with one host, primary or standby, to inspect it.
 
-        Raises what asyncpg raises (DATABASE_ERRORS), and OperatorError for a file of no use.
+        Raises the exceptions of `DATABASE_ERRORS`, and OperatorError for an unusable file.
         """
         settings = {**_WITHOUT_LIMITS, "application_name": f"{self.parts.application_name} check"}
         return await self._dial(host, CONNECT_TIMEOUT_S, {"server_settings": settings})
 
     def _attributes(self, wanted: str | None) -> str:
-        """Whether any session will do; of several hosts the primary is meant."""
+        """Return the `target_session_attrs` of a session: `wanted`, or "any" for None.
+
+        With several hosts, or if the connection string asks for a primary, it is "primary".
+        """
         return _PRIMARY if self.parts.wants_primary else wanted or "any"
 
     async def _open(self, timeout: float, **options: Any) -> Any:  # noqa: ASYNC109
-        """Open a session with the host that answers, the one that answered last before others."""
+        """Open a session with the first host that answers; try the last used host first."""
         hosts = sorted(self.parts.shuffled(), key=lambda host: host != self._answered)
 
         async def dial(host: Host) -> Any:
@@ -288,7 +290,7 @@ class Connector:
         target = host.target
         encryption: dict[str, Any] = {"ssl": False, "direct_tls": False}
         if not target.startswith("/") and tls.mode != "disable":
-            # What may go on without TLS asyncpg has to know by its name.
+            # Modes that may fall back to plain text must be passed to asyncpg by name.
             optional = tls.mode in ("allow", "prefer")
             encryption = {
                 "ssl": tls.mode if optional else tls.context(),
@@ -300,7 +302,7 @@ class Connector:
             port=host.port,
             user=parts.user,
             database=parts.database,
-            # Empty, so that asyncpg does not look for another one.
+            # An empty password keeps asyncpg from searching for another one.
             password=parts.password(host),
             timeout=min(timeout, parts.connect_timeout or timeout),
             krbsrvname=parts.krbsrvname or None,
@@ -325,7 +327,7 @@ async def fetch(pool: Any, statement: str, *arguments: object) -> list[Any]:
     """Run one statement on a session of a pool; return its rows.
 
     Raises:
-        Unavailable: PostgreSQL is not reachable, or refuses the statement.
+        Unavailable: PostgreSQL is unreachable, or refuses the statement.
     """
     try:
         rows: list[Any] = await pool.fetch(statement, *arguments)
@@ -337,7 +339,7 @@ async def fetch(pool: Any, statement: str, *arguments: object) -> list[Any]:
 async def unavailable(pool: Any, error: Exception) -> Unavailable:
     """Return the exception to raise for an error in a session of a pool.
 
-    After a fail-over, when sessions can no longer write, all of the pool are replaced.
+    A read-only error means that PostgreSQL failed over: all sessions of the pool are then replaced.
     """
     if isinstance(error, READ_ONLY):
         await pool.expire_connections()
@@ -345,7 +347,7 @@ async def unavailable(pool: Any, error: Exception) -> Unavailable:
 
 
 def trouble(error: BaseException) -> str:
-    """Return what is wrong with PostgreSQL, by what a session or a connection raised."""
+    """Return the description of a PostgreSQL failure, from the exception of a session."""
     refuses = isinstance(error, asyncpg.PostgresError) and not isinstance(
         error, (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
     )
@@ -355,7 +357,7 @@ def trouble(error: BaseException) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why something failed, in one line."""
+    """Return the reason of a failure, in one line."""
     if isinstance(error, TimeoutError):
         return f"no answer within {CONNECT_TIMEOUT_S:g} s"
     if isinstance(error, ConnectionRefusedError):
@@ -368,7 +370,10 @@ def reason_of(error: BaseException) -> str:
 
 
 async def _set_late(connection: Any, purpose: Purpose | None) -> None:
-    """Set what depends on the version, or on what is set; None: the database's own settings."""
+    """Apply settings that depend on the server version or on other settings.
+
+    With purpose None only the transaction limit is removed.
+    """
     if connection.get_server_version().major >= _HAS_TRANSACTION_TIMEOUT:
         await connection.execute(_WITHOUT_TRANSACTION_LIMIT)
     if purpose in (Purpose.LANE, Purpose.WRITE):
@@ -376,16 +381,18 @@ async def _set_late(connection: Any, purpose: Purpose | None) -> None:
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether PostgreSQL has spoken for all its hosts, as libpq sees it: a wrong password."""
+    """Return whether an error, such as a wrong password, ends the attempts at further hosts.
+
+    The rule is libpq's.
+    """
     refused = isinstance(error, asyncpg.PostgresError) and not isinstance(error, _PASSES)
     return refused or isinstance(error, OperatorError)
 
 
 def _enlarge_send_buffer(connection: Any) -> None:
-    """Let a whole commit be sent in one call; what does not fit waits for a turn of the loop.
+    """Enlarge the send buffer of a Unix socket, so that one call can send a whole commit.
 
-    Only for Unix sockets, as far as the kernel allows; the buffers of TCP sockets are tuned by the
-    kernel.
+    The kernel limits the size. TCP sockets are left alone: the kernel tunes their buffers.
     """
     transport = getattr(connection, "_transport", None)
     sock = transport.get_extra_info("socket") if transport is not None else None
@@ -394,7 +401,7 @@ def _enlarge_send_buffer(connection: Any) -> None:
 
 
 def _keep_alive(connection: Any, keep: KeepAlive) -> None:
-    """Set TCP keep-alive on our side, as the session settings do on the server's."""
+    """Set TCP keep-alive on the client's side; session settings do so on the server's."""
     transport = getattr(connection, "_transport", None)
     sock = transport.get_extra_info("socket") if transport is not None else None
     if sock is None or sock.family == socket.AF_UNIX or not keep.is_on:

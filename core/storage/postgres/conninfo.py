@@ -1,8 +1,8 @@
-"""Connection strings as libpq reads them: split into keywords and values.
+"""Parser of connection strings as libpq reads them: into keywords and values.
 
-Both forms are known, `postgresql://user@host/db?key=value` and `host=... dbname=...`, and the files
-of services. No error here repeats a piece of the text: a character that was not escaped can make a
-part of the password look like anything else.
+Both forms are supported, `postgresql://user@host/db?key=value` and `host=... dbname=...`, and
+service files. No error repeats a part of the text: after an unescaped character, a part of the
+password can look like anything else.
 """
 
 import re
@@ -14,7 +14,7 @@ from core.errors import ConfigError
 SCHEMES = ("postgresql://", "postgres://")
 _EXPECTED = "expected postgresql://user@host:port/name, or host=... dbname=... user=..."
 _SECRETS = ("password", "sslpassword", "scram_client_key", "scram_server_key")
-# The variables of the environment, and the keywords that they stand for.
+# The environment variables, and the keywords they set.
 VARIABLES = {
     "PGHOST": "host",
     "PGHOSTADDR": "hostaddr",
@@ -68,9 +68,9 @@ _WITHOUT_VARIABLE = (
     *(f"oauth_{name}" for name in ("client_id", "client_secret", "issuer", "scope")),
 )
 KEYWORDS = frozenset((*VARIABLES.values(), *_WITHOUT_VARIABLE))
-"""Everything that a connection string may say, by libpq 18."""
+"""Every keyword of a connection string, by libpq 18."""
 
-# Where Debian's libpq looks for the services of all users.
+# The directory of the system-wide service file in Debian's libpq.
 _SYSTEM_DIRECTORY = "/etc/postgresql-common"
 
 
@@ -78,11 +78,11 @@ def split(text: str, place: str) -> dict[str, str]:
     """Return the keywords of a connection string and their values.
 
     Args:
-        text: in one of the two forms.
-        place: where it stands, for errors: `--dsn`.
+        text: The connection string, in one of the two forms.
+        place: The option that contains it, for errors: `--dsn`.
 
     Raises:
-        ConfigError: it has neither form; the part is named, and nothing of it shown.
+        ConfigError: The text has neither form; the error names the part without its text.
     """
     for scheme in SCHEMES:
         if text.startswith(scheme):
@@ -93,15 +93,15 @@ def split(text: str, place: str) -> dict[str, str]:
 
 
 def service(name: str, file: str, environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return what a service says: for each keyword its value, and the line where it stands.
+    """Return the keywords of a service, each with its value and its line in the file.
 
     Args:
-        name: of the service.
-        file: which to read before that of the system; empty: `~/.pg_service.conf`.
-        environment: where PGSYSCONFDIR may name the directory of the system's.
+        name: Name of the service.
+        file: User's service file, read before the system's; empty: `~/.pg_service.conf`.
+        environment: Environment variables; PGSYSCONFDIR is the directory of the system's file.
 
     Raises:
-        ConfigError: there is no such service, or the file cannot be used.
+        ConfigError: The service does not exist, or the file cannot be used.
     """
     directory = environment.get("PGSYSCONFDIR") or _SYSTEM_DIRECTORY
     own = Path(file) if file else Path("~/.pg_service.conf").expanduser()
@@ -120,7 +120,7 @@ def service(name: str, file: str, environment: Mapping[str, str]) -> dict[str, t
 
 
 def _split_url(rest: str, place: str) -> dict[str, str]:
-    """Split what follows the scheme: `user:password@host:port,host:port/name?key=value`."""
+    """Split the text behind the scheme: `user:password@host:port,host:port/name?key=value`."""
     found: dict[str, str] = {}
     login = re.match(r"([^@/]*)@", rest)
     if login is not None:
@@ -165,7 +165,7 @@ def _query(text: str, place: str) -> Iterator[tuple[str, str]]:
 
 
 def _decoded(text: str, place: str, part: str) -> str:
-    """Decode the percent signs of a part. Raises ConfigError, which does not show it."""
+    """Return a part with percent-encoding decoded. Raises ConfigError without its text."""
     if re.search(r"%(?![0-9A-Fa-f]{2})", text):
         raise ConfigError(
             place, f"{part}: % is followed by two hexadecimal digits; itself, it is %25"
@@ -204,7 +204,7 @@ def _pairs(text: str, place: str) -> Iterator[tuple[str, str]]:
 def _collect(pairs: Iterator[tuple[str, str]], place: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in pairs:
-        if name == "ssl" and value == "true":  # as JDBC has it
+        if name == "ssl" and value == "true":  # as in JDBC URLs
             name, value = "sslmode", "require"
         if name not in KEYWORDS:
             hidden = any(secret in found for secret in _SECRETS)
@@ -236,7 +236,7 @@ def _in_file(path: Path, name: str) -> dict[str, tuple[str, str]] | None:
             continue
         if line.startswith("["):
             if found is not None:
-                break  # the first group of a name counts
+                break  # the first section with the name counts
             is_inside = line == f"[{name}]"
             found = {} if is_inside else None
         elif is_inside and found is not None:

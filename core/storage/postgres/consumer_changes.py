@@ -1,8 +1,8 @@
-"""Creating, changing and dropping consumers, each in one statement under their stream's epoch.
+"""Statements that create, change and drop consumers, each under the epoch of the stream.
 
-The lock on the head (`for key share`) keeps a takeover waiting, which locks it `for update`; the
-lane, whose updates touch no key, passes. The stream counts the changes of its consumers, by which a
-leader notices that the database has lost some.
+The lock on the head row (`for key share`) makes a takeover wait, which locks it `for update`. The
+group committer, whose updates touch no key, does not wait. Each stream counts the changes of its
+consumers; by the count a leader detects that the database has lost some.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ _LED = """
     led as (select stream, epoch from jetgate_store.head
              where stream = $1 and epoch = $2 for key share)
 """
-# What an earlier attempt has left, and carries the id of this request, is what was wanted.
+# A row left by an earlier attempt with the id of this request is the wanted result.
 _ADD = f"""
     with {_LED}, counted as (
       update jetgate_store.stream s
@@ -49,10 +49,10 @@ _DROP = f"""{_COUNTED} dropped as (
 
 
 async def add(session: Any, row: ConsumerRow, epoch: int) -> tuple[int, int]:
-    """Add a consumer; return its number and how many changes its stream's consumers had.
+    """Add a consumer; return (its number, number of changes of the stream's consumers).
 
-    A row of that name which is not of this request is what an attempt has left that was given up:
-    who leads the stream has no such consumer.
+    A row with that name from another request is left over from an attempt that was given up, since
+    the stream's leader knows no such consumer. That row is replaced.
 
     Raises Fenced when the stream has another epoch.
     """
@@ -69,12 +69,18 @@ async def add(session: Any, row: ConsumerRow, epoch: int) -> tuple[int, int]:
 
 
 async def change(session: Any, stream: int, consumer: int, config: str, epoch: int) -> int:
-    """Change a configuration; return as `add` does. Raises Fenced."""
+    """Change a configuration; return the number of changes of the stream's consumers.
+
+    Raises Fenced when the stream has another epoch.
+    """
     return _changes(await session.fetchval(_SET, stream, epoch, consumer, config), stream, epoch)
 
 
 async def drop(session: Any, stream: int, consumer: int, epoch: int) -> int:
-    """Delete a consumer; return as `add` does. Raises Fenced."""
+    """Delete a consumer; return the number of changes of the stream's consumers.
+
+    Raises Fenced when the stream has another epoch.
+    """
     return _changes(await session.fetchval(_DROP, stream, epoch, consumer), stream, epoch)
 
 

@@ -1,9 +1,9 @@
-"""Reads what has changed in the directory, in one statement: a version and what belongs to it.
+"""The changes of the stream directory since a version, read in one statement.
 
-A stream's row has the version that changed it last. A deleted one leaves a row of `deletion`, of
-which the last ten thousand versions are kept; who knows less than that reads everything, and so
-does who knows more than there is, because the database went back, and who has a new session,
-before which it may have gone back and come again.
+The row of a stream has the version of its last change. A deleted stream leaves a row in `deletion`,
+kept for ten thousand versions. A reader gets everything if it knows less than that, if it knows
+more than exists (the database went back), or with a new session, before which the database may have
+gone back and advanced again.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from core.storage.interface import DirectoryNews, DirectoryRow
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 
 KEPT = 10_000
-"""The versions of which deletions are kept."""
+"""Number of versions for which deletions are kept."""
 _PATIENCE_S = 2.0
 _NEWS = f"""
     with known as (
@@ -36,7 +36,7 @@ Fetch = Callable[..., Awaitable[Sequence[Any]]]
 
 
 async def read_news(fetch: Fetch, since: int) -> DirectoryNews:
-    """Return what has changed since a version, by the `fetch` of a session."""
+    """Return the changes since a version, by the `fetch` of a session."""
     rows = await fetch(_NEWS, since)
     version, is_whole = rows[0][:2]
     found = [DirectoryRow(*row[2:]) for row in rows if row[2] is not None]
@@ -44,14 +44,17 @@ async def read_news(fetch: Fetch, since: int) -> DirectoryNews:
 
 
 class PostgresDirectorySource:
-    """DirectorySource on a session of its own, opened when something is to be read."""
+    """A DirectorySource with a session of its own, opened for the first read."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
         self._connection: Any = None
 
     async def news(self, since: int) -> DirectoryNews:
-        """Return what has changed since a version; everything, in a new session."""
+        """Return the changes since a version; everything, with a new session.
+
+        Raises Unavailable.
+        """
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 if self._connection is None or self._connection.is_closed():
@@ -72,5 +75,5 @@ class PostgresDirectorySource:
                 connection.terminate()
 
     async def close(self) -> None:
-        """End the session, if there is one."""
+        """Close the session, if one is open."""
         self._drop()

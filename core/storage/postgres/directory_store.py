@@ -1,18 +1,18 @@
-"""The directory in PostgreSQL: which streams and consumers exist, and the states of consumers.
+"""The stream directory in PostgreSQL: streams, consumers, and the states of consumers.
 
 Every change of a stream raises the version of the directory: the `last_seq` of its own head row
-(stream 0). That row stays locked until the transaction ends, so that one change follows upon the
-other, whoever makes it. Who finds that there were others since it has looked reads them and checks
-anew what it is about to do, within the transaction. A stream is created by who holds the lease of
-its group, changed and dropped under its epoch. Consumers are changed under the epoch of their
-stream alone (`consumer_changes`). Stream numbers are never reused.
+(stream 0). That row stays locked until the transaction ends, so changes of all nodes are
+serialized. A node that finds changes of others since its last read applies them, and repeats its
+checks within the transaction. To create a stream, a node must hold the lease of its group; to
+change or drop one, it must have its epoch. Consumers are changed under the epoch of their stream
+alone (`consumer_changes`). Stream numbers are never reused.
 
-*Locks.* They are taken in this order, also by a takeover: lease, heads by their numbers, streams.
+*Locks.* All transactions, takeovers included, lock in this order: lease, heads by number, streams.
 
-*Failure.* A change whose COMMIT was sent and not answered is repeated until its outcome is known,
-so that memory and storage never differ. What an earlier attempt has created is known by the id of
-the request; nothing else is touched. When the outcome stays unknown the node must load everything
-anew (`in_doubt`).
+*Failure.* A change whose COMMIT was not answered is repeated until its outcome is known, so memory
+and storage never differ. The id of the request identifies rows that an earlier attempt has created;
+no other rows are touched. If the outcome stays unknown, the node must load everything anew
+(`in_doubt`).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -82,7 +82,7 @@ _RAISE = "update jetgate_store.head set last_seq = last_seq + 1 where stream = 0
 # Waits for any earlier attempt whose COMMIT is still in flight.
 _WAIT = "select last_seq from jetgate_store.head where stream = 0 for no key update"
 _FIRST_EPOCH = 1
-# A takeover of the group writes its lease first: it waits for this, or this for it.
+# A takeover of the group writes the lease first, so either waits for the other.
 _HOLD = """
     select from jetgate_store.lease where lease_group = $1 and token = $2 for share
 """
@@ -105,7 +105,7 @@ _SET = """
  returning account, name, lease_group, creation
 """
 _DROPPED = "select from jetgate_store.stream where stream = $1 and not dropped"
-# What belongs to a stream. The janitor deletes its messages, and in the end its row.
+# The rows of a stream. The janitor deletes its messages, and last its row in `stream`.
 _BELONGINGS = ("consumer", "purge", "replaced", "source", "schedule", "ledger", "head")
 _DELETE = "".join(f"delete from jetgate_store.{t} where stream = {{0}};" for t in _BELONGINGS)
 _DROP = """
@@ -117,17 +117,17 @@ _DROP = """
 _FORGET = "delete from jetgate_store.deletion where version < $1"
 
 Check = Callable[[], None]
-"""Raises ApiError where what is about to be done cannot be done any more."""
+"""Function that raises ApiError if a change is not possible any more."""
 
 
 class PostgresDirectoryStore:
-    """DirectoryStore and StateStore over a pool.
+    """DirectoryStore and StateStore over a pool of sessions.
 
     Args:
-        pool: sessions that may write.
-        in_doubt: called when the outcome of a change stays unknown.
-        view: what this process knows of the stream directory; it is told what is read and changed.
-        leases: return the tokens of the lease groups that this node leads.
+        pool: Sessions that may write.
+        in_doubt: Called with a text if the outcome of a change stays unknown.
+        view: The directory as this process knows it; every read and every change is applied to it.
+        leases: Returns the fencing tokens of the lease groups that this node owns.
     """
 
     def __init__(
@@ -147,12 +147,16 @@ class PostgresDirectoryStore:
         return await fetch(self._pool, statement, *arguments)
 
     def _checked(self, check: Check) -> Check:
-        """Return a check for later, which has been made with what is known now."""
+        """Return a deferred `check`, which runs only if the view has changed since this call."""
         updates = self._view.updates
         return lambda: check() if self._view.updates != updates else None
 
     async def _raise(self, session: Any, check: Check) -> int:
-        """Raise the version in a transaction; return it. What is new is taken before the check."""
+        """Raise the version in a transaction; return it.
+
+        Changes of other nodes are applied to the view before `check` is called. Raises the errors
+        of `check`.
+        """
         version = int(await session.fetchval(_RAISE))
         if version != self._view.version + 1:
             news = await read_news(session.fetch, self._view.version)
@@ -161,7 +165,11 @@ class PostgresDirectoryStore:
         return version
 
     async def _hold(self, session: Any, new: NewStream) -> int:
-        """Choose a lease group for a stream, and keep others from taking it over meanwhile."""
+        """Choose the lease group of a new stream, and lock its lease against a takeover.
+
+        Raises:
+            Fenced: This node does not own the group.
+        """
         leases = self._leases()
         if not leases:
             raise Fenced("this node leads no lease group")
@@ -176,14 +184,14 @@ class PostgresDirectoryStore:
         return group
 
     async def _catch_up(self, session: Any) -> None:
-        """Take what is new, once no attempt of this node is under way any more."""
+        """Wait for earlier attempts of this node to end, then apply new changes to the view."""
         await session.execute(_WAIT)
         self._view.apply(await read_news(session.fetch, self._view.version))
 
     async def load(
         self, groups: Collection[int]
     ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
-        """Return the streams of lease groups, their consumers and unfinished purges."""
+        """Return the streams of lease groups, their consumers, and their unfinished purges."""
         of = list(groups)
         streams = [
             StreamRow(row[0], row[1], row[2], row[3], row[4], row[5], Head(*row[9:]), *row[6:9])
@@ -194,19 +202,22 @@ class PostgresDirectoryStore:
         return streams, consumers, [PurgeRow(r[0], r[1], tuple(r[2]), r[3]) for r in purges]
 
     async def head(self) -> Head:
-        """Return the head of the stream directory."""
+        """Return the head row of the stream directory."""
         (row,) = await self._fetch(_HEAD)
         return Head(*row)
 
     async def ledgers(self, groups: Collection[int]) -> list[tuple[int, Entry]]:
-        """Return what the ledgers of the streams of lease groups have, each with its stream."""
+        """Return the ledger entries of the streams of lease groups, each with its stream number."""
         return list(map(entry_of, await self._fetch(LOAD_LEDGERS, list(groups))))
 
     async def add_stream(self, new: NewStream, check: Check) -> StreamRow:
         """Add a stream with its head row; return it.
 
-        Unless it says which, it goes to the group with the fewest of those that this node leads,
-        and that suits its tags.
+        Without `lease_group` the stream goes to the owned group that `group_for_new_stream`
+        chooses.
+
+        Raises:
+            Fenced: This node does not own the lease group.
         """
         check = self._checked(check)
         made = (new.account, new.name, new.shelf, new.created, new.creation, new.config)
@@ -242,13 +253,13 @@ class PostgresDirectoryStore:
         )
 
     def _changed(self, version: int, row: DirectoryRow) -> None:
-        """Know of a change of this node; of an earlier attempt (version 0) it does already."""
+        """Apply a change of this node to the view; version 0, of an earlier attempt, is no news."""
         self._view.apply(DirectoryNews(version, (row,), is_whole=False))
 
     async def set_stream(
         self, stream: int, config: str, epoch: Callable[[], int], check: Check
     ) -> None:
-        """Change a stream's configuration, under its epoch at the time."""
+        """Change the configuration of a stream, under its current epoch."""
         check = self._checked(check)
 
         async def change(session: Any, is_again: bool) -> tuple[int, DirectoryRow]:
@@ -260,9 +271,9 @@ class PostgresDirectoryStore:
         self._changed(*await self._outcomes.run(change))
 
     async def raise_heads(self, heads: Mapping[int, tuple[int, int]]) -> None:
-        """Let streams, by number, go on behind a sequence that they do not have.
+        """Raise the last sequence of streams, so that they continue behind it.
 
-        `heads`: the epoch of each, and that sequence.
+        `heads` has (epoch, sequence) by stream number.
         """
         columns = (
             list(heads),
@@ -299,14 +310,15 @@ class PostgresDirectoryStore:
         return [(r[0], r[1]) for r in rows]
 
     async def forget_stream(self, stream: int) -> None:
-        """Delete the row of a deleted stream, after its messages."""
+        """Delete the row of a deleted stream; its messages are deleted already."""
         await self._fetch("delete from jetgate_store.stream where stream = $1 and dropped", stream)
 
     async def add_consumer(self, row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
-        """Add a consumer, under the epoch of its stream at the time.
+        """Add a consumer, under the current epoch of its stream.
 
-        Returns its number, never used before in its stream, and how many changes the consumers of
-        the stream had.
+        Returns:
+            (number of the consumer, never used before in its stream; number of changes of the
+            stream's consumers).
         """
 
         async def add(session: Any, is_again: bool) -> tuple[int, int]:
@@ -317,7 +329,7 @@ class PostgresDirectoryStore:
     async def set_consumer(
         self, stream: int, consumer: int, config: str, epoch: Callable[[], int]
     ) -> int:
-        """Change a consumer's configuration; return how many changes those of the stream had."""
+        """Change the configuration of a consumer; return the count as `add_consumer`."""
 
         async def change(session: Any, is_again: bool) -> int:
             return await consumer_changes.change(session, stream, consumer, config, epoch())
@@ -325,7 +337,7 @@ class PostgresDirectoryStore:
         return await self._outcomes.run(change)
 
     async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], int]) -> int:
-        """Delete a consumer; return how many changes those of the stream had."""
+        """Delete a consumer; return the count as `add_consumer`."""
 
         async def drop(session: Any, is_again: bool) -> int:
             return await consumer_changes.drop(session, stream, consumer, epoch())
@@ -333,7 +345,7 @@ class PostgresDirectoryStore:
         return await self._outcomes.run(drop)
 
     async def write_states(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
-        """Write the states of consumers in one statement; return the (stream, consumer) written.
+        """Write states of consumers in one statement; return the (stream, consumer) pairs written.
 
         The state of a consumer that was deleted, or has another epoch, is not written.
         """
@@ -352,6 +364,6 @@ class PostgresDirectoryStore:
 
 
 async def _require(session: Any, stream: int, epoch: int, lock: str) -> None:
-    """Lock the head of a stream in a transaction. Raises Fenced when it has another epoch."""
+    """Lock the head row of a stream in a transaction. Raises Fenced if it has another epoch."""
     if await session.fetchrow(f"{_LED} {lock}", stream, epoch) is None:
         raise Fenced(f"epoch {epoch} of stream {stream} is over")

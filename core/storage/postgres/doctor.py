@@ -1,6 +1,6 @@
-"""Looks at a database before jetgate uses it, and says what would go wrong and what it would cost.
+"""An examination of a database before jetgate uses it: obstacles, and costly settings.
 
-Nothing is changed. Each look is a finding of its own, so that one that fails hides no other.
+Nothing is changed. Each check yields a finding of its own, so a failing check hides no other.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from core.storage.postgres.preflight import preflight
 from core.storage.postgres.replication import REPLICATION, Replication
 
 _SESSIONS = 12
-"""What a node uses: readers, writers, the lane, the lock, and some for a moment."""
+"""Sessions of one node: readers, writers, the group committer, the lock, and short-lived ones."""
 _CURRENT = f"revision {migrations.HEAD}, that of this release"
 _ROUND_TRIPS = 15
 _SLOW_MS = 5.0
@@ -55,7 +55,7 @@ _SETTINGS = f"""
 """
 
 
-# Locks of all databases share one table in memory, which any session may fill.
+# The locks of all databases share one table in memory, which any session may fill.
 _MOST_LOCKS = """
     select coalesce(a.usename, '')::text as role, coalesce(k.pid, 0) as pid, count(*) as count
       from pg_locks k left join pg_stat_activity a on a.pid = k.pid
@@ -65,13 +65,10 @@ _MOST_LOCKS = """
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, and how it is.
+    """The result of one check.
 
-    Attributes:
-        what: what was looked at.
-        state: `ok`, `warn`: it costs something, or `fail`: jetgate will not serve.
-        found: what is there.
-        todo: what to do; empty when there is nothing to do.
+    `what` names the check. `found` describes the observation. `state` is `ok`, `warn` (it costs
+    something) or `fail` (jetgate will not serve). `todo` is the advice, empty if there is none.
     """
 
     what: str
@@ -81,7 +78,7 @@ class Finding:
 
 
 async def examine(connector: Connector) -> AsyncIterator[Finding]:
-    """Look at everything, and yield what was found as it is found."""
+    """Run all checks; yield each finding as soon as it is made."""
     for host in connector.parts.hosts:
         found = await _host(connector, host)
         yield found
@@ -96,7 +93,7 @@ async def examine(connector: Connector) -> AsyncIterator[Finding]:
     try:
         session = await connector.open(Purpose.ADMIN)
     except DATABASE_ERRORS:
-        return  # told above
+        return  # preflight has reported it
     try:
         schema = await _schema(session)
         yield schema
@@ -114,7 +111,10 @@ async def examine(connector: Connector) -> AsyncIterator[Finding]:
 
 
 async def _host(connector: Connector, host: Host) -> Finding:
-    """Whether a host answers; of several, one alone has to be the primary, so none fails alone."""
+    """Check that a host answers.
+
+    With several hosts a dead one is a warning: only one of them has to be the primary.
+    """
     what = f"host {host}"
     try:
         session = await connector.open_host(host)
@@ -191,7 +191,7 @@ def _upkeep(facts: Mapping[str, Any]) -> list[Finding]:
 
 
 async def _foreign_locks(session: Any) -> list[Finding]:
-    """Who has advisory locks of jetgate and is no node; that is no harm, but nobody should."""
+    """Report sessions other than nodes with advisory locks of jetgate: harmless, but wrong."""
     found = await foreign_locks(session)
     if not found:
         return [Finding("leases", "ok", "no session but nodes has advisory locks of jetgate")]
@@ -209,7 +209,7 @@ def _foreign(each: ForeignLocks) -> Finding:
 
 
 async def _lock_table(session: Any, room: int) -> Finding:
-    """Whether there is room for the locks of nodes, and who takes most of it."""
+    """Check the room in the lock table, and for a session that occupies most of it."""
     if room < _LOCKS:
         todo = "raise max_locks_per_transaction: leading takes 256 locks"
         return Finding("locks", "warn", f"room for {room}", todo)
@@ -222,7 +222,7 @@ async def _lock_table(session: Any, room: int) -> Finding:
 
 
 async def _clock(session: Any) -> Finding:
-    """How this machine's clock stands to the database's, which messages go by."""
+    """Compare the clock of this machine with the database's, which stored times come from."""
     clock = SystemClock()
     time = DatabaseTime(clock)
     for _ in range(_ROUND_TRIPS):
@@ -237,7 +237,7 @@ async def _clock(session: Any) -> Finding:
 
 
 async def _pace(session: Any) -> Finding:
-    """How long the shortest statement takes: every acknowledgement takes that, and a commit."""
+    """Measure the shortest round trip; an acknowledgement takes one, and a commit."""
     taken = []
     for _ in range(_ROUND_TRIPS):
         began = time.perf_counter()

@@ -1,7 +1,7 @@
-"""What a connection string says, with what files of services and the environment add: one value.
+"""A connection string combined with service files and environment variables, as one value.
 
-Everything that libpq 18 knows is either done or refused by name: nothing is passed over that an
-operator may rely on. Secrets are in no text that is made here.
+Every keyword of libpq 18 is either implemented or refused by name: none that an operator may rely
+on is ignored. No text made here contains a secret.
 """
 
 import getpass
@@ -18,10 +18,10 @@ from core.storage.postgres.passfile import password_for, password_in
 from core.storage.postgres.tls import MODES, SYSTEM, VERSIONS, Tls
 
 _PORT = 5432
-# Where servers put their sockets: Debian, others, PostgreSQL's own default.
+# Directories of the server's socket: Debian, other systems, PostgreSQL's own default.
 _SOCKETS = ("/var/run/postgresql", "/run/postgresql", "/tmp")
 _PLAIN = ("", "0", "false", "disable")
-# What cannot be had: the values that are refused (empty: every one), and what to do instead.
+# Unsupported keywords: the refused values (empty: all), and the alternative.
 _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "hostaddr": ((), "name the address as host"),
     "require_auth": ((), "the server's pg_hba.conf decides"),
@@ -72,7 +72,7 @@ _NUMBERS = (
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One server: a name, an address or the directory of a socket; empty: the default one."""
+    """One server: a host name, an address, or a socket directory; empty: the default socket."""
 
     name: str
     port: int = _PORT
@@ -83,7 +83,7 @@ class Host:
 
     @property
     def target(self) -> str:
-        """What to connect to: the directory of the default socket is looked for now."""
+        """Host or socket directory to connect to; the default socket is searched at each access."""
         if self.name:
             return self.name
         file = f".s.PGSQL.{self.port}"
@@ -92,7 +92,11 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """When our side drops a silent server, as libpq has it: seconds, and one in milliseconds."""
+    """TCP keep-alive of the client's side, as in libpq.
+
+    `idle` and `interval` are in seconds, `user_timeout_ms` in milliseconds; `count` is a number of
+    probes.
+    """
 
     is_on: bool = True
     idle: int = 3
@@ -106,18 +110,18 @@ class Dsn:
     """A database, and how to connect to it.
 
     Attributes:
-        hosts: where it may be; the one that takes writes is meant.
-        wants_primary: whether only a host that takes writes will do.
-        is_shuffled: whether the hosts are tried in any order.
-        user: the role.
-        database: its name.
-        connect_timeout: seconds for one host; None: not said.
-        keep_alive: when our side drops a silent server.
-        tls: how sessions over TCP are encrypted.
-        settings: those that sessions begin with: `options`, krbsrvname and the like are apart.
-        application_name: what sessions call themselves before their purpose.
-        krbsrvname: the service of Kerberos; empty: its default.
-        gsslib: its library on Windows; empty: the default.
+        hosts: The possible servers; the one that accepts writes is used.
+        user: The role.
+        database: Name of the database.
+        wants_primary: True if only a host that accepts writes will do.
+        is_shuffled: True if the hosts are tried in random order.
+        connect_timeout: Seconds for one host; None if not given.
+        keep_alive: TCP keep-alive of the client's side.
+        tls: Encryption of sessions over TCP.
+        settings: Startup parameters of sessions, such as `options`.
+        application_name: Prefix of the application name; the purpose of the session follows.
+        krbsrvname: Kerberos service name; empty: the default.
+        gsslib: GSS library on Windows; empty: the default.
     """
 
     hosts: tuple[Host, ...]
@@ -138,20 +142,20 @@ class Dsn:
 
     @property
     def address(self) -> str:
-        """The database for messages to operators: hosts and name, nobody's login."""
+        """The database for messages to operators: hosts and name, without a user."""
         return f"{','.join(map(str, self.hosts))}/{self.database}"
 
     def shuffled(self) -> tuple[Host, ...]:
-        """Return the hosts in the order in which they are tried."""
+        """Return the hosts in the order in which to try them."""
         if not self.is_shuffled:
             return self.hosts
         return tuple(random.sample(self.hosts, len(self.hosts)))
 
     def password(self, host: Host) -> str:
-        """Return the password for a host, as files have it now; empty if there is none.
+        """Return the password for a host, by the current content of files; empty if there is none.
 
         Raises:
-            OperatorError: the file of the password cannot be used.
+            OperatorError: The password file cannot be used.
         """
         if self._password_file:
             return password_in(self._password_file)
@@ -192,16 +196,16 @@ def read(
     environment: Mapping[str, str] = os.environ,
     password_file: str = "",
 ) -> Dsn:
-    """Read a connection string.
+    """Parse a connection string.
 
     Args:
-        text: in one of libpq's two forms.
-        place: where it stands, for errors.
-        environment: whose variables (PGHOST and the like) count for what the text leaves out.
-        password_file: a file that is all password, before any other.
+        text: The connection string, in one of libpq's two forms.
+        place: The option that contains it, for errors.
+        environment: Variables (PGHOST and the like) for keywords that the text leaves out.
+        password_file: File that contains only the password; it precedes all other sources.
 
     Raises:
-        ConfigError: it cannot be used; the text names the part and shows no value of it.
+        ConfigError: The string cannot be used; the error names the part without its value.
     """
     values = {keyword: (value, place) for keyword, value in conninfo.split(text, place).items()}
     variables = {
@@ -247,7 +251,7 @@ def _made(values: Mapping[str, tuple[str, str]], password_file: str) -> Dsn:
 
 
 def _check(values: Mapping[str, tuple[str, str]]) -> None:
-    """Raises ConfigError for a value that cannot be used, or cannot be had."""
+    """Check values. Raises ConfigError for an invalid or unsupported one."""
     for keyword, (value, place) in values.items():
         choices = _CHOICES.get(keyword)
         if choices is not None and value not in choices:
@@ -280,7 +284,7 @@ def _hosts(values: Mapping[str, tuple[str, str]]) -> tuple[Host, ...]:
 
 def _keep_alive(said: Mapping[str, str]) -> KeepAlive:
     ours = KeepAlive()
-    # Zero means the default of the system to libpq; here it means ours.
+    # In libpq zero means the system's default; here it means ours.
     return replace(
         ours,
         is_on=said.get("keepalives") != "0",

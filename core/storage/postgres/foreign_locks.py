@@ -1,7 +1,7 @@
-"""Who holds advisory locks of jetgate's class, or waits for some, without being a node.
+"""Sessions that hold or await advisory locks of jetgate's class without being a node.
 
-Such a session holds up nothing, since a lock counts only for the session that `lease_holder` names;
-but whoever it is may mean harm, or take a program's own keys for free ones.
+Such a session blocks no node, since a lock counts only for the session in `lease_holder`. But it
+may be an attack, or a program that uses the same keys by accident.
 """
 
 from typing import Any
@@ -9,8 +9,8 @@ from typing import Any
 from core.storage.leases import ForeignLocks
 from core.storage.postgres.locks import OURS
 
-# There may be tens of thousands of locks, so they are gathered before anything is joined. A
-# prepared transaction has locks without a session; that on its own number says which one it is.
+# There may be tens of thousands of locks, so they are aggregated before any join. A prepared
+# transaction has locks without a session; its lock on its own transaction id identifies it.
 _LOCKS = f"""
     with gathered as materialized (
       select k.pid, case when k.pid is null then k.virtualtransaction end as transaction,
@@ -34,10 +34,10 @@ _OWN_ROLE = "select usesysid from pg_stat_activity where pid = pg_backend_pid()"
 
 
 async def foreign_locks(session: Any) -> list[ForeignLocks]:
-    """Ask a database that has our schema. Raises what asyncpg raises.
+    """Return the foreign locks of a database with our schema; pass on exceptions of asyncpg.
 
-    A session of the server's role has such a lock for a moment before its row says so, and to find
-    out whether locks exclude: it counts only where it has the key of a group.
+    A session of the server's role has such locks briefly before its row is written, and to test
+    that locks exclude. It is reported only if it has the key of a lease group.
     """
     locks = await session.fetch(_LOCKS)
     if not locks:

@@ -1,8 +1,8 @@
-"""Which of several hosts answers: they are tried in their order, and nobody waits for a dead one.
+"""A session with the first of several hosts that answers.
 
-A host that has neither answered nor refused after a moment may be gone: the next one is tried
-beside it, as browsers do with addresses (RFC 8305). Of a primary and its standbys one alone takes
-writes, so whoever is first with a session is the right one.
+The hosts are tried in their order. If a host has neither answered nor refused after 0.3 seconds,
+the next one is tried in parallel, as browsers do with addresses (RFC 8305). Of a primary and its
+standbys only one accepts writes, so the first session is the right one.
 """
 
 import asyncio
@@ -23,17 +23,18 @@ async def first_of(
     is_final: Callable[[Exception], bool],
     reason: Callable[[Exception], str],
 ) -> tuple[Host, Any]:
-    """Return the first host with which a session could be opened, and that.
+    """Return the first host with which a session could be opened, and the session.
+
+    With one host, or for a final error, the exception of `dial` is passed on.
 
     Args:
-        hosts: in the order in which they are tried.
-        dial: opens a session.
-        is_final: whether what that raises for a host ends the search.
-        reason: what is told of it.
+        hosts: The hosts, in the order in which to try them.
+        dial: Opens a session with a host.
+        is_final: Decides whether an exception of `dial` ends the search.
+        reason: Returns the text of an exception.
 
     Raises:
-        What `dial` raised: for one host, and for an error that is final; else ConnectionError with
-        what each host said.
+        ConnectionError: Every host failed; the text has the reason of each.
     """
     if len(hosts) == 1:
         return hosts[0], await dial(hosts[0])
@@ -41,7 +42,7 @@ async def first_of(
 
 
 class _Search:
-    """Attempts to open a session, several at once."""
+    """Parallel attempts to open a session."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class _Search:
     async def among(self, hosts: Sequence[Host]) -> tuple[Host, Any]:
         """Return the first host that answers, with its session."""
         tasks: set[asyncio.Task[None]] = set()
-        unused = self._found  # all of them, when this is cancelled
+        unused = self._found  # all of them, if this is cancelled
         try:
             for host in hosts:
                 tasks.add(spawn(self._attempt(host), name=f"connecting to {host}"))
@@ -84,7 +85,7 @@ class _Search:
         )
 
     async def _next(self, tasks: set[asyncio.Task[None]], within: float | None) -> None:
-        """Wait for the next one to end."""
+        """Wait until one running attempt ends, at most `within` seconds (None: no limit)."""
         running = [task for task in tasks if not task.done()]
         if running:
             await asyncio.wait(running, timeout=within, return_when=asyncio.FIRST_COMPLETED)

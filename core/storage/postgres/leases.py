@@ -1,18 +1,18 @@
 """LeaseStore in PostgreSQL: advisory locks, heartbeats and epochs.
 
-A node holds one session-level advisory lock per lease group that it leads, all on one direct
-connection that does nothing else. Beside the locks, rows say who leads which group, for people and
-for a node that comes back: while the token of its own leadership is there, nobody else has led.
+A node holds one session-level advisory lock per owned lease group, all on one direct connection
+that has no other use. Beside the locks, rows of `lease` name the owner of each group, for people
+and for a node that comes back: while a row has the node's own fencing token, no other node has led.
 
-*Holders.* Any role may lock any key. So each acquisition locks a key of its own, chosen by chance,
-and writes key and session to the row of the group in `lease_holder`, which no other role can. A
-group is held while the session of its row holds the key of its row; locks of others count for
-nothing. `take` keeps the row locked between its look and its write, so of two nodes one acquires.
+*Holders.* Any role may lock any key. Each acquisition therefore locks a fresh random key, and
+writes key and session to the group's row in `lease_holder`, which no other role can write. A group
+is held while the session of its row holds the key of its row; other locks do not count. `take`
+keeps the row locked between its check and its write, so only one of two nodes acquires.
 
-*The directory.* `bump` keeps the head of the directory (stream 0) locked, after the rows of the
-groups and before the heads of streams. So a change of the directory that is under way is finished
-first, and whoever leads then reads what it has created. A change holds the row of its group, or the
-head of its stream under the epoch, so an earlier leader makes none after that.
+*The directory.* `bump` locks the head of the stream directory (stream 0) after the rows of the
+groups and before the heads of streams. A running change of the directory ends first, so the new
+leader reads its result. A change holds the row of its group, or the head of its stream under the
+epoch, so a former leader makes none afterwards.
 
 Heartbeats are written on the same session, so each proves that the locks still exist. A heartbeat
 need not survive a crash of the database (`synchronous_commit = off`); an epoch must, and does.
@@ -33,13 +33,13 @@ from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, t
 from core.storage.postgres.foreign_locks import foreign_locks
 from core.storage.postgres.locks import BUMPS_IN_TURN, IS_HELD, LOCK_CLASS, fresh_key
 
-# A row that somebody has locked is being taken by another node.
+# Another node is acquiring a row that is locked.
 _LOCK_HOLDERS = """
     select lease_group from jetgate_store.lease_holder
      where lease_group = any($1::int[]) order by lease_group for update skip locked
 """
-# A statement of its own, because it has to look at the locks after the rows are locked. The lock is
-# tried in a list of columns: in a condition it could be tried for groups that are not free.
+# A statement of its own, because it must read the locks after the rows are locked. The lock is
+# tried in the select list: in a condition it might be tried for groups that are not free.
 _TAKE = f"""
     with held as materialized (
       select h.lease_group from jetgate_store.lease_holder h cross join pg_locks k
@@ -58,8 +58,8 @@ _TAKE = f"""
 """
 _GIVE = f"select count(pg_advisory_unlock({LOCK_CLASS}, k)) from unnest($1::int[]) as k"
 
-# A holder without a heartbeat is silent since its session began. A process id may be reused, so a
-# heartbeat from before the session began is that of another node and does not count.
+# A holder without a heartbeat is silent since its session began. A process id may be reused: a
+# heartbeat older than the session is another node's and does not count.
 _HOLDERS = f"""
     select array_agg(h.lease_group::int) as groups, a.pid,
            coalesce(n.node, '') as node, coalesce(n.nats, '') as nats,
@@ -75,10 +75,10 @@ _HOLDERS = f"""
 """
 
 _DIRECTORY = 0
-"""Its head, and the group that it is led with."""
+"""Stream number of the directory's head, and the number of its lease group."""
 
 TIME = "select (extract(epoch from clock_timestamp()) * 1000000000)::bigint"
-"""The time of the database, nanoseconds since the Unix epoch."""
+"""Query of the time of the database, in nanoseconds since the Unix epoch."""
 
 _BEAT = """
     insert into jetgate_store.node
@@ -108,7 +108,7 @@ _PEERS = """
 
 _OUTAGES = "update jetgate_store.node set outages = $2 where node = $1"
 
-# A table that nobody else sees and that is gone with the transaction. Plain storage: compressed, a
+# A table that no other session sees, gone with the transaction. Plain storage: compressed, a
 # megabyte would be a few bytes.
 _FILL = """
     create table jetgate_store.space_probe (filler text);
@@ -116,9 +116,10 @@ _FILL = """
     insert into jetgate_store.space_probe select repeat('x', 8000) from generate_series(1, 128)
 """
 
-# Of a node that stands still in the middle of a transaction, also of a COPY: it does not end by
-# itself as long as the node's machine answers. Readers may lock the heads too, in a weak mode: a
-# session that may not be ended is left out, since one refusal would end the whole statement.
+# Ends sessions of a node that stalls in the middle of a transaction, or of a COPY: they do not end
+# by themselves while the node's machine answers. Readers may lock the heads too, in a weak mode.
+# Sessions that this role may not end are left out, since one refusal would fail the whole
+# statement.
 _WAIT_FOR_LOCKS = "set local lock_timeout = '1s'"
 _END_STANDING_STILL = """
     select pg_terminate_backend(a.pid) from pg_stat_activity a join pg_locks l using (pid)
@@ -129,14 +130,14 @@ _END_STANDING_STILL = """
        and a.state_change < clock_timestamp() - interval '1 second'
        and pg_has_role(a.usesysid, 'usage')
 """
-# Rows of groups before heads, and heads in the order in which writers lock them, against deadlocks.
-# That of the directory is locked by a statement of its own: the next one then sees every stream
-# that was created. Consumers get the epoch of their stream.
+# Rows of groups before heads, and heads in the order of writers, against deadlocks. The head of the
+# directory is locked by a statement of its own: the next one then sees every created stream.
+# Consumers get the epoch of their stream.
 _TOKENS = """
     select lease_group, token from jetgate_store.lease where lease_group = any($1::int[])
 """
-# One bump after the other (`BUMPS_IN_TURN`): of two at once, one that has its number from the first
-# row could wait at the next for one with a later number.
+# Bumps are serialized (`BUMPS_IN_TURN`). Of two concurrent ones, a bump that got its number at the
+# first row could wait at the next for one with a later number.
 _LOCK_LEASES = """
     select lease_group from jetgate_store.lease
      where lease_group = any($1::int[]) and ($2::bigint is null or token = $2)
@@ -154,38 +155,38 @@ _BUMP_CONSUMERS = """
     update jetgate_store.consumer c set epoch = h.epoch
       from jetgate_store.head h where h.stream = c.stream and h.stream = any($1::int[])
 """
-# Who leads on in another session has led since.
+# A node that continues in another session keeps its start of leadership.
 _LEAD = """
     update jetgate_store.lease
        set token = $2, node = $3, since = case when token = $2 then since else clock_timestamp() end
      where lease_group = any($1::int[])
 """
-# Whoever bumps later has a higher one.
+# A later bump has a higher number.
 _CLAIM = "select pg_current_xact_id()::text::bigint"
 
 
 class PostgresLeases:
-    """LeaseStore on a connection of its own."""
+    """A LeaseStore on a connection of its own."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
         self._connection: Any = None
         self._pid = 0
-        self._keys: dict[int, int] = {}  # of the locks that this session holds, by group
-        self._told: tuple[Outage, ...] = ()  # what the row has, as far as this session knows
+        self._keys: dict[int, int] = {}  # keys of the locks that this session holds, by group
+        self._told: tuple[Outage, ...] = ()  # outages in the row, as last written by this session
 
     @property
     def pid(self) -> int:
-        """The process id of the session, or of the last one; 0 before the first."""
+        """Process id of the session, or of the last one; 0 before the first."""
         return self._pid
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a session; one may be lost without this node knowing yet."""
+        """True while a session is open, as far as this node knows; it may be lost already."""
         return self._connection is not None and not self._connection.is_closed()
 
     async def open(self) -> None:
-        """Open a session."""
+        """Open a new session. Raises Unavailable."""
         self.close()
         self._told = ()
         try:
@@ -206,7 +207,7 @@ class PostgresLeases:
                 connection.terminate()
 
     async def take(self, groups: Collection[int]) -> frozenset[int]:
-        """Take the locks of groups that are free, without waiting; return which were."""
+        """Acquire the locks of groups without waiting; return those that this session holds now."""
         keys = {group: fresh_key() for group in groups if group not in self._keys}
         with self._translated() as connection:
             async with connection.transaction():
@@ -217,7 +218,7 @@ class PostgresLeases:
         return frozenset(group for group in groups if group in self._keys)
 
     async def give(self, groups: Collection[int]) -> None:
-        """Release the locks of groups, which this session has."""
+        """Release the locks of groups. This session holds them."""
         with self._translated() as connection:
             keys = [self._keys[group] for group in groups if group in self._keys]
             await connection.execute(_GIVE, keys)
@@ -225,7 +226,7 @@ class PostgresLeases:
             self._keys.pop(group, None)
 
     async def holders(self, groups: Collection[int]) -> Mapping[int, Holder]:
-        """Return the sessions of nodes that hold the locks of groups."""
+        """Return the holder of the lock of each group; groups left out are free."""
         with self._translated() as connection:
             found = {}
             for row in await connection.fetch(_HOLDERS):
@@ -235,21 +236,21 @@ class PostgresLeases:
         return {group: holder for group, holder in found.items() if group in wanted}
 
     async def foreign(self) -> Sequence[ForeignLocks]:
-        """Return the sessions that hold locks of this class, or wait for some, and are no nodes."""
+        """Return the locks in jetgate's class that sessions other than nodes hold or await."""
         with self._translated() as connection:
             return await foreign_locks(connection)
 
     async def end_session(self, pid: int) -> None:
-        """Terminate a backend, which runs under this node's role."""
+        """Terminate a backend that runs under this node's role."""
         with self._translated() as connection:
             await connection.execute("select pg_terminate_backend($1)", pid)
 
     async def bump(
         self, groups: Collection[int], token: int, expected: int | None, node: str
     ) -> Bumped:
-        """Give the streams of groups and their consumers new epochs, durably.
+        """Raise the epochs of the streams of groups and of their consumers, durably.
 
-        It waits for transactions of the last leader; those that nobody goes on with are ended.
+        Waits for transactions of the former leader, and ends those that stall for a second.
         """
         with self._translated() as connection:
             while True:
@@ -279,16 +280,16 @@ class PostgresLeases:
             await connection.execute(_BUMP_CONSUMERS, streams)
             await connection.execute(_LEAD, found, token, node)
             claim = await connection.fetchval(_CLAIM)
-        # Behind COMMIT: nothing that was not committed is believed to be led.
+        # After COMMIT: an uncommitted bump must not count as leadership.
         return Bumped(frozenset(found), int(claim))
 
     async def tokens(self, groups: Collection[int]) -> Mapping[int, int]:
-        """Return the tokens that the last bumps of groups stored."""
+        """Return the fencing tokens stored by the last bumps of groups."""
         with self._translated() as connection:
             return {row[0]: row[1] for row in await connection.fetch(_TOKENS, list(groups))}
 
     async def beat(self, row: NodeRow) -> int:
-        """Write the row of a node with the current time; return that."""
+        """Write the row of a node; return the time of the database in nanoseconds."""
         with self._translated() as connection:
             time = await connection.fetchval(
                 _BEAT,
@@ -297,7 +298,7 @@ class PostgresLeases:
                 *(row.tags, row.lease_groups, row.streams),
             )
             if row.outages != self._told:
-                # It may need room, of which there may be none.
+                # The update may need disk space, which may be exhausted.
                 with contextlib.suppress(asyncpg.InsufficientResourcesError):
                     told = json.dumps([asdict(outage) for outage in row.outages])
                     await connection.execute(_OUTAGES, row.node, told)
@@ -305,12 +306,12 @@ class PostgresLeases:
             return int(time)
 
     async def peers(self) -> Sequence[PeerRow]:
-        """Return all nodes that have links or routes."""
+        """Return all nodes that have links or accept routes."""
         with self._translated() as connection:
             return [PeerRow(**row) for row in await connection.fetch(_PEERS)]
 
     async def has_space(self) -> bool:
-        """Say whether a table could grow by a megabyte."""
+        """Return whether a table can grow by a megabyte."""
         with self._translated() as connection:
             attempt = connection.transaction()
             await attempt.start()

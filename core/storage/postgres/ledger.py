@@ -1,7 +1,7 @@
 """The ledger of transactions in PostgreSQL: one row for each stream and app.
 
-Its changes are part of the commit of the rows that they speak of, so they are texts of the string
-that the write path sends. The same change made twice is one change.
+Changes of the ledger are part of the commit of the rows they describe, so they are statements in
+the text that the write path sends. Applying the same change twice has the effect of one.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _NOTHING = Batch(0, (), 0)
 
 
 def ledger_text(stream: int, write: LedgerWrite) -> str:
-    """Return the statement that makes one change of the ledger of a stream."""
+    """Return the statement that makes one change of a stream's ledger."""
     entry = write.entry
     of_app = f"where stream = {stream} and app = {sql_text(entry.app)};"
     if write.is_gone:
@@ -75,7 +75,7 @@ def _json_text(value: object) -> str:
 
 
 def entry_of(row: Sequence[Any]) -> tuple[int, Entry]:
-    """Return the stream and the entry of a row of `LOAD_LEDGERS`."""
+    """Return (stream number, entry) of a row of `LOAD_LEDGERS`."""
     stream, app, token, run, past, keep, changed, number, manifest, *rest = row
     rows, promoted, duplicates, first_seq, last_seq, place, stop = rest
     batch: Batch | None = None

@@ -1,27 +1,29 @@
-"""The advisory locks of jetgate in a database: one class, and keys that nobody can foresee.
+"""The advisory locks of jetgate in a database: one class, and unpredictable keys.
 
-Every role that may connect can lock every key, and `pg_locks` shows everybody which are locked. So
-no key is ever used twice, and a lock counts only for the session that a row of
-`jetgate_store.lease_holder` names: other roles cannot write that
-(docs/decisions/0035-count-only-the-locks-of-nodes.md).
+Every role that may connect can lock every key, and `pg_locks` shows all locked keys. So no key is
+used twice, and a lock counts only for the session named in a row of `jetgate_store.lease_holder`,
+which other roles cannot write (docs/decisions/0035-count-only-the-locks-of-nodes.md).
 """
 
 import secrets
 
 LOCK_CLASS = 0x6A67
 LEASE_GROUPS = 256
-"""Lease groups are the numbers from 0 to below this."""
+"""Number of lease groups; they are numbered from 0."""
 _KEYS = 2**31 - 1
 BUMPS_IN_TURN = "lock table jetgate_store.lease in share row exclusive mode"
-"""Who gives epochs takes this first, before any row; rows can be read, and kept, meanwhile."""
+"""First statement of a transaction that raises epochs, before any row lock.
+
+Other sessions can still read the rows, and lock them.
+"""
 MIGRATIONS_IN_TURN = "lock table jetgate_store.schema_version in share update exclusive mode"
-"""Who migrates takes this first. It needs rights on the table, and readers need not wait."""
+"""First statement of a migration. It needs rights on the table; readers do not wait for it."""
 
 OURS = f"""
     k.locktype = 'advisory' and k.classid = {LOCK_CLASS} and k.objsubid = 2
     and k.database = (select oid from pg_database where datname = current_database())
 """
-"""Whether a lock `k` of `pg_locks` is of this class, in this database."""
+"""Condition: a lock `k` of `pg_locks` is of this class and in this database."""
 
 IS_HELD = f"""
     {OURS} and k.granted
@@ -29,13 +31,13 @@ IS_HELD = f"""
     and k.objid = h.lock_key and k.pid = h.session_pid
     and a.pid = h.session_pid and a.usesysid = h.session_role
 """
-"""Whether a lock `k` of a session `a` of `pg_stat_activity` is that of a lease holder `h`.
+"""Condition: a lock `k`, of a session `a` of `pg_stat_activity`, is that of a lease holder `h`.
 
-The sessions of nodes are sorted out first: others may have tens of thousands of locks, of which
-PostgreSQL expects one.
+The sessions of nodes are filtered first: other sessions may have tens of thousands of locks, while
+PostgreSQL's planner expects one.
 """
 
 
 def fresh_key() -> int:
-    """Return a key by chance, 1 to 2^31 - 1, which nobody can foresee."""
+    """Return an unpredictable random key from 1 to 2^31 - 1."""
     return 1 + secrets.randbelow(_KEYS)

@@ -1,12 +1,13 @@
-"""Migrates a database to the schema of this release.
+"""The migration of a database to the schema of this release.
 
-One query finds out whether there is anything to do. In an empty database the statements of all
-revisions are executed directly; Alembic is imported only to upgrade from an older revision (the
-import takes longer than the rest of a start). A lock on the table of the revision makes two nodes
-that start together migrate one after the other: it needs rights on the table, which an advisory
-lock does not, so no other role can hold it. Where there is no table yet, that of the first node to
-create it makes the others wait. Nothing is upgraded while nodes of the older release run: they
-would go on writing what the new one reads otherwise.
+One query decides whether a migration is needed. In an empty database the statements of all
+revisions are executed directly. Alembic is imported only to upgrade from an older revision, since
+its import takes longer than the rest of a start.
+
+A lock on the version table serializes nodes that start together. Unlike an advisory lock it needs
+rights on the table, so no other role can hold it. If the table does not exist yet, creating it
+makes the other nodes wait. An upgrade is refused while nodes of the older release run: they would
+go on writing in a format that the new release reads differently.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.storage")
 
 _BEATS_S = 4.0
-"""A node that runs beats at least once in so many seconds (`LeaseTimes.stale`)."""
+"""Longest time between two heartbeats of a running node, in seconds (`LeaseTimes.stale`)."""
 _LATELY = """
     select node, seen from jetgate_store.node
      where seen > clock_timestamp() - make_interval(secs => $1)
@@ -61,12 +62,12 @@ _HAS_TABLES = """
 _CREATED_MEANWHILE = (
     asyncpg.DuplicateSchemaError,
     asyncpg.DuplicateTableError,
-    asyncpg.UniqueViolationError,  # that of a directory of PostgreSQL
+    asyncpg.UniqueViolationError,  # in a system catalog of PostgreSQL
 )
 
 
 class _Overtaken(Exception):
-    """Another node has migrated meanwhile."""
+    """A migration by another node since the revision was read."""
 
 
 async def migrate(connector: Connector) -> bool:
@@ -74,8 +75,8 @@ async def migrate(connector: Connector) -> bool:
 
     Raises:
         Unreachable: PostgreSQL does not answer.
-        OperatorError: the schema belongs to a newer release, nodes of an older one run, or it
-            cannot be created.
+        OperatorError: The schema belongs to a newer release, nodes of an older release run, or the
+            schema cannot be created.
     """
     try:
         connection = await connector.open(Purpose.ADMIN)
@@ -113,7 +114,7 @@ _SOMETHING_THERE = (
     asyncpg.InvalidFunctionDefinitionError,
     asyncpg.WrongObjectTypeError,
 )
-"""Errors of a revision that meets tables, views or functions that are not its own."""
+"""Errors of a revision that meets foreign tables, views or functions."""
 
 
 def _why(connector: Connector, error: Exception) -> str:
@@ -134,11 +135,11 @@ async def revision(connection: Any) -> str | None:
 
 
 async def check_revision(pool: Any) -> None:
-    """Refuse a schema that was migrated beyond this release while this node stood still.
+    """Refuse a schema that was migrated beyond this release while this node was stalled.
 
     Raises:
-        OperatorError: it was.
-        Unavailable: PostgreSQL is not reachable.
+        OperatorError: The schema is of a newer release.
+        Unavailable: PostgreSQL is unreachable.
     """
     rows = await fetch(pool, "select version_num from jetgate_store.schema_version")
     _refuse_newer(rows[0][0])
@@ -153,9 +154,9 @@ def _refuse_newer(found: str | None) -> None:
 
 
 async def _refuse_beside_nodes(connection: Any, found: str) -> None:
-    """Raise OperatorError when nodes run, which are of an older release.
+    """Raise OperatorError if nodes of an older release run.
 
-    One that has just been killed looks as if it ran; so it is waited for its next heartbeat.
+    A node that has just been killed looks alive, so this waits for another heartbeat.
     """
     lately = await connection.fetch(_LATELY, _BEATS_S)
     if not lately:
@@ -174,7 +175,7 @@ async def _refuse_beside_nodes(connection: Any, found: str) -> None:
 
 
 async def _refuse_unknown(connection: Any) -> None:
-    """Raise OperatorError when there are tables, and nothing says of which revision."""
+    """Raise OperatorError if there are tables but no recorded revision."""
     if await connection.fetchval(_HAS_TABLES):
         raise OperatorError(
             "schema jetgate_store has tables, but no row in schema_version says of which revision:"
@@ -184,7 +185,7 @@ async def _refuse_unknown(connection: Any) -> None:
 
 
 async def _require_turn(connection: Any, found: str | None) -> None:
-    """Raise _Overtaken when the revision is another one than before this node had its turn."""
+    """Raise _Overtaken if the revision has changed since it was read as `found`."""
     if await revision(connection) != found:
         raise _Overtaken
 
@@ -198,7 +199,7 @@ async def _create(connection: Any) -> None:
     ]
     async with connection.transaction():
         for schema in migrations.SCHEMAS:
-            # Not `if not exists`, which asks for the right to create schemas even if this one is.
+            # Not `if not exists`, which needs the right to create schemas even if this one exists.
             there = "select exists (select from pg_namespace where nspname = $1)"
             if not await connection.fetchval(there, schema):
                 await connection.execute(f"create schema {schema}")

@@ -1,4 +1,4 @@
-"""Whether the name of a node is taken: two of one name would overwrite each other's rows."""
+"""Check for a node of the same name: two would overwrite each other's rows."""
 
 import asyncio
 from contextlib import suppress
@@ -7,7 +7,7 @@ from core.errors import Unavailable
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 
 _PATIENCE_S = 5.0
-# A node that was killed has a row for a while, but no session any more.
+# A killed node keeps its row for a while, but has no session any more.
 _TAKEN = """
     select exists (
         select 1 from jetgate_store.node n join pg_stat_activity a on a.pid = n.session_pid
@@ -17,13 +17,13 @@ _TAKEN = """
 
 
 async def is_taken(connector: Connector, name: str) -> bool:
-    """Say whether a node of this name lives. Raises Unavailable."""
+    """Return whether a node of this name is alive. Raises Unavailable."""
     try:
         async with asyncio.timeout(_PATIENCE_S):
             connection = await connector.open(Purpose.READ)
             try:
                 found = bool(await connection.fetchval(_TAKEN, name))
-                with suppress(*DATABASE_ERRORS):  # what it was opened for is there
+                with suppress(*DATABASE_ERRORS):  # the result is there already
                     await connection.close()
             finally:
                 connection.terminate()

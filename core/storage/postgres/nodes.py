@@ -1,4 +1,4 @@
-"""Rows of nodes that are gone."""
+"""Removal of the rows of nodes that are gone."""
 
 from core.errors import Unavailable
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
@@ -10,7 +10,7 @@ _DELETE = """
 
 
 async def delete_node(connector: Connector, node: str) -> None:
-    """Delete the row of a node, unless it was seen lately. Raises Unavailable."""
+    """Delete the row of a node, unless it was seen within ten seconds. Raises Unavailable."""
     try:
         connection = await connector.open(Purpose.WRITE)
         try:

@@ -1,7 +1,7 @@
-"""Transactions that are made again until it is known how they ended.
+"""Transactions that are repeated until their outcome is known.
 
-An answer to COMMIT may be lost with its connection. A transaction that has sent COMMIT holds locks
-until it is over, so the next attempt, which takes the same ones, finds what the first has left.
+The answer to COMMIT may be lost with its connection. A transaction that has sent COMMIT holds its
+locks until it ends. The next attempt takes the same locks, and so finds the result of the first.
 """
 
 import asyncio
@@ -13,19 +13,22 @@ from core.storage.postgres.connect import DATABASE_ERRORS, unavailable
 
 T = TypeVar("T")
 Work = Callable[[Any, bool], Awaitable[T]]
-"""The statements of a transaction on a session; whether an earlier attempt may be committed."""
+"""The statements of a transaction, called with a session and `is_again`.
 
-# Seconds between two attempts to find out an outcome, and for all of them.
+`is_again` is True if an earlier attempt may be committed.
+"""
+
+# In seconds: between two attempts to find out an outcome, and for all of them.
 RETRY_S = 0.1
 OUTCOME_TIMEOUT_S = 2.0
 
 
 class Outcomes:
-    """Runs transactions over a pool.
+    """A runner of transactions over a pool.
 
     Args:
-        pool: sessions that may write.
-        in_doubt: called when the outcome of a transaction stays unknown.
+        pool: Sessions that may write.
+        in_doubt: Called with a text if the outcome of a transaction stays unknown.
     """
 
     def __init__(self, pool: Any, in_doubt: Callable[[str], None]) -> None:
@@ -33,12 +36,12 @@ class Outcomes:
         self._in_doubt = in_doubt
 
     async def run(self, work: Work[T]) -> T:
-        """Run a transaction; return what `work` returns.
+        """Run a transaction; return the result of `work`.
 
         Raises:
-            Fenced: another node leads what was to be changed.
-            Unavailable: storage is away; nothing was changed.
-            OutcomeUnknown: it stays unknown whether anything was.
+            Fenced: Another node leads the streams to be changed.
+            Unavailable: Storage is unavailable; nothing was changed.
+            OutcomeUnknown: The outcome stays unknown for two seconds.
         """
         try:
             return await self._attempt(work, is_again=False)
@@ -58,7 +61,8 @@ class Outcomes:
             try:
                 return await self._attempt(work, is_again=True)
             except StorageError:
-                # Fenced too: the lane may just have bumped the epochs for the same reason.
+                # Fenced too: the group committer may just have bumped the epochs for the same
+                # reason.
                 await asyncio.sleep(RETRY_S)
 
     async def _attempt(self, work: Work[T], *, is_again: bool) -> T:

@@ -1,9 +1,8 @@
 """Queries that return many messages as one row, with one value per column of the table.
 
 With a row per message, the driver would create an object for each row and each value. Here each
-column is one value: numbers concatenated in PostgreSQL's binary form, texts of subjects joined by
-line feeds (which none contains), headers and payloads concatenated, with their lengths in other
-columns.
+column is one value: numbers concatenated in PostgreSQL's binary format, subjects joined by line
+feeds (which none contains), headers and payloads concatenated, with their lengths in other columns.
 """
 
 import sys
@@ -27,7 +26,7 @@ _COLUMNS = f"""
 
 
 def page_of(condition: str, shelf: int) -> str:
-    """Return a query for the messages of a shelf that meet a condition, which gives the order."""
+    """Return a query for messages of a partition; `condition` may end in an order and a limit."""
     rows = f"select * from jetgate_store.message_{shelf} where {condition}"
     return f"select {_COLUMNS} from ({rows}) as m"
 
@@ -38,7 +37,7 @@ def checksum(headers: bytes | None, payload: bytes) -> int:
 
 
 def segment_of(page: Sequence[Any]) -> Segment | None:
-    """Decode the row of such a query; return None when it has no messages.
+    """Decode the row of such a query; return None if it has no messages.
 
     Raises Unavailable when a message does not match its checksum.
     """

@@ -1,4 +1,4 @@
-"""Passwords that stand in files: `.pgpass` as libpq reads it, and a file with one password."""
+"""Passwords in files: `.pgpass` as libpq reads it, and files that contain only a password."""
 
 import logging
 import re
@@ -13,10 +13,10 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def password_in(file: str) -> str:
-    """Return the password that is all of a file; line ends at its end do not count.
+    """Return the password that a file consists of, without line ends behind it.
 
     Raises:
-        OperatorError: it cannot be read, or is empty.
+        OperatorError: The file cannot be read, or is empty.
     """
     try:
         password = Path(file).read_text().rstrip("\r\n")
@@ -29,9 +29,9 @@ def password_in(file: str) -> str:
 
 
 def password_for(file: str, host: str, port: int, database: str, user: str) -> str | None:
-    """Return the password of the first line that fits; None when there is none.
+    """Return the password of the first matching line; None if there is none.
 
-    A file that group or others may use is not read, and a warning says so.
+    A file that group or others may access is not read; a warning is logged.
     """
     path = Path(file)
     try:
@@ -44,7 +44,7 @@ def password_for(file: str, host: str, port: int, database: str, user: str) -> s
     except (OSError, UnicodeDecodeError) as error:
         log.warning("%s cannot be read: %s", path, error)
         return None
-    # A Unix socket in whatever directory is that of this machine.
+    # A Unix socket, in any directory, is on this machine.
     asked = ("localhost" if host.startswith("/") else host, str(port), database, user)
     for line in lines:
         fields = [re.sub(r"\\(.)", r"\1", each) for each in re.findall(_FIELD, line)]

@@ -1,7 +1,7 @@
-"""Checks a database before jetgate stores messages in it.
+"""The checks of a database before jetgate stores messages in it.
 
-Each check reads one setting; its error text gives the value and what is expected. All settings are
-read before anything is refused, so that the operator sees all reasons at once.
+Each check reads one setting; its error text has the value and the expected one. All settings are
+read before any is refused, so the operator sees all reasons at once.
 """
 
 from collections.abc import Sequence
@@ -74,13 +74,13 @@ class Facts:
     """The settings and rights that are checked.
 
     Attributes:
-        role: as statements name it, as does `quoted_database`.
-        absent: schemas of ours that are not there.
-        unusable: those whose objects the role may not use.
-        closed: those in which it may not create any.
-        has_tables: whether there is a schema of some release.
-        lacks_tables: whether a right on a table is missing.
-        lacks_sequences: whether one on a sequence is.
+        role: Name of the role, quoted as in statements, as is `quoted_database`.
+        absent: Schemas of jetgate that do not exist.
+        unusable: Those whose objects the role may not use.
+        closed: Those in which the role may not create objects.
+        has_tables: True if there is a schema of some release.
+        lacks_tables: True if a right on a table is missing.
+        lacks_sequences: True if a right on a sequence is missing.
     """
 
     version: str
@@ -105,11 +105,11 @@ class Facts:
 
 
 async def preflight(connector: Connector) -> Replication:
-    """Check a database; return which standbys it has.
+    """Check a database; return the state of its replication.
 
     Raises:
-        Unreachable: it cannot be reached now.
-        OperatorError: it must not be used; the text gives every reason.
+        Unreachable: The database is unreachable now, or a standby that may become the primary.
+        OperatorError: The database must not be used; the text has every reason.
     """
     connection = await connector.open_plain()
     other = None
@@ -132,7 +132,7 @@ async def preflight(connector: Connector) -> Replication:
         if other is not None:
             other.terminate()
     if reasons := reasons + refusals(facts):
-        # A standby may be about to become the primary.
+        # A standby may soon become the primary.
         kind = Unreachable if facts.in_recovery and len(reasons) == 1 else OperatorError
         raise kind(_refused(connector, reasons))
     return Replication.of(row)
@@ -171,11 +171,11 @@ def refusals(facts: Facts) -> list[str]:
 
 
 def _rights(facts: Facts) -> list[str]:
-    """Return the rights that are missing, each with the statement that gives it."""
+    """Return a reason with all missing rights, and the statements that grant them."""
     statements = []
     if not facts.may_create:
         statements += [f"create schema {name} authorization {facts.role}" for name in facts.absent]
-    # Who only serves creates no views.
+    # A role that only serves creates no views.
     closed = [name for name in facts.closed if name != "jetgate" or not facts.has_tables]
     for name in dict.fromkeys([*facts.unusable, *closed]):
         rights = "usage, create" if name in closed else "usage"
@@ -197,10 +197,11 @@ def _rights(facts: Facts) -> list[str]:
 
 
 async def _swallower(session: Any) -> list[str]:
-    """Return a reason if a session has not the settings that it was opened with.
+    """Return a reason if a session lacks the settings that it was opened with.
 
-    A pooler in session mode may be told to ignore them (`ignore_startup_parameters`); sessions then
-    have the limits of the role, which end what must take as long as it takes.
+    A pooler in session mode may be configured to ignore them (`ignore_startup_parameters`).
+    Sessions then have the limits of the role, which would end statements that must run without a
+    limit.
     """
     is_ours = await session.fetchval("select current_setting('search_path')") == "pg_catalog"
     return [] if is_ours else [POOLER]
@@ -209,10 +210,10 @@ async def _swallower(session: Any) -> list[str]:
 async def _pooler(connection: Any, other: Any) -> list[str]:
     """Return a reason if a connection pooler shares server sessions between client connections.
 
-    A pooler in transaction mode breaks session-level advisory locks, which leadership is built on.
-    An idle one gives a client the same session for every transaction, so a second client is needed
-    to detect it: it gets the session that the first has just left, and while it keeps that in a
-    transaction the first gets another.
+    A pooler in transaction mode breaks session-level advisory locks, on which leadership depends.
+    An idle one gives a client the same session for every transaction, so detecting it takes a
+    second client: that one gets the session the first has just left, and while it keeps that
+    session in a transaction, the first gets another.
     """
     lock = f"({LOCK_CLASS}, {fresh_key()})"
     pid = "select pg_backend_pid()"
@@ -228,18 +229,18 @@ async def _pooler(connection: Any, other: Any) -> list[str]:
     except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError):
         return [POOLER]  # prepared in one session, executed in another
     except asyncpg.PostgresConnectionError as error:
-        if "pooling mode" in str(error):  # that of statements knows no transactions
+        if "pooling mode" in str(error):  # statement pooling knows no transactions
             return [POOLER]
         raise
     return [] if released and len(ours) == 1 and theirs not in ours else [POOLER]
 
 
 async def _exclusion(connection: Any, other: Any) -> list[str]:
-    """Return a reason if two sessions can have an advisory lock at once, or one keeps it for ever.
+    """Return a reason if two sessions can hold one advisory lock, or if a release has no effect.
 
     Some databases that speak PostgreSQL's protocol accept the functions and do nothing. Two nodes
-    would lead there, each fencing the other. Other sessions see the key and may wait for it, so who
-    has it then is looked up: that a third session was given the lock shows that it was released.
+    would lead there, each fencing the other. Other sessions see the key and may wait for it, so a
+    third session may get the released lock: that counts as released.
     """
     key = fresh_key()
     lock = f"({LOCK_CLASS}, {key})"
@@ -260,7 +261,7 @@ async def _exclusion(connection: Any, other: Any) -> list[str]:
 
 
 async def _is_given_on(connection: Any, other: Any, key: int) -> bool:
-    """Whether a lock that a session has released is given to a second one, or to a third."""
+    """Return whether a released lock is granted to the second session or to a third."""
     lock = f"({LOCK_CLASS}, {key})"
     pids = [await each.fetchval("select pg_backend_pid()") for each in (connection, other)]
     for _ in range(_ATTEMPTS):

@@ -1,11 +1,11 @@
-"""Roles of PostgreSQL that may read streams, and nothing else.
+"""PostgreSQL roles that may read streams, and nothing else.
 
-A reader has rights on the views and functions of schema `jetgate` alone. Which streams it sees
-there is written in `jetgate_store.reader_grant`, so a stream that is deleted and created again is
-seen again. The limits on its statements are settings of the role.
+A reader has rights on the views and functions of schema `jetgate` alone. The table
+`jetgate_store.reader_grant` lists the streams that it sees there, by name: a stream that is deleted
+and created again is visible again. The limits on its statements are settings of the role.
 
-A migration has to be able to end the session of a reader that blocks it, so the role that owns the
-tables becomes a member of each reader that is created here.
+A migration must be able to end the session of a reader that blocks it, so the role that owns the
+tables becomes a member of each reader created here.
 """
 
 import base64
@@ -22,13 +22,13 @@ import asyncpg
 from core.errors import OperatorError
 
 ALL_STREAMS = "*"
-"""Stands for every stream of an account, those to come included."""
+"""Name that means every stream of an account, including future ones."""
 
 _ITERATIONS = 4096
 _SALT_BYTES = 16
-# PostgreSQL 17 has a limit for a transaction of many statements, too.
+# PostgreSQL 17 also has a limit for whole transactions.
 _HAS_TRANSACTION_TIMEOUT = 17
-# A grant says from PostgreSQL 16 on whether the member has the rights of the role without asking.
+# From PostgreSQL 16 on, a grant decides whether the member inherits the rights of the role.
 _HAS_GRANT_OPTIONS = 16
 _OWNER = """
     select quote_ident(r.rolname) from pg_class c join pg_roles r on r.oid = c.relowner
@@ -43,7 +43,7 @@ _REVOKE = (
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A role, and what it may read: (account, stream); the stream is `*` for all."""
+    """A role and its grants, as (account, stream); the stream is `*` for all."""
 
     role: str
     grants: tuple[tuple[str, str], ...]
@@ -51,12 +51,12 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """How long a reader may hold a snapshot, in seconds, and how many sessions it may have.
+    """Limits of a reader's statements, transactions and sessions.
 
     Attributes:
-        statement: for one statement, and for a transaction where PostgreSQL knows that limit.
-        idle: for a transaction that does nothing.
-        connections: sessions at once, so that those of nodes find room.
+        statement: Seconds for one statement, and for a transaction from PostgreSQL 17 on.
+        idle: Seconds for an idle transaction.
+        connections: Number of concurrent sessions, so that nodes find free ones.
     """
 
     statement: int = 600
@@ -87,11 +87,11 @@ class PostgresReaders:
             password: Its password; empty for a role that logs in without one.
             account: The account of the streams.
             streams: Names of streams, or `ALL_STREAMS`.
-            limits: How long it may hold a snapshot, in how many sessions.
-            existing: Whether to take a role that is there as it is.
+            limits: Limits of its statements and sessions.
+            existing: True to use an existing role unchanged.
 
         Raises:
-            OperatorError: the role exists, or this session may not do that.
+            OperatorError: The role exists, or this session lacks the rights.
         """
         connection = self._connection
         async with _explained(role), connection.transaction():
@@ -135,7 +135,7 @@ class PostgresReaders:
         return settings
 
     async def readers(self) -> list[Reader]:
-        """Return all readers, by name."""
+        """Return all readers, sorted by role."""
         rows = await self._connection.fetch(
             "select role, account, stream from jetgate_store.reader_grant order by 1, 2, 3"
         )
@@ -145,10 +145,12 @@ class PostgresReaders:
         return [Reader(role, tuple(of)) for role, of in grants.items()]
 
     async def drop(self, role: str, *, keep_role: bool = False) -> bool:
-        """Take a reader's rights away, and drop the role; return whether it was a reader.
+        """Revoke a reader's rights, and drop the role; return whether it was a reader.
+
+        With `keep_role` the role itself stays.
 
         Raises:
-            OperatorError: the role owns something, or this session may not do that.
+            OperatorError: The role owns something, or this session lacks the rights.
         """
         connection = self._connection
         async with _explained(role), connection.transaction():
@@ -172,7 +174,7 @@ class PostgresReaders:
 
 
 class _explained:
-    """Tells the operator what PostgreSQL refuses."""
+    """A context that translates refusals of PostgreSQL into OperatorError."""
 
     def __init__(self, role: str) -> None:
         self._role = role
@@ -195,9 +197,9 @@ def _login(password: str) -> str:
 
 
 def scram_verifier(password: str, salt: bytes | None = None) -> str:
-    """Return what PostgreSQL stores of a password (RFC 5803), so that it never sees the password.
+    """Return the SCRAM verifier of a password (RFC 5803), as PostgreSQL stores it.
 
-    Statements may be logged. `salt` is for tests.
+    PostgreSQL never sees the password, since statements may be logged. `salt` is for tests.
     """
     salt = salt or secrets.token_bytes(_SALT_BYTES)
     prepared = unicodedata.normalize("NFKC", password).encode()

@@ -1,4 +1,4 @@
-"""Reads messages from PostgreSQL, and deletes the rows of removed messages.
+"""Queries for messages, and the deletion of rows of removed messages.
 
 One statement per method, over a small pool. Messages are returned as segments.
 """
@@ -26,26 +26,26 @@ from core.stream.headers import MSG_ID, SCHEDULE, SCHEDULER, STREAM_SOURCE, TTL,
 from core.stream.plan import Position
 from core.stream.ttl import KV_OPERATION, MARKER_REASON
 
-# Rows decoded before the event loop gets its turn back.
+# Rows decoded before the event loop runs again.
 _SLICE = 20_000
 _LONG_AT_ONCE = 500
-"""Rows whose long subjects, of at most 64 KiB each, are read in one statement."""
-# Whether a message has a TTL of its own, or is a marker: says that its subject was deleted.
+"""Number of rows whose long subjects (at most 64 KiB each) one statement reads."""
+# Condition: a message has a TTL of its own, or is a delete marker of its subject.
 _HAS_EXPIRY_HEADER = " or ".join(
     f"position('\\x{name.hex()}'::bytea in hdr) > 0" for name in (TTL, MARKER_REASON, KV_OPERATION)
 )
 
 
 class _TooLarge(Unavailable):
-    """A result exceeds the gigabyte that one value of PostgreSQL may have."""
+    """A result beyond one gigabyte, the limit of a value in PostgreSQL."""
 
 
 class PostgresReader:
     """LogReader and Sweeper over a pool.
 
     Args:
-        pool: sessions that may read, and write if anything is to be deleted.
-        may_delete: whether the database is known to be the one that memory was loaded from.
+        pool: Sessions that may read, and write if rows are to be deleted.
+        may_delete: Returns whether memory is known to match the database.
     """
 
     def __init__(self, pool: Any, may_delete: Callable[[], bool] = lambda: True) -> None:
@@ -59,7 +59,7 @@ class PostgresReader:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Count as one read that is under way."""
+        """Count one running read, for `when_settled`."""
         ended = asyncio.get_running_loop().create_future()
         self._under_way.add(ended)
         try:
@@ -80,10 +80,10 @@ class PostgresReader:
     async def _fetch_indexed(
         self, statement: str, stream: int, shelf: int, first: int, last: int
     ) -> tuple[list[bytes], list[Any]]:
-        """Return subjects and rows of a query that reads the index alone.
+        """Return the subjects and the rows of a query that reads only the index.
 
-        Its rows begin with `subject` and a sequence that has it. The index has no long text, so
-        that of digests is looked up in the rows of the table.
+        The rows begin with `subject` and a sequence that has it. For long subjects the index has
+        only a digest, so their texts are read from the table.
         """
         with self._reading():
             while True:
@@ -93,9 +93,9 @@ class PostgresReader:
                     return names, rows
 
     async def _names_of(self, rows: list[Any], stream: int, shelf: int) -> list[bytes] | None:
-        """Return the subjects of such rows; None: a row was deleted before its text was read.
+        """Return the subjects of such rows; None if a row was deleted before its text was read.
 
-        The next answer to the query is without that row.
+        The caller repeats the query then, whose next result lacks that row.
         """
         names: list[bytes] = []
         for start in range(0, len(rows), _SLICE):
@@ -125,18 +125,19 @@ class PostgresReader:
         return found
 
     async def _delete(self, statement: str, *arguments: object) -> list[Any]:
-        """Delete what memory says is gone, unless the database may have gone back behind that.
+        """Delete rows that are removed in memory, unless the database may have gone back.
 
-        What replaced a row may be lost there, and then the row is the last that there is.
+        A database that went back may lack the message that replaced a row; the row is then the last
+        of its subject. Raises Unavailable in that case.
         """
         if not self._may_delete():
             raise Unavailable("storage is compared with memory first")
         return await self._fetch(statement, *arguments)
 
     def when_settled(self, then: Callable[[], None]) -> None:
-        """Call `then` when all reads that have begun are finished (at once if there are none).
+        """Call `then` once all running reads are finished; at once if there are none.
 
-        Their callers have then got the rows and have run up to their next `await`.
+        By then their callers have received the rows and have run up to their next `await`.
         """
         left = len(self._under_way)
 
@@ -178,7 +179,10 @@ class PostgresReader:
     async def sizes_from(
         self, stream: int, shelf: int, seq: int, limit: int
     ) -> list[tuple[int, bytes, int, int, int]]:
-        """Return (sequence, subject, payload bytes, header bytes, time) at or after `seq`."""
+        """Return (sequence, subject, payload bytes, header bytes, time) from `seq` on.
+
+        Ascending, at most `limit` rows.
+        """
         rows = await self._fetch(
             f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0), ts "
             f"from jetgate_store.message_{shelf} "
@@ -227,10 +231,10 @@ class PostgresReader:
     async def expiry_rows(
         self, stream: int, shelf: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
-        """Return what decides when the messages of [first, below) expire, ascending.
+        """Return the rows of [first, below) that decide when messages expire, ascending.
 
-        That is (sequence, subject, payload bytes, header bytes, time, header block); the block is
-        None unless it has a TTL or marks a subject as deleted.
+        Each is (sequence, subject, payload bytes, header bytes, time, header block). The block is
+        None unless it has a TTL or is a delete marker of a subject.
         """
         rows = await self._fetch(
             f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0), ts, "
@@ -262,7 +266,10 @@ class PostgresReader:
     async def replaced(
         self, stream: int, shelf: int, schedules: Sequence[tuple[bytes, int]]
     ) -> set[bytes]:
-        """Return the subjects that have, after the given sequence, a message no schedule sent."""
+        """Return the subjects with a later message that no schedule has published.
+
+        `schedules` has (subject, sequence); only messages behind that sequence count.
+        """
         keys = {key_of(subject): subject for subject, _ in schedules}
         rows = await self._fetch(
             "select s.subject from unnest($2::text[], $3::bigint[]) s(subject, seq) where exists "
@@ -277,7 +284,7 @@ class PostgresReader:
         return {keys[row[0]] for row in rows}
 
     async def dues(self, stream: int) -> dict[int, int]:
-        """Return when repeating schedules come due next, by sequence, former schedules too."""
+        """Return the next due time of repeating schedules, by sequence; former schedules too."""
         rows = await self._fetch(
             "select seq, due from jetgate_store.schedule where stream = $1", stream
         )
@@ -292,14 +299,14 @@ class PostgresReader:
         )
 
     async def recorded(self, stream: int) -> list[int]:
-        """Return the sequences that are recorded as replaced, deleted or not."""
+        """Return the sequences recorded as replaced, whether deleted or not."""
         rows = await self._fetch(
             "select unnest(seqs) from jetgate_store.replaced where stream = $1", stream
         )
         return [row[0] for row in rows]
 
     async def last_before(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
-        """Return the last sequence of a subject below `seq` (0: none)."""
+        """Return the last sequence of a subject below `seq`; 0 if there is none."""
         rows = await self._fetch(
             f"select seq from jetgate_store.message_{shelf} "
             "where stream = $1 and seq < $2 and subject = $3 order by seq desc limit 1",
@@ -310,7 +317,7 @@ class PostgresReader:
         return rows[0][0] if rows else 0
 
     async def newest(self, stream: int, shelf: int, count: int) -> int:
-        """Return the sequence of the `count`-th newest message (0: there are fewer)."""
+        """Return the sequence of the `count`-th newest message; 0 if there are fewer."""
         rows = await self._fetch(
             f"select seq from jetgate_store.message_{shelf} "
             "where stream = $1 order by seq desc offset $2 limit 1",
@@ -320,7 +327,7 @@ class PostgresReader:
         return rows[0][0] if rows else 0
 
     async def totals(self, stream: int, shelf: int, first: int, last: int) -> tuple[int, int, int]:
-        """Return of [first, last]: messages, their bytes, messages with headers."""
+        """Return (messages, their bytes, messages with headers) of [first, last]."""
         rows = await self._fetch(
             f"select count(*), coalesce(sum({WHOLE_BYTES} + octet_length(data) "
             "+ coalesce(octet_length(hdr), 0)), 0)::bigint, count(hdr) "
@@ -333,7 +340,7 @@ class PostgresReader:
         return rows[0][0], rows[0][1], rows[0][2]
 
     async def next_of(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
-        """Return the first sequence of a subject at or after `seq` (0: none)."""
+        """Return the first sequence of a subject at or after `seq`; 0 if there is none."""
         rows = await self._fetch(
             f"select seq from jetgate_store.message_{shelf} "
             "where stream = $1 and seq >= $2 and subject = $3 order by seq limit 1",
@@ -362,7 +369,7 @@ class PostgresReader:
     ) -> list[tuple[int, int, bytes]]:
         """Return (sequence, time, message id) of [first, last] stored after `since_ts`.
 
-        Of messages that were removed too, as far as their ids are known.
+        Includes removed messages whose ids are kept.
         """
         rows = await self._fetch(
             f"select seq, ts, hdr, null from jetgate_store.message_{shelf} "
@@ -380,7 +387,10 @@ class PostgresReader:
         return [(seq, ts, msg_id) for seq, ts, msg_id in found if msg_id]
 
     async def first_removed_id(self, stream: int, since_ts: int) -> int | None:
-        """Return a sequence before which no removed message, stored after a time, left its id."""
+        """Return a lower bound of the kept ids of removed messages stored after a time.
+
+        No removed message with a smaller sequence has a kept id. None if no id is kept.
+        """
         rows = await self._fetch(
             "select min(first_seq) from jetgate_store.removed_ids "
             "where stream = $1 and last_ts > $2",
@@ -390,9 +400,9 @@ class PostgresReader:
         return None if rows[0][0] is None else int(rows[0][0])
 
     async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int:
-        """Return the first sequence in [first, last] stored at or after `ts` (else last + 1).
+        """Return the first sequence in [first, last] stored at or after `ts`; else last + 1.
 
-        A binary search, because times never decrease with the sequence.
+        A binary search finds it, because times never decrease with the sequence.
         """
         rows = await self._fetch(
             "select jetgate_store.first_at($1, $2, $3, $4)", stream, first, last + 1, ts
@@ -400,16 +410,16 @@ class PostgresReader:
         return int(rows[0][0])
 
     async def positions(self, stream: int) -> list[Position]:
-        """Return how far the sources of a stream were copied, including former sources."""
+        """Return the copied position of each source of a stream, former sources included."""
         rows = await self._fetch(
             "select key, seq, identity from jetgate_store.source where stream = $1", stream
         )
         return [Position(*row) for row in rows]
 
     async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]:
-        """Return some `Nats-Stream-Source` values that begin with a name, newest first.
+        """Return some `Nats-Stream-Source` values that begin with `name`, newest first.
 
-        Each is preceded by its sequence and a blank. `below`: only of earlier sequences.
+        Each is preceded by its sequence and a blank. At most 100, of sequences below `below`.
         """
         rows = await self._fetch(
             f"select seq, hdr from jetgate_store.message_{shelf} where stream = $1 and seq < $2 "
@@ -425,7 +435,7 @@ class PostgresReader:
     async def delete_below(
         self, stream: int, shelf: int, seq: int, limit: int, ids_since: int | None
     ) -> int:
-        """Delete up to `limit` of the oldest rows below `seq`; return how many were deleted."""
+        """Delete up to `limit` of the oldest rows below `seq`; return the number deleted."""
         rows = await self._delete(
             f"with gone as (delete from jetgate_store.message_{shelf} "
             "where stream = $1 and seq < $2 and seq <= coalesce((select seq from "
@@ -441,11 +451,12 @@ class PostgresReader:
     async def delete_rows(
         self, stream: int, shelf: int, seqs: Sequence[int], record: int, ids_since: int | None
     ) -> None:
-        """Delete rows by sequence; sorted, so that rows of one page share its WAL image.
+        """Delete rows by sequence, and the records of replaced rows numbered below `record`.
 
-        With them go the records of replaced rows with a number below `record`.
+        The sequences are sorted, so that rows of one page share its WAL image.
         """
-        # What nobody selects from runs last: first the rows, as in a commit, then the records.
+        # A part that is not selected from runs last: first the rows, as in a commit, then the
+        # records.
         await self._delete(
             f"with gone as (delete from jetgate_store.message_{shelf} "
             "where stream = $1 and seq = any($2::bigint[]) "
@@ -471,7 +482,7 @@ class PostgresReader:
         )
 
     async def forget_ids(self, stream: int, ts: int) -> None:
-        """Delete the kept ids of messages that were stored at a time or before."""
+        """Delete the kept ids of messages stored at or before a time."""
         await self._delete(
             "delete from jetgate_store.removed_ids where stream = $1 and last_ts <= $2", stream, ts
         )

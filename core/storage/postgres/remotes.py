@@ -1,7 +1,7 @@
 """The list of remotes in PostgreSQL: written by `jetgate remote`, read by each node.
 
-A role that may read this table may read every message, too; a password in an address is no more
-secret than that. The contents of credentials files are never stored.
+A role that may read this table may read every message too, so a password in an address needs no
+more protection. The contents of credentials files are never stored.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ class Told:
     """A remote, and the state that a node stored last.
 
     Attributes:
-        row: what was configured.
-        state: as it was stored.
-        at: when; None: never.
-        age_s: how long ago that was, seconds.
+        row: The configuration.
+        state: The stored state.
+        at: Time at which it was stored; None if never.
+        age_s: Seconds since then; None if never.
     """
 
     row: RemoteRow
@@ -31,7 +31,7 @@ class Told:
 
 
 class PostgresRemotes:
-    """RemoteStore over a pool or a session, with the changes that `jetgate remote` makes."""
+    """RemoteStore over a pool or a session, with the changes of `jetgate remote`."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -42,7 +42,7 @@ class PostgresRemotes:
         return [RemoteRow(*row) for row in rows]
 
     async def told(self) -> list[Told]:
-        """Return the remotes with their states. Raises Unavailable."""
+        """Return the remotes with their states, sorted by name. Raises Unavailable."""
         rows = await self._fetch(
             "select name, url, creds, connected, server, rtt_ns, error, relays, told, "
             "extract(epoch from clock_timestamp() - told)::float8 "

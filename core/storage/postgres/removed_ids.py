@@ -1,8 +1,8 @@
-"""The ids of removed messages, kept in the statements that delete their rows.
+"""The message ids of removed messages, kept by the statements that delete their rows.
 
-Within the duplicate window an id must not be taken as new, whoever leads next and whatever has
-become of its message. As long as the row is there it tells the id; a statement that deletes rows
-keeps the ids of the young ones, and a commit those of messages that it accepts and never writes.
+Within the duplicate window an id must not count as new, even after a change of the leader or a
+removal of its message. A stored row contains its id. A statement that deletes rows keeps the ids of
+the young ones. A commit keeps those of messages that it accepts but does not write.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _INSERT = """insert into jetgate_store.removed_ids
 
 
 def gone(since: int | None) -> str:
-    """Return what a DELETE returns for `keeping`; `since` as there."""
+    """Return the RETURNING list of a DELETE for `keeping`; `since` as there."""
     if since is None:
         return "1"
     return (
@@ -23,12 +23,12 @@ def gone(since: int | None) -> str:
 
 
 def keeping(stream: str, since: int | None) -> str:
-    """Return the part of a WITH that keeps ids of the rows of its part `gone`.
+    """Return the part of a WITH that keeps the ids of rows deleted in its part `gone`.
 
     Args:
-        stream: its number, or the parameter that has it.
-        since: those of messages that were stored after this time are kept, nanoseconds since the
-            Unix epoch; None: none are, and the part is empty.
+        stream: The number of the stream, or the parameter that has it.
+        since: Ids of messages stored after this time are kept, in nanoseconds since the Unix epoch;
+            None: none are, and the part is empty.
     """
     if since is None:
         return ""
@@ -39,7 +39,7 @@ def keeping(stream: str, since: int | None) -> str:
 
 
 def keep_text(stream: int, ts: int, ids: Sequence[tuple[bytes, int]]) -> str:
-    """Return the statement that keeps (id, sequence) of messages that have no row; empty: none."""
+    """Return the statement that keeps (id, sequence) of messages without a row; empty for none."""
     if not ids:
         return ""
     seqs = [seq for _, seq in ids]

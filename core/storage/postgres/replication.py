@@ -1,11 +1,11 @@
-"""Standbys of a database: whether a fail-over to one would lose what was acknowledged."""
+"""The standbys of a database, and whether a failover to one would lose acknowledged messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Who may not read the statistics of others sees their rows without `state`. A session of logical
-# replication has a database, one that sends the log to a standby or a backup has none.
+# A role that may not read the statistics of others sees their rows without `state`. A logical
+# replication session has a database; one that streams WAL to a standby or a backup has none.
 REPLICATION = """
     current_setting('synchronous_standby_names') as synchronous,
     pg_has_role(current_user, 'pg_read_all_stats', 'usage') as sees_replication,
@@ -13,17 +13,17 @@ REPLICATION = """
       where a.datid is null and coalesce(r.state, 'streaming') in ('streaming', 'catchup'))
       as standbys
 """
-"""Columns for a query, which `Replication.of` reads."""
+"""Columns of a query, for `Replication.of`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """Which standbys there are.
+    """The standbys of a database.
 
     Attributes:
-        synchronous: the setting `synchronous_standby_names`.
-        standbys: how many are connected.
-        is_seen: whether the role may see if they are standbys, or backups under way.
+        synchronous: The setting `synchronous_standby_names`.
+        standbys: Number of connected standbys.
+        is_seen: True if the role may see whether these are standbys or running backups.
     """
 
     synchronous: str
@@ -32,12 +32,12 @@ class Replication:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "Replication":
-        """Read the columns of `REPLICATION`."""
+        """Return the value of a row with the columns of `REPLICATION`."""
         return cls(row["synchronous"], row["standbys"], row["sees_replication"])
 
     @property
     def found(self) -> str:
-        """What is there, in words."""
+        """Description of the standbys, for operators."""
         if self.synchronous:
             return f"synchronous_standby_names = {self.synchronous}"
         if not self.standbys:
@@ -49,7 +49,7 @@ class Replication:
 
     @property
     def cost(self) -> str:
-        """What that costs, and what to do; empty: nothing."""
+        """The risk of this setup and the advice against it; empty if there is none."""
         if self.synchronous or not self.standbys:
             return ""
         return (

@@ -15,10 +15,10 @@ from core.storage.postgres.connect import (
 
 
 async def secret(connector: Connector, name: str) -> bytes:
-    """Return the key of a name.
+    """Return the key with a name.
 
     Raises:
-        OperatorError: there is no such key.
+        OperatorError: The key does not exist.
         Unavailable: PostgreSQL does not answer.
     """
     try:
@@ -37,7 +37,7 @@ async def _read(connector: Connector, name: str) -> bytes | None:
         value: bytes | None = await connection.fetchval(
             "select value from jetgate_store.secret where name = $1", name
         )
-        with suppress(*DATABASE_ERRORS):  # what it was opened for is there
+        with suppress(*DATABASE_ERRORS):  # the result is there already
             await connection.close()
         return value
     finally:
@@ -45,13 +45,13 @@ async def _read(connector: Connector, name: str) -> bytes | None:
 
 
 async def link_secret(connector: Connector) -> bytes:
-    """Return the key by which nodes know each other: a copy of their database has another one.
+    """Return the key by which nodes authenticate each other, unique to this database.
 
-    The keys that are stored are copied with it (a template, a backup that is restored beside it);
-    its number in the server is not.
+    A copy of the database (a template, a backup restored beside it) has the same stored key. The
+    number of the database (its oid) differs, and is part of the result.
 
     Raises:
-        OperatorError: there is no such key.
+        OperatorError: The stored key does not exist.
         Unavailable: PostgreSQL does not answer.
     """
     key = await secret(connector, "routes")
@@ -69,7 +69,7 @@ async def _number(connector: Connector) -> int:
         number: int = await connection.fetchval(
             "select oid::int8 from pg_database where datname = current_database()"
         )
-        with suppress(*DATABASE_ERRORS):  # what it was opened for is there
+        with suppress(*DATABASE_ERRORS):  # the result is there already
             await connection.close()
         return number
     finally:

@@ -1,4 +1,4 @@
-"""Checks that what nodes are to read from is a standby of their database."""
+"""A check that the server to read from is a standby of the nodes' database."""
 
 import asyncio
 import logging
@@ -11,7 +11,8 @@ from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, t
 
 log = logging.getLogger("jetgate.storage")
 
-# A copy made by `create database ... template` or `pg_dump` has the key, but is another database.
+# A copy made by `create database ... template` or `pg_dump` has the same key, but another oid or
+# another system identifier.
 _IDENTITY = """
     select s.value, c.system_identifier, d.oid
       from jetgate_store.secret s, pg_control_system() c, pg_database d
@@ -19,15 +20,17 @@ _IDENTITY = """
 """
 _PATIENCE_S = 5.0
 _ATTEMPTS, _PAUSE_S = 20, 0.25
-"""A standby may have to catch up with a schema that was created just now."""
+"""Attempts and pause in seconds: a standby may still lack a schema that was just created."""
 
 
 async def check_standby(primary: Connector, standby: Connector, flag: str) -> None:
-    """Compare what is in a database and its standbys alone; a standby that is away passes.
+    """Compare the identities of a database and its standby; accept a standby that is away.
+
+    `flag` names the option of the standby, for the error.
 
     Raises:
-        ConfigError: it is another database.
-        Unavailable: the primary is away.
+        ConfigError: The standby is of another database.
+        Unavailable: The primary is away.
     """
     wanted = await _identity(primary, Purpose.GET)
     found = None
@@ -48,7 +51,10 @@ async def check_standby(primary: Connector, standby: Connector, flag: str) -> No
 
 
 async def _identity(connector: Connector, purpose: Purpose) -> tuple[object, ...] | None:
-    """Return what a database has of its own; None: it has no schema yet. Raises Unavailable."""
+    """Return (key, system identifier, oid) of a database; None if it has no schema yet.
+
+    Raises Unavailable.
+    """
     try:
         async with asyncio.timeout(_PATIENCE_S):
             connection: Any = await connector.open(purpose)

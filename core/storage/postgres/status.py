@@ -1,4 +1,4 @@
-"""What a database says of the nodes that share it, of its streams and of their consumers."""
+"""The status of a database: its nodes, its streams and their consumers, as rows show them."""
 
 import json
 import time
@@ -11,7 +11,7 @@ from core.storage.leases import ForeignLocks
 from core.storage.postgres.foreign_locks import foreign_locks
 from core.storage.postgres.locks import IS_HELD
 
-# A node leads a group while the row of the group names it and its session holds the lock: the rows
+# A node leads a group while the row of the group names it and its session holds the lock. The rows
 # alone stay when a node is killed.
 _NODES = f"""
     with led as (
@@ -48,7 +48,7 @@ _STREAMS = """
 """
 _DAY_S = 86400.0
 _PRESENT_S = 10.0
-"""A node writes once a second that it is there."""
+"""A node without a heartbeat for this many seconds is gone; a running one writes each second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +56,21 @@ class Node:
     """A node of the last day.
 
     Attributes:
-        node: its name.
-        state: `leads` some lease groups, `follows`, or `gone`.
-        is_leader: whether it leads the stream directory.
-        groups: how many lease groups it leads.
-        streams: how many streams are in these.
-        since: when it came, in UTC.
-        silent_seconds: since it wrote last.
-        clock_ahead: what its clock is ahead of the database's, seconds; None: not measured.
-        nats: its address for clients.
-        http: its address for HTTP.
-        route: where other nodes reach it; empty: they do not.
-        version: of its release.
-        tags: what its operator says that it is.
-        links: the nodes to which it has links, as it wrote last.
+        node: Its name.
+        state: `leads` (owns a lease group), `follows`, or `gone`.
+        is_leader: True if it leads the stream directory.
+        groups: Number of lease groups it owns.
+        streams: Number of streams in these groups.
+        since: Start time, in UTC.
+        silent_seconds: Seconds since its last heartbeat.
+        clock_ahead: Offset of its wall clock from the database's, in seconds (positive: ahead);
+            None if not measured.
+        nats: Its address for clients.
+        http: Its address for HTTP.
+        route: Address at which other nodes reach it; empty: they do not.
+        version: Version of its release.
+        tags: The tags that its operator has configured.
+        links: Names of the nodes it has links to, by its last heartbeat.
     """
 
     node: str
@@ -89,19 +90,19 @@ class Node:
 
     @property
     def is_there(self) -> bool:
-        """Whether it leads or follows."""
+        """True if the node leads or follows."""
         return self.state != "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeOutage:
-    """An outage of storage of the last day, as a node that is still in the list met it.
+    """A storage outage of the last day, as recorded by a node that is still listed.
 
     Attributes:
-        node: the node.
-        began: when, in UTC.
-        seconds: how long it was; None: it lasts, or the node ended during it.
-        cause: what failed first.
+        node: Name of the node.
+        began: Start, in UTC.
+        seconds: Length in seconds; None: it lasts, or the node ended during it.
+        cause: The first failure.
     """
 
     node: str
@@ -112,17 +113,17 @@ class NodeOutage:
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
-    """A stream.
+    """The status of a stream.
 
     Attributes:
-        account: whose it is.
-        stream: its name.
-        messages: those that are there.
-        bytes: of these.
-        last_seq: the newest.
-        consumers: how many there are.
-        lag: messages that the slowest of them was not given yet, whatever its filter.
-        ack_pending: those that all of them have and have not acknowledged.
+        account: Its account.
+        stream: Its name.
+        messages: Number of messages.
+        bytes: Their bytes.
+        last_seq: Last sequence.
+        consumers: Number of consumers.
+        lag: Sequences not yet delivered to the slowest consumer, regardless of its filter.
+        ack_pending: Delivered, unacknowledged messages of all consumers.
     """
 
     account: str
@@ -137,15 +138,15 @@ class StreamStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What is there at a moment.
+    """The status of a database at one moment.
 
     Attributes:
-        at: monotonic seconds.
-        latency_ms: of the statement that asked for the nodes.
-        nodes: the one that leads the stream directory comes first.
-        streams: by account and name.
-        outages: of storage, the oldest first.
-        foreign_locks: advisory locks of jetgate's class of who is no node.
+        at: Monotonic seconds.
+        latency_ms: Milliseconds for the query of the nodes.
+        nodes: The nodes; the leader of the stream directory is first.
+        streams: The streams, by account and name.
+        outages: Storage outages, oldest first.
+        foreign_locks: Advisory locks in jetgate's class of sessions that are no nodes.
     """
 
     at: float
@@ -157,12 +158,12 @@ class Status:
 
 
 async def nodes(session: Any) -> list[Node]:
-    """Ask for the nodes alone, who leads the stream directory first. Raises what asyncpg raises."""
+    """Return the nodes, the leader of the stream directory first; pass on asyncpg's exceptions."""
     return [_node(row) for row in await session.fetch(_NODES)]
 
 
 async def look(session: Any) -> Status:
-    """Ask a database that has our schema. Raises what asyncpg raises."""
+    """Return the status of a database with our schema; pass on asyncpg's exceptions."""
     began = time.perf_counter()
     rows = await session.fetch(_NODES)
     taken = time.perf_counter() - began

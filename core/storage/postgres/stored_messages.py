@@ -1,15 +1,16 @@
-"""Reads single messages for a node that does not lead: what the primary has, perhaps off a standby.
+"""Single messages, read by a node that does not lead, from the primary or a standby.
 
-The primary decides what is there, by one statement with the conditions of the SQL views
-(`migrations.sql_readers`): its heads, purges, records of replaced rows, and its own clock. It gives
-no payload away for that, only time and checksum of each row. The rows themselves come from the
-standby, if there is one and it has them. A row is written once and a sequence given once, so that
-what has the same time and checksum there is the same message, however late the standby is. So
-nothing is read that was removed, though the standby may still have it, and nothing that was
-acknowledged is missing, though the standby may not have it yet.
+The primary decides which messages exist, by one statement with the conditions of the SQL views
+(`migrations.sql_readers`): its heads, purges, records of replaced rows, and its clock. That
+statement returns only time and checksum of each row, no payload. The rows come from the standby, if
+it exists and has them. A row is written once and a sequence is assigned once, so a row with the
+same time and checksum is the same message, however late the standby is. The result therefore has no
+removed message, although the standby may still have it, and lacks no acknowledged one, although the
+standby may not have it yet.
 
-Streams with interest or work-queue retention are not read: what their consumers are done with is
-in the states of these, which only a leader reads, and leaves the log some time later.
+Streams with interest or work-queue retention are not read. Messages that their consumers have
+acknowledged are known only from the consumers' states, which only a leader reads, and leave the log
+later.
 """
 
 import asyncio
@@ -31,9 +32,9 @@ _SESSIONS = 2
 _CHUNK_BYTES = 4 << 20
 _SECOND = 1_000_000_000
 _PRIMARY_S, _STANDBY_S = 2.0, 0.5
-"""How long each may take."""
+"""Longest time for a statement on the primary and on the standby, in seconds."""
 _AVOIDED = 5 * _SECOND
-"""How long a standby is left alone that failed, or is far behind."""
+"""Time without reads from a standby that failed or is far behind, in nanoseconds."""
 _FAR_BEHIND = 10 * _SECOND
 
 _CONFIG = r"replace(s.config, '\u0000', '\u2400')::json"
@@ -60,7 +61,7 @@ _ROWS = f"""
 
 
 class _There(NamedTuple):
-    """A message that is there: its place among those wanted, its key, and what is known of it."""
+    """A message that exists: its index in `wanted`, its key, time, checksum, bytes, and age."""
 
     place: int
     stream: int
@@ -73,12 +74,12 @@ class _There(NamedTuple):
 
 
 class PostgresMessages:
-    """StoredMessages over sessions of its own, opened when they are first needed.
+    """StoredMessages over sessions of its own, opened when first needed.
 
     Args:
-        primary: the database.
-        standby: a standby of it; None: there is none.
-        clock: for how long a standby is left alone.
+        primary: The database.
+        standby: A standby of it; None if there is none.
+        clock: Measures the time in which a failed standby is not used.
     """
 
     def __init__(self, primary: Connector, standby: Connector | None, clock: Clock) -> None:
@@ -94,7 +95,10 @@ class PostgresMessages:
     async def read(
         self, account: str, wanted: Sequence[tuple[str, int]]
     ) -> AsyncGenerator[list[tuple[int, Row | None]]]:
-        """Yield what there is of the messages `wanted`, some at a time. Raises Unavailable."""
+        """Yield the messages that `wanted` lists, in batches, as `StoredMessages.read`.
+
+        Raises Unavailable.
+        """
         names, seqs = [name for name, _ in wanted], [seq for _, seq in wanted]
         judged = await self._primary.fetch(_JUDGE, names, seqs, account)
         yield [(row["place"] - 1, None) for row in judged if row["seq"] is None]
@@ -104,11 +108,11 @@ class PostgresMessages:
             missing = [each for each in chunk if each.place not in found]
             if missing:
                 found |= await _rows(self._primary, missing)
-            # What is gone by now was removed meanwhile.
+            # A row missing on the primary was removed after the check.
             yield [(each.place, found.get(each.place)) for each in chunk]
 
     async def _from_standby(self, chunk: Sequence[_There]) -> dict[int, Row]:
-        """Return what the standby has of some messages, nothing if there is none or it is away."""
+        """Return the messages of a chunk that the standby has; none if it is absent or away."""
         if self._standby is None or self._clock.monotonic() < self._avoided_until:
             return {}
         try:
@@ -139,7 +143,10 @@ class PostgresMessages:
 
 
 class _Sessions:
-    """A few sessions with one server; all are dropped when it does not answer within seconds."""
+    """A few sessions with one server.
+
+    All are dropped if a statement takes longer than `within` seconds.
+    """
 
     def __init__(self, connector: Connector, purpose: Purpose, within: float) -> None:
         self.address = connector.address
@@ -154,7 +161,7 @@ class _Sessions:
         async with self._opening:
             if self._pool is None:
                 self._pool = await self._connector.pool(self._purpose, _SESSIONS)
-        # A driver that gives a statement up waits for PostgreSQL to take note of that.
+        # On cancellation the driver would wait for PostgreSQL to confirm.
         watchdog = asyncio.get_running_loop().call_later(self._within, self.close)
         try:
             return await fetch(self._pool, statement, *arguments)
@@ -162,14 +169,14 @@ class _Sessions:
             watchdog.cancel()
 
     def close(self) -> None:
-        """End all of them at once."""
+        """End all sessions at once."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.terminate()
 
 
 def _chunks(there: Sequence[_There]) -> Iterator[list[_There]]:
-    """Part messages into what is held in memory at a time: one at least."""
+    """Split messages into chunks of at most 4 MiB, one message at least."""
     chunk: list[_There] = []
     size = 0
     for each in there:
@@ -183,7 +190,10 @@ def _chunks(there: Sequence[_There]) -> Iterator[list[_There]]:
 
 
 async def _rows(sessions: _Sessions, chunk: Sequence[_There]) -> dict[int, Row]:
-    """Return what a server has of some messages, by place. Raises Unavailable."""
+    """Return the rows of a chunk that a server has, by index in `wanted`. Raises Unavailable.
+
+    A row with another time or checksum than the primary's is left out.
+    """
     keys = zip(*((each.stream, each.shelf, each.seq) for each in chunk), strict=True)
     rows = await sessions.fetch(_ROWS, *map(list, keys))
     found = {(row["stream"], row["seq"]): row for row in rows}

@@ -1,11 +1,11 @@
 """The write path: the plans of all streams in one fenced transaction, usually a COPY.
 
-A simple-query string of several statements is one implicit transaction. The string is
-`select fence(...); [delete ...;] copy ... from stdin (format binary)`: the fence locks and moves
-every head row or raises `JG001`, which aborts the transaction. That is two round trips per commit,
-whatever the number of messages and streams. The string contains only integers and escaped texts;
-subjects, headers and payloads are in the binary COPY data. A commit of one message is one prepared
-INSERT with a fence of its own: one round trip.
+A simple-query string of several statements is one implicit transaction. The string is `select
+fence(...); [delete ...;] copy ... from stdin (format binary)`. The fence locks and moves every head
+row, or raises `JG001`, which aborts the transaction. A commit takes two round trips, regardless of
+the numbers of messages and streams. The string contains only integers and escaped texts; subjects,
+headers and payloads are in the binary COPY data. A commit of one message is one prepared INSERT
+with a fence of its own: one round trip.
 
 asyncpg has no public call for statements before a COPY, so `_copy` makes one private call; the
 driver's minor version is pinned for it.
@@ -34,12 +34,12 @@ from core.stream.schedules import Pending
 
 COLUMNS = "seq, ts, stream, shelf, crc, subject, hdr, data"
 ALL_COLUMNS = f"{COLUMNS}, long_subject"
-"""With the one that few rows have: a commit names it only where it has such rows."""
+"""Columns including the one that few rows have; a commit names it only if it has such rows."""
 FENCED = "JG001"
 
 # A single message is one prepared statement without arrays: COPY would cost another round trip and
-# parsing, and the fence function more than the insertion itself. It inserts nothing if the head is
-# not as this node left it.
+# parsing, and the fence function more than the insertion itself. It inserts nothing if the head
+# differs from the state that this node left.
 _INSERT_ONE = f"""
     with fence as (
       update jetgate_store.head
@@ -72,7 +72,7 @@ _CLOSE_TIMEOUT_S = 0.2
 
 # COPY buffers up to a thousand rows, with a tuple slot for each. The more slots there are, the
 # longer PostgreSQL takes to register the next with its resource owner: at a thousand rows that is a
-# third of the work. A volatile WHERE condition makes it insert row by row instead, which is slower
+# third of the work. A volatile WHERE condition makes it insert row by row instead. That is slower
 # for few rows, and for many, over which the slots are reused.
 _ROW_BY_ROW = range(400, 3000)
 _VOLATILE_TRUE = " where clock_timestamp() is not null"
@@ -87,9 +87,9 @@ def rows_of(commit: StreamCommit, subjects: Subjects, *, is_wide: bool = False) 
     """Yield the COPY rows of one plan, by iterators in C where possible.
 
     Args:
-        commit: the plan; it has rows.
-        subjects: their columns, as `columns_of` returns them.
-        is_wide: whether rows have ALL_COLUMNS.
+        commit: A commit whose plan has rows.
+        subjects: The subject columns of the rows, as `columns_of` returns them.
+        is_wide: True if rows have ALL_COLUMNS.
     """
     segment = commit.plan.segment
     assert segment is not None, "only plans with rows are asked for them"
@@ -101,7 +101,7 @@ def rows_of(commit: StreamCommit, subjects: Subjects, *, is_wide: bool = False) 
     else:
         headers, crcs = segment.headers, map(checksum, segment.headers, payloads)
         blocks = [block for block in segment.headers if block]
-        if len(blocks) == len(payloads):  # no call of Python's for each message
+        if len(blocks) == len(payloads):  # no Python call per message
             crcs = map(crc32c, payloads, map(crc32c, blocks))
     texts, long = subjects
     columns: tuple[Iterable[int | str | bytes | None], ...] = (
@@ -124,7 +124,7 @@ def _array(values: Iterable[int], kind: str) -> str:
 
 
 def _head_of(commit: StreamCommit) -> tuple[int, ...]:
-    """Return what the fence compares and sets for one stream, in the order of its arguments."""
+    """Return the arguments of the fence for one stream: values to compare and to set."""
     plan = commit.plan
     return (
         commit.stream,
@@ -164,7 +164,7 @@ def _erase_text(commit: StreamCommit) -> str:
 
 
 def _end_text(commit: StreamCommit) -> str:
-    # After the rows, like the janitor, so that the two cannot wait for each other.
+    # After the rows, like the janitor, so that the two cannot deadlock.
     return (
         f"delete from jetgate_store.replaced where stream = {commit.stream} "
         f"and n < {commit.plan.record};"
@@ -175,7 +175,8 @@ class PostgresLog:
     """LogWriter over one dedicated connection, reopened when it is lost.
 
     Attributes:
-        commits, rows: transactions and messages written since the start.
+        commits: Number of transactions since the start.
+        rows: Number of messages written since the start.
     """
 
     def __init__(self, connect: Connect) -> None:
@@ -208,7 +209,7 @@ class PostgresLog:
             self._insert_one = await connection.prepare(_INSERT_ONE)
             self._insert_replacing = await connection.prepare(_INSERT_REPLACING)
         except BaseException:
-            # No other code knows of it yet, so close it here.
+            # No other code has this connection yet, so close it here.
             connection.terminate()
             raise
         self._row_state, self._wide_row_state = sample._state, wide._state
@@ -217,10 +218,10 @@ class PostgresLog:
         """Write the plans of all streams in one transaction.
 
         Raises:
-            Fenced: another node leads one of the streams now; nothing was written.
+            Fenced: Another node leads one of the streams now; nothing was written.
             Refused: PostgreSQL refused the statement; nothing was written.
-            Unavailable: PostgreSQL is not reachable; nothing was written.
-            OutcomeUnknown: the connection was lost while the commit was in flight.
+            Unavailable: PostgreSQL is unreachable; nothing was written.
+            OutcomeUnknown: The connection was lost while the commit was in flight.
         """
         connection = await self._ready()
         ordered = sorted(commits, key=lambda commit: commit.stream)
@@ -248,7 +249,7 @@ class PostgresLog:
         self.rows += count
 
     async def _insert(self, commit: StreamCommit, subjects: Subjects) -> None:
-        """Write a plan of one message and nothing else, in one round trip."""
+        """Write a plan of one message and nothing else, in one round trip. Raises Fenced."""
         plan, statement = commit.plan, self._insert_one
         values: tuple[Any, ...] = (*_head_of(commit), *next(rows_of(commit, subjects)))
         if plan.replaced:
@@ -290,7 +291,7 @@ class PostgresLog:
         if error.sqlstate == FENCED:
             return Fenced(str(error))
         state = error.sqlstate or ""
-        # Class 57P and a lost connection end the session: whether COMMIT happened is unknown.
+        # Class 57P and a lost connection end the session: the outcome of COMMIT is unknown.
         if state.startswith(("57P", "08")) or getattr(error, "severity_en", "") in (
             "FATAL",
             "PANIC",
@@ -298,7 +299,7 @@ class PostgresLog:
             self._drop()
             return OutcomeUnknown(str(error))
         if isinstance(error, READ_ONLY):
-            # After a fail-over: the next session may be with the new primary.
+            # After a failover: the next session may reach the new primary.
             self._drop()
         return Refused(str(error), is_full=state.startswith("53"))
 
@@ -309,12 +310,12 @@ class PostgresLog:
                 connection.terminate()
 
     async def heads(self, streams: Sequence[int]) -> dict[int, Head]:
-        """Return the head rows of streams. Raises Unavailable."""
+        """Return the head rows of streams, by stream number. Raises Unavailable."""
         rows = await self._fetch(_HEADS, streams)
         return {row[0]: Head(*row[1:]) for row in rows}
 
     async def consumer_changes(self, streams: Sequence[int]) -> dict[int, int]:
-        """Return how many changes the consumers of streams had. Raises Unavailable."""
+        """Return the number of changes of each stream's consumers. Raises Unavailable."""
         return dict(await self._fetch(_CONSUMER_CHANGES, streams))
 
     async def _fetch(self, statement: str, streams: Sequence[int]) -> list[Any]:
@@ -334,7 +335,7 @@ class PostgresLog:
 
 
 def _has_other_writes(commit: StreamCommit, subjects: Subjects) -> bool:
-    """Say whether a plan of one message writes anything but the head and COLUMNS."""
+    """Return whether a plan of one message writes more than the head and COLUMNS."""
     plan, (_, long) = commit.plan, subjects
     return bool(
         long
@@ -349,9 +350,9 @@ def _has_other_writes(commit: StreamCommit, subjects: Subjects) -> bool:
 
 
 def _replaced_call(commit: StreamCommit) -> str:
-    """Return the call that records which rows a plan replaces, to follow that of the fence.
+    """Return the call that records the rows that a plan replaces, to append to the fence's.
 
-    A function has its plan ready; an insertion as a statement of its own takes much longer.
+    A function has a cached plan; an INSERT statement of its own takes much longer.
     """
     plan = commit.plan
     seqs = _array(plan.replaced, "bigint[]")

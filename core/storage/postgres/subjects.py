@@ -1,28 +1,28 @@
-"""Subjects, which are bytes, as the text that the rows of messages hold.
+"""Subjects, which are bytes, as the text in the rows of messages.
 
-A byte that is not part of UTF-8, a NUL, a line feed and a blank are written as a blank and two
-hexadecimal digits. No subject has a blank, so no two subjects share a text, and a filter matches
-the text as it matches the subject: dots and wildcards stay.
+A blank and two hexadecimal digits encode a byte that is not part of UTF-8, a NUL, a line feed, and
+a blank. No subject has a blank, so no two subjects share a text, and a filter matches the text as
+it matches the subject: dots and wildcards stay.
 
 The column `subject` is in the unique index of each partition, and an index entry has at most 2,704
 bytes. Longer text is in the column `long_subject`; `subject` then holds two blanks and the SHA-256
-of the text, so that it is equal where the subjects are.
+of the text, so equal subjects have equal values.
 """
 
 import re
 from hashlib import sha256
 
 INDEXED_MAX = 2048
-"""Bytes of text that the indexed column holds itself."""
+"""Most bytes of text in the indexed column."""
 DIGEST_PREFIX = "  "
-"""How the indexed column begins when the text is in `long_subject`; no text has it anywhere."""
+"""Prefix of a digest in the indexed column. No text contains it."""
 WHOLE = "coalesce(long_subject, subject)"
-"""The text of a subject, of a row in SQL."""
+"""SQL expression of a row: the text of its subject."""
 WHOLE_BYTES = (
     f"(octet_length({WHOLE}) - case when position(' ' in {WHOLE}) > 0"
     f" then 2 * (length({WHOLE}) - length(replace({WHOLE}, ' ', ''))) else 0 end)"
 )
-"""The length of a subject, of a row in SQL."""
+"""SQL expression of a row: the length of its subject in bytes."""
 
 # Undecodable bytes are lone surrogates after `surrogateescape`.
 _UNTEXTUAL = re.compile("[\0\n \udc80-\udcff]")
@@ -31,7 +31,7 @@ _ESCAPE = re.compile(b" ([0-9a-f]{2})")
 
 def columns_of(subjects: list[bytes]) -> tuple[list[str], list[str | None] | None]:
     """Return the columns `subject` and `long_subject` of rows (None: no row has the latter)."""
-    # The common case is a few calls for the whole batch.
+    # The common case takes a few calls for the whole batch.
     if max(map(len, subjects), default=0) <= INDEXED_MAX:
         joined = b"\n".join(subjects)
         if b"\0" not in joined and b" " not in joined:
@@ -57,20 +57,20 @@ def text_of(subject: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """Return the subject that has a text."""
+    """Return the subject of a text."""
     encoded = text.encode()
     return _unescaped(encoded) if b" " in encoded else encoded
 
 
 def subjects_of(joined: bytes, count: int) -> list[bytes]:
-    """Return the subjects whose texts are joined by line feeds."""
+    """Return the subjects of `count` texts that are joined by line feeds."""
     names = joined.split(b"\n")
     assert len(names) == count, "no text has a line feed"
     return [_unescaped(name) for name in names] if b" " in joined else names
 
 
 def indexed_text(text: str) -> str:
-    """Return what the indexed column holds of a text."""
+    """Return the value of the indexed column for a text: the text itself, or its digest."""
     # A character has at most four bytes.
     if len(text) <= INDEXED_MAX // 4 or len(encoded := text.encode()) <= INDEXED_MAX:
         return text
@@ -78,7 +78,7 @@ def indexed_text(text: str) -> str:
 
 
 def key_of(subject: bytes) -> str:
-    """Return what the indexed column holds of a subject."""
+    """Return the value of the indexed column for a subject."""
     return indexed_text(text_of(subject))
 
 

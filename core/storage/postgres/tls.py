@@ -1,4 +1,4 @@
-"""TLS with PostgreSQL: what a connection string says of it, and the contexts of the ssl module."""
+"""TLS with PostgreSQL: the options of a connection string, and contexts of the ssl module."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from core.errors import OperatorError
 
 MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 SYSTEM = "system"
-"""The value of sslrootcert that stands for the certificates of the operating system."""
+"""Value of sslrootcert for the certificates of the operating system."""
 VERSIONS = {
     "TLSv1": ssl.TLSVersion.TLSv1,
     "TLSv1.1": ssl.TLSVersion.TLSv1_1,
@@ -22,19 +22,19 @@ _NO_CHECK = ("allow", "prefer", "require")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How sessions over TCP are encrypted; the names are libpq's. Files are empty if not given.
+    """The encryption of sessions over TCP, with libpq's names. Files are empty if not given.
 
     Attributes:
-        mode: one of `MODES`.
-        rootcert: the file of the authorities, or `SYSTEM`.
-        cert: the file of our certificate.
-        key: the file of its key.
-        key_password: what that is encrypted with.
-        crl: the file of revoked certificates.
-        sends_cert: whether our certificate is shown.
-        is_direct: whether TLS begins at once, as PostgreSQL 17 knows it.
-        least: the lowest version of TLS, a name in `VERSIONS`.
-        most: the highest one; empty: any.
+        mode: One of `MODES`.
+        rootcert: File of the trusted authorities, or `SYSTEM`.
+        cert: File of the client certificate.
+        key: File of its key.
+        key_password: Password of the key.
+        crl: File of revoked certificates.
+        sends_cert: True if the client certificate is sent.
+        is_direct: True if TLS begins at once, as in PostgreSQL 17.
+        least: Lowest version of TLS, a name in `VERSIONS`.
+        most: Highest version; empty: any.
     """
 
     mode: str = "prefer"
@@ -49,10 +49,10 @@ class Tls:
     most: str = ""
 
     def context(self) -> ssl.SSLContext:
-        """Return the context of a session, with its files as they are now.
+        """Return the context of a session, with the current content of its files.
 
         Raises:
-            OperatorError: a file cannot be used; the text names it.
+            OperatorError: A file cannot be used; the text names it.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = self.mode == "verify-full"
@@ -66,7 +66,10 @@ class Tls:
         return context
 
     def optional_dsn(self) -> str:
-        """Return what asyncpg is told of TLS that a server may refuse (allow, prefer)."""
+        """Return the connection string for asyncpg if a server may refuse TLS (allow, prefer).
+
+        Raises OperatorError if the client certificate cannot be used.
+        """
         said = {
             "sslcert": self.cert,
             "sslkey": self.key,
@@ -80,7 +83,7 @@ class Tls:
         return f"postgresql://?{'&'.join(pairs)}"
 
     def _trust(self, context: ssl.SSLContext) -> None:
-        """Load whom the server's certificate may be from."""
+        """Load the authorities that may have signed the server's certificate."""
         context.verify_mode = ssl.CERT_REQUIRED
         root = self.rootcert or _default("root.crt")
         if self.rootcert == SYSTEM:
@@ -97,7 +100,7 @@ class Tls:
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
 
     def _identify(self, context: ssl.SSLContext) -> None:
-        """Load our own certificate, if there is one."""
+        """Load the client certificate, if there is one. Raises OperatorError."""
         cert = self.cert or _default("postgresql.crt")
         if not self.sends_cert or not (self.cert or Path(cert).exists()):
             return

@@ -1,11 +1,11 @@
-"""Keeps other roles from holding up a migration.
+"""Migrations that other roles cannot block.
 
-A revision alters tables, so it waits for every open transaction that has read one of them, and any
-role may keep one open: who may read a view of schema `jetgate`, and who asks PostgreSQL for the
-partitions of a table without any right on it. Their sessions are ended where the role of this
-session may do that; the others are named, and the migration is given up after a while, since other
-readers wait behind it. Sessions of roles that may write here (another node that migrates, a
-backup) are waited for as long as it takes.
+A revision alters tables, so it waits for every open transaction that has read one of them. Any role
+may have one open: a role that may read a view of schema `jetgate`, or one that asks PostgreSQL for
+the partitions of a table, without any right on it. The migration ends such sessions if its role may
+do that. Otherwise it names them, and gives up after a while, since other readers wait behind it.
+For sessions of roles that may write here (another migrating node, a backup) it waits without a
+limit.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, r
 log = logging.getLogger("jetgate.storage")
 
 GRACE_S = 2.0
-"""How long others have to end their transactions by themselves."""
+"""Time for others to end their transactions by themselves, in seconds."""
 PATIENCE_S = 30.0
-"""How long a migration waits for sessions that cannot be ended."""
+"""Longest wait for sessions that cannot be ended, in seconds."""
 _LOOK_S = 0.25
 
-# `pg_blocking_pids` says 0 for a prepared transaction.
+# `pg_blocking_pids` returns 0 for a prepared transaction.
 _BLOCKERS = """
     select b.pid, coalesce(a.usename, '')::text as role,
            a.usename is not distinct from session_user
@@ -40,8 +40,10 @@ _BLOCKERS = """
 async def unblocked(connector: Connector, pid: int, work: Coroutine[Any, Any, None]) -> None:
     """Run the work of a session, and end sessions of other roles that block it.
 
+    `pid` is the process id of that session's backend. Errors of the work are passed on.
+
     Raises:
-        OperatorError: a session that this role may not end blocks it.
+        OperatorError: A session that this role may not end blocks the work.
     """
     task = spawn(outcome(work), name="migration")
     try:
@@ -60,7 +62,10 @@ async def _is_done(task: asyncio.Task[Any], seconds: float) -> bool:
 
 
 async def _watch(connector: Connector, pid: int, task: asyncio.Task[Any]) -> None:
-    """End who blocks a session, again and again until its work is done. Raises OperatorError."""
+    """End sessions that block a session, until its work is done.
+
+    Raises OperatorError if one that cannot be ended blocks it for 30 seconds.
+    """
     loop = asyncio.get_running_loop()
     try:
         session = await connector.open(Purpose.ADMIN)
@@ -82,7 +87,10 @@ async def _watch(connector: Connector, pid: int, task: asyncio.Task[Any]) -> Non
 
 
 async def _has_ended(session: Any, blocker: Any, named: set[int]) -> bool:
-    """Whether a session is out of the way soon, or may stay in it."""
+    """Return whether a blocking session will be gone soon, or is to be waited for.
+
+    `named` collects the sessions that the log has named.
+    """
     pid, role = blocker["pid"], blocker["role"]
     is_new = pid not in named
     named.add(pid)

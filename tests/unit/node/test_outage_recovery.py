@@ -50,7 +50,7 @@ def recovered(led: list[Led], work: list[tuple[Led, Any]]) -> tuple[Any, Any]:
 
     return asyncio.run(
         lead_again(
-            cast(Any, SimpleNamespace(renew=nothing)),
+            nothing,
             cast(Any, SimpleNamespace(heads=heads)),
             cast(Any, SimpleNamespace(streams={each.name: each for each in led})),
             cast(Any, work),

@@ -1,1 +1,1 @@
-"""Backups: an archive of pg_dump, with sums of every stream's messages by which it is verified."""
+"""Backups: an archive of pg_dump with checksums of every stream's messages, to verify it."""

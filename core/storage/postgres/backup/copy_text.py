@@ -1,4 +1,4 @@
-"""Rows in the text form of COPY: out of an archive, by pg_restore, and out of a database."""
+"""Rows in the text format of COPY: from an archive, through pg_restore, or from a database."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -13,13 +13,13 @@ _ESCAPES = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v
 
 
 class Lines:
-    """Cuts pieces of any size into lines."""
+    """A splitter of pieces of any size into lines."""
 
     def __init__(self) -> None:
         self._begun: list[bytes] = []
 
     def cut(self, piece: bytes) -> list[bytes]:
-        """Return the lines that end in a piece."""
+        """Return the lines that end in this piece, without their line feeds."""
         first, end, rest = piece.partition(b"\n")
         self._begun.append(first)
         if not end:
@@ -32,7 +32,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows of a table that follow in an archive."""
+    """The head of a table in an archive; its rows follow."""
 
     name: str
     columns: tuple[str, ...]
@@ -42,10 +42,10 @@ Item = Table | list[bytes]
 
 
 async def contents(archive: Path) -> AsyncGenerator[Item, None]:
-    """Yield each table in an archive, and behind it its rows in lists.
+    """Yield each table of an archive, followed by its rows in lists.
 
     Raises:
-        OperatorError: pg_restore cannot read the archive, or is not there.
+        OperatorError: pg_restore cannot read the archive, or is not installed.
     """
     command = [str(await find_restore()), "--data-only", "--schema=jetgate_store", "--file=-"]
     async with running([*command, str(archive)]) as process:
@@ -70,7 +70,7 @@ async def contents(archive: Path) -> AsyncGenerator[Item, None]:
 
 
 def _begins(line: bytes) -> Table | None:
-    """Return the table whose rows follow a line, if any do."""
+    """Return the table that a COPY line begins; None for any other line."""
     start, _, rest = line.partition(b"COPY jetgate_store.")
     if start or not rest.endswith(b") FROM stdin;"):
         return None
@@ -79,7 +79,7 @@ def _begins(line: bytes) -> Table | None:
 
 
 def plain(field: bytes) -> bytes:
-    """Return a field without the escapes of COPY."""
+    """Return a field with the escapes of COPY decoded."""
     if b"\\" not in field:
         return field
     return re.sub(rb"\\(.)", lambda hit: _ESCAPES.get(hit[1], hit[1]), field)

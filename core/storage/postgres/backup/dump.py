@@ -1,6 +1,7 @@
-"""Takes a backup: pg_dump and the sums of messages, both of one snapshot, beside what serves.
+"""Backups while nodes serve: pg_dump and checksums of messages, from one snapshot.
 
-Whatever was acknowledged before the snapshot is in it, and of each transaction all or nothing.
+The snapshot contains everything acknowledged before it, and each transaction as a whole or not at
+all.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from core.storage.postgres.backup.sums import SPANS
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
 from core.storage.postgres.migrate import revision
 
-# Of another place: who is there, keys, and the grants of roles.
+# Specific to this database: its nodes, its keys, the grants of roles.
 _LEFT_OUT = ("node", "secret", "reader_grant")
 _SECOND = 1_000_000_000
 _STREAMS = """
@@ -39,12 +40,12 @@ _STREAMS = """
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a backup is to be.
+    """The options of a backup.
 
     Attributes:
-        target: a file or, for several jobs, a directory; neither may be there.
-        jobs: how many tables are written at a time; a file has one.
-        compress: as pg_dump has it; empty: its default.
+        target: A file or, with several jobs, a directory. It must not exist.
+        jobs: Number of tables dumped in parallel; a file allows one.
+        compress: Value of pg_dump's --compress; empty: its default.
     """
 
     target: Path
@@ -53,11 +54,11 @@ class Wanted:
 
     @property
     def partial(self) -> Path:
-        """What is written until the backup is whole."""
+        """Path written to until the backup is complete."""
         return self.target.with_name(f"{self.target.name}.partial")
 
     def written(self) -> int:
-        """Return how many bytes are written so far."""
+        """Return the number of bytes written so far."""
         paths = self.partial.iterdir() if self.partial.is_dir() else [self.partial]
         with contextlib.suppress(FileNotFoundError):
             return sum(path.stat().st_size for path in paths)
@@ -65,10 +66,10 @@ class Wanted:
 
 
 async def take(connector: Connector, wanted: Wanted, clock: Clock) -> Manifest:
-    """Take a backup; return what is in it.
+    """Take a backup; return its manifest.
 
     Raises:
-        OperatorError: it cannot be taken; nothing is left of it.
+        OperatorError: The backup failed; nothing of it is left.
     """
     if wanted.target.exists():
         raise OperatorError(f"{wanted.target} is there already")
@@ -92,7 +93,10 @@ async def take(connector: Connector, wanted: Wanted, clock: Clock) -> Manifest:
 
 
 def _create(wanted: Wanted) -> None:
-    """Create what pg_dump writes into: nobody else may read it."""
+    """Create the file or directory for pg_dump, readable by this user alone.
+
+    Raises OperatorError when it exists or cannot be created.
+    """
     try:
         if wanted.jobs > 1:
             wanted.partial.mkdir(mode=0o700)
@@ -107,7 +111,10 @@ def _create(wanted: Wanted) -> None:
 
 @contextlib.asynccontextmanager
 async def _snapshot(connector: Connector) -> AsyncIterator[tuple[Any, str]]:
-    """Open a session in a snapshot, and give its name to others."""
+    """Open a session in a snapshot; yield both the session and the id of the exported snapshot.
+
+    Raises OperatorError when PostgreSQL cannot be used or has another revision of the schema.
+    """
     try:
         session = await connector.open(Purpose.ADMIN)
     except DATABASE_ERRORS as error:
@@ -148,7 +155,7 @@ async def _dump(connector: Connector, session: Any, snapshot: str, wanted: Wante
 
 
 async def _look(session: Any, clock: Clock) -> Manifest:
-    """Return what the snapshot holds."""
+    """Return the manifest of the snapshot, without the digests of files."""
     spans: dict[int, list[tuple[int, int, int]]] = {}
     streams = await session.fetch(_STREAMS)
     for stream, *span in await session.fetch(SPANS):
@@ -167,7 +174,7 @@ async def _look(session: Any, clock: Clock) -> Manifest:
 
 
 def _finish(wanted: Wanted, found: Manifest) -> Manifest:
-    """Complete the archive, force it to the disk, and give it its name."""
+    """Write the manifest, fsync the archive, and rename it to the target."""
     unfinished = wanted.partial
     try:
         whole = Manifest(

@@ -1,9 +1,9 @@
-"""Gives streams that were put back a new incarnation, so that nobody goes on in the old ones.
+"""New incarnations of restored streams, so that clients notice and use no old position.
 
-Positions are (incarnation of the stream, sequence), and the incarnation is the time of its
-creation. After an older state was put back, a sequence may stand for another message than before:
-WebSocket and SSE clients, checkpoints of Spark and readers of SQL have to notice. So do holders of
-acknowledgement tokens, which are signed with a key that is replaced.
+A position is (incarnation of the stream, sequence). The incarnation is the time of creation. After
+an older state was restored, a sequence may stand for another message than before. WebSocket and SSE
+clients, Spark checkpoints and SQL readers detect that by the incarnation. Acknowledgement tokens
+are signed with a key, which is replaced.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from core.storage.postgres.locks import BUMPS_IN_TURN
 Name = tuple[str, str]
 """Account and name of a stream."""
 
-# In the order in which leaders and writers lock them. All that a leader remembers is over then.
+# In the lock order of leaders and writers. These locks end the leadership of every running node.
 _LOCK = (
     BUMPS_IN_TURN,
     "select from jetgate_store.lease order by lease_group for update",
@@ -32,9 +32,9 @@ _EPOCHS = (
     "update jetgate_store.head set epoch = $1",
     "update jetgate_store.consumer set epoch = $1",
 )
-# A node that led what was there before must not take this for what it left.
+# A former leader of this database must not take the restored state for its own.
 _NOBODY_LEADS = "update jetgate_store.lease set token = 0, node = '', since = null"
-# Versions count from that of this place; who follows reads everything anew.
+# Versions continue from that of this database; nodes that follow the directory reload everything.
 _UNFOLLOWED = (
     "update jetgate_store.stream set version = 0",
     "delete from jetgate_store.deletion",
@@ -43,7 +43,7 @@ _KEY = "uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())"
 
 
 async def lock_heads(session: Any) -> None:
-    """Keep every writer and every coming leader waiting until the transaction ends."""
+    """Make every writer and every future leader wait until the transaction ends."""
     for statement in _LOCK:
         await session.execute(statement)
 
@@ -53,13 +53,16 @@ async def renew(
 ) -> int:
     """Renew the incarnations of all streams within the transaction of a session.
 
-    Args:
-        session: whose transaction holds the locks of `lock_heads`.
-        clock: of this machine.
-        epoch: every epoch will be above this one, and those in the database.
-        names: new names of streams; their subjects stay.
+    Exceptions of asyncpg are passed on.
 
-    Returns how many streams there are. Raises what asyncpg raises.
+    Args:
+        session: Its transaction holds the locks of `lock_heads`.
+        clock: The clock of this machine.
+        epoch: The new epochs are above this one and above those in the database.
+        names: New names of streams, by (account, name); subjects stay.
+
+    Returns:
+        The number of streams.
     """
     highest = await session.fetchval("select coalesce(max(epoch), 0) from jetgate_store.head")
     for statement in _EPOCHS:
@@ -79,7 +82,7 @@ async def renew(
             created,
             config,
         )
-        # Who copies a stream stands in its incarnation, which he was put back with.
+        # Rows of sources name the incarnation of their origin, which was restored with them.
         await session.execute(
             "update jetgate_store.source set identity = $2 where identity = $1",
             _identity(row["account"], row["name"], row["created"]),
@@ -87,7 +90,7 @@ async def renew(
         )
     await session.execute("delete from jetgate_store.secret where name = 'ack-tokens'")
     await session.execute(f"insert into jetgate_store.secret values ('ack-tokens', {_KEY})")
-    # What nodes prove to each other stays, where it is: some may run.
+    # The key by which nodes authenticate routes stays if there is one: nodes may be running.
     await session.execute(
         f"insert into jetgate_store.secret values ('routes', {_KEY}) on conflict do nothing"
     )

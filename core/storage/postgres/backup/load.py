@@ -1,7 +1,7 @@
-"""Puts a backup back into a database without streams, in one transaction.
+"""The restore of a backup into a database without streams, in one transaction.
 
-The rows go through this process, where each is checked. The heads are locked before anything is
-looked at, so a node that starts meanwhile does not lead before all is there.
+Every row passes through this process, which checks it. The head rows are locked before anything
+else is read, so a node that starts meanwhile leads nothing before the restore is complete.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -24,17 +24,17 @@ from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, r
 from core.storage.postgres.leases import PostgresLeases
 from core.storage.postgres.locks import LEASE_GROUPS
 
-# What a backup has rows of, `message_...` aside; `remote` alone is not of a stream.
+# The tables of a backup beside `message_...`; rows of `remote` alone belong to no stream.
 _OF_STREAMS = ("head", "stream", "consumer", "purge", "replaced", "source", "schedule", "ledger")
 _REMOTE = "remote"
 _MESSAGES = "message_"
-# Whatever goes wrong ends the session, and with it the transaction: a COPY that was cut off could
-# not be rolled back by the same session.
+# Every failure ends the session, and with it the transaction: after an interrupted COPY the same
+# session could not roll back.
 _BEGIN = "begin; set local synchronous_commit = on"
 
 
 class Damaged(OperatorError):
-    """A backup is not as it was taken; `differences` say where."""
+    """A backup that differs from its state when taken; `differences` has the places."""
 
     def __init__(self, archive: Path, differences: list[Difference]) -> None:
         super().__init__(f"{archive} is damaged; nothing was restored")
@@ -42,17 +42,18 @@ class Damaged(OperatorError):
 
 
 class Restore:
-    """One restore.
+    """One restore of a backup.
 
     Args:
-        archive: a backup.
-        connector: the database, which has the schema of this release.
-        names: new names of streams.
-        damaged: restore what is readable of a damaged backup.
-        clock: of this machine.
+        archive: A backup.
+        connector: The database. It has the schema of this release.
+        names: New names of streams, by (account, name).
+        clock: The clock of this machine.
+        damaged: True to restore the readable part of a damaged backup.
 
     Raises:
-        OperatorError: it is no backup, or not of this release; or a name fits no stream of it.
+        OperatorError: The archive is no backup, has another revision of the schema, or lacks a
+            stream of `names`; or two streams would get the same name.
     """
 
     def __init__(
@@ -72,11 +73,11 @@ class Restore:
         self.checker = Checker({s.stream: label(s.account, s.name) for s in self.manifest.streams})
 
     async def run(self) -> list[Difference]:
-        """Restore; return what is damaged.
+        """Restore; return the damage found.
 
         Raises:
-            Damaged: it is, and that was not asked for.
-            OperatorError: the database cannot take it.
+            Damaged: The backup is damaged, and `damaged` is False.
+            OperatorError: The database cannot be used, has a leader, or has streams.
         """
         look = partial(changed_files, self._archive, self.manifest)
         files = await in_thread(look, name="verify")
@@ -104,7 +105,7 @@ class Restore:
         return f"cannot restore into {self._connector.address}: {reason_of(error)}"
 
     async def _claim(self, session: Any) -> None:
-        """Refuse a database that is in use or has streams; remove what deleted ones left."""
+        """Lock the heads; refuse a database with a leader or with streams; delete leftover rows."""
         await lock_heads(session)
         await require_no_leader(self._connector)
         rows = await session.fetch(
@@ -120,7 +121,7 @@ class Restore:
             await session.execute(f"delete from jetgate_store.{table}")
 
     async def _loaded(self, session: Any, files: list[Difference]) -> int:
-        """Load; raise Damaged where that fails because the files are not as they were written."""
+        """Load; raise Damaged if that fails and the files are not as they were written."""
         try:
             return await self._load(session)
         except (OperatorError, *DATABASE_ERRORS) as error:
@@ -130,10 +131,10 @@ class Restore:
             raise Damaged(self._archive, [*files, reason, *self.checker.differences]) from error
 
     async def _load(self, session: Any) -> int:
-        """Copy every table; return the highest epoch that was there."""
+        """Copy every table; return the highest epoch that the database had before."""
         highest = await session.fetchval("select max(epoch) from jetgate_store.head")
         async with aclosing(contents(self._archive)) as items:
-            # The rows of a table are read up to the head of the next one, which is kept here.
+            # The rows of a table end at the head of the next table, which is kept here.
             ahead = _Ahead(items)
             while (table := await ahead.table()) is not None:
                 if table.name.startswith(_MESSAGES):
@@ -168,7 +169,7 @@ class Restore:
 
 
 class _Ahead:
-    """Hands out the tables of an archive, and the rows of each."""
+    """A reader of the tables of an archive, and of the rows of each."""
 
     def __init__(self, items: AsyncIterator[Item]) -> None:
         self._items = items
@@ -176,7 +177,7 @@ class _Ahead:
         self._error: OperatorError | None = None
 
     async def table(self) -> Table | None:
-        """Return the next table, whether the rows of the last one were taken or not.
+        """Return the next table, or None at the end. Skip rows of the last one not yet read.
 
         Raises OperatorError when the archive cannot be read.
         """
@@ -188,7 +189,10 @@ class _Ahead:
         return table
 
     async def rows(self) -> AsyncIterator[list[bytes]]:
-        """Yield the rows of the table; an error is raised by `table`, when their COPY has ended."""
+        """Yield the rows of the table.
+
+        An error ends the rows; `table` raises it once the COPY has ended.
+        """
         while self._next is None and self._error is None:
             try:
                 item = await anext(self._items, None)
@@ -204,12 +208,13 @@ class _Ahead:
 
 
 async def adopt(connector: Connector, clock: Clock) -> int:
-    """Renew the incarnations in a database that was put back by other means.
+    """Renew the incarnations in a database that was restored by other means.
 
-    Returns how many streams there are.
+    Returns:
+        The number of streams.
 
     Raises:
-        OperatorError: a node leads there, or it cannot be done.
+        OperatorError: A node leads there, or the database cannot be used.
     """
     try:
         session = await connector.open(Purpose.ADMIN)
@@ -231,7 +236,7 @@ async def adopt(connector: Connector, clock: Clock) -> int:
 
 
 async def require_no_leader(connector: Connector) -> None:
-    """Raise OperatorError when a node leads in a database."""
+    """Raise OperatorError if a node owns a lease group of a database."""
     leases = PostgresLeases(connector)
     await leases.open()
     try:
@@ -248,12 +253,15 @@ def _called(holder: Holder) -> str:
 
 
 def label(account: str, name: str) -> str:
-    """Return what a stream is called: with its account, unless that is the default one."""
+    """Return the display name of a stream: `account/name`, or the name alone in account $G."""
     return name if account == "$G" else f"{account}/{name}"
 
 
 def changed_files(archive: Path, wanted: Manifest) -> list[Difference]:
-    """Return which files of an archive are not as they were written."""
+    """Return the files of an archive whose digests differ from the manifest.
+
+    Raises OperatorError when the archive cannot be read.
+    """
     try:
         found = manifest.digests(archive)
     except OSError as error:
@@ -266,9 +274,9 @@ def changed_files(archive: Path, wanted: Manifest) -> list[Difference]:
 
 
 async def beyond_the_end(session: Any) -> list[Difference]:
-    """Return the consumers that stand behind the last message of their streams.
+    """Return the consumers whose positions are behind the last message of their streams.
 
-    One that was told to begin at a sequence yet to come may.
+    Consumers with `opt_start_seq` are left out: they may start at a future sequence.
     """
     rows = await session.fetch(
         """

@@ -1,7 +1,7 @@
-"""What a backup says of itself: its streams, and sums of their messages.
+"""The manifest of a backup: its streams, and checksums of their messages, as JSON.
 
-It is JSON: behind the archive where that is one file, which pg_restore does not read as far, and
-beside the others where it is a directory.
+An archive of one file has the manifest appended: pg_restore does not read that far. A directory has
+it in a file of its own.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from crc32c import crc32c
 from core.errors import OperatorError
 
 SPAN_BITS = 10
-"""A sum is that of 1,024 sequences: those that agree in all higher bits."""
+"""Number of low bits of a sequence within a span: a checksum covers 1,024 sequences."""
 SPAN = 1 << SPAN_BITS
 _NAME = "jetgate.json"
 _MAGIC = b"jetgate1"
@@ -28,14 +28,14 @@ class StreamSums(msgspec.Struct, frozen=True):
     """A stream in a backup.
 
     Attributes:
-        stream: its number in the tables.
-        account: whose it is.
-        name: its own.
-        first_seq: of its head, like the next two.
-        last_seq: the newest.
-        msgs: those that are there.
-        rows: those that are stored, some of which only wait to be deleted.
-        spans: (number, rows, sum) of the spans of sequences that have rows.
+        stream: Its number in the tables.
+        account: Its account.
+        name: Its name.
+        first_seq: First sequence, by its head row.
+        last_seq: Last sequence, by its head row.
+        msgs: Number of messages, by its head row.
+        rows: Number of stored rows, including those of removed messages.
+        spans: (number of the span, rows, checksum) of each span that has rows.
     """
 
     stream: int
@@ -49,15 +49,15 @@ class StreamSums(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is in a backup.
+    """The content of a backup.
 
     Attributes:
-        revision: of the schema.
-        jetgate: the release that took it.
-        postgresql: the version of the server.
-        taken: when, ISO 8601 in UTC.
-        streams: in the order of their numbers.
-        files: the SHA-256 of each file of the archive; of one file alone without a name.
+        revision: Revision of the schema.
+        jetgate: Version of the release that took the backup.
+        postgresql: Version of the PostgreSQL server.
+        taken: Time, as ISO 8601 in UTC.
+        streams: The streams, ordered by number.
+        files: SHA-256 of each file of the archive, by name; an archive of one file has the name "".
     """
 
     revision: str
@@ -69,7 +69,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def write(manifest: Manifest, archive: Path) -> None:
-    """Put a manifest to an archive. Raises OSError."""
+    """Write a manifest into an archive. Raises OSError."""
     text = msgspec.json.encode(manifest)
     if archive.is_dir():
         (archive / _NAME).write_bytes(text)
@@ -82,7 +82,7 @@ def read(archive: Path) -> Manifest:
     """Return the manifest of a backup.
 
     Raises:
-        OperatorError: it cannot be read, or is no backup of ours.
+        OperatorError: The archive cannot be read, or is no backup of jetgate.
     """
     try:
         text = (archive / _NAME).read_bytes() if archive.is_dir() else _behind(archive)
@@ -99,7 +99,7 @@ def read(archive: Path) -> Manifest:
 
 
 def _behind(archive: Path) -> bytes | None:
-    """Return what stands behind an archive of one file; None if that is no manifest."""
+    """Return the manifest appended to an archive of one file; None if there is no valid one."""
     with archive.open("rb") as file:
         start = _start(file)
         if start is None:
@@ -112,7 +112,7 @@ def _behind(archive: Path) -> bytes | None:
 
 
 def _start(file: BinaryIO) -> int | None:
-    """Return where the manifest begins in an open file; None if there is none."""
+    """Return the offset of the manifest in an open file; None if there is none."""
     size = file.seek(0, 2)
     if size < _TRAILER.size:
         return None
@@ -123,7 +123,7 @@ def _start(file: BinaryIO) -> int | None:
 
 
 def digests(archive: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of an archive, its manifest left out. Raises OSError."""
+    """Return the SHA-256 of each file of an archive, without its manifest. Raises OSError."""
     if not archive.is_dir():
         return {"": _digest(archive)}
     names = sorted(path.name for path in archive.iterdir() if path.name != _NAME)

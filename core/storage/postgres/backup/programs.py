@@ -1,6 +1,6 @@
-"""pg_dump and pg_restore: where they are, and how they connect.
+"""The programs pg_dump and pg_restore: where they are installed, and how they connect.
 
-Nothing of a connection string goes into a command line, which others may see.
+No part of a connection string goes into a command line, which other users can read.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from core.storage.postgres.connect import Connector
 from core.storage.postgres.dsn import Host
 from core.storage.postgres.preflight import VERSIONS
 
-# Where Debian and Red Hat put each version, and the wheel that `jetgate dev` runs.
+# The directories of Debian and Red Hat for each version, and the wheel that `jetgate dev` runs.
 _SYSTEM = ("/usr/lib/postgresql/{}/bin", "/usr/pgsql-{}/bin")
 _WHEEL = ("pginstall/bin", "pginstall18/bin")
 _PIECE = 1 << 20
 _VERSION_TIMEOUT_S = 30
-# What a role may have set otherwise. The sums are of bytes, whatever their form in the archive.
+# Overrides settings of the role. The checksums cover bytes, whatever their format in the archive.
 _SETTINGS = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c bytea_output=hex"
 
 
@@ -33,9 +33,9 @@ _SETTINGS = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c 
 async def running(
     command: list[str], environment: dict[str, str] | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start a program, and kill it if it still runs at the end.
+    """Start a program; kill it if it still runs at the end of the context.
 
-    Raises OperatorError when it fails, unless something else was raised first.
+    Raises OperatorError when the program cannot be started or fails, unless the body has raised.
     """
     name = Path(command[0]).name
     try:
@@ -65,10 +65,10 @@ async def running(
 
 
 async def find_dump(major: int) -> Path:
-    """Return the pg_dump for a server of a major version: the same, or else the next newer one.
+    """Return the pg_dump of a server's major version, else of the next newer one.
 
     Raises:
-        OperatorError: there is none; the text says what to install.
+        OperatorError: None is installed; the text names the package to install.
     """
     found = await in_thread(functools.partial(_found, "pg_dump"), name="pg_dump")
     newer = sorted(version for version in found if version >= major)
@@ -81,7 +81,7 @@ async def find_restore() -> Path:
     """Return the newest pg_restore, which reads the archives of older ones.
 
     Raises:
-        OperatorError: there is none; the text says what to install.
+        OperatorError: None is installed; the text names the package to install.
     """
     found = await in_thread(functools.partial(_found, "pg_restore"), name="pg_restore")
     if not found:
@@ -99,7 +99,7 @@ def _absent(name: str, major: int, found: dict[int, Path]) -> str:
 
 @functools.cache
 def _found(name: str) -> dict[int, Path]:
-    """Return the programs of a name by major version; what is on PATH comes first."""
+    """Return the programs of a name by major version; those on PATH come first."""
     found: dict[int, Path] = {}
     for path in _places(name):
         version = _major(path)
@@ -139,10 +139,10 @@ def _major(path: Path) -> int | None:
 
 
 def environment(connector: Connector, host: Host) -> dict[str, str]:
-    """Return the environment in which libpq connects to a host as a connector does.
+    """Return the environment variables with which libpq connects to a host as a connector does.
 
     Raises:
-        OperatorError: that cannot be had.
+        OperatorError: The TLS key has a password, which libpq cannot get that way.
     """
     parts, tls = connector.parts, connector.parts.tls
     if tls.key_password:

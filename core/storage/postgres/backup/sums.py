@@ -1,7 +1,7 @@
-"""Sums of messages: by PostgreSQL when a backup is taken, and from rows when one is verified.
+"""Checksums of messages: computed by PostgreSQL for a backup, and from rows to verify one.
 
-The sum of a span of sequences is the XOR of a hash for each message, so their order is of no
-matter. The hash is of what the CRC-32C of a message does not cover, and of that.
+The checksum of a span of sequences is the XOR of one hash per message, so it does not depend on
+their order. The hash covers the CRC-32C of the message and the columns that the CRC does not cover.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ SPANS = f"""
              ), 1, {_HASH_BYTES}), 'hex'))::bit(64)::bigint)
       from jetgate_store.message group by 1, 2 order by 1, 2
 """
-"""(stream, number of the span, rows, sum) of all that is stored."""
+"""Query of (stream, number of the span, rows, checksum) of all stored messages."""
 
 ROW_COLUMNS = tuple(ALL_COLUMNS.split(", "))
 _SEQ_MAX = (1 << 63) - 1
@@ -37,12 +37,12 @@ _RANGES_SHOWN, _SEQS_SHOWN = 10, 10_000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that is not as it should be.
+    """One difference found by a verification.
 
     Attributes:
-        stream: where, with its account unless that is the default one.
-        seq: the message, or the first of several; 0: none in particular.
-        text: what is wrong.
+        stream: Label of the stream, as `load.label` returns it; empty if none.
+        seq: Sequence of the message, or of the first of several; 0 if none.
+        text: Description.
     """
 
     stream: str
@@ -52,7 +52,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Span:
-    """The messages of a span: how many, their sum, and a bit for each that is there, or is gone."""
+    """The messages of a span: row count, checksum, and one bit per stored or removed sequence."""
 
     rows: int = 0
     sum: int = 0
@@ -62,7 +62,7 @@ class Span:
 
 @dataclass(slots=True)
 class Found:
-    """What was read of a stream; `removed` of its rows only wait to be deleted."""
+    """The rows read of a stream; `removed` of them belong to removed messages."""
 
     name: str
     rows: int = 0
@@ -77,7 +77,7 @@ class Found:
                     yield seq
 
     def count(self, low: int, high: int = _SEQ_MAX) -> int:
-        """Return how many sequences from `low` to `high` have rows."""
+        """Return the number of sequences from `low` to `high` that have rows."""
         return sum(
             (span.there & _mask(number, low, high)).bit_count()
             for number, span in self.spans.items()
@@ -85,13 +85,13 @@ class Found:
         )
 
     def absent(self, low: int, high: int) -> Iterator[int]:
-        """Yield the sequences from `low` to `high` that never had rows, ascending."""
+        """Yield the sequences from `low` to `high` without a row, ascending; skip removed ones."""
         for number in range(low >> SPAN_BITS, (high >> SPAN_BITS) + 1):
             span = self.spans.get(number, Span())
             yield from _bits(_mask(number, low, high) & ~(span.there | span.gone), number)
 
     def remove(self, seqs: Iterable[int]) -> None:
-        """Leave out rows that are only waiting to be deleted."""
+        """Mark rows of removed messages as gone."""
         for seq in seqs:
             span, bit = self.spans.get(seq >> SPAN_BITS), 1 << (seq & SPAN - 1)
             if span is not None and span.there & bit:
@@ -101,7 +101,7 @@ class Found:
 
 
 def _bits(there: int, number: int) -> Iterator[int]:
-    """Yield the sequences of the bits of a span."""
+    """Yield the sequences of the bits that are set in a span."""
     while there:
         low = there & -there
         yield (number << SPAN_BITS) + low.bit_length() - 1
@@ -109,17 +109,17 @@ def _bits(there: int, number: int) -> Iterator[int]:
 
 
 def _mask(number: int, low: int, high: int) -> int:
-    """Return the bits of a span that are from `low` to `high`."""
+    """Return the bits of a span for the sequences from `low` to `high`."""
     start = number << SPAN_BITS
     first, last = max(low - start, 0), min(high - start, SPAN - 1)
     return (1 << last + 1) - (1 << first) if first <= last else 0
 
 
 class Checker:
-    """Takes rows of messages, and keeps what differs from their checksums.
+    """A comparison of rows of messages with their checksums; `differences` has the result.
 
     Args:
-        streams: the names of streams by their numbers; rows of others are left out.
+        streams: Labels of the streams by number; rows of other streams are skipped.
     """
 
     def __init__(self, streams: dict[int, str]) -> None:
@@ -128,7 +128,7 @@ class Checker:
         self.rows = 0
 
     def take(self, lines: Sequence[bytes]) -> list[bytes]:
-        """Check rows of a table of messages; return those of our streams."""
+        """Check rows in the text format of COPY; return those of known streams."""
         kept = [line for line in lines if self._check(line)]
         self.rows += len(kept)
         return kept
@@ -166,7 +166,7 @@ class Checker:
         self.differences.append(Difference(stream, seq, text))
 
     def compare(self, wanted: Sequence[StreamSums]) -> None:
-        """Keep what differs from the sums of a backup."""
+        """Compare the spans that were read with the checksums of a backup."""
         for stream in wanted:
             found = self.found[stream.stream]
             for number, rows, total in stream.spans:
@@ -180,7 +180,7 @@ class Checker:
 
 
 def _why(stream: StreamSums, number: int, span: Span, rows: int) -> tuple[int, str]:
-    """Say what is wrong with a span of which `rows` rows are wanted."""
+    """Return the sequence and the text of the difference of a span that should have `rows` rows."""
     low = max(number * SPAN, stream.first_seq, 1)
     high = min((number + 1) * SPAN - 1, stream.last_seq)
     place = f"of the messages {low} to {high}"
@@ -196,7 +196,7 @@ def _why(stream: StreamSums, number: int, span: Span, rows: int) -> tuple[int, s
 
 
 def ranges(seqs: Iterable[int]) -> str:
-    """Return the first of ascending sequences as text: `1, 5 to 9, ...`."""
+    """Return the first ten ranges of ascending sequences as text: `1, 5 to 9, ...`."""
     parts: list[list[int]] = []
     more = ""
     for count, seq in enumerate(seqs):
@@ -212,6 +212,6 @@ def ranges(seqs: Iterable[int]) -> str:
 
 
 def require_columns(columns: Sequence[str]) -> None:
-    """Raise OperatorError unless rows have the columns of this release."""
+    """Raise OperatorError unless the rows have the columns of this release."""
     if tuple(columns) != ROW_COLUMNS:
         raise OperatorError("the messages have the columns of another release: use that one")

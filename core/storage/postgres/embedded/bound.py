@@ -1,13 +1,13 @@
-"""Binds processes to the life of this one: the kernel kills them in the moment in which it ends.
+"""Processes bound to the life of this one: the kernel kills them the moment this process ends.
 
-A signal that a parent's death sends (prctl) reaches the postmaster alone, and its children notice a
-little later that it has gone, while `kill -9; wait; rm -r` already removes the directory in which
-they make files. So each process is made the owner of a socket pair with asynchronous notification,
-and SIGKILL is chosen to notify it (fcntl(2): F_SETOWN, F_SETSIG). When this process ends, however
-it ends, the kernel closes its files, and with them the pair, before anybody can have waited for it.
+The parent-death signal (prctl) reaches only the postmaster. Its children notice a little later that
+the postmaster is gone, while `kill -9; wait; rm -r` already removes the directory in which they
+create files. Each process is therefore made the owner of a socket pair with asynchronous
+notification, with SIGKILL as the notifying signal (fcntl(2): F_SETOWN, F_SETSIG). However this
+process ends, the kernel closes its files, and with them the pair, before a parent's wait returns.
 
-An owner is remembered as a process, not as its number: another process with the same number later
-is not meant. Where there is no F_SETSIG (macOS), nothing is bound.
+The kernel remembers the owner as a process, not by number: a later process with the same number is
+safe. Without F_SETSIG (macOS) nothing is bound.
 """
 
 import fcntl
@@ -19,13 +19,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-_F_SETSIG = 10  # not among the names of Python's fcntl
+_F_SETSIG = 10  # missing in Python's fcntl
 
 
 def bind(pid: int) -> Callable[[], None]:
-    """Have the kernel kill a process when this one ends; return what undoes that.
+    """Make the kernel kill a process when this one ends; return a function that undoes it.
 
-    The process must be of the same user, or this one be root. Nothing is bound if it has gone.
+    The process must belong to the same user, or this process must be root. Nothing is bound if the
+    process is gone.
     """
     if sys.platform != "linux":
         return _nothing
@@ -33,17 +34,17 @@ def bind(pid: int) -> Callable[[], None]:
         ends = socket.socketpair()
     except OSError:  # no descriptor left; the launcher's guard kills it, a little later
         return _nothing
-    # Each notifies the other end as it is closed, in whatever order that happens.
+    # Closing one end notifies the owner of the other, in either order.
     for end in ends:
         _notify(end, pid)
     return partial(_release, ends)
 
 
 def same_program_children(pid: int) -> set[int]:
-    """Return the processes that a process has forked and that still run its program.
+    """Return the children of a process that still run its program.
 
-    Those that run another one (the launcher's guard) are left out; where the kernel does not tell,
-    there are none.
+    Children that run another program (the launcher's guard) are left out. Empty if the kernel does
+    not list children.
     """
     found = set()
     try:

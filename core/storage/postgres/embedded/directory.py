@@ -1,8 +1,8 @@
-"""A data directory: its paths, and the processes that a killed jetgate left in it.
+"""A data directory: its paths, and the processes left in it by a killed jetgate.
 
 DIR/lock          locked (flock) by the jetgate that uses DIR (`core.storage.claims`)
 DIR/pg            PostgreSQL's data, and its socket while it runs
-DIR/postgres.log  what PostgreSQL prints
+DIR/postgres.log  output of PostgreSQL
 DIR/ports.json    the addresses, while they are served
 """
 
@@ -32,13 +32,14 @@ _IPC_RMID = 0
 
 
 def path_for(data: Path, account: Account) -> str:
-    """Return the path by which PostgreSQL's user can reach the data directory, short enough.
+    """Return a path of the data directory that PostgreSQL's user can reach, short enough for it.
 
     Directories of root are often closed to that user (/root, those of mktemp). Their permissions
     are not changed: PostgreSQL is started in the directory and uses it as its working directory.
 
     Raises:
-        OperatorError: it cannot be reached; the text names the directory that prevents it.
+        OperatorError: The directory cannot be reached; the text names the directory that prevents
+            it.
     """
     directory = data.parent
     is_short = len(os.fsencode(data)) <= _DATA_PATH_MAX
@@ -66,7 +67,7 @@ def _enters(directory: Path, account: Account) -> bool:
 
 
 def open_path(data: Path) -> int:
-    """Open the data directory as a place, not to read it; -1 where `/proc` does not help."""
+    """Open the data directory as a path (O_PATH), not for reading; -1 without `/proc`."""
     if not Path(_OWN_DIRECTORY).exists():
         return -1
     return os.open(data, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -75,12 +76,12 @@ def open_path(data: Path) -> int:
 def socket_place(data: Path, handle: int) -> str:
     """Return the directory of PostgreSQL's socket, as clients name it: the data directory.
 
-    So nothing is left elsewhere when everything is killed, and nobody else can enter. The address
-    of a socket is short, and a connection string is text that separates hosts by commas; where the
-    path is not so, it goes through an open file of this process.
+    With the socket there, nothing is left elsewhere when everything is killed, and no other user
+    can enter. A socket address is short, and commas separate the hosts of a connection string. If
+    the path is too long or has a comma, the result goes through an open file of this process.
 
     Raises:
-        OperatorError: the path cannot be used, and there is no other.
+        OperatorError: The path cannot be used, and there is no alternative.
     """
     if not (wrong := _wrong_for_clients(data)):
         return str(data)
@@ -90,7 +91,7 @@ def socket_place(data: Path, handle: int) -> str:
 
 
 def _wrong_for_clients(data: Path) -> str:
-    """Why clients cannot name a directory as that of a socket; empty: they can."""
+    """Return the reason why clients cannot use a directory for a socket; empty if they can."""
     name = os.fsencode(data / SOCKET_NAME)
     if len(name) >= _SOCKET_PATH_MAX:
         return "its path is too long for PostgreSQL's socket"
@@ -102,11 +103,14 @@ def _wrong_for_clients(data: Path) -> str:
 
 
 def let_go_of_shared_memory(data: Path, postmaster: int) -> bool:
-    """Have the kernel free PostgreSQL's System V segment with the last process that has it.
+    """Mark PostgreSQL's System V segment for removal when its last process detaches.
 
-    PostgreSQL keeps one of a few bytes, by which it notices processes of an earlier server; a
-    kill -9 of all of them would leave it until the next start on the same data. Marked as removed
-    it still does its work while anybody has it. False: there is none yet.
+    PostgreSQL keeps a segment of a few bytes to detect processes of an earlier server. A kill -9 of
+    all of them would leave it until the next start on the same data. A marked segment works as
+    before while a process is attached.
+
+    Returns:
+        False if the server has no segment yet.
     """
     try:
         fields = (
@@ -125,10 +129,10 @@ def let_go_of_shared_memory(data: Path, postmaster: int) -> bool:
 
 
 def remove_lost_memory(account: Account) -> None:
-    """Free System V segments of servers that were killed before these could let go of them.
+    """Remove System V segments of servers that were killed before the segments were marked.
 
-    Those that nobody has, of PostgreSQL's size and user, whose creator is dead: on its data the
-    next server makes another.
+    These have no attached process, PostgreSQL's size and user, and a dead creator. The next server
+    on the same data creates another segment.
     """
     for found in _segments():
         is_ours = (found.owner, found.size, found.mode & 0o777) == (
@@ -142,7 +146,10 @@ def remove_lost_memory(account: Account) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """Shared memory of System V, as Linux lists it. `users`: how many processes have it."""
+    """A System V shared memory segment, as Linux lists it.
+
+    `size` is in bytes; `users` is the number of attached processes.
+    """
 
     key: int
     id: int
@@ -168,8 +175,8 @@ def _segments() -> list[_Segment]:
 def _remove_segment(segment: _Segment) -> None:
     if ctypes.CDLL(None).shmctl(segment.id, _IPC_RMID, None) == 0:
         return
-    if os.geteuid() == 0 != segment.owner:  # root without the right to do so: its owner has it
-        # who may not be able to reach Python: it is loaded before the switch
+    if os.geteuid() == 0 != segment.owner:  # root without the right to do so: the owner removes it
+        # That user may be unable to read Python's library: it is loaded before the switch.
         code = (
             "import ctypes, os; c = ctypes.CDLL(None);"
             f" os.setuid({segment.owner}); c.shmctl({segment.id}, {_IPC_RMID}, None)"
@@ -178,7 +185,7 @@ def _remove_segment(segment: _Segment) -> None:
 
 
 def postmaster_status(data: Path) -> tuple[int, str]:
-    """Return process id and status in postmaster.pid; (0, "") if it is missing or incomplete."""
+    """Return (process id, status) of postmaster.pid; (0, "") if it is missing or incomplete."""
     try:
         lines = (data / "postmaster.pid").read_text(errors="replace").splitlines()
         return int(lines[0]), lines[7].strip() if len(lines) > 7 else ""
@@ -187,18 +194,18 @@ def postmaster_status(data: Path) -> tuple[int, str]:
 
 
 async def stop_leftovers(data: Path, report: Callable[[str], None]) -> None:
-    """Stop a PostgreSQL that a killed jetgate left. The caller holds the directory's lock.
+    """Stop a PostgreSQL left by a killed jetgate. The caller holds the lock of the directory.
 
     Raises:
-        OperatorError: something that uses the directory does not end.
+        OperatorError: A process that uses the directory does not end.
     """
     pid, _ = postmaster_status(data)
     if pid and _is_postgres_in(data, pid):
         report(f"stopping a PostgreSQL left behind in {data} (process {pid})")
         _signal(pid, signal.SIGQUIT)
         await _until_gone([pid], _QUIT_TIMEOUT_S)
-    # With their postmaster gone, backends end by themselves, but perhaps not before their query;
-    # a new postmaster would refuse to start beside them.
+    # Without their postmaster, backends end by themselves, but perhaps only after their query; a
+    # new postmaster would refuse to start beside them.
     rest = processes_in(data)
     for process in rest:
         _signal(process, signal.SIGKILL)
@@ -252,7 +259,7 @@ def _is_gone(pid: int) -> bool:
         return True
     except PermissionError:
         return False
-    return Path("/proc/self").exists()  # the file vanished between the two questions
+    return Path("/proc/self").exists()  # the file vanished between the two checks
 
 
 async def _until_gone(pids: list[int], seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""Finds the PostgreSQL binaries and the system user to run them.
+"""The PostgreSQL binaries, and the system user to run them.
 
 PostgreSQL refuses to run as root. Under root, another unprivileged user runs it, and permissions of
 existing directories are never changed: binaries that this user cannot reach (a virtual environment
@@ -30,7 +30,7 @@ _RUN_TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The system user that runs PostgreSQL. `switch`: it is not the user of this process."""
+    """The system user that runs PostgreSQL; `switch`: other than the user of this process."""
 
     name: str
     uid: int
@@ -40,11 +40,13 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """PostgreSQL's binaries and the user who runs them.
+    """PostgreSQL's binaries and the user that runs them.
 
     Attributes:
-        root: the directory with bin, lib and share.
-        build: identifies the build, as part of names in the cache.
+        root: Directory with bin, lib and share.
+        major: Major version.
+        build: Identifier of the build, for file names in the cache.
+        account: The user that runs the binaries.
     """
 
     root: Path
@@ -59,10 +61,10 @@ class Installation:
     def run(
         self, name: str, *arguments: str, stdin: str = "", programs: "Programs | None" = None
     ) -> str:
-        """Run a program to its end as the account; return what it printed.
+        """Run a program to its end as the account; return its standard output.
 
         Raises:
-            OperatorError: it failed; the text is the last line it wrote.
+            OperatorError: The program failed; the text has the last line of its standard error.
         """
         try:
             command = [str(self.binary(name)), *arguments]
@@ -77,7 +79,7 @@ class Installation:
 
 
 class Programs:
-    """Runs programs to their end, one after the other, until told to `end` from any thread."""
+    """A runner of programs, one after the other, until `end` is called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -87,11 +89,11 @@ class Programs:
     def run(
         self, command: list[str], stdin: str = "", account: Account | None = None
     ) -> CompletedProcess[str]:
-        """Run a command, as an account if one is given.
+        """Run a command to its end, as an account if one is given.
 
         Raises:
-            OSError: it cannot be started.
-            TimeoutExpired: it does not end.
+            OSError: The command cannot be started.
+            TimeoutExpired: The command does not end within 30 seconds.
         """
         switch = account is not None and account.switch
         with subprocess.Popen(
@@ -121,7 +123,7 @@ class Programs:
         return CompletedProcess(command, process.returncode, output, errors)
 
     def end(self) -> None:
-        """Kill what runs; what is run from now on is killed at once."""
+        """Kill the running program; kill each later one at once."""
         with self._lock:
             self._is_ended = True
             if self._running is not None:
@@ -131,12 +133,7 @@ class Programs:
 def run_as(
     account: Account, command: list[str], stdin: str = "", programs: Programs | None = None
 ) -> CompletedProcess[str]:
-    """Run a command to its end as an account.
-
-    Raises:
-        OSError: it cannot be started.
-        TimeoutExpired: it does not end.
-    """
+    """Run a command to its end as an account. Raises as `Programs.run`."""
     return (programs or Programs()).run(command, stdin, account)
 
 
@@ -144,11 +141,11 @@ def find_installation(major: int = DEFAULT_MAJOR, *, owner: int | None = None) -
     """Find binaries of a major version that run here, and the user to run them.
 
     Args:
-        major: the major version.
-        owner: the uid that owns the data directory, if there is one already.
+        major: The major version.
+        owner: The uid that owns the data directory, if it exists.
 
     Raises:
-        OperatorError: the wheel is missing or does not run here, or no user can be found.
+        OperatorError: The wheel is missing or does not run here, or no user can be found.
     """
     spec = find_spec(PACKAGE)
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
@@ -165,15 +162,15 @@ def find_installation(major: int = DEFAULT_MAJOR, *, owner: int | None = None) -
 
 
 def installation_in(root: Path, major: int, *, owner: int | None = None) -> Installation:
-    """Take the binaries of a directory, and find the user to run them.
+    """Return the binaries of a directory with the user to run them; copy them if necessary.
 
     Args:
-        root: the directory with bin, lib and share, as a wheel or a system package laid it out.
-        major: their major version.
-        owner: the uid that owns the data directory, if there is one already.
+        root: The directory with bin, lib and share, in the layout of a wheel or a system package.
+        major: Their major version.
+        owner: The uid that owns the data directory, if it exists.
 
     Raises:
-        OperatorError: they are incomplete or do not run here, or no user can be found.
+        OperatorError: The binaries are incomplete or do not run here, or no user can be found.
     """
     account = find_account(owner)
     found = Installation(root, major, _build(root, major), account)
@@ -188,10 +185,13 @@ def installation_in(root: Path, major: int, *, owner: int | None = None) -> Inst
 
 
 def find_account(owner: int | None = None) -> Account:
-    """Return the user to run PostgreSQL: the current one, or under root another one.
+    """Return the user to run PostgreSQL: the current one, or another one under root.
 
-    Under root: the owner of the data, a user named jetgate or postgres, a new system user
-    jetgate, or nobody.
+    Under root: the owner of the data, a user named jetgate or postgres, a new system user jetgate,
+    or nobody, in this order.
+
+    Raises:
+        OperatorError: No suitable user exists.
     """
     if os.geteuid() != 0:
         return Account(_name_of(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
@@ -216,7 +216,11 @@ def find_account(owner: int | None = None) -> Account:
 
 
 def cache_directory() -> Path:
-    """Return the directory of copies and templates; under root, every user can enter it."""
+    """Return the directory of copies and templates; under root, every user can enter it.
+
+    Raises:
+        OperatorError: Another user owns the directory.
+    """
     if os.geteuid() == 0:
         path, mode = Path("/var/cache/jetgate"), 0o755
     else:
@@ -317,7 +321,7 @@ def _copy_to_cache(installation: Installation) -> Installation:
 
 
 def _is_usable(copy: Installation) -> bool:
-    """Say whether postgres and initdb run; initdb needs more libraries."""
+    """Return whether postgres and initdb run; initdb needs more libraries."""
     try:
         return _runs(copy) and copy.run("initdb", "--version").startswith("initdb")
     except OperatorError:

@@ -1,13 +1,16 @@
 """The program that starts `postgres`: `launcher.py UID GID PARENT DATA postgres ...`.
 
 It switches to the unprivileged user (UID -1: no switch), asks the kernel (prctl) to send SIGKILL
-when the parent process dies, and executes `postgres`. That is sent before anybody can have waited
-for the parent, and leaves PostgreSQL no time to remove files. The prctl comes after
-the switch, which would reset it. PostgreSQL's own children would go on until they next wait for
-something, so a small process, the guard, waits for either of the two and kills those. It imports
-nothing of jetgate, to be fast, and nothing after the switch: the other user may not be able to read
-Python's library. Where there is no such prctl (macOS), an orphaned server is stopped at the next
-start.
+when the parent process dies, and executes `postgres`. The kernel sends that signal before a wait
+for the parent returns, and PostgreSQL gets no time to remove files. The prctl comes after the
+switch, which would reset it.
+
+PostgreSQL's own children would run until they next wait for something. So a small process, the
+guard, waits for the end of the parent or of PostgreSQL and kills the children.
+
+The program imports nothing of jetgate, to be fast, and nothing after the switch: the other user may
+be unable to read Python's library. Without such a prctl (macOS) an orphaned server is stopped at
+the next start.
 """
 
 import ctypes
@@ -21,7 +24,7 @@ _PAUSE_MS = 1
 
 
 def main() -> None:
-    """Drop privileges, ask to be signalled when the parent dies, execute the given program."""
+    """Drop privileges, ask for a signal when the parent dies, execute the given program."""
     uid, gid, parent = (int(argument) for argument in sys.argv[1:4])
     command = sys.argv[5:]
     libc = ctypes.CDLL(None, use_errno=True)
@@ -32,7 +35,7 @@ def main() -> None:
         os.setuid(uid)
     if sys.platform == "linux":
         libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:  # it died before the prctl
+        if os.getppid() != parent:  # the parent died before the prctl
             sys.exit(1)
         _start_guard(parent)
     os.umask(0o077)
@@ -40,9 +43,10 @@ def main() -> None:
 
 
 def _start_guard(parent: int) -> None:
-    """Have a process kill what still works in this directory when the parent or we have ended.
+    """Fork a process that kills all others in this directory once the parent or this process ends.
 
-    It works in the directory itself, so that a later start, which waits for those, waits for it.
+    The guard's working directory is the same, so a later start, which waits for such processes,
+    waits for the guard too.
     """
     try:
         ends = select.poll()
@@ -50,7 +54,7 @@ def _start_guard(parent: int) -> None:
             ends.register(os.pidfd_open(process), select.POLLIN)
         if os.fork():
             return
-    except OSError:  # no pidfd in this kernel, or no process to be had
+    except OSError:  # no pidfd in this kernel, or fork failed
         return
     place = os.stat(".")
     ends.poll()
@@ -60,12 +64,12 @@ def _start_guard(parent: int) -> None:
 
 
 def _kill_others_in(place: os.stat_result) -> bool:
-    """Kill processes whose working directory this is; whether there was one."""
+    """Kill other processes with this working directory; return whether there was one."""
     found = False
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
-        try:  # nobody's who is dead, nor of another user, whom we may not look at
+        try:  # skip ended processes, and those of other users, which are not readable
             if os.path.samestat(os.stat(f"/proc/{name}/cwd"), place):
                 os.kill(int(name), signal.SIGKILL)
                 found = True

@@ -1,4 +1,4 @@
-"""Finds the embedded PostgreSQL that another jetgate runs in a data directory."""
+"""The embedded PostgreSQL that another jetgate runs in a data directory."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ def running_dsn(directory: Path) -> str:
     """Return a connection string of the database that `jetgate dev` runs in a directory.
 
     Raises:
-        OperatorError: none runs there.
+        OperatorError: No server runs there.
     """
     try:
         pid_file = directory / "pg" / "postmaster.pid"
@@ -24,7 +24,7 @@ def running_dsn(directory: Path) -> str:
         sockets = lines[_SOCKET_LINE].strip()
         if sockets == _DATA_DIRECTORY:
             data = Path(os.path.abspath(directory)) / "pg"
-            # open as long as this process: the connection string may go through it
+            # Stays open until this process ends: the connection string may go through it.
             sockets = socket_place(data, open_path(data))
     except (OSError, IndexError):
         sockets = ""

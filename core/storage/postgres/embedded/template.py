@@ -1,9 +1,9 @@
-"""Creates data directories as copies of a template.
+"""Data directories as copies of a template.
 
 `initdb` takes half a second or more, a copy a tenth of that. The template is one file in the user's
-cache, with a checksum for each file in it; its name contains all it depends on. It is created by
-one rename, so that processes may race; a damaged template is detected while it is unpacked, and
-created anew. It has no more databases than it takes, because each is three hundred files.
+cache, with a checksum for each file in it. Its name contains everything it depends on. One rename
+creates it, so processes may race. A damaged template is detected while it is unpacked, and
+replaced. It contains only the databases that are needed, because each has three hundred files.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ _FORMAT = 2  # part of the name: raise it when `_prepare` changes
 
 
 class _Damaged(Exception):
-    """The template does not agree with its checksums."""
+    """A template that does not match its checksums."""
 
 
 def new_data_directory(
@@ -54,13 +54,13 @@ def new_data_directory(
     """Create a data directory with an empty database `jetgate`.
 
     Args:
-        installation: whose `initdb` to use; its account will own the directory.
-        target: a path that does not exist; it appears complete or not at all.
-        durable: whether every file is forced to disk before it appears.
-        programs: runs what this takes, so that it can be ended.
+        installation: The installation whose `initdb` to use; its account will own the directory.
+        target: A path that does not exist; it appears complete or not at all.
+        durable: True to flush every file to disk before the directory appears.
+        programs: Runs the programs, so that the caller can end them.
 
     Raises:
-        OperatorError: it cannot be created.
+        OperatorError: The directory cannot be created.
     """
     template = cache_directory() / f"template-{_FORMAT}-{installation.build}"
     unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}.new-", dir=target.parent))
@@ -108,7 +108,7 @@ def _locked(template: Path, mode: int) -> Iterator[None]:
 
 
 def _version_of(template: Path) -> int | None:
-    """Return a version, which changes when the template is created anew; None if missing."""
+    """Return a version that changes when the template is replaced; None if it is missing."""
     try:
         return template.stat().st_mtime_ns
     except FileNotFoundError:
@@ -153,7 +153,7 @@ def _prepare(installation: Installation, data: Path, programs: Programs) -> None
 
 
 def _pack(data: Path) -> bytes:
-    """Return an archive of a directory, as `unpack` reads it."""
+    """Return an archive of a directory, in the format of `unpack`."""
     index: list[str] = []
     contents: list[bytes] = []
     for folder, folders, names in os.walk(data):
@@ -170,7 +170,7 @@ def _pack(data: Path) -> bytes:
 
 
 def _unpack(template: Path, target: Path, account: Account, programs: Programs) -> None:
-    """Fill a directory in a process of its own, beside what this one imports meanwhile."""
+    """Fill a directory in another process, while this one goes on importing."""
     if account.switch:
         os.chown(target, account.uid, account.gid)
     done = programs.run(
@@ -195,7 +195,7 @@ def _empty(directory: Path) -> None:
 
 
 def _force_to_disk(directory: Path) -> None:
-    """Flush all files to disk; PostgreSQL flushes only the files that it writes to."""
+    """Flush all files to disk; PostgreSQL flushes only the files it writes to."""
     if sys.platform == "linux":
         # One call instead of a thousand, although it flushes the whole file system.
         handle = os.open(directory, os.O_RDONLY)

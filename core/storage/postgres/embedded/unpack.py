@@ -1,11 +1,12 @@
 """The program that fills a new data directory: `unpack.py UID GID PARENT ARCHIVE TARGET`.
 
-It runs beside the imports of the server that waits for it, and for the same reason imports nothing
-of jetgate. It switches to the unprivileged user (UID -1: no switch), who then owns what it makes,
-and is killed with its parent. Exit code 3: the archive is damaged.
+It runs while the server that waits for it imports modules. To be fast it imports nothing of
+jetgate. It switches to the unprivileged user (UID -1: no switch), which then owns the files, and is
+killed with its parent. Exit code 3: the archive is damaged.
 
-An archive is a line `CHECKSUM SIZE`, so many bytes of index, and the contents of the files. A line
-of the index is `d NAME`, or `f SIZE STORED CHECKSUM NAME`: after the STORED bytes there are zeros.
+An archive is a line `CHECKSUM SIZE`, an index of SIZE bytes, and the contents of the files. A line
+of the index is `d NAME` for a directory, or `f SIZE STORED CHECKSUM NAME`: a file has STORED bytes
+of content, then zeros up to SIZE.
 """
 
 import ctypes
@@ -20,7 +21,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Make the directories and files of an archive in an existing directory."""
+    """Create the directories and files of an archive in an existing directory."""
     uid, gid, parent = (int(argument) for argument in sys.argv[1:4])
     libc = ctypes.CDLL(None, use_errno=True)
     with open(sys.argv[4], "rb", buffering=0) as file:
@@ -32,7 +33,7 @@ def main() -> None:
         os.setuid(uid)
     if sys.platform == "linux":
         libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:  # it died before the prctl
+        if os.getppid() != parent:  # the parent died before the prctl
             sys.exit(1)
     os.umask(0o077)
     try:
@@ -57,7 +58,7 @@ def _unpack(archive: bytes) -> None:
 
 
 def _index(archive: bytes) -> tuple[int, bytes]:
-    """Where the contents begin, and the index before them."""
+    """Return the offset of the contents, and the index before them."""
     head, _, _ = archive[:64].partition(b"\n")
     fields = head.split()
     if len(fields) != 2 or not all(field.isdigit() for field in fields):
@@ -75,7 +76,7 @@ def _write(name: str, content: bytes, size: int) -> None:
         if content and os.write(handle, content) != len(content):
             raise OSError(f"{name}: not written as a whole")
         if size > len(content):
-            # the space is taken now, not when PostgreSQL can no longer do without
+            # Allocate the space now: PostgreSQL could not handle a full disk later.
             os.posix_fallocate(handle, 0, size)
     finally:
         os.close(handle)

@@ -60,7 +60,7 @@ export class Operations extends HeyApiClient {
     /**
      * Publish the body as one message
      *
-     * The body is the payload, whatever it is, and its `Content-Type` is kept with it. `Nats-H-<Name>` sets the header `<Name>` of the message; `ce-*` are those of a CloudEvent in binary mode.
+     * The payload is the body, unchanged, and its `Content-Type` is a header of the message. `Nats-H-<Name>` sets the header `<Name>` of the message; `ce-*` are those of a CloudEvent in binary mode.
      */
     public publishMessage<ThrowOnError extends boolean = true>(options: Options<PublishMessageData, ThrowOnError>): RequestResult<PublishMessageResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<PublishMessageResponses, unknown, ThrowOnError, 'data'>({
@@ -77,9 +77,9 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Send the body to whoever serves a subject, and answer with the reply
+     * Send the body as a request to a service, and respond with its reply
      *
-     * The payload of the reply is the body of the answer, its headers come as `Nats-H-<Name>`. With `replies` those of several come as lines while they arrive.
+     * The reply's payload is the body of the response, its headers are `Nats-H-<Name>`. With `replies`, several replies follow as NDJSON lines while they arrive.
      */
     public request<ThrowOnError extends boolean = true>(options: Options<RequestData, ThrowOnError>): RequestResult<RequestResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<RequestResponses, unknown, ThrowOnError, 'data'>({
@@ -96,9 +96,9 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Publish many messages: lines of JSON streamed both ways, or one JSON array
+     * Publish many messages: NDJSON streamed both ways, or one JSON array
      *
-     * One result for each message, in the same order; one that is refused stops no other.
+     * The response has one result per message, in the same order; a refused message stops no other.
      */
     public publishBatch<ThrowOnError extends boolean = true>(options: Options<PublishBatchData, ThrowOnError>): RequestResult<PublishBatchResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<PublishBatchResponses, unknown, ThrowOnError, 'data'>({
@@ -114,9 +114,9 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Publish many messages so that all of them are stored, or none
+     * Publish many messages atomically: all of them are stored, or none
      *
-     * They belong to one stream, which has `allow_atomic`. The problem of a message that is bad by itself has its `line`.
+     * They belong to one stream, which needs `allow_atomic`. The problem of an invalid message has its `line`.
      */
     public publishAtomic<ThrowOnError extends boolean = true>(options: Options<PublishAtomicData, ThrowOnError>): RequestResult<PublishAtomicResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<PublishAtomicResponses, unknown, ThrowOnError, 'data'>({
@@ -132,9 +132,9 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Read many messages: one after the other, or the last ones of subjects
+     * Read many messages: consecutive ones, or the last ones of subjects
      *
-     * As JSON, or as lines that end with one that has the `end`. The stream has `allow_direct`.
+     * The response is JSON, or NDJSON whose last line has the `end`. The stream needs `allow_direct`.
      */
     public readMessages<ThrowOnError extends boolean = true>(options: Options<ReadMessagesData, ThrowOnError>): RequestResult<ReadMessagesResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<ReadMessagesResponses, unknown, ThrowOnError, 'data'>({
@@ -152,7 +152,7 @@ export class Operations extends HeyApiClient {
     /**
      * Read the last message of a subject, the next one, or the first one since a time
      *
-     * It is answered as if read by its sequence.
+     * The response has the form of a read by sequence.
      */
     public findMessage<ThrowOnError extends boolean = true>(options: Options<FindMessageData, ThrowOnError>): RequestResult<FindMessageResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<FindMessageResponses, unknown, ThrowOnError, 'data'>({
@@ -178,7 +178,7 @@ export class Operations extends HeyApiClient {
     /**
      * Read the message with a sequence
      *
-     * Its payload is the body and its headers come as `Nats-H-<Name>`; with `Accept: application/json` all of it is JSON.
+     * Its payload is the body and its headers are response headers `Nats-H-<Name>`. With `Accept: application/json` the response is one JSON object.
      */
     public readMessage<ThrowOnError extends boolean = true>(options: Options<ReadMessageData, ThrowOnError>): RequestResult<ReadMessageResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ReadMessageResponses, unknown, ThrowOnError, 'data'>({
@@ -286,7 +286,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Publish the messages of dead letters again where they came from, and delete the letters
+     * Publish the messages of dead letters to their original stream, and delete the letters
      */
     public redriveDeadLetters<ThrowOnError extends boolean = true>(options: Options<RedriveDeadLettersData, ThrowOnError>): RequestResult<RedriveDeadLettersResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<RedriveDeadLettersResponses, unknown, ThrowOnError, 'data'>({
@@ -318,7 +318,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * List the subjects of a stream with how many messages each has, a page at a time
+     * List the subjects of a stream with the number of their messages, a page at a time
      */
     public listSubjects<ThrowOnError extends boolean = true>(options: Options<ListSubjectsData, ThrowOnError>): RequestResult<ListSubjectsResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListSubjectsResponses, unknown, ThrowOnError, 'data'>({
@@ -342,7 +342,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Create a consumer; without a name it gets one and is ephemeral
+     * Create a consumer; without a name it gets a generated one and is ephemeral
      */
     public createConsumer<ThrowOnError extends boolean = true>(options: Options<CreateConsumerData, ThrowOnError>): RequestResult<CreateConsumerResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<CreateConsumerResponses, unknown, ThrowOnError, 'data'>({
@@ -414,9 +414,9 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Fetch messages, waiting for them when there are none
+     * Fetch messages; wait for them if there are none
      *
-     * As JSON, or as lines while they arrive, with blank ones as heartbeats; with `raw` one message as itself, as it is read by its sequence. 204: there was none in time.
+     * The response is JSON, or NDJSON lines as messages arrive, with blank lines as heartbeats. With `raw` it is one message in the form of a read by sequence. 204: no message came in time.
      */
     public fetchMessages<ThrowOnError extends boolean = true>(options: Options<FetchMessagesData, ThrowOnError>): RequestResult<FetchMessagesResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<FetchMessagesResponses, unknown, ThrowOnError, 'data'>({
@@ -448,7 +448,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Give deliveries back, to be made again at once or after a delay
+     * Request redelivery, at once or after a delay
      */
     public nakMessages<ThrowOnError extends boolean = true>(options: Options<NakMessagesData, ThrowOnError>): RequestResult<NakMessagesResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<NakMessagesResponses, unknown, ThrowOnError, 'data'>({
@@ -464,7 +464,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Stop deliveries for good
+     * Terminate deliveries: no redelivery follows
      */
     public termMessages<ThrowOnError extends boolean = true>(options: Options<TermMessagesData, ThrowOnError>): RequestResult<TermMessagesResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<TermMessagesResponses, unknown, ThrowOnError, 'data'>({
@@ -480,7 +480,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Say that work goes on, so that the ack wait begins again
+     * Report work in progress, so that the ack wait begins again
      */
     public progressMessages<ThrowOnError extends boolean = true>(options: Options<ProgressMessagesData, ThrowOnError>): RequestResult<ProgressMessagesResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<ProgressMessagesResponses, unknown, ThrowOnError, 'data'>({
@@ -512,7 +512,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Deliver nothing until a time; what is delivered already can be acknowledged
+     * Pause deliveries until a time; earlier deliveries can still be acknowledged
      */
     public pauseConsumer<ThrowOnError extends boolean = true>(options: Options<PauseConsumerData, ThrowOnError>): RequestResult<PauseConsumerResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<PauseConsumerResponses, unknown, ThrowOnError, 'data'>({
@@ -528,7 +528,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Deliver again
+     * Resume deliveries
      */
     public resumeConsumer<ThrowOnError extends boolean = true>(options: Options<ResumeConsumerData, ThrowOnError>): RequestResult<ResumeConsumerResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<ResumeConsumerResponses, unknown, ThrowOnError, 'data'>({
@@ -540,7 +540,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Let another client of a priority group be pinned
+     * Unpin the client of a priority group, so that another one is pinned
      */
     public unpinConsumer<ThrowOnError extends boolean = true>(options: Options<UnpinConsumerData, ThrowOnError>): RequestResult<UnpinConsumerResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<UnpinConsumerResponses, unknown, ThrowOnError, 'data'>({
@@ -556,7 +556,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Forget what was delivered and acknowledged; begin again, at a sequence or as at first
+     * Reset deliveries and acknowledgements; begin again, at a sequence or the original start
      */
     public resetConsumer<ThrowOnError extends boolean = true>(options: Options<ResetConsumerData, ThrowOnError>): RequestResult<ResetConsumerResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<ResetConsumerResponses, unknown, ThrowOnError, 'data'>({
@@ -656,7 +656,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Remove the markers of keys that were deleted some time ago, and what is left behind them
+     * Remove the markers of keys deleted some time ago, and the older values behind them
      */
     public cleanKvBucket<ThrowOnError extends boolean = true>(options: Options<CleanKvBucketData, ThrowOnError>): RequestResult<CleanKvBucketResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<CleanKvBucketResponses, unknown, ThrowOnError, 'data'>({
@@ -672,7 +672,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * List the keys that have a value, of the whole bucket or those that a filter selects
+     * List the keys that have a value, in the whole bucket or selected by filters
      */
     public listKeys<ThrowOnError extends boolean = true>(options: Options<ListKeysData, ThrowOnError>): RequestResult<ListKeysResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListKeysResponses, unknown, ThrowOnError, 'data'>({
@@ -710,9 +710,9 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Store a value: in any case, if the key has none, or if a revision is its last
+     * Store a value: unconditionally, if the key has none, or if a revision is its last
      *
-     * 201: the key had none, which `If-None-Match: *` asked for.
+     * 201: the key had no value, as `If-None-Match: *` requires.
      */
     public putKey<ThrowOnError extends boolean = true>(options: Options<PutKeyData, ThrowOnError>): RequestResult<PutKeyResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).put<PutKeyResponses, unknown, ThrowOnError, 'data'>({
@@ -741,7 +741,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Read the revisions of a key that are kept, markers too, oldest first; `limit`: the newest
+     * Read the kept revisions of a key, with markers, oldest first; `limit`: only the newest
      */
     public readKeyHistory<ThrowOnError extends boolean = true>(options: Options<ReadKeyHistoryData, ThrowOnError>): RequestResult<ReadKeyHistoryResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ReadKeyHistoryResponses, unknown, ThrowOnError, 'data'>({
@@ -837,7 +837,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Seal an object store: nothing in it changes any more, and that cannot be taken back
+     * Seal an object store irrevocably: it accepts no more changes
      */
     public sealObjectStore<ThrowOnError extends boolean = true>(options: Options<SealObjectStoreData, ThrowOnError>): RequestResult<SealObjectStoreResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<SealObjectStoreResponses, unknown, ThrowOnError, 'data'>({
@@ -849,9 +849,9 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Remove the chunks of uploads that ended with their client or server, and belong to nothing
+     * Remove the chunks of interrupted uploads, which belong to no object
      *
-     * Those are told from uploads that go on by the age of their last chunk.
+     * The age of the last chunk distinguishes them from uploads in progress.
      */
     public cleanObjectStore<ThrowOnError extends boolean = true>(options: Options<CleanObjectStoreData, ThrowOnError>): RequestResult<CleanObjectStoreResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<CleanObjectStoreResponses, unknown, ThrowOnError, 'data'>({
@@ -867,7 +867,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * List the objects of a store; with `deleted` also those that were
+     * List the objects of a store; with `deleted` also the deleted ones
      */
     public listObjects<ThrowOnError extends boolean = true>(options: Options<ListObjectsData, ThrowOnError>): RequestResult<ListObjectsResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListObjectsResponses, unknown, ThrowOnError, 'data'>({
@@ -879,7 +879,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Delete an object: its chunks are removed, its name stays as that of a deleted one
+     * Delete an object: remove its chunks, and mark its name as deleted
      */
     public deleteObject<ThrowOnError extends boolean = true>(options: Options<DeleteObjectData, ThrowOnError>): RequestResult<DeleteObjectResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).delete<DeleteObjectResponses, unknown, ThrowOnError, 'data'>({
@@ -891,7 +891,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Read an object, or a range of its bytes; links are followed
+     * Read an object, or a range of its bytes, through links
      */
     public readObject<ThrowOnError extends boolean = true>(options: Options<ReadObjectData, ThrowOnError>): RequestResult<ReadObjectResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ReadObjectResponses, unknown, ThrowOnError, 'data'>({
@@ -903,7 +903,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Change what is known of an object (JSON merge patch); another `name` renames it
+     * Change the information about an object (JSON merge patch); a new `name` renames it
      */
     public patchObject<ThrowOnError extends boolean = true>(options: Options<PatchObjectData, ThrowOnError>): RequestResult<PatchObjectResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).patch<PatchObjectResponses, unknown, ThrowOnError, 'data'>({
@@ -919,7 +919,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Store the body as an object: a new one (201), or in place of what it was (200)
+     * Store the body as an object: a new one (201), or in place of the old one (200)
      */
     public putObject<ThrowOnError extends boolean = true>(options: Options<PutObjectData, ThrowOnError>): RequestResult<PutObjectResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).put<PutObjectResponses, unknown, ThrowOnError, 'data'>({
@@ -936,7 +936,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Read what is known of an object; of a link, what is known of the link
+     * Read the information about an object; for a link, that about the link itself
      */
     public readObjectInfo<ThrowOnError extends boolean = true>(options: Options<ReadObjectInfoData, ThrowOnError>): RequestResult<ReadObjectInfoResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ReadObjectInfoResponses, unknown, ThrowOnError, 'data'>({
@@ -948,7 +948,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Make a link to an object, or without `name` to a store; a link may be replaced by another
+     * Create a link to an object, or without `name` to a store; it may replace another link
      */
     public linkObject<ThrowOnError extends boolean = true>(options: Options<LinkObjectData, ThrowOnError>): RequestResult<LinkObjectResponses, unknown, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<LinkObjectResponses, unknown, ThrowOnError, 'data'>({
@@ -964,7 +964,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Show what the account uses of JetStream, and its limits
+     * Show the account's usage of JetStream, and its limits
      */
     public readAccount<ThrowOnError extends boolean = true>(options?: Options<ReadAccountData, ThrowOnError>): RequestResult<ReadAccountResponses, unknown, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ReadAccountResponses, unknown, ThrowOnError, 'data'>({
@@ -1000,7 +1000,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Give a ticket that opens one WebSocket soon, as who asks
+     * Create a ticket that soon opens one WebSocket with the caller's identity
      */
     public createTicket<ThrowOnError extends boolean = true>(options?: Options<CreateTicketData, ThrowOnError>): RequestResult<CreateTicketResponses, unknown, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).post<CreateTicketResponses, unknown, ThrowOnError, 'data'>({
@@ -1012,7 +1012,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * End the session of the cookie, and every response and socket that it let in
+     * End the session of the cookie, and all its open responses and WebSockets
      */
     public endSession<ThrowOnError extends boolean = true>(options?: Options<EndSessionData, ThrowOnError>): RequestResult<EndSessionResponses, unknown, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).delete<EndSessionResponses, unknown, ThrowOnError, 'data'>({
@@ -1024,7 +1024,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Say who asks, until when his session lasts if he has one, and how large a message may be
+     * Read the caller's name, the end of the session if there is one, and the largest message
      */
     public readSession<ThrowOnError extends boolean = true>(options?: Options<ReadSessionData, ThrowOnError>): RequestResult<ReadSessionResponses, unknown, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ReadSessionResponses, unknown, ThrowOnError, 'data'>({
@@ -1036,7 +1036,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Begin a session, for credentials; a session does not begin another one
+     * Begin a session with credentials; a session cannot begin another one
      */
     public createSession<ThrowOnError extends boolean = true>(options?: Options<CreateSessionData, ThrowOnError>): RequestResult<CreateSessionResponses, unknown, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).post<CreateSessionResponses, unknown, ThrowOnError, 'data'>({
@@ -1048,7 +1048,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Say that the process answers
+     * Report that the process responds
      */
     public healthz<ThrowOnError extends boolean = true>(options?: Options<HealthzData, ThrowOnError>): RequestResult<HealthzResponses, unknown, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<HealthzResponses, unknown, ThrowOnError, 'data'>({
@@ -1059,9 +1059,9 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Say whether messages can be stored: JetStream answers, and storage works
+     * Report whether messages can be stored: JetStream responds, and storage works
      *
-     * No credentials are needed, because probes have none: JetStream is asked as the server itself.
+     * Probes have no credentials, so the check runs as the server itself.
      */
     public readyz<ThrowOnError extends boolean = true>(options?: Options<ReadyzData, ThrowOnError>): RequestResult<ReadyzResponses, unknown, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ReadyzResponses, unknown, ThrowOnError, 'data'>({

@@ -23,7 +23,7 @@ export type AccountLimits = {
 /**
  * AccountStats
  *
- * What an account uses (bytes stored and reserved, streams, consumers) and may use.
+ * The usage of an account (bytes stored and reserved, streams, consumers) and its limits.
  */
 export type AccountStats = {
     memory: number;
@@ -40,7 +40,7 @@ export type AccountStats = {
 /**
  * AckNextRequest
  *
- * Deliveries to acknowledge, and what to fetch with the same request.
+ * Deliveries to acknowledge, and messages to fetch with the same request.
  */
 export type AckNextRequest = {
     group?: string;
@@ -59,7 +59,7 @@ export type AckNextRequest = {
 /**
  * AckNextResult
  *
- * What became of the tokens, and the messages that came next.
+ * The results of the acknowledgements, and the next messages.
  */
 export type AckNextResult = {
     succeeded: number;
@@ -75,7 +75,7 @@ export type AckPolicy = 'all' | 'explicit' | 'flow_control' | 'none';
 /**
  * AckRequest
  *
- * Deliveries to acknowledge. `sync`: answer when the server has recorded it.
+ * Deliveries to acknowledge. `sync`: respond once the acknowledgement is recorded.
  */
 export type AckRequest = {
     tokens: Array<string>;
@@ -85,7 +85,7 @@ export type AckRequest = {
 /**
  * AckResult
  *
- * How many tokens took effect, and those that did not.
+ * The number of tokens that took effect, and the others with their problems.
  */
 export type AckResult = {
     succeeded: number;
@@ -141,7 +141,7 @@ export type AtomicResult = {
 /**
  * BucketPlacement
  *
- * Where a bucket is to be placed.
+ * The cluster and tags that a bucket is to be placed by.
  */
 export type BucketPlacement = {
     cluster?: string;
@@ -151,7 +151,7 @@ export type BucketPlacement = {
 /**
  * BucketRepublish
  *
- * Where values are sent on to, as messages, when they are stored.
+ * Republication of stored values as messages: source and destination subjects.
  */
 export type BucketRepublish = {
     src?: string;
@@ -167,7 +167,7 @@ export type Bytes = Blob | File;
 /**
  * Cleaned
  *
- * How many messages were removed.
+ * The number of removed messages.
  */
 export type Cleaned = {
     purged: number;
@@ -176,7 +176,7 @@ export type Cleaned = {
 /**
  * ClusterInfo
  *
- * Who leads a stream or a consumer, since when, and who else could.
+ * The leader of a stream or consumer, the start of its lead, and the other replicas.
  */
 export type ClusterInfo = {
     name?: string;
@@ -373,7 +373,7 @@ export type ErrorBody = {
 /**
  * Expect
  *
- * What must be true for a message to be stored; anything else is a 412.
+ * Conditions for storing a message; if one fails, the status is 412.
  */
 export type Expect = {
     stream?: string | null;
@@ -385,7 +385,7 @@ export type Expect = {
 /**
  * External
  *
- * How another account or domain is reached.
+ * The API prefix of another account or domain.
  */
 export type External = {
     api: string;
@@ -403,7 +403,7 @@ export type ExternalStream = {
 /**
  * FailedLetter
  *
- * A letter that stays, and why.
+ * A dead letter that was not sent back, and the problem.
  */
 export type FailedLetter = {
     seq: number;
@@ -413,7 +413,7 @@ export type FailedLetter = {
 /**
  * FailedToken
  *
- * A token that had no effect, and why.
+ * A token that had no effect, and its problem.
  */
 export type FailedToken = {
     token: string;
@@ -423,10 +423,10 @@ export type FailedToken = {
 /**
  * FetchRequest
  *
- * What to fetch, and how it is given.
+ * The messages to fetch, and the form of the response.
  *
- * `heartbeat`: how often an NDJSON answer shows by a blank line that it is alive. `raw`: one
- * message as itself.
+ * `heartbeat`: interval of the blank lines that keep an NDJSON response alive. `raw`: one message,
+ * its payload as the body.
  */
 export type FetchRequest = {
     group?: string;
@@ -446,7 +446,7 @@ export type FetchRequest = {
 /**
  * Health
  *
- * `ok`, or why not.
+ * `ok`, or the reason why not.
  */
 export type Health = {
     status: string;
@@ -455,7 +455,7 @@ export type Health = {
 /**
  * KvBucket
  *
- * A key-value bucket: configuration and state. `values` counts what is kept, markers too.
+ * A key-value bucket: configuration and state. `values` counts all kept values and markers.
  */
 export type KvBucket = {
     bucket: string;
@@ -471,7 +471,7 @@ export type KvBucket = {
 /**
  * KvBuckets
  *
- * A page of buckets; the next one begins behind `offset + limit` streams, of `total`.
+ * A page of buckets; the next page begins after `offset + limit` streams, of `total`.
  */
 export type KvBuckets = {
     buckets: Array<KvBucket>;
@@ -483,7 +483,7 @@ export type KvBuckets = {
 /**
  * KvCleaning
  *
- * Whose markers to remove: of keys deleted for at least so long.
+ * The minimum age of the deletions whose markers are removed.
  */
 export type KvCleaning = {
     older_than?: Duration;
@@ -494,8 +494,8 @@ export type KvCleaning = {
  *
  * The configuration of a key-value bucket (ADR-8, ADR-48). -1: no limit; 0: never.
  *
- * `limit_marker_ttl`: how long the marker of a key that expired is kept; it allows keys a time to
- * live of their own.
+ * `limit_marker_ttl`: how long the marker of an expired key is kept; if set, single keys may have
+ * a time to live.
  */
 export type KvConfig = {
     bucket?: string;
@@ -545,10 +545,10 @@ export type KvConfigPatch = {
 /**
  * KvEntry
  *
- * A value of a key, or the marker of its end.
+ * A value of a key, or its deletion marker.
  *
- * Of a value exactly one of `data` (a JSON object or array), `text` (UTF-8) and `data_base64` is
- * there; where only keys were asked for, none.
+ * A value has exactly one of `data` (a JSON object or array), `text` (UTF-8) and `data_base64`; if
+ * only keys were requested, none.
  */
 export type KvEntry = {
     bucket: string;
@@ -569,7 +569,7 @@ export type KvEntryOperation = 'DEL' | 'PURGE' | 'PUT';
 /**
  * KvHistory
  *
- * The values of a key that are kept, oldest first.
+ * The kept values of a key, oldest first.
  */
 export type KvHistory = {
     entries: Array<KvEntry>;
@@ -578,7 +578,7 @@ export type KvHistory = {
 /**
  * KvKey
  *
- * A key and its last value's place.
+ * A key, with the revision and time of its last value.
  */
 export type KvKey = {
     key: string;
@@ -598,7 +598,7 @@ export type KvKeys = {
 /**
  * KvRevision
  *
- * What was stored.
+ * The place of a stored value: bucket, key and revision.
  */
 export type KvRevision = {
     bucket: string;
@@ -609,7 +609,7 @@ export type KvRevision = {
 /**
  * Link
  *
- * What a link leads to: an object, or without `name` a whole store.
+ * The target of a link: an object, or without `name` a whole store.
  */
 export type Link = {
     bucket: string;
@@ -627,12 +627,12 @@ export type LostStreamData = {
 /**
  * Message
  *
- * A message as JSON.
+ * A stored message as JSON.
  *
- * Of `data`, `text` and `data_base64` exactly one is there: `data` when the payload is a JSON
- * object or array, `text` when it is UTF-8, else base64. Fetched messages also have the delivery
- * fields and the `token` that acknowledges them. `headers_base64` has all values of each header
- * of which one is not UTF-8; in `headers` the bytes that are none are U+FFFD.
+ * Exactly one of `data`, `text` and `data_base64` is present: `data` if the payload is a JSON
+ * object or array, `text` if it is other UTF-8, else `data_base64`. Fetched messages also have the
+ * delivery fields and the `token` that acknowledges them. `headers_base64` has all values of each
+ * header with a value that is not UTF-8; in `headers`, U+FFFD replaces the invalid bytes.
  */
 export type Message = {
     stream: string;
@@ -657,7 +657,7 @@ export type Message = {
 /**
  * Messages
  *
- * The answer to a fetch.
+ * The response to a fetch.
  */
 export type Messages = {
     messages: Array<Message>;
@@ -666,7 +666,7 @@ export type Messages = {
 /**
  * NakRequest
  *
- * Deliveries to give back, at once or after `delay`.
+ * Deliveries to redeliver, at once or after `delay`.
  */
 export type NakRequest = {
     tokens: Array<string>;
@@ -677,7 +677,7 @@ export type NakRequest = {
 /**
  * ObjectCleaning
  *
- * Whose chunks to remove: of uploads whose last chunk came at least so long ago.
+ * The minimum age of the last chunk of unfinished uploads whose chunks are removed.
  */
 export type ObjectCleaning = {
     older_than?: Duration;
@@ -728,7 +728,7 @@ export type ObjectPatch = {
 /**
  * ObjectStore
  *
- * An object store: configuration and state. A sealed one changes no more.
+ * An object store: configuration and state. A sealed store accepts no changes.
  */
 export type ObjectStore = {
     bucket: string;
@@ -742,7 +742,7 @@ export type ObjectStore = {
 /**
  * ObjectStoreConfig
  *
- * The configuration of an object store (ADR-20). -1: no limit; a `ttl` of 0: kept for ever.
+ * The configuration of an object store (ADR-20). -1: no limit; a `ttl` of 0: no expiry.
  */
 export type ObjectStoreConfig = {
     bucket?: string;
@@ -780,7 +780,7 @@ export type ObjectStoreConfigPatch = {
 /**
  * ObjectStores
  *
- * A page of object stores; the next one begins behind `offset + limit` streams, of `total`.
+ * A page of object stores; the next page begins after `offset + limit` streams, of `total`.
  */
 export type ObjectStores = {
     buckets: Array<ObjectStore>;
@@ -819,9 +819,9 @@ export type OpenApi = {
 /**
  * Origin
  *
- * A bucket that another one copies: its name, with or without `KV_`.
+ * The origin of a mirror or source: the name of a bucket, with or without `KV_`.
  *
- * `domain` stands for the `external` of that domain. Without `subject_transforms` keys keep their
+ * `domain` stands for the `external` of that domain. Without `subject_transforms`, keys keep their
  * names.
  */
 export type Origin = {
@@ -837,7 +837,7 @@ export type Origin = {
 /**
  * PauseRequest
  *
- * How long to deliver nothing: `until` a time (RFC 3339), or for a `duration` from now on.
+ * The end of a pause: `until` a time (RFC 3339), or for a `duration` from now on.
  */
 export type PauseRequest = {
     until?: string;
@@ -847,7 +847,7 @@ export type PauseRequest = {
 /**
  * PauseResult
  *
- * Whether it is paused; until when (RFC 3339), and how long from now (nanoseconds).
+ * The state of a pause: its end (RFC 3339), and the time left (nanoseconds).
  */
 export type PauseResult = {
     paused: boolean;
@@ -860,7 +860,8 @@ export type PauseResult = {
  *
  * A server that could lead.
  *
- * `active`: nanoseconds since it was heard of; `lag`: changes that it is behind; `peer`: its id.
+ * `active`: nanoseconds since its last heartbeat; `lag`: number of changes that it lacks; `peer`:
+ * its id.
  */
 export type PeerInfo = {
     name: string;
@@ -882,7 +883,7 @@ export type PersistMode = 'async' | 'default';
 /**
  * Placement
  *
- * Where a stream, or a leadership, should be. An empty list of tags differs from none.
+ * The requested place of a stream or a leadership. An empty list of tags differs from none.
  */
 export type Placement = {
     cluster?: string;
@@ -907,9 +908,10 @@ export type PriorityPolicy = 'none' | 'overflow' | 'pinned_client' | 'prioritize
 /**
  * ProblemBody
  *
- * RFC 9457. `err_code` is JetStream's number.
+ * A problem (RFC 9457). `err_code` is JetStream's error code.
  *
- * `current_sequence`: what a condition was compared with; `line`: which message of a batch.
+ * `current_sequence`: the value that a condition was compared with; `line`: the number of a
+ * message in a batch.
  */
 export type ProblemBody = {
     type: string;
@@ -940,7 +942,9 @@ export type PublishBatchResponse = Array<PublishResult | PublishFailure>;
 /**
  * PublishFailure
  *
- * Why a message of a batch was not stored; `line`: which one, where successes are left out.
+ * The problem of a message of a batch that was not stored.
+ *
+ * `line`: its number in the batch, where the response omits successes.
  */
 export type PublishFailure = {
     error: ProblemBody;
@@ -950,9 +954,10 @@ export type PublishFailure = {
 /**
  * PublishLine
  *
- * One message of a batch. At most one of `data`, `text`, `data_base64`; none: empty payload.
+ * One message of a batch, with at most one of `data`, `text` and `data_base64`.
  *
- * `data` is any JSON value; the payload is its JSON text exactly as sent.
+ * With none of them the payload is empty. `data` is any JSON value; the payload is its JSON text
+ * exactly as sent.
  */
 export type PublishLine = {
     subject: string;
@@ -969,7 +974,7 @@ export type PublishLine = {
 /**
  * PublishResult
  *
- * The receipt of one message; `val` is the total of a counter.
+ * The receipt of one message; `val` is the new total of a counter.
  */
 export type PublishResult = {
     stream: string;
@@ -982,7 +987,7 @@ export type PublishResult = {
 /**
  * PurgeRequest
  *
- * Which messages to remove: of a subject, below a sequence, or all but the newest `keep`.
+ * The messages to remove: of a subject, below a sequence, or all but the newest `keep`.
  */
 export type PurgeRequest = {
     filter?: string;
@@ -993,7 +998,7 @@ export type PurgeRequest = {
 /**
  * PurgeResult
  *
- * How many messages were removed.
+ * The number of removed messages.
  */
 export type PurgeResult = {
     purged: number;
@@ -1011,8 +1016,10 @@ export type RePublish = {
 /**
  * ReadEnd
  *
- * The end of a read: `pending` messages follow `last_seq`; `up_to_seq` is what the last
- * messages were as of, for the next request about the same instant.
+ * The end of a read: `pending` messages follow `last_seq`.
+ *
+ * For last messages, `up_to_seq` is the sequence as of which they were read; pass it to read as of
+ * the same instant again.
  */
 export type ReadEnd = {
     count: number;
@@ -1024,11 +1031,11 @@ export type ReadEnd = {
 /**
  * ReadRequest
  *
- * Which messages to read: one after the other, or the last of each subject.
+ * The messages to read: consecutive ones, or the last of each subject.
  *
- * One after the other: from `seq`, or from `start_time` (RFC 3339), those that match `next_by`.
- * The last ones: of every subject that matches one of `multi_last`, as of `up_to_seq` or
- * `up_to_time`; with `seq`, only those from there on. At most `batch` messages and `max_bytes`.
+ * Consecutive: those that match `next_by`, from `seq` or from `start_time` (RFC 3339). Last: of
+ * every subject that matches one of `multi_last`, as of `up_to_seq` or `up_to_time`; with `seq`,
+ * only those from this sequence on. At most `batch` messages and `max_bytes`.
  */
 export type ReadRequest = {
     seq?: number | null;
@@ -1044,7 +1051,7 @@ export type ReadRequest = {
 /**
  * ReadResult
  *
- * Messages, in order of sequence; `pending` of each says how many follow.
+ * Messages in order of sequence; `pending` of each is the number of messages that follow.
  */
 export type ReadResult = {
     messages: Array<Message>;
@@ -1054,7 +1061,7 @@ export type ReadResult = {
 /**
  * RedriveRequest
  *
- * Which dead letters to send back: of a `stream`, of a `consumer`, or these `seqs`.
+ * The dead letters to send back: those of a `stream`, of a `consumer`, or these `seqs`.
  *
  * Oldest first, from `start_seq` on, at most `limit`.
  */
@@ -1069,8 +1076,9 @@ export type RedriveRequest = {
 /**
  * RedriveResult
  *
- * How many messages were stored again, which letters stay, and the last one looked at (0: there
- * was none).
+ * The number of messages stored again, and the dead letters that were not sent back.
+ *
+ * `last_seq`: the sequence of the last dead letter examined; 0: there was none.
  */
 export type RedriveResult = {
     redriven: number;
@@ -1086,7 +1094,7 @@ export type ReplayPolicy = 'instant' | 'original';
 /**
  * ResetRequest
  *
- * Where to begin again; without `seq` where the consumer began.
+ * The sequence to start again at; without `seq`, the consumer's original start.
  */
 export type ResetRequest = {
     seq?: number;
@@ -1095,7 +1103,7 @@ export type ResetRequest = {
 /**
  * ResetResult
  *
- * The consumer after a reset, and the sequence it begins at.
+ * The consumer after a reset, and the sequence of its new start.
  */
 export type ResetResult = {
     stream_name: string;
@@ -1139,9 +1147,10 @@ export type SequenceInfo = {
 /**
  * Session
  *
- * Who asks (empty where the server knows no users), and until when his session lasts.
+ * The authenticated user, and the end of the session.
  *
- * `max_payload`: how many bytes a message of his may have, headers included.
+ * `name` is empty if the server has no users. `max_payload`: largest size of a message from this
+ * user, in bytes, headers included.
  */
 export type Session = {
     name: string;
@@ -1307,7 +1316,7 @@ export type StreamInfo = {
 /**
  * StreamNamesPage
  *
- * A page of the names of streams.
+ * A page of stream names.
  */
 export type StreamNamesPage = {
     total: number;
@@ -1344,9 +1353,9 @@ export type StreamSource = {
 /**
  * StreamSourceInfo
  *
- * How far a mirror or source is behind its origin.
+ * The lag of a mirror or source behind its origin.
  *
- * `active`: nanoseconds since anything was received from the origin; -1: nothing yet.
+ * `active`: nanoseconds since the last message from the origin (-1: none so far).
  */
 export type StreamSourceInfo = {
     name: string;
@@ -1387,7 +1396,7 @@ export type StreamState = {
 /**
  * SubjectCount
  *
- * A subject, and how many messages of it are stored.
+ * A subject, and the number of its stored messages.
  */
 export type SubjectCount = {
     subject: string;
@@ -1405,7 +1414,7 @@ export type SubjectTransformConfig = {
 /**
  * Subjects
  *
- * A page of the subjects of a stream; `total`: how many there are in all.
+ * A page of the subjects of a stream; `total`: the number of all its subjects.
  */
 export type Subjects = {
     subjects: Array<SubjectCount>;
@@ -1417,7 +1426,7 @@ export type Subjects = {
 /**
  * TermRequest
  *
- * Deliveries never to be made again, with a `reason` for the advisory.
+ * Deliveries to terminate: no redelivery follows. `reason` goes into the advisory.
  */
 export type TermRequest = {
     tokens: Array<string>;
@@ -1435,7 +1444,7 @@ export type Text = string;
 /**
  * Ticket
  *
- * What opens one WebSocket, within `expires_in` seconds.
+ * A ticket that opens one WebSocket, within `expires_in` seconds.
  */
 export type Ticket = {
     ticket: string;
@@ -1445,7 +1454,7 @@ export type Ticket = {
 /**
  * Transform
  *
- * Under which subjects what is copied is stored.
+ * A mapping from the subjects of copied messages to those under which they are stored.
  */
 export type Transform = {
     src: string;
@@ -1455,7 +1464,7 @@ export type Transform = {
 /**
  * UnpinRequest
  *
- * Which priority group is to choose another client.
+ * The priority group that is to pin another client.
  */
 export type UnpinRequest = {
     group: string;

@@ -22,7 +22,7 @@ T = TypeVar("T", bound="AccountStats")
 
 @_attrs_define
 class AccountStats:
-    """What an account uses (bytes stored and reserved, streams, consumers) and may use.
+    """The usage of an account (bytes stored and reserved, streams, consumers) and its limits.
 
     Attributes:
         memory (int):

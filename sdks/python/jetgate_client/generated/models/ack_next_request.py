@@ -18,7 +18,7 @@ T = TypeVar("T", bound="AckNextRequest")
 
 @_attrs_define
 class AckNextRequest:
-    """Deliveries to acknowledge, and what to fetch with the same request.
+    """Deliveries to acknowledge, and messages to fetch with the same request.
 
     Attributes:
         tokens (list[str]):

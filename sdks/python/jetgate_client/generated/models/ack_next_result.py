@@ -21,7 +21,7 @@ T = TypeVar("T", bound="AckNextResult")
 
 @_attrs_define
 class AckNextResult:
-    """What became of the tokens, and the messages that came next.
+    """The results of the acknowledgements, and the next messages.
 
     Attributes:
         succeeded (int):

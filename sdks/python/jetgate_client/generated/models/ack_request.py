@@ -18,7 +18,7 @@ T = TypeVar("T", bound="AckRequest")
 
 @_attrs_define
 class AckRequest:
-    """Deliveries to acknowledge. `sync`: answer when the server has recorded it.
+    """Deliveries to acknowledge. `sync`: respond once the acknowledgement is recorded.
 
     Attributes:
         tokens (list[str]):

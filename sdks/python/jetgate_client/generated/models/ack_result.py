@@ -20,7 +20,7 @@ T = TypeVar("T", bound="AckResult")
 
 @_attrs_define
 class AckResult:
-    """How many tokens took effect, and those that did not.
+    """The number of tokens that took effect, and the others with their problems.
 
     Attributes:
         succeeded (int):

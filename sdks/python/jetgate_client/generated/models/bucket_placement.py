@@ -18,7 +18,7 @@ T = TypeVar("T", bound="BucketPlacement")
 
 @_attrs_define
 class BucketPlacement:
-    """Where a bucket is to be placed.
+    """The cluster and tags that a bucket is to be placed by.
 
     Attributes:
         cluster (str | Unset):  Default: ''.

@@ -17,7 +17,7 @@ T = TypeVar("T", bound="BucketRepublish")
 
 @_attrs_define
 class BucketRepublish:
-    """Where values are sent on to, as messages, when they are stored.
+    """Republication of stored values as messages: source and destination subjects.
 
     Attributes:
         src (str | Unset):  Default: ''.

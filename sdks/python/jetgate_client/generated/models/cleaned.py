@@ -15,7 +15,7 @@ T = TypeVar("T", bound="Cleaned")
 
 @_attrs_define
 class Cleaned:
-    """How many messages were removed.
+    """The number of removed messages.
 
     Attributes:
         purged (int):

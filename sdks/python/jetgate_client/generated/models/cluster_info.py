@@ -22,7 +22,7 @@ T = TypeVar("T", bound="ClusterInfo")
 
 @_attrs_define
 class ClusterInfo:
-    """Who leads a stream or a consumer, since when, and who else could.
+    """The leader of a stream or consumer, the start of its lead, and the other replicas.
 
     Attributes:
         name (str | Unset):

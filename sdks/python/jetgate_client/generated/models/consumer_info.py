@@ -38,7 +38,8 @@ class ConsumerInfo:
         num_waiting (int):
         num_pending (int):
         ts (datetime.datetime):
-        cluster (ClusterInfo | Unset): Who leads a stream or a consumer, since when, and who else could.
+        cluster (ClusterInfo | Unset): The leader of a stream or consumer, the start of its lead, and the other
+            replicas.
         push_bound (bool | Unset):
         paused (bool | Unset):
         pause_remaining (int | Unset): Nanoseconds.

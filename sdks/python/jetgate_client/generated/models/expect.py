@@ -18,7 +18,7 @@ T = TypeVar("T", bound="Expect")
 
 @_attrs_define
 class Expect:
-    """What must be true for a message to be stored; anything else is a 412.
+    """Conditions for storing a message; if one fails, the status is 412.
 
     Attributes:
         stream (None | str | Unset):

@@ -17,7 +17,7 @@ T = TypeVar("T", bound="External")
 
 @_attrs_define
 class External:
-    """How another account or domain is reached.
+    """The API prefix of another account or domain.
 
     Attributes:
         api (str):

@@ -20,13 +20,14 @@ T = TypeVar("T", bound="FailedToken")
 
 @_attrs_define
 class FailedToken:
-    """A token that had no effect, and why.
+    """A token that had no effect, and its problem.
 
     Attributes:
         token (str):
-        problem (ProblemBody): RFC 9457. `err_code` is JetStream's number.
+        problem (ProblemBody): A problem (RFC 9457). `err_code` is JetStream's error code.
 
-                `current_sequence`: what a condition was compared with; `line`: which message of a batch.
+                `current_sequence`: the value that a condition was compared with; `line`: the number of a
+                message in a batch.
     """
 
     token: str

@@ -18,10 +18,10 @@ T = TypeVar("T", bound="FetchRequest")
 
 @_attrs_define
 class FetchRequest:
-    """What to fetch, and how it is given.
+    """The messages to fetch, and the form of the response.
 
-    `heartbeat`: how often an NDJSON answer shows by a blank line that it is alive. `raw`: one
-    message as itself.
+    `heartbeat`: interval of the blank lines that keep an NDJSON response alive. `raw`: one message,
+    its payload as the body.
 
     Attributes:
         group (str | Unset):  Default: ''.

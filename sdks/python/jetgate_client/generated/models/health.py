@@ -15,7 +15,7 @@ T = TypeVar("T", bound="Health")
 
 @_attrs_define
 class Health:
-    """`ok`, or why not.
+    """`ok`, or the reason why not.
 
     Attributes:
         status (str):

@@ -21,15 +21,15 @@ T = TypeVar("T", bound="KvBucket")
 
 @_attrs_define
 class KvBucket:
-    """A key-value bucket: configuration and state. `values` counts what is kept, markers too.
+    """A key-value bucket: configuration and state. `values` counts all kept values and markers.
 
     Attributes:
         bucket (str):
         stream (str):
         config (KvConfig): The configuration of a key-value bucket (ADR-8, ADR-48). -1: no limit; 0: never.
 
-                `limit_marker_ttl`: how long the marker of a key that expired is kept; it allows keys a time to
-                live of their own.
+                `limit_marker_ttl`: how long the marker of an expired key is kept; if set, single keys may have
+                a time to live.
         created (datetime.datetime):
         values (int):
         keys (int):

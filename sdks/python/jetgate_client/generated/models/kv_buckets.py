@@ -20,7 +20,7 @@ T = TypeVar("T", bound="KvBuckets")
 
 @_attrs_define
 class KvBuckets:
-    """A page of buckets; the next one begins behind `offset + limit` streams, of `total`.
+    """A page of buckets; the next page begins after `offset + limit` streams, of `total`.
 
     Attributes:
         buckets (list[KvBucket]):

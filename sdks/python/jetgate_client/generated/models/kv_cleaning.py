@@ -18,7 +18,7 @@ T = TypeVar("T", bound="KvCleaning")
 
 @_attrs_define
 class KvCleaning:
-    """Whose markers to remove: of keys deleted for at least so long.
+    """The minimum age of the deletions whose markers are removed.
 
     Attributes:
         older_than (int | str | Unset): How long: nanoseconds, or text such as `500ms`, `1.5s`, `2m`.

@@ -28,8 +28,8 @@ T = TypeVar("T", bound="KvConfig")
 class KvConfig:
     """The configuration of a key-value bucket (ADR-8, ADR-48). -1: no limit; 0: never.
 
-    `limit_marker_ttl`: how long the marker of a key that expired is kept; it allows keys a time to
-    live of their own.
+    `limit_marker_ttl`: how long the marker of an expired key is kept; if set, single keys may have
+    a time to live.
 
     Attributes:
         bucket (str | Unset):  Default: ''.

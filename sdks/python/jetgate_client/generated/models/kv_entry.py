@@ -21,10 +21,10 @@ T = TypeVar("T", bound="KvEntry")
 
 @_attrs_define
 class KvEntry:
-    """A value of a key, or the marker of its end.
+    """A value of a key, or its deletion marker.
 
-    Of a value exactly one of `data` (a JSON object or array), `text` (UTF-8) and `data_base64` is
-    there; where only keys were asked for, none.
+    A value has exactly one of `data` (a JSON object or array), `text` (UTF-8) and `data_base64`; if
+    only keys were requested, none.
 
     Attributes:
         bucket (str):

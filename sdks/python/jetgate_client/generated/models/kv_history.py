@@ -20,7 +20,7 @@ T = TypeVar("T", bound="KvHistory")
 
 @_attrs_define
 class KvHistory:
-    """The values of a key that are kept, oldest first.
+    """The kept values of a key, oldest first.
 
     Attributes:
         entries (list[KvEntry]):

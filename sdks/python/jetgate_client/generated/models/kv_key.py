@@ -18,7 +18,7 @@ T = TypeVar("T", bound="KvKey")
 
 @_attrs_define
 class KvKey:
-    """A key and its last value's place.
+    """A key, with the revision and time of its last value.
 
     Attributes:
         key (str):

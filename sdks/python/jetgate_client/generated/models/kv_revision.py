@@ -15,7 +15,7 @@ T = TypeVar("T", bound="KvRevision")
 
 @_attrs_define
 class KvRevision:
-    """What was stored.
+    """The place of a stored value: bucket, key and revision.
 
     Attributes:
         bucket (str):

@@ -17,7 +17,7 @@ T = TypeVar("T", bound="Link")
 
 @_attrs_define
 class Link:
-    """What a link leads to: an object, or without `name` a whole store.
+    """The target of a link: an object, or without `name` a whole store.
 
     Attributes:
         bucket (str):

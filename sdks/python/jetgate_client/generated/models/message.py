@@ -23,12 +23,12 @@ T = TypeVar("T", bound="Message")
 
 @_attrs_define
 class Message:
-    """A message as JSON.
+    """A stored message as JSON.
 
-    Of `data`, `text` and `data_base64` exactly one is there: `data` when the payload is a JSON
-    object or array, `text` when it is UTF-8, else base64. Fetched messages also have the delivery
-    fields and the `token` that acknowledges them. `headers_base64` has all values of each header
-    of which one is not UTF-8; in `headers` the bytes that are none are U+FFFD.
+    Exactly one of `data`, `text` and `data_base64` is present: `data` if the payload is a JSON
+    object or array, `text` if it is other UTF-8, else `data_base64`. Fetched messages also have the
+    delivery fields and the `token` that acknowledges them. `headers_base64` has all values of each
+    header with a value that is not UTF-8; in `headers`, U+FFFD replaces the invalid bytes.
 
     Attributes:
         stream (str):

@@ -20,7 +20,7 @@ T = TypeVar("T", bound="Messages")
 
 @_attrs_define
 class Messages:
-    """The answer to a fetch.
+    """The response to a fetch.
 
     Attributes:
         messages (list[Message]):

@@ -18,7 +18,7 @@ T = TypeVar("T", bound="NakRequest")
 
 @_attrs_define
 class NakRequest:
-    """Deliveries to give back, at once or after `delay`.
+    """Deliveries to redeliver, at once or after `delay`.
 
     Attributes:
         tokens (list[str]):

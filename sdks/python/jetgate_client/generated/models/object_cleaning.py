@@ -18,7 +18,7 @@ T = TypeVar("T", bound="ObjectCleaning")
 
 @_attrs_define
 class ObjectCleaning:
-    """Whose chunks to remove: of uploads whose last chunk came at least so long ago.
+    """The minimum age of the last chunk of unfinished uploads whose chunks are removed.
 
     Attributes:
         older_than (int | str | Unset): How long: nanoseconds, or text such as `500ms`, `1.5s`, `2m`.

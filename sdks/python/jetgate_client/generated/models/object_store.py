@@ -21,13 +21,13 @@ T = TypeVar("T", bound="ObjectStore")
 
 @_attrs_define
 class ObjectStore:
-    """An object store: configuration and state. A sealed one changes no more.
+    """An object store: configuration and state. A sealed store accepts no changes.
 
     Attributes:
         bucket (str):
         stream (str):
-        config (ObjectStoreConfig): The configuration of an object store (ADR-20). -1: no limit; a `ttl` of 0: kept for
-            ever.
+        config (ObjectStoreConfig): The configuration of an object store (ADR-20). -1: no limit; a `ttl` of 0: no
+            expiry.
         created (datetime.datetime):
         bytes_ (int):
         sealed (bool):

@@ -24,7 +24,7 @@ T = TypeVar("T", bound="ObjectStoreConfig")
 
 @_attrs_define
 class ObjectStoreConfig:
-    """The configuration of an object store (ADR-20). -1: no limit; a `ttl` of 0: kept for ever.
+    """The configuration of an object store (ADR-20). -1: no limit; a `ttl` of 0: no expiry.
 
     Attributes:
         bucket (str | Unset):  Default: ''.

@@ -20,7 +20,7 @@ T = TypeVar("T", bound="ObjectStores")
 
 @_attrs_define
 class ObjectStores:
-    """A page of object stores; the next one begins behind `offset + limit` streams, of `total`.
+    """A page of object stores; the next page begins after `offset + limit` streams, of `total`.
 
     Attributes:
         buckets (list[ObjectStore]):

@@ -23,9 +23,9 @@ T = TypeVar("T", bound="Origin")
 
 @_attrs_define
 class Origin:
-    """A bucket that another one copies: its name, with or without `KV_`.
+    """The origin of a mirror or source: the name of a bucket, with or without `KV_`.
 
-    `domain` stands for the `external` of that domain. Without `subject_transforms` keys keep their
+    `domain` stands for the `external` of that domain. Without `subject_transforms`, keys keep their
     names.
 
     Attributes:

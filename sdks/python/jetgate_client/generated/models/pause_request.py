@@ -18,7 +18,7 @@ T = TypeVar("T", bound="PauseRequest")
 
 @_attrs_define
 class PauseRequest:
-    """How long to deliver nothing: `until` a time (RFC 3339), or for a `duration` from now on.
+    """The end of a pause: `until` a time (RFC 3339), or for a `duration` from now on.
 
     Attributes:
         until (str | Unset):  Default: ''.

@@ -17,7 +17,7 @@ T = TypeVar("T", bound="PauseResult")
 
 @_attrs_define
 class PauseResult:
-    """Whether it is paused; until when (RFC 3339), and how long from now (nanoseconds).
+    """The state of a pause: its end (RFC 3339), and the time left (nanoseconds).
 
     Attributes:
         paused (bool):

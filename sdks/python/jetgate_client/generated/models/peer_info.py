@@ -19,7 +19,8 @@ T = TypeVar("T", bound="PeerInfo")
 class PeerInfo:
     """A server that could lead.
 
-    `active`: nanoseconds since it was heard of; `lag`: changes that it is behind; `peer`: its id.
+    `active`: nanoseconds since its last heartbeat; `lag`: number of changes that it lacks; `peer`:
+    its id.
 
     Attributes:
         name (str):

@@ -18,7 +18,7 @@ T = TypeVar("T", bound="Placement")
 
 @_attrs_define
 class Placement:
-    """Where a stream, or a leadership, should be. An empty list of tags differs from none.
+    """The requested place of a stream or a leadership. An empty list of tags differs from none.
 
     Attributes:
         cluster (str | Unset):

@@ -17,9 +17,10 @@ T = TypeVar("T", bound="ProblemBody")
 
 @_attrs_define
 class ProblemBody:
-    """RFC 9457. `err_code` is JetStream's number.
+    """A problem (RFC 9457). `err_code` is JetStream's error code.
 
-    `current_sequence`: what a condition was compared with; `line`: which message of a batch.
+    `current_sequence`: the value that a condition was compared with; `line`: the number of a
+    message in a batch.
 
     Attributes:
         type_ (str):

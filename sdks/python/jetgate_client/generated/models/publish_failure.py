@@ -21,12 +21,15 @@ T = TypeVar("T", bound="PublishFailure")
 
 @_attrs_define
 class PublishFailure:
-    """Why a message of a batch was not stored; `line`: which one, where successes are left out.
+    """The problem of a message of a batch that was not stored.
+
+    `line`: its number in the batch, where the response omits successes.
 
     Attributes:
-        error (ProblemBody): RFC 9457. `err_code` is JetStream's number.
+        error (ProblemBody): A problem (RFC 9457). `err_code` is JetStream's error code.
 
-                `current_sequence`: what a condition was compared with; `line`: which message of a batch.
+                `current_sequence`: the value that a condition was compared with; `line`: the number of a
+                message in a batch.
         line (int | Unset):  Default: 0.
     """
 

@@ -22,9 +22,10 @@ T = TypeVar("T", bound="PublishLine")
 
 @_attrs_define
 class PublishLine:
-    """One message of a batch. At most one of `data`, `text`, `data_base64`; none: empty payload.
+    """One message of a batch, with at most one of `data`, `text` and `data_base64`.
 
-    `data` is any JSON value; the payload is its JSON text exactly as sent.
+    With none of them the payload is empty. `data` is any JSON value; the payload is its JSON text
+    exactly as sent.
 
     Attributes:
         subject (str):

@@ -17,7 +17,7 @@ T = TypeVar("T", bound="PublishResult")
 
 @_attrs_define
 class PublishResult:
-    """The receipt of one message; `val` is the total of a counter.
+    """The receipt of one message; `val` is the new total of a counter.
 
     Attributes:
         stream (str):

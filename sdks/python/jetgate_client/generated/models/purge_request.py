@@ -17,7 +17,7 @@ T = TypeVar("T", bound="PurgeRequest")
 
 @_attrs_define
 class PurgeRequest:
-    """Which messages to remove: of a subject, below a sequence, or all but the newest `keep`.
+    """The messages to remove: of a subject, below a sequence, or all but the newest `keep`.
 
     Attributes:
         filter_ (str | Unset):  Default: ''.

@@ -15,7 +15,7 @@ T = TypeVar("T", bound="PurgeResult")
 
 @_attrs_define
 class PurgeResult:
-    """How many messages were removed.
+    """The number of removed messages.
 
     Attributes:
         purged (int):

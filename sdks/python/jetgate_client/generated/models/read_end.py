@@ -17,8 +17,10 @@ T = TypeVar("T", bound="ReadEnd")
 
 @_attrs_define
 class ReadEnd:
-    """The end of a read: `pending` messages follow `last_seq`; `up_to_seq` is what the last
-    messages were as of, for the next request about the same instant.
+    """The end of a read: `pending` messages follow `last_seq`.
+
+    For last messages, `up_to_seq` is the sequence as of which they were read; pass it to read as of
+    the same instant again.
 
     Attributes:
         count (int):

@@ -19,11 +19,11 @@ T = TypeVar("T", bound="ReadRequest")
 
 @_attrs_define
 class ReadRequest:
-    """Which messages to read: one after the other, or the last of each subject.
+    """The messages to read: consecutive ones, or the last of each subject.
 
-    One after the other: from `seq`, or from `start_time` (RFC 3339), those that match `next_by`.
-    The last ones: of every subject that matches one of `multi_last`, as of `up_to_seq` or
-    `up_to_time`; with `seq`, only those from there on. At most `batch` messages and `max_bytes`.
+    Consecutive: those that match `next_by`, from `seq` or from `start_time` (RFC 3339). Last: of
+    every subject that matches one of `multi_last`, as of `up_to_seq` or `up_to_time`; with `seq`,
+    only those from this sequence on. At most `batch` messages and `max_bytes`.
 
     Attributes:
         seq (int | None | Unset):

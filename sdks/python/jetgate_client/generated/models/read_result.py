@@ -21,12 +21,14 @@ T = TypeVar("T", bound="ReadResult")
 
 @_attrs_define
 class ReadResult:
-    """Messages, in order of sequence; `pending` of each says how many follow.
+    """Messages in order of sequence; `pending` of each is the number of messages that follow.
 
     Attributes:
         messages (list[Message]):
-        end (ReadEnd): The end of a read: `pending` messages follow `last_seq`; `up_to_seq` is what the last
-                messages were as of, for the next request about the same instant.
+        end (ReadEnd): The end of a read: `pending` messages follow `last_seq`.
+
+                For last messages, `up_to_seq` is the sequence as of which they were read; pass it to read as of
+                the same instant again.
     """
 
     messages: list[Message]

@@ -18,7 +18,7 @@ T = TypeVar("T", bound="RedriveRequest")
 
 @_attrs_define
 class RedriveRequest:
-    """Which dead letters to send back: of a `stream`, of a `consumer`, or these `seqs`.
+    """The dead letters to send back: those of a `stream`, of a `consumer`, or these `seqs`.
 
     Oldest first, from `start_seq` on, at most `limit`.
 

@@ -20,8 +20,9 @@ T = TypeVar("T", bound="RedriveResult")
 
 @_attrs_define
 class RedriveResult:
-    """How many messages were stored again, which letters stay, and the last one looked at (0: there
-    was none).
+    """The number of messages stored again, and the dead letters that were not sent back.
+
+    `last_seq`: the sequence of the last dead letter examined; 0: there was none.
 
     Attributes:
         redriven (int):

@@ -17,7 +17,7 @@ T = TypeVar("T", bound="ResetRequest")
 
 @_attrs_define
 class ResetRequest:
-    """Where to begin again; without `seq` where the consumer began.
+    """The sequence to start again at; without `seq`, the consumer's original start.
 
     Attributes:
         seq (int | Unset):  Default: 0.

@@ -25,7 +25,7 @@ T = TypeVar("T", bound="ResetResult")
 
 @_attrs_define
 class ResetResult:
-    """The consumer after a reset, and the sequence it begins at.
+    """The consumer after a reset, and the sequence of its new start.
 
     Attributes:
         stream_name (str):
@@ -40,7 +40,8 @@ class ResetResult:
         num_pending (int):
         ts (datetime.datetime):
         reset_seq (int):
-        cluster (ClusterInfo | Unset): Who leads a stream or a consumer, since when, and who else could.
+        cluster (ClusterInfo | Unset): The leader of a stream or consumer, the start of its lead, and the other
+            replicas.
         push_bound (bool | Unset):
         paused (bool | Unset):
         pause_remaining (int | Unset): Nanoseconds.

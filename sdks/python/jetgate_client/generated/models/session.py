@@ -17,9 +17,10 @@ T = TypeVar("T", bound="Session")
 
 @_attrs_define
 class Session:
-    """Who asks (empty where the server knows no users), and until when his session lasts.
+    """The authenticated user, and the end of the session.
 
-    `max_payload`: how many bytes a message of his may have, headers included.
+    `name` is empty if the server has no users. `max_payload`: largest size of a message from this
+    user, in bytes, headers included.
 
     Attributes:
         name (str):

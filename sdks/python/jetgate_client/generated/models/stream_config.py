@@ -54,8 +54,8 @@ class StreamConfig:
         num_replicas (int | Unset):
         no_ack (bool | Unset):
         duplicate_window (int | Unset): Nanoseconds.
-        placement (Placement | Unset): Where a stream, or a leadership, should be. An empty list of tags differs from
-            none.
+        placement (Placement | Unset): The requested place of a stream or a leadership. An empty list of tags differs
+            from none.
         mirror (StreamSource | Unset):
         sources (list[StreamSource] | Unset):
         compression (Compression | Unset):

@@ -33,10 +33,11 @@ class StreamInfo:
         state (StreamState): The state of a stream. `num_deleted` and `deleted` count interior gaps only.
         ts (datetime.datetime):
         domain (str | Unset):
-        cluster (ClusterInfo | Unset): Who leads a stream or a consumer, since when, and who else could.
-        mirror (StreamSourceInfo | Unset): How far a mirror or source is behind its origin.
+        cluster (ClusterInfo | Unset): The leader of a stream or consumer, the start of its lead, and the other
+            replicas.
+        mirror (StreamSourceInfo | Unset): The lag of a mirror or source behind its origin.
 
-                `active`: nanoseconds since anything was received from the origin; -1: nothing yet.
+                `active`: nanoseconds since the last message from the origin (-1: none so far).
         sources (list[StreamSourceInfo] | Unset):
         alternates (list[StreamAlternate] | Unset):
     """

@@ -17,7 +17,7 @@ T = TypeVar("T", bound="StreamNamesPage")
 
 @_attrs_define
 class StreamNamesPage:
-    """A page of the names of streams.
+    """A page of stream names.
 
     Attributes:
         total (int):

@@ -23,9 +23,9 @@ T = TypeVar("T", bound="StreamSourceInfo")
 
 @_attrs_define
 class StreamSourceInfo:
-    """How far a mirror or source is behind its origin.
+    """The lag of a mirror or source behind its origin.
 
-    `active`: nanoseconds since anything was received from the origin; -1: nothing yet.
+    `active`: nanoseconds since the last message from the origin (-1: none so far).
 
     Attributes:
         name (str):

@@ -15,7 +15,7 @@ T = TypeVar("T", bound="SubjectCount")
 
 @_attrs_define
 class SubjectCount:
-    """A subject, and how many messages of it are stored.
+    """A subject, and the number of its stored messages.
 
     Attributes:
         subject (str):

@@ -20,7 +20,7 @@ T = TypeVar("T", bound="Subjects")
 
 @_attrs_define
 class Subjects:
-    """A page of the subjects of a stream; `total`: how many there are in all.
+    """A page of the subjects of a stream; `total`: the number of all its subjects.
 
     Attributes:
         subjects (list[SubjectCount]):

@@ -18,7 +18,7 @@ T = TypeVar("T", bound="TermRequest")
 
 @_attrs_define
 class TermRequest:
-    """Deliveries never to be made again, with a `reason` for the advisory.
+    """Deliveries to terminate: no redelivery follows. `reason` goes into the advisory.
 
     Attributes:
         tokens (list[str]):

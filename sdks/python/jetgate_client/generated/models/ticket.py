@@ -15,7 +15,7 @@ T = TypeVar("T", bound="Ticket")
 
 @_attrs_define
 class Ticket:
-    """What opens one WebSocket, within `expires_in` seconds.
+    """A ticket that opens one WebSocket, within `expires_in` seconds.
 
     Attributes:
         ticket (str):

@@ -15,7 +15,7 @@ T = TypeVar("T", bound="Transform")
 
 @_attrs_define
 class Transform:
-    """Under which subjects what is copied is stored.
+    """A mapping from the subjects of copied messages to those under which they are stored.
 
     Attributes:
         src (str):

@@ -15,7 +15,7 @@ T = TypeVar("T", bound="UnpinRequest")
 
 @_attrs_define
 class UnpinRequest:
-    """Which priority group is to choose another client.
+    """The priority group that is to pin another client.
 
     Attributes:
         group (str):

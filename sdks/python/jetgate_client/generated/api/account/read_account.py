@@ -52,7 +52,7 @@ def sync_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[AccountStats]:
-    """Show what the account uses of JetStream, and its limits
+    """Show the account's usage of JetStream, and its limits
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -75,7 +75,7 @@ def sync(
     *,
     client: AuthenticatedClient | Client,
 ) -> AccountStats | None:
-    """Show what the account uses of JetStream, and its limits
+    """Show the account's usage of JetStream, and its limits
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -94,7 +94,7 @@ async def asyncio_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[AccountStats]:
-    """Show what the account uses of JetStream, and its limits
+    """Show the account's usage of JetStream, and its limits
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -115,7 +115,7 @@ async def asyncio(
     *,
     client: AuthenticatedClient | Client,
 ) -> AccountStats | None:
-    """Show what the account uses of JetStream, and its limits
+    """Show the account's usage of JetStream, and its limits
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

@@ -75,7 +75,8 @@ def sync_detailed(
     Args:
         stream (str):
         consumer (str):
-        body (AckNextRequest): Deliveries to acknowledge, and what to fetch with the same request.
+        body (AckNextRequest): Deliveries to acknowledge, and messages to fetch with the same
+            request.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -110,7 +111,8 @@ def sync(
     Args:
         stream (str):
         consumer (str):
-        body (AckNextRequest): Deliveries to acknowledge, and what to fetch with the same request.
+        body (AckNextRequest): Deliveries to acknowledge, and messages to fetch with the same
+            request.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -140,7 +142,8 @@ async def asyncio_detailed(
     Args:
         stream (str):
         consumer (str):
-        body (AckNextRequest): Deliveries to acknowledge, and what to fetch with the same request.
+        body (AckNextRequest): Deliveries to acknowledge, and messages to fetch with the same
+            request.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -173,7 +176,8 @@ async def asyncio(
     Args:
         stream (str):
         consumer (str):
-        body (AckNextRequest): Deliveries to acknowledge, and what to fetch with the same request.
+        body (AckNextRequest): Deliveries to acknowledge, and messages to fetch with the same
+            request.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

@@ -75,8 +75,8 @@ def sync_detailed(
     Args:
         stream (str):
         consumer (str):
-        body (AckRequest): Deliveries to acknowledge. `sync`: answer when the server has recorded
-            it.
+        body (AckRequest): Deliveries to acknowledge. `sync`: respond once the acknowledgement is
+            recorded.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -111,8 +111,8 @@ def sync(
     Args:
         stream (str):
         consumer (str):
-        body (AckRequest): Deliveries to acknowledge. `sync`: answer when the server has recorded
-            it.
+        body (AckRequest): Deliveries to acknowledge. `sync`: respond once the acknowledgement is
+            recorded.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -142,8 +142,8 @@ async def asyncio_detailed(
     Args:
         stream (str):
         consumer (str):
-        body (AckRequest): Deliveries to acknowledge. `sync`: answer when the server has recorded
-            it.
+        body (AckRequest): Deliveries to acknowledge. `sync`: respond once the acknowledgement is
+            recorded.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -176,8 +176,8 @@ async def asyncio(
     Args:
         stream (str):
         consumer (str):
-        body (AckRequest): Deliveries to acknowledge. `sync`: answer when the server has recorded
-            it.
+        body (AckRequest): Deliveries to acknowledge. `sync`: respond once the acknowledgement is
+            recorded.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

@@ -67,7 +67,7 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: ConsumerConfig,
 ) -> Response[ConsumerInfo]:
-    """Create a consumer; without a name it gets one and is ephemeral
+    """Create a consumer; without a name it gets a generated one and is ephemeral
 
     Args:
         stream (str):
@@ -99,7 +99,7 @@ def sync(
     client: AuthenticatedClient | Client,
     body: ConsumerConfig,
 ) -> ConsumerInfo | None:
-    """Create a consumer; without a name it gets one and is ephemeral
+    """Create a consumer; without a name it gets a generated one and is ephemeral
 
     Args:
         stream (str):
@@ -126,7 +126,7 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: ConsumerConfig,
 ) -> Response[ConsumerInfo]:
-    """Create a consumer; without a name it gets one and is ephemeral
+    """Create a consumer; without a name it gets a generated one and is ephemeral
 
     Args:
         stream (str):
@@ -156,7 +156,7 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: ConsumerConfig,
 ) -> ConsumerInfo | None:
-    """Create a consumer; without a name it gets one and is ephemeral
+    """Create a consumer; without a name it gets a generated one and is ephemeral
 
     Args:
         stream (str):

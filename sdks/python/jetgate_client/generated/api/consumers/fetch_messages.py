@@ -76,19 +76,19 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: FetchRequest | Unset = UNSET,
 ) -> Response[Any | Messages]:
-    """Fetch messages, waiting for them when there are none
+    """Fetch messages; wait for them if there are none
 
-     As JSON, or as lines while they arrive, with blank ones as heartbeats; with `raw` one message as
-    itself, as it is read by its sequence. 204: there was none in time.
+     The response is JSON, or NDJSON lines as messages arrive, with blank lines as heartbeats. With `raw`
+    it is one message in the form of a read by sequence. 204: no message came in time.
 
     Args:
         stream (str):
         consumer (str):
-        body (FetchRequest | Unset): What to fetch, and how it is given.
+        body (FetchRequest | Unset): The messages to fetch, and the form of the response.
 
-                `heartbeat`: how often an NDJSON answer shows by a blank line that it is alive. `raw`:
-            one
-                message as itself.
+                `heartbeat`: interval of the blank lines that keep an NDJSON response alive. `raw`:
+            one message,
+                its payload as the body.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -118,19 +118,19 @@ def sync(
     client: AuthenticatedClient | Client,
     body: FetchRequest | Unset = UNSET,
 ) -> Any | Messages | None:
-    """Fetch messages, waiting for them when there are none
+    """Fetch messages; wait for them if there are none
 
-     As JSON, or as lines while they arrive, with blank ones as heartbeats; with `raw` one message as
-    itself, as it is read by its sequence. 204: there was none in time.
+     The response is JSON, or NDJSON lines as messages arrive, with blank lines as heartbeats. With `raw`
+    it is one message in the form of a read by sequence. 204: no message came in time.
 
     Args:
         stream (str):
         consumer (str):
-        body (FetchRequest | Unset): What to fetch, and how it is given.
+        body (FetchRequest | Unset): The messages to fetch, and the form of the response.
 
-                `heartbeat`: how often an NDJSON answer shows by a blank line that it is alive. `raw`:
-            one
-                message as itself.
+                `heartbeat`: interval of the blank lines that keep an NDJSON response alive. `raw`:
+            one message,
+                its payload as the body.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -155,19 +155,19 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: FetchRequest | Unset = UNSET,
 ) -> Response[Any | Messages]:
-    """Fetch messages, waiting for them when there are none
+    """Fetch messages; wait for them if there are none
 
-     As JSON, or as lines while they arrive, with blank ones as heartbeats; with `raw` one message as
-    itself, as it is read by its sequence. 204: there was none in time.
+     The response is JSON, or NDJSON lines as messages arrive, with blank lines as heartbeats. With `raw`
+    it is one message in the form of a read by sequence. 204: no message came in time.
 
     Args:
         stream (str):
         consumer (str):
-        body (FetchRequest | Unset): What to fetch, and how it is given.
+        body (FetchRequest | Unset): The messages to fetch, and the form of the response.
 
-                `heartbeat`: how often an NDJSON answer shows by a blank line that it is alive. `raw`:
-            one
-                message as itself.
+                `heartbeat`: interval of the blank lines that keep an NDJSON response alive. `raw`:
+            one message,
+                its payload as the body.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -195,19 +195,19 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: FetchRequest | Unset = UNSET,
 ) -> Any | Messages | None:
-    """Fetch messages, waiting for them when there are none
+    """Fetch messages; wait for them if there are none
 
-     As JSON, or as lines while they arrive, with blank ones as heartbeats; with `raw` one message as
-    itself, as it is read by its sequence. 204: there was none in time.
+     The response is JSON, or NDJSON lines as messages arrive, with blank lines as heartbeats. With `raw`
+    it is one message in the form of a read by sequence. 204: no message came in time.
 
     Args:
         stream (str):
         consumer (str):
-        body (FetchRequest | Unset): What to fetch, and how it is given.
+        body (FetchRequest | Unset): The messages to fetch, and the form of the response.
 
-                `heartbeat`: how often an NDJSON answer shows by a blank line that it is alive. `raw`:
-            one
-                message as itself.
+                `heartbeat`: interval of the blank lines that keep an NDJSON response alive. `raw`:
+            one message,
+                its payload as the body.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

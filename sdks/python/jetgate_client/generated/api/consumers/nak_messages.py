@@ -70,12 +70,12 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: NakRequest,
 ) -> Response[AckResult]:
-    """Give deliveries back, to be made again at once or after a delay
+    """Request redelivery, at once or after a delay
 
     Args:
         stream (str):
         consumer (str):
-        body (NakRequest): Deliveries to give back, at once or after `delay`.
+        body (NakRequest): Deliveries to redeliver, at once or after `delay`.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -105,12 +105,12 @@ def sync(
     client: AuthenticatedClient | Client,
     body: NakRequest,
 ) -> AckResult | None:
-    """Give deliveries back, to be made again at once or after a delay
+    """Request redelivery, at once or after a delay
 
     Args:
         stream (str):
         consumer (str):
-        body (NakRequest): Deliveries to give back, at once or after `delay`.
+        body (NakRequest): Deliveries to redeliver, at once or after `delay`.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -135,12 +135,12 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: NakRequest,
 ) -> Response[AckResult]:
-    """Give deliveries back, to be made again at once or after a delay
+    """Request redelivery, at once or after a delay
 
     Args:
         stream (str):
         consumer (str):
-        body (NakRequest): Deliveries to give back, at once or after `delay`.
+        body (NakRequest): Deliveries to redeliver, at once or after `delay`.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -168,12 +168,12 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: NakRequest,
 ) -> AckResult | None:
-    """Give deliveries back, to be made again at once or after a delay
+    """Request redelivery, at once or after a delay
 
     Args:
         stream (str):
         consumer (str):
-        body (NakRequest): Deliveries to give back, at once or after `delay`.
+        body (NakRequest): Deliveries to redeliver, at once or after `delay`.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

@@ -72,13 +72,13 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: PauseRequest | Unset = UNSET,
 ) -> Response[PauseResult]:
-    """Deliver nothing until a time; what is delivered already can be acknowledged
+    """Pause deliveries until a time; earlier deliveries can still be acknowledged
 
     Args:
         stream (str):
         consumer (str):
-        body (PauseRequest | Unset): How long to deliver nothing: `until` a time (RFC 3339), or
-            for a `duration` from now on.
+        body (PauseRequest | Unset): The end of a pause: `until` a time (RFC 3339), or for a
+            `duration` from now on.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -108,13 +108,13 @@ def sync(
     client: AuthenticatedClient | Client,
     body: PauseRequest | Unset = UNSET,
 ) -> PauseResult | None:
-    """Deliver nothing until a time; what is delivered already can be acknowledged
+    """Pause deliveries until a time; earlier deliveries can still be acknowledged
 
     Args:
         stream (str):
         consumer (str):
-        body (PauseRequest | Unset): How long to deliver nothing: `until` a time (RFC 3339), or
-            for a `duration` from now on.
+        body (PauseRequest | Unset): The end of a pause: `until` a time (RFC 3339), or for a
+            `duration` from now on.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -139,13 +139,13 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: PauseRequest | Unset = UNSET,
 ) -> Response[PauseResult]:
-    """Deliver nothing until a time; what is delivered already can be acknowledged
+    """Pause deliveries until a time; earlier deliveries can still be acknowledged
 
     Args:
         stream (str):
         consumer (str):
-        body (PauseRequest | Unset): How long to deliver nothing: `until` a time (RFC 3339), or
-            for a `duration` from now on.
+        body (PauseRequest | Unset): The end of a pause: `until` a time (RFC 3339), or for a
+            `duration` from now on.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -173,13 +173,13 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: PauseRequest | Unset = UNSET,
 ) -> PauseResult | None:
-    """Deliver nothing until a time; what is delivered already can be acknowledged
+    """Pause deliveries until a time; earlier deliveries can still be acknowledged
 
     Args:
         stream (str):
         consumer (str):
-        body (PauseRequest | Unset): How long to deliver nothing: `until` a time (RFC 3339), or
-            for a `duration` from now on.
+        body (PauseRequest | Unset): The end of a pause: `until` a time (RFC 3339), or for a
+            `duration` from now on.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

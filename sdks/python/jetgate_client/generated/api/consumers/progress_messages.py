@@ -70,13 +70,13 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: AckRequest,
 ) -> Response[AckResult]:
-    """Say that work goes on, so that the ack wait begins again
+    """Report work in progress, so that the ack wait begins again
 
     Args:
         stream (str):
         consumer (str):
-        body (AckRequest): Deliveries to acknowledge. `sync`: answer when the server has recorded
-            it.
+        body (AckRequest): Deliveries to acknowledge. `sync`: respond once the acknowledgement is
+            recorded.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -106,13 +106,13 @@ def sync(
     client: AuthenticatedClient | Client,
     body: AckRequest,
 ) -> AckResult | None:
-    """Say that work goes on, so that the ack wait begins again
+    """Report work in progress, so that the ack wait begins again
 
     Args:
         stream (str):
         consumer (str):
-        body (AckRequest): Deliveries to acknowledge. `sync`: answer when the server has recorded
-            it.
+        body (AckRequest): Deliveries to acknowledge. `sync`: respond once the acknowledgement is
+            recorded.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -137,13 +137,13 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: AckRequest,
 ) -> Response[AckResult]:
-    """Say that work goes on, so that the ack wait begins again
+    """Report work in progress, so that the ack wait begins again
 
     Args:
         stream (str):
         consumer (str):
-        body (AckRequest): Deliveries to acknowledge. `sync`: answer when the server has recorded
-            it.
+        body (AckRequest): Deliveries to acknowledge. `sync`: respond once the acknowledgement is
+            recorded.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -171,13 +171,13 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: AckRequest,
 ) -> AckResult | None:
-    """Say that work goes on, so that the ack wait begins again
+    """Report work in progress, so that the ack wait begins again
 
     Args:
         stream (str):
         consumer (str):
-        body (AckRequest): Deliveries to acknowledge. `sync`: answer when the server has recorded
-            it.
+        body (AckRequest): Deliveries to acknowledge. `sync`: respond once the acknowledgement is
+            recorded.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

@@ -72,12 +72,13 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: ResetRequest | Unset = UNSET,
 ) -> Response[ResetResult]:
-    """Forget what was delivered and acknowledged; begin again, at a sequence or as at first
+    """Reset deliveries and acknowledgements; begin again, at a sequence or the original start
 
     Args:
         stream (str):
         consumer (str):
-        body (ResetRequest | Unset): Where to begin again; without `seq` where the consumer began.
+        body (ResetRequest | Unset): The sequence to start again at; without `seq`, the consumer's
+            original start.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -107,12 +108,13 @@ def sync(
     client: AuthenticatedClient | Client,
     body: ResetRequest | Unset = UNSET,
 ) -> ResetResult | None:
-    """Forget what was delivered and acknowledged; begin again, at a sequence or as at first
+    """Reset deliveries and acknowledgements; begin again, at a sequence or the original start
 
     Args:
         stream (str):
         consumer (str):
-        body (ResetRequest | Unset): Where to begin again; without `seq` where the consumer began.
+        body (ResetRequest | Unset): The sequence to start again at; without `seq`, the consumer's
+            original start.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -137,12 +139,13 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: ResetRequest | Unset = UNSET,
 ) -> Response[ResetResult]:
-    """Forget what was delivered and acknowledged; begin again, at a sequence or as at first
+    """Reset deliveries and acknowledgements; begin again, at a sequence or the original start
 
     Args:
         stream (str):
         consumer (str):
-        body (ResetRequest | Unset): Where to begin again; without `seq` where the consumer began.
+        body (ResetRequest | Unset): The sequence to start again at; without `seq`, the consumer's
+            original start.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -170,12 +173,13 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: ResetRequest | Unset = UNSET,
 ) -> ResetResult | None:
-    """Forget what was delivered and acknowledged; begin again, at a sequence or as at first
+    """Reset deliveries and acknowledgements; begin again, at a sequence or the original start
 
     Args:
         stream (str):
         consumer (str):
-        body (ResetRequest | Unset): Where to begin again; without `seq` where the consumer began.
+        body (ResetRequest | Unset): The sequence to start again at; without `seq`, the consumer's
+            original start.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

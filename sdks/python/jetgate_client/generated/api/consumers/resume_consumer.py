@@ -60,7 +60,7 @@ def sync_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[PauseResult]:
-    """Deliver again
+    """Resume deliveries
 
     Args:
         stream (str):
@@ -92,7 +92,7 @@ def sync(
     *,
     client: AuthenticatedClient | Client,
 ) -> PauseResult | None:
-    """Deliver again
+    """Resume deliveries
 
     Args:
         stream (str):
@@ -119,7 +119,7 @@ async def asyncio_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[PauseResult]:
-    """Deliver again
+    """Resume deliveries
 
     Args:
         stream (str):
@@ -149,7 +149,7 @@ async def asyncio(
     *,
     client: AuthenticatedClient | Client,
 ) -> PauseResult | None:
-    """Deliver again
+    """Resume deliveries
 
     Args:
         stream (str):

@@ -70,12 +70,13 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: TermRequest,
 ) -> Response[AckResult]:
-    """Stop deliveries for good
+    """Terminate deliveries: no redelivery follows
 
     Args:
         stream (str):
         consumer (str):
-        body (TermRequest): Deliveries never to be made again, with a `reason` for the advisory.
+        body (TermRequest): Deliveries to terminate: no redelivery follows. `reason` goes into the
+            advisory.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -105,12 +106,13 @@ def sync(
     client: AuthenticatedClient | Client,
     body: TermRequest,
 ) -> AckResult | None:
-    """Stop deliveries for good
+    """Terminate deliveries: no redelivery follows
 
     Args:
         stream (str):
         consumer (str):
-        body (TermRequest): Deliveries never to be made again, with a `reason` for the advisory.
+        body (TermRequest): Deliveries to terminate: no redelivery follows. `reason` goes into the
+            advisory.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -135,12 +137,13 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: TermRequest,
 ) -> Response[AckResult]:
-    """Stop deliveries for good
+    """Terminate deliveries: no redelivery follows
 
     Args:
         stream (str):
         consumer (str):
-        body (TermRequest): Deliveries never to be made again, with a `reason` for the advisory.
+        body (TermRequest): Deliveries to terminate: no redelivery follows. `reason` goes into the
+            advisory.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -168,12 +171,13 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: TermRequest,
 ) -> AckResult | None:
-    """Stop deliveries for good
+    """Terminate deliveries: no redelivery follows
 
     Args:
         stream (str):
         consumer (str):
-        body (TermRequest): Deliveries never to be made again, with a `reason` for the advisory.
+        body (TermRequest): Deliveries to terminate: no redelivery follows. `reason` goes into the
+            advisory.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

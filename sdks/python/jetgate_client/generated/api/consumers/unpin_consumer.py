@@ -67,12 +67,12 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: UnpinRequest,
 ) -> Response[Any]:
-    """Let another client of a priority group be pinned
+    """Unpin the client of a priority group, so that another one is pinned
 
     Args:
         stream (str):
         consumer (str):
-        body (UnpinRequest): Which priority group is to choose another client.
+        body (UnpinRequest): The priority group that is to pin another client.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -102,12 +102,12 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: UnpinRequest,
 ) -> Response[Any]:
-    """Let another client of a priority group be pinned
+    """Unpin the client of a priority group, so that another one is pinned
 
     Args:
         stream (str):
         consumer (str):
-        body (UnpinRequest): Which priority group is to choose another client.
+        body (UnpinRequest): The priority group that is to pin another client.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

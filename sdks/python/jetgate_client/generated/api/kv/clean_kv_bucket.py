@@ -69,11 +69,11 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: KvCleaning | Unset = UNSET,
 ) -> Response[Cleaned]:
-    """Remove the markers of keys that were deleted some time ago, and what is left behind them
+    """Remove the markers of keys deleted some time ago, and the older values behind them
 
     Args:
         bucket (str):
-        body (KvCleaning | Unset): Whose markers to remove: of keys deleted for at least so long.
+        body (KvCleaning | Unset): The minimum age of the deletions whose markers are removed.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -101,11 +101,11 @@ def sync(
     client: AuthenticatedClient | Client,
     body: KvCleaning | Unset = UNSET,
 ) -> Cleaned | None:
-    """Remove the markers of keys that were deleted some time ago, and what is left behind them
+    """Remove the markers of keys deleted some time ago, and the older values behind them
 
     Args:
         bucket (str):
-        body (KvCleaning | Unset): Whose markers to remove: of keys deleted for at least so long.
+        body (KvCleaning | Unset): The minimum age of the deletions whose markers are removed.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -128,11 +128,11 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: KvCleaning | Unset = UNSET,
 ) -> Response[Cleaned]:
-    """Remove the markers of keys that were deleted some time ago, and what is left behind them
+    """Remove the markers of keys deleted some time ago, and the older values behind them
 
     Args:
         bucket (str):
-        body (KvCleaning | Unset): Whose markers to remove: of keys deleted for at least so long.
+        body (KvCleaning | Unset): The minimum age of the deletions whose markers are removed.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -158,11 +158,11 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: KvCleaning | Unset = UNSET,
 ) -> Cleaned | None:
-    """Remove the markers of keys that were deleted some time ago, and what is left behind them
+    """Remove the markers of keys deleted some time ago, and the older values behind them
 
     Args:
         bucket (str):
-        body (KvCleaning | Unset): Whose markers to remove: of keys deleted for at least so long.
+        body (KvCleaning | Unset): The minimum age of the deletions whose markers are removed.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

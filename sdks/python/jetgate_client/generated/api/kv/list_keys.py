@@ -68,7 +68,7 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     keys: str | Unset = UNSET,
 ) -> Response[KvKeys]:
-    """List the keys that have a value, of the whole bucket or those that a filter selects
+    """List the keys that have a value, in the whole bucket or selected by filters
 
     Args:
         bucket (str):
@@ -100,7 +100,7 @@ def sync(
     client: AuthenticatedClient | Client,
     keys: str | Unset = UNSET,
 ) -> KvKeys | None:
-    """List the keys that have a value, of the whole bucket or those that a filter selects
+    """List the keys that have a value, in the whole bucket or selected by filters
 
     Args:
         bucket (str):
@@ -127,7 +127,7 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     keys: str | Unset = UNSET,
 ) -> Response[KvKeys]:
-    """List the keys that have a value, of the whole bucket or those that a filter selects
+    """List the keys that have a value, in the whole bucket or selected by filters
 
     Args:
         bucket (str):
@@ -157,7 +157,7 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     keys: str | Unset = UNSET,
 ) -> KvKeys | None:
-    """List the keys that have a value, of the whole bucket or those that a filter selects
+    """List the keys that have a value, in the whole bucket or selected by filters
 
     Args:
         bucket (str):

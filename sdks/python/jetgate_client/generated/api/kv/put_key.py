@@ -103,9 +103,9 @@ def sync_detailed(
     if_none_match: PutKeyIfNoneMatch | Unset = UNSET,
     nats_ttl: str | Unset = UNSET,
 ) -> Response[KvRevision]:
-    """Store a value: in any case, if the key has none, or if a revision is its last
+    """Store a value: unconditionally, if the key has none, or if a revision is its last
 
-     201: the key had none, which `If-None-Match: *` asked for.
+     201: the key had no value, as `If-None-Match: *` requires.
 
     Args:
         bucket (str):
@@ -155,9 +155,9 @@ def sync(
     if_none_match: PutKeyIfNoneMatch | Unset = UNSET,
     nats_ttl: str | Unset = UNSET,
 ) -> KvRevision | None:
-    """Store a value: in any case, if the key has none, or if a revision is its last
+    """Store a value: unconditionally, if the key has none, or if a revision is its last
 
-     201: the key had none, which `If-None-Match: *` asked for.
+     201: the key had no value, as `If-None-Match: *` requires.
 
     Args:
         bucket (str):
@@ -202,9 +202,9 @@ async def asyncio_detailed(
     if_none_match: PutKeyIfNoneMatch | Unset = UNSET,
     nats_ttl: str | Unset = UNSET,
 ) -> Response[KvRevision]:
-    """Store a value: in any case, if the key has none, or if a revision is its last
+    """Store a value: unconditionally, if the key has none, or if a revision is its last
 
-     201: the key had none, which `If-None-Match: *` asked for.
+     201: the key had no value, as `If-None-Match: *` requires.
 
     Args:
         bucket (str):
@@ -252,9 +252,9 @@ async def asyncio(
     if_none_match: PutKeyIfNoneMatch | Unset = UNSET,
     nats_ttl: str | Unset = UNSET,
 ) -> KvRevision | None:
-    """Store a value: in any case, if the key has none, or if a revision is its last
+    """Store a value: unconditionally, if the key has none, or if a revision is its last
 
-     201: the key had none, which `If-None-Match: *` asked for.
+     201: the key had no value, as `If-None-Match: *` requires.
 
     Args:
         bucket (str):

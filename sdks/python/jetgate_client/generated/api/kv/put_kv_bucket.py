@@ -92,9 +92,9 @@ def sync_detailed(
         body (KvConfig | Unset): The configuration of a key-value bucket (ADR-8, ADR-48). -1: no
             limit; 0: never.
 
-                `limit_marker_ttl`: how long the marker of a key that expired is kept; it allows keys
-            a time to
-                live of their own.
+                `limit_marker_ttl`: how long the marker of an expired key is kept; if set, single keys
+            may have
+                a time to live.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -135,9 +135,9 @@ def sync(
         body (KvConfig | Unset): The configuration of a key-value bucket (ADR-8, ADR-48). -1: no
             limit; 0: never.
 
-                `limit_marker_ttl`: how long the marker of a key that expired is kept; it allows keys
-            a time to
-                live of their own.
+                `limit_marker_ttl`: how long the marker of an expired key is kept; if set, single keys
+            may have
+                a time to live.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -173,9 +173,9 @@ async def asyncio_detailed(
         body (KvConfig | Unset): The configuration of a key-value bucket (ADR-8, ADR-48). -1: no
             limit; 0: never.
 
-                `limit_marker_ttl`: how long the marker of a key that expired is kept; it allows keys
-            a time to
-                live of their own.
+                `limit_marker_ttl`: how long the marker of an expired key is kept; if set, single keys
+            may have
+                a time to live.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -214,9 +214,9 @@ async def asyncio(
         body (KvConfig | Unset): The configuration of a key-value bucket (ADR-8, ADR-48). -1: no
             limit; 0: never.
 
-                `limit_marker_ttl`: how long the marker of a key that expired is kept; it allows keys
-            a time to
-                live of their own.
+                `limit_marker_ttl`: how long the marker of an expired key is kept; if set, single keys
+            may have
+                a time to live.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

@@ -71,7 +71,7 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     limit: int | Unset = UNSET,
 ) -> Response[KvHistory]:
-    """Read the revisions of a key that are kept, markers too, oldest first; `limit`: the newest
+    """Read the kept revisions of a key, with markers, oldest first; `limit`: only the newest
 
     Args:
         bucket (str):
@@ -106,7 +106,7 @@ def sync(
     client: AuthenticatedClient | Client,
     limit: int | Unset = UNSET,
 ) -> KvHistory | None:
-    """Read the revisions of a key that are kept, markers too, oldest first; `limit`: the newest
+    """Read the kept revisions of a key, with markers, oldest first; `limit`: only the newest
 
     Args:
         bucket (str):
@@ -136,7 +136,7 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     limit: int | Unset = UNSET,
 ) -> Response[KvHistory]:
-    """Read the revisions of a key that are kept, markers too, oldest first; `limit`: the newest
+    """Read the kept revisions of a key, with markers, oldest first; `limit`: only the newest
 
     Args:
         bucket (str):
@@ -169,7 +169,7 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     limit: int | Unset = UNSET,
 ) -> KvHistory | None:
-    """Read the revisions of a key that are kept, markers too, oldest first; `limit`: the newest
+    """Read the kept revisions of a key, with markers, oldest first; `limit`: only the newest
 
     Args:
         bucket (str):

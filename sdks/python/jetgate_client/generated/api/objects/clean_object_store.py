@@ -69,14 +69,14 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: ObjectCleaning | Unset = UNSET,
 ) -> Response[Cleaned]:
-    """Remove the chunks of uploads that ended with their client or server, and belong to nothing
+    """Remove the chunks of interrupted uploads, which belong to no object
 
-     Those are told from uploads that go on by the age of their last chunk.
+     The age of the last chunk distinguishes them from uploads in progress.
 
     Args:
         bucket (str):
-        body (ObjectCleaning | Unset): Whose chunks to remove: of uploads whose last chunk came at
-            least so long ago.
+        body (ObjectCleaning | Unset): The minimum age of the last chunk of unfinished uploads
+            whose chunks are removed.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -104,14 +104,14 @@ def sync(
     client: AuthenticatedClient | Client,
     body: ObjectCleaning | Unset = UNSET,
 ) -> Cleaned | None:
-    """Remove the chunks of uploads that ended with their client or server, and belong to nothing
+    """Remove the chunks of interrupted uploads, which belong to no object
 
-     Those are told from uploads that go on by the age of their last chunk.
+     The age of the last chunk distinguishes them from uploads in progress.
 
     Args:
         bucket (str):
-        body (ObjectCleaning | Unset): Whose chunks to remove: of uploads whose last chunk came at
-            least so long ago.
+        body (ObjectCleaning | Unset): The minimum age of the last chunk of unfinished uploads
+            whose chunks are removed.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -134,14 +134,14 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: ObjectCleaning | Unset = UNSET,
 ) -> Response[Cleaned]:
-    """Remove the chunks of uploads that ended with their client or server, and belong to nothing
+    """Remove the chunks of interrupted uploads, which belong to no object
 
-     Those are told from uploads that go on by the age of their last chunk.
+     The age of the last chunk distinguishes them from uploads in progress.
 
     Args:
         bucket (str):
-        body (ObjectCleaning | Unset): Whose chunks to remove: of uploads whose last chunk came at
-            least so long ago.
+        body (ObjectCleaning | Unset): The minimum age of the last chunk of unfinished uploads
+            whose chunks are removed.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -167,14 +167,14 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: ObjectCleaning | Unset = UNSET,
 ) -> Cleaned | None:
-    """Remove the chunks of uploads that ended with their client or server, and belong to nothing
+    """Remove the chunks of interrupted uploads, which belong to no object
 
-     Those are told from uploads that go on by the age of their last chunk.
+     The age of the last chunk distinguishes them from uploads in progress.
 
     Args:
         bucket (str):
-        body (ObjectCleaning | Unset): Whose chunks to remove: of uploads whose last chunk came at
-            least so long ago.
+        body (ObjectCleaning | Unset): The minimum age of the last chunk of unfinished uploads
+            whose chunks are removed.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

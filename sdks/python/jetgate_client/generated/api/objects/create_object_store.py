@@ -69,7 +69,7 @@ def sync_detailed(
 
     Args:
         body (ObjectStoreConfig | Unset): The configuration of an object store (ADR-20). -1: no
-            limit; a `ttl` of 0: kept for ever.
+            limit; a `ttl` of 0: no expiry.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -99,7 +99,7 @@ def sync(
 
     Args:
         body (ObjectStoreConfig | Unset): The configuration of an object store (ADR-20). -1: no
-            limit; a `ttl` of 0: kept for ever.
+            limit; a `ttl` of 0: no expiry.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -124,7 +124,7 @@ async def asyncio_detailed(
 
     Args:
         body (ObjectStoreConfig | Unset): The configuration of an object store (ADR-20). -1: no
-            limit; a `ttl` of 0: kept for ever.
+            limit; a `ttl` of 0: no expiry.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -152,7 +152,7 @@ async def asyncio(
 
     Args:
         body (ObjectStoreConfig | Unset): The configuration of an object store (ADR-20). -1: no
-            limit; a `ttl` of 0: kept for ever.
+            limit; a `ttl` of 0: no expiry.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

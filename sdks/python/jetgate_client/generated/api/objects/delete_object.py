@@ -69,7 +69,7 @@ def sync_detailed(
     if_match: str | Unset = UNSET,
     if_none_match: str | Unset = UNSET,
 ) -> Response[Any]:
-    """Delete an object: its chunks are removed, its name stays as that of a deleted one
+    """Delete an object: remove its chunks, and mark its name as deleted
 
     Args:
         bucket (str):
@@ -107,7 +107,7 @@ async def asyncio_detailed(
     if_match: str | Unset = UNSET,
     if_none_match: str | Unset = UNSET,
 ) -> Response[Any]:
-    """Delete an object: its chunks are removed, its name stays as that of a deleted one
+    """Delete an object: remove its chunks, and mark its name as deleted
 
     Args:
         bucket (str):

@@ -85,14 +85,14 @@ def sync_detailed(
     if_match: str | Unset = UNSET,
     if_none_match: str | Unset = UNSET,
 ) -> Response[ObjectInfo]:
-    """Make a link to an object, or without `name` to a store; a link may be replaced by another
+    """Create a link to an object, or without `name` to a store; it may replace another link
 
     Args:
         bucket (str):
         name (str):
         if_match (str | Unset):
         if_none_match (str | Unset):
-        body (Link): What a link leads to: an object, or without `name` a whole store.
+        body (Link): The target of a link: an object, or without `name` a whole store.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -126,14 +126,14 @@ def sync(
     if_match: str | Unset = UNSET,
     if_none_match: str | Unset = UNSET,
 ) -> ObjectInfo | None:
-    """Make a link to an object, or without `name` to a store; a link may be replaced by another
+    """Create a link to an object, or without `name` to a store; it may replace another link
 
     Args:
         bucket (str):
         name (str):
         if_match (str | Unset):
         if_none_match (str | Unset):
-        body (Link): What a link leads to: an object, or without `name` a whole store.
+        body (Link): The target of a link: an object, or without `name` a whole store.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -162,14 +162,14 @@ async def asyncio_detailed(
     if_match: str | Unset = UNSET,
     if_none_match: str | Unset = UNSET,
 ) -> Response[ObjectInfo]:
-    """Make a link to an object, or without `name` to a store; a link may be replaced by another
+    """Create a link to an object, or without `name` to a store; it may replace another link
 
     Args:
         bucket (str):
         name (str):
         if_match (str | Unset):
         if_none_match (str | Unset):
-        body (Link): What a link leads to: an object, or without `name` a whole store.
+        body (Link): The target of a link: an object, or without `name` a whole store.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -201,14 +201,14 @@ async def asyncio(
     if_match: str | Unset = UNSET,
     if_none_match: str | Unset = UNSET,
 ) -> ObjectInfo | None:
-    """Make a link to an object, or without `name` to a store; a link may be replaced by another
+    """Create a link to an object, or without `name` to a store; it may replace another link
 
     Args:
         bucket (str):
         name (str):
         if_match (str | Unset):
         if_none_match (str | Unset):
-        body (Link): What a link leads to: an object, or without `name` a whole store.
+        body (Link): The target of a link: an object, or without `name` a whole store.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

@@ -68,7 +68,7 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     deleted: bool | Unset = UNSET,
 ) -> Response[Objects]:
-    """List the objects of a store; with `deleted` also those that were
+    """List the objects of a store; with `deleted` also the deleted ones
 
     Args:
         bucket (str):
@@ -100,7 +100,7 @@ def sync(
     client: AuthenticatedClient | Client,
     deleted: bool | Unset = UNSET,
 ) -> Objects | None:
-    """List the objects of a store; with `deleted` also those that were
+    """List the objects of a store; with `deleted` also the deleted ones
 
     Args:
         bucket (str):
@@ -127,7 +127,7 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     deleted: bool | Unset = UNSET,
 ) -> Response[Objects]:
-    """List the objects of a store; with `deleted` also those that were
+    """List the objects of a store; with `deleted` also the deleted ones
 
     Args:
         bucket (str):
@@ -157,7 +157,7 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     deleted: bool | Unset = UNSET,
 ) -> Objects | None:
-    """List the objects of a store; with `deleted` also those that were
+    """List the objects of a store; with `deleted` also the deleted ones
 
     Args:
         bucket (str):

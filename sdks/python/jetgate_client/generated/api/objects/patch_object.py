@@ -80,7 +80,7 @@ def sync_detailed(
     if_match: str | Unset = UNSET,
     if_none_match: str | Unset = UNSET,
 ) -> Response[ObjectInfo]:
-    """Change what is known of an object (JSON merge patch); another `name` renames it
+    """Change the information about an object (JSON merge patch); a new `name` renames it
 
     Args:
         bucket (str):
@@ -121,7 +121,7 @@ def sync(
     if_match: str | Unset = UNSET,
     if_none_match: str | Unset = UNSET,
 ) -> ObjectInfo | None:
-    """Change what is known of an object (JSON merge patch); another `name` renames it
+    """Change the information about an object (JSON merge patch); a new `name` renames it
 
     Args:
         bucket (str):
@@ -157,7 +157,7 @@ async def asyncio_detailed(
     if_match: str | Unset = UNSET,
     if_none_match: str | Unset = UNSET,
 ) -> Response[ObjectInfo]:
-    """Change what is known of an object (JSON merge patch); another `name` renames it
+    """Change the information about an object (JSON merge patch); a new `name` renames it
 
     Args:
         bucket (str):
@@ -196,7 +196,7 @@ async def asyncio(
     if_match: str | Unset = UNSET,
     if_none_match: str | Unset = UNSET,
 ) -> ObjectInfo | None:
-    """Change what is known of an object (JSON merge patch); another `name` renames it
+    """Change the information about an object (JSON merge patch); a new `name` renames it
 
     Args:
         bucket (str):

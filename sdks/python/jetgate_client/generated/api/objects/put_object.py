@@ -106,7 +106,7 @@ def sync_detailed(
     js_chunk_size: int | Unset = UNSET,
     js_description: str | Unset = UNSET,
 ) -> Response[ObjectInfo]:
-    """Store the body as an object: a new one (201), or in place of what it was (200)
+    """Store the body as an object: a new one (201), or in place of the old one (200)
 
     Args:
         bucket (str):
@@ -159,7 +159,7 @@ def sync(
     js_chunk_size: int | Unset = UNSET,
     js_description: str | Unset = UNSET,
 ) -> ObjectInfo | None:
-    """Store the body as an object: a new one (201), or in place of what it was (200)
+    """Store the body as an object: a new one (201), or in place of the old one (200)
 
     Args:
         bucket (str):
@@ -207,7 +207,7 @@ async def asyncio_detailed(
     js_chunk_size: int | Unset = UNSET,
     js_description: str | Unset = UNSET,
 ) -> Response[ObjectInfo]:
-    """Store the body as an object: a new one (201), or in place of what it was (200)
+    """Store the body as an object: a new one (201), or in place of the old one (200)
 
     Args:
         bucket (str):
@@ -258,7 +258,7 @@ async def asyncio(
     js_chunk_size: int | Unset = UNSET,
     js_description: str | Unset = UNSET,
 ) -> ObjectInfo | None:
-    """Store the body as an object: a new one (201), or in place of what it was (200)
+    """Store the body as an object: a new one (201), or in place of the old one (200)
 
     Args:
         bucket (str):

@@ -90,7 +90,7 @@ def sync_detailed(
         if_match (str | Unset):
         if_none_match (str | Unset):
         body (ObjectStoreConfig | Unset): The configuration of an object store (ADR-20). -1: no
-            limit; a `ttl` of 0: kept for ever.
+            limit; a `ttl` of 0: no expiry.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -129,7 +129,7 @@ def sync(
         if_match (str | Unset):
         if_none_match (str | Unset):
         body (ObjectStoreConfig | Unset): The configuration of an object store (ADR-20). -1: no
-            limit; a `ttl` of 0: kept for ever.
+            limit; a `ttl` of 0: no expiry.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -163,7 +163,7 @@ async def asyncio_detailed(
         if_match (str | Unset):
         if_none_match (str | Unset):
         body (ObjectStoreConfig | Unset): The configuration of an object store (ADR-20). -1: no
-            limit; a `ttl` of 0: kept for ever.
+            limit; a `ttl` of 0: no expiry.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -200,7 +200,7 @@ async def asyncio(
         if_match (str | Unset):
         if_none_match (str | Unset):
         body (ObjectStoreConfig | Unset): The configuration of an object store (ADR-20). -1: no
-            limit; a `ttl` of 0: kept for ever.
+            limit; a `ttl` of 0: no expiry.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

@@ -83,7 +83,7 @@ def sync_detailed(
     if_range: str | Unset = UNSET,
     range_: str | Unset = UNSET,
 ) -> Response[File]:
-    """Read an object, or a range of its bytes; links are followed
+    """Read an object, or a range of its bytes, through links
 
     Args:
         bucket (str):
@@ -124,7 +124,7 @@ def sync(
     if_range: str | Unset = UNSET,
     range_: str | Unset = UNSET,
 ) -> File | None:
-    """Read an object, or a range of its bytes; links are followed
+    """Read an object, or a range of its bytes, through links
 
     Args:
         bucket (str):
@@ -160,7 +160,7 @@ async def asyncio_detailed(
     if_range: str | Unset = UNSET,
     range_: str | Unset = UNSET,
 ) -> Response[File]:
-    """Read an object, or a range of its bytes; links are followed
+    """Read an object, or a range of its bytes, through links
 
     Args:
         bucket (str):
@@ -199,7 +199,7 @@ async def asyncio(
     if_range: str | Unset = UNSET,
     range_: str | Unset = UNSET,
 ) -> File | None:
-    """Read an object, or a range of its bytes; links are followed
+    """Read an object, or a range of its bytes, through links
 
     Args:
         bucket (str):

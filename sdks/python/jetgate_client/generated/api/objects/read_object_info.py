@@ -68,7 +68,7 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     if_none_match: str | Unset = UNSET,
 ) -> Response[ObjectInfo]:
-    """Read what is known of an object; of a link, what is known of the link
+    """Read the information about an object; for a link, that about the link itself
 
     Args:
         bucket (str):
@@ -103,7 +103,7 @@ def sync(
     client: AuthenticatedClient | Client,
     if_none_match: str | Unset = UNSET,
 ) -> ObjectInfo | None:
-    """Read what is known of an object; of a link, what is known of the link
+    """Read the information about an object; for a link, that about the link itself
 
     Args:
         bucket (str):
@@ -133,7 +133,7 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     if_none_match: str | Unset = UNSET,
 ) -> Response[ObjectInfo]:
-    """Read what is known of an object; of a link, what is known of the link
+    """Read the information about an object; for a link, that about the link itself
 
     Args:
         bucket (str):
@@ -166,7 +166,7 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     if_none_match: str | Unset = UNSET,
 ) -> ObjectInfo | None:
-    """Read what is known of an object; of a link, what is known of the link
+    """Read the information about an object; for a link, that about the link itself
 
     Args:
         bucket (str):

@@ -57,7 +57,7 @@ def sync_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[ObjectStore]:
-    """Seal an object store: nothing in it changes any more, and that cannot be taken back
+    """Seal an object store irrevocably: it accepts no more changes
 
     Args:
         bucket (str):
@@ -86,7 +86,7 @@ def sync(
     *,
     client: AuthenticatedClient | Client,
 ) -> ObjectStore | None:
-    """Seal an object store: nothing in it changes any more, and that cannot be taken back
+    """Seal an object store irrevocably: it accepts no more changes
 
     Args:
         bucket (str):
@@ -110,7 +110,7 @@ async def asyncio_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[ObjectStore]:
-    """Seal an object store: nothing in it changes any more, and that cannot be taken back
+    """Seal an object store irrevocably: it accepts no more changes
 
     Args:
         bucket (str):
@@ -137,7 +137,7 @@ async def asyncio(
     *,
     client: AuthenticatedClient | Client,
 ) -> ObjectStore | None:
-    """Seal an object store: nothing in it changes any more, and that cannot be taken back
+    """Seal an object store irrevocably: it accepts no more changes
 
     Args:
         bucket (str):

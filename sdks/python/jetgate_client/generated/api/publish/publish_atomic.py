@@ -68,10 +68,10 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: list[PublishLine],
 ) -> Response[AtomicResult]:
-    """Publish many messages so that all of them are stored, or none
+    """Publish many messages atomically: all of them are stored, or none
 
-     They belong to one stream, which has `allow_atomic`. The problem of a message that is bad by itself
-    has its `line`.
+     They belong to one stream, which needs `allow_atomic`. The problem of an invalid message has its
+    `line`.
 
     Args:
         body (list[PublishLine]):
@@ -100,10 +100,10 @@ def sync(
     client: AuthenticatedClient | Client,
     body: list[PublishLine],
 ) -> AtomicResult | None:
-    """Publish many messages so that all of them are stored, or none
+    """Publish many messages atomically: all of them are stored, or none
 
-     They belong to one stream, which has `allow_atomic`. The problem of a message that is bad by itself
-    has its `line`.
+     They belong to one stream, which needs `allow_atomic`. The problem of an invalid message has its
+    `line`.
 
     Args:
         body (list[PublishLine]):
@@ -127,10 +127,10 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: list[PublishLine],
 ) -> Response[AtomicResult]:
-    """Publish many messages so that all of them are stored, or none
+    """Publish many messages atomically: all of them are stored, or none
 
-     They belong to one stream, which has `allow_atomic`. The problem of a message that is bad by itself
-    has its `line`.
+     They belong to one stream, which needs `allow_atomic`. The problem of an invalid message has its
+    `line`.
 
     Args:
         body (list[PublishLine]):
@@ -157,10 +157,10 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: list[PublishLine],
 ) -> AtomicResult | None:
-    """Publish many messages so that all of them are stored, or none
+    """Publish many messages atomically: all of them are stored, or none
 
-     They belong to one stream, which has `allow_atomic`. The problem of a message that is bad by itself
-    has its `line`.
+     They belong to one stream, which needs `allow_atomic`. The problem of an invalid message has its
+    `line`.
 
     Args:
         body (list[PublishLine]):

@@ -105,9 +105,9 @@ def sync_detailed(
     body: list[PublishLine],
     prefer: str | Unset = UNSET,
 ) -> Response[list[PublishFailure | PublishResult]]:
-    """Publish many messages: lines of JSON streamed both ways, or one JSON array
+    """Publish many messages: NDJSON streamed both ways, or one JSON array
 
-     One result for each message, in the same order; one that is refused stops no other.
+     The response has one result per message, in the same order; a refused message stops no other.
 
     Args:
         prefer (str | Unset):
@@ -139,9 +139,9 @@ def sync(
     body: list[PublishLine],
     prefer: str | Unset = UNSET,
 ) -> list[PublishFailure | PublishResult] | None:
-    """Publish many messages: lines of JSON streamed both ways, or one JSON array
+    """Publish many messages: NDJSON streamed both ways, or one JSON array
 
-     One result for each message, in the same order; one that is refused stops no other.
+     The response has one result per message, in the same order; a refused message stops no other.
 
     Args:
         prefer (str | Unset):
@@ -168,9 +168,9 @@ async def asyncio_detailed(
     body: list[PublishLine],
     prefer: str | Unset = UNSET,
 ) -> Response[list[PublishFailure | PublishResult]]:
-    """Publish many messages: lines of JSON streamed both ways, or one JSON array
+    """Publish many messages: NDJSON streamed both ways, or one JSON array
 
-     One result for each message, in the same order; one that is refused stops no other.
+     The response has one result per message, in the same order; a refused message stops no other.
 
     Args:
         prefer (str | Unset):
@@ -200,9 +200,9 @@ async def asyncio(
     body: list[PublishLine],
     prefer: str | Unset = UNSET,
 ) -> list[PublishFailure | PublishResult] | None:
-    """Publish many messages: lines of JSON streamed both ways, or one JSON array
+    """Publish many messages: NDJSON streamed both ways, or one JSON array
 
-     One result for each message, in the same order; one that is refused stops no other.
+     The response has one result per message, in the same order; a refused message stops no other.
 
     Args:
         prefer (str | Unset):

@@ -47,7 +47,7 @@ def sync_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[Any]:
-    """End the session of the cookie, and every response and socket that it let in
+    """End the session of the cookie, and all its open responses and WebSockets
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -70,7 +70,7 @@ async def asyncio_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[Any]:
-    """End the session of the cookie, and every response and socket that it let in
+    """End the session of the cookie, and all its open responses and WebSockets
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

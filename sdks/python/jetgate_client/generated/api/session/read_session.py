@@ -52,7 +52,7 @@ def sync_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[Session]:
-    """Say who asks, until when his session lasts if he has one, and how large a message may be
+    """Read the caller's name, the end of the session if there is one, and the largest message
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -75,7 +75,7 @@ def sync(
     *,
     client: AuthenticatedClient | Client,
 ) -> Session | None:
-    """Say who asks, until when his session lasts if he has one, and how large a message may be
+    """Read the caller's name, the end of the session if there is one, and the largest message
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -94,7 +94,7 @@ async def asyncio_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[Session]:
-    """Say who asks, until when his session lasts if he has one, and how large a message may be
+    """Read the caller's name, the end of the session if there is one, and the largest message
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -115,7 +115,7 @@ async def asyncio(
     *,
     client: AuthenticatedClient | Client,
 ) -> Session | None:
-    """Say who asks, until when his session lasts if he has one, and how large a message may be
+    """Read the caller's name, the end of the session if there is one, and the largest message
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

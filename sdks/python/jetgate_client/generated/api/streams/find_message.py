@@ -92,7 +92,7 @@ def sync_detailed(
 ) -> Response[Message]:
     """Read the last message of a subject, the next one, or the first one since a time
 
-     It is answered as if read by its sequence.
+     The response has the form of a read by sequence.
 
     Args:
         stream (str):
@@ -138,7 +138,7 @@ def sync(
 ) -> Message | None:
     """Read the last message of a subject, the next one, or the first one since a time
 
-     It is answered as if read by its sequence.
+     The response has the form of a read by sequence.
 
     Args:
         stream (str):
@@ -179,7 +179,7 @@ async def asyncio_detailed(
 ) -> Response[Message]:
     """Read the last message of a subject, the next one, or the first one since a time
 
-     It is answered as if read by its sequence.
+     The response has the form of a read by sequence.
 
     Args:
         stream (str):
@@ -223,7 +223,7 @@ async def asyncio(
 ) -> Message | None:
     """Read the last message of a subject, the next one, or the first one since a time
 
-     It is answered as if read by its sequence.
+     The response has the form of a read by sequence.
 
     Args:
         stream (str):

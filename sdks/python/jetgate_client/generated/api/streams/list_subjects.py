@@ -72,7 +72,7 @@ def sync_detailed(
     filter_: str | Unset = UNSET,
     offset: int | Unset = 0,
 ) -> Response[Subjects]:
-    """List the subjects of a stream with how many messages each has, a page at a time
+    """List the subjects of a stream with the number of their messages, a page at a time
 
     Args:
         stream (str):
@@ -107,7 +107,7 @@ def sync(
     filter_: str | Unset = UNSET,
     offset: int | Unset = 0,
 ) -> Subjects | None:
-    """List the subjects of a stream with how many messages each has, a page at a time
+    """List the subjects of a stream with the number of their messages, a page at a time
 
     Args:
         stream (str):
@@ -137,7 +137,7 @@ async def asyncio_detailed(
     filter_: str | Unset = UNSET,
     offset: int | Unset = 0,
 ) -> Response[Subjects]:
-    """List the subjects of a stream with how many messages each has, a page at a time
+    """List the subjects of a stream with the number of their messages, a page at a time
 
     Args:
         stream (str):
@@ -170,7 +170,7 @@ async def asyncio(
     filter_: str | Unset = UNSET,
     offset: int | Unset = 0,
 ) -> Subjects | None:
-    """List the subjects of a stream with how many messages each has, a page at a time
+    """List the subjects of a stream with the number of their messages, a page at a time
 
     Args:
         stream (str):

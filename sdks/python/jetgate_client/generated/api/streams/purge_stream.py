@@ -73,7 +73,7 @@ def sync_detailed(
 
     Args:
         stream (str):
-        body (PurgeRequest | Unset): Which messages to remove: of a subject, below a sequence, or
+        body (PurgeRequest | Unset): The messages to remove: of a subject, below a sequence, or
             all but the newest `keep`.
 
     Raises:
@@ -106,7 +106,7 @@ def sync(
 
     Args:
         stream (str):
-        body (PurgeRequest | Unset): Which messages to remove: of a subject, below a sequence, or
+        body (PurgeRequest | Unset): The messages to remove: of a subject, below a sequence, or
             all but the newest `keep`.
 
     Raises:
@@ -134,7 +134,7 @@ async def asyncio_detailed(
 
     Args:
         stream (str):
-        body (PurgeRequest | Unset): Which messages to remove: of a subject, below a sequence, or
+        body (PurgeRequest | Unset): The messages to remove: of a subject, below a sequence, or
             all but the newest `keep`.
 
     Raises:
@@ -165,7 +165,7 @@ async def asyncio(
 
     Args:
         stream (str):
-        body (PurgeRequest | Unset): Which messages to remove: of a subject, below a sequence, or
+        body (PurgeRequest | Unset): The messages to remove: of a subject, below a sequence, or
             all but the newest `keep`.
 
     Raises:

@@ -70,8 +70,8 @@ def sync_detailed(
 ) -> Response[Message]:
     """Read the message with a sequence
 
-     Its payload is the body and its headers come as `Nats-H-<Name>`; with `Accept: application/json` all
-    of it is JSON.
+     Its payload is the body and its headers are response headers `Nats-H-<Name>`. With `Accept:
+    application/json` the response is one JSON object.
 
     Args:
         stream (str):
@@ -108,8 +108,8 @@ def sync(
 ) -> Message | None:
     """Read the message with a sequence
 
-     Its payload is the body and its headers come as `Nats-H-<Name>`; with `Accept: application/json` all
-    of it is JSON.
+     Its payload is the body and its headers are response headers `Nats-H-<Name>`. With `Accept:
+    application/json` the response is one JSON object.
 
     Args:
         stream (str):
@@ -141,8 +141,8 @@ async def asyncio_detailed(
 ) -> Response[Message]:
     """Read the message with a sequence
 
-     Its payload is the body and its headers come as `Nats-H-<Name>`; with `Accept: application/json` all
-    of it is JSON.
+     Its payload is the body and its headers are response headers `Nats-H-<Name>`. With `Accept:
+    application/json` the response is one JSON object.
 
     Args:
         stream (str):
@@ -177,8 +177,8 @@ async def asyncio(
 ) -> Message | None:
     """Read the message with a sequence
 
-     Its payload is the body and its headers come as `Nats-H-<Name>`; with `Accept: application/json` all
-    of it is JSON.
+     Its payload is the body and its headers are response headers `Nats-H-<Name>`. With `Accept:
+    application/json` the response is one JSON object.
 
     Args:
         stream (str):

@@ -69,20 +69,20 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: ReadRequest | Unset = UNSET,
 ) -> Response[ReadResult]:
-    """Read many messages: one after the other, or the last ones of subjects
+    """Read many messages: consecutive ones, or the last ones of subjects
 
-     As JSON, or as lines that end with one that has the `end`. The stream has `allow_direct`.
+     The response is JSON, or NDJSON whose last line has the `end`. The stream needs `allow_direct`.
 
     Args:
         stream (str):
-        body (ReadRequest | Unset): Which messages to read: one after the other, or the last of
-            each subject.
+        body (ReadRequest | Unset): The messages to read: consecutive ones, or the last of each
+            subject.
 
-                One after the other: from `seq`, or from `start_time` (RFC 3339), those that match
-            `next_by`.
-                The last ones: of every subject that matches one of `multi_last`, as of `up_to_seq` or
-                `up_to_time`; with `seq`, only those from there on. At most `batch` messages and
-            `max_bytes`.
+                Consecutive: those that match `next_by`, from `seq` or from `start_time` (RFC 3339).
+            Last: of
+                every subject that matches one of `multi_last`, as of `up_to_seq` or `up_to_time`;
+            with `seq`,
+                only those from this sequence on. At most `batch` messages and `max_bytes`.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -110,20 +110,20 @@ def sync(
     client: AuthenticatedClient | Client,
     body: ReadRequest | Unset = UNSET,
 ) -> ReadResult | None:
-    """Read many messages: one after the other, or the last ones of subjects
+    """Read many messages: consecutive ones, or the last ones of subjects
 
-     As JSON, or as lines that end with one that has the `end`. The stream has `allow_direct`.
+     The response is JSON, or NDJSON whose last line has the `end`. The stream needs `allow_direct`.
 
     Args:
         stream (str):
-        body (ReadRequest | Unset): Which messages to read: one after the other, or the last of
-            each subject.
+        body (ReadRequest | Unset): The messages to read: consecutive ones, or the last of each
+            subject.
 
-                One after the other: from `seq`, or from `start_time` (RFC 3339), those that match
-            `next_by`.
-                The last ones: of every subject that matches one of `multi_last`, as of `up_to_seq` or
-                `up_to_time`; with `seq`, only those from there on. At most `batch` messages and
-            `max_bytes`.
+                Consecutive: those that match `next_by`, from `seq` or from `start_time` (RFC 3339).
+            Last: of
+                every subject that matches one of `multi_last`, as of `up_to_seq` or `up_to_time`;
+            with `seq`,
+                only those from this sequence on. At most `batch` messages and `max_bytes`.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -146,20 +146,20 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: ReadRequest | Unset = UNSET,
 ) -> Response[ReadResult]:
-    """Read many messages: one after the other, or the last ones of subjects
+    """Read many messages: consecutive ones, or the last ones of subjects
 
-     As JSON, or as lines that end with one that has the `end`. The stream has `allow_direct`.
+     The response is JSON, or NDJSON whose last line has the `end`. The stream needs `allow_direct`.
 
     Args:
         stream (str):
-        body (ReadRequest | Unset): Which messages to read: one after the other, or the last of
-            each subject.
+        body (ReadRequest | Unset): The messages to read: consecutive ones, or the last of each
+            subject.
 
-                One after the other: from `seq`, or from `start_time` (RFC 3339), those that match
-            `next_by`.
-                The last ones: of every subject that matches one of `multi_last`, as of `up_to_seq` or
-                `up_to_time`; with `seq`, only those from there on. At most `batch` messages and
-            `max_bytes`.
+                Consecutive: those that match `next_by`, from `seq` or from `start_time` (RFC 3339).
+            Last: of
+                every subject that matches one of `multi_last`, as of `up_to_seq` or `up_to_time`;
+            with `seq`,
+                only those from this sequence on. At most `batch` messages and `max_bytes`.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -185,20 +185,20 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: ReadRequest | Unset = UNSET,
 ) -> ReadResult | None:
-    """Read many messages: one after the other, or the last ones of subjects
+    """Read many messages: consecutive ones, or the last ones of subjects
 
-     As JSON, or as lines that end with one that has the `end`. The stream has `allow_direct`.
+     The response is JSON, or NDJSON whose last line has the `end`. The stream needs `allow_direct`.
 
     Args:
         stream (str):
-        body (ReadRequest | Unset): Which messages to read: one after the other, or the last of
-            each subject.
+        body (ReadRequest | Unset): The messages to read: consecutive ones, or the last of each
+            subject.
 
-                One after the other: from `seq`, or from `start_time` (RFC 3339), those that match
-            `next_by`.
-                The last ones: of every subject that matches one of `multi_last`, as of `up_to_seq` or
-                `up_to_time`; with `seq`, only those from there on. At most `batch` messages and
-            `max_bytes`.
+                Consecutive: those that match `next_by`, from `seq` or from `start_time` (RFC 3339).
+            Last: of
+                every subject that matches one of `multi_last`, as of `up_to_seq` or `up_to_time`;
+            with `seq`,
+                only those from this sequence on. At most `batch` messages and `max_bytes`.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

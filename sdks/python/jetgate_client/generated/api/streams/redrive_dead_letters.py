@@ -69,11 +69,11 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: RedriveRequest | Unset = UNSET,
 ) -> Response[RedriveResult]:
-    """Publish the messages of dead letters again where they came from, and delete the letters
+    """Publish the messages of dead letters to their original stream, and delete the letters
 
     Args:
         stream (str):
-        body (RedriveRequest | Unset): Which dead letters to send back: of a `stream`, of a
+        body (RedriveRequest | Unset): The dead letters to send back: those of a `stream`, of a
             `consumer`, or these `seqs`.
 
                 Oldest first, from `start_seq` on, at most `limit`.
@@ -104,11 +104,11 @@ def sync(
     client: AuthenticatedClient | Client,
     body: RedriveRequest | Unset = UNSET,
 ) -> RedriveResult | None:
-    """Publish the messages of dead letters again where they came from, and delete the letters
+    """Publish the messages of dead letters to their original stream, and delete the letters
 
     Args:
         stream (str):
-        body (RedriveRequest | Unset): Which dead letters to send back: of a `stream`, of a
+        body (RedriveRequest | Unset): The dead letters to send back: those of a `stream`, of a
             `consumer`, or these `seqs`.
 
                 Oldest first, from `start_seq` on, at most `limit`.
@@ -134,11 +134,11 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: RedriveRequest | Unset = UNSET,
 ) -> Response[RedriveResult]:
-    """Publish the messages of dead letters again where they came from, and delete the letters
+    """Publish the messages of dead letters to their original stream, and delete the letters
 
     Args:
         stream (str):
-        body (RedriveRequest | Unset): Which dead letters to send back: of a `stream`, of a
+        body (RedriveRequest | Unset): The dead letters to send back: those of a `stream`, of a
             `consumer`, or these `seqs`.
 
                 Oldest first, from `start_seq` on, at most `limit`.
@@ -167,11 +167,11 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: RedriveRequest | Unset = UNSET,
 ) -> RedriveResult | None:
-    """Publish the messages of dead letters again where they came from, and delete the letters
+    """Publish the messages of dead letters to their original stream, and delete the letters
 
     Args:
         stream (str):
-        body (RedriveRequest | Unset): Which dead letters to send back: of a `stream`, of a
+        body (RedriveRequest | Unset): The dead letters to send back: those of a `stream`, of a
             `consumer`, or these `seqs`.
 
                 Oldest first, from `start_seq` on, at most `limit`.

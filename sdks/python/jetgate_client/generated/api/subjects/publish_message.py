@@ -219,8 +219,9 @@ def sync_detailed(
 ) -> Response[PublishResult]:
     """Publish the body as one message
 
-     The body is the payload, whatever it is, and its `Content-Type` is kept with it. `Nats-H-<Name>`
-    sets the header `<Name>` of the message; `ce-*` are those of a CloudEvent in binary mode.
+     The payload is the body, unchanged, and its `Content-Type` is a header of the message.
+    `Nats-H-<Name>` sets the header `<Name>` of the message; `ce-*` are those of a CloudEvent in binary
+    mode.
 
     Args:
         subject (str):
@@ -332,8 +333,9 @@ def sync(
 ) -> PublishResult | None:
     """Publish the body as one message
 
-     The body is the payload, whatever it is, and its `Content-Type` is kept with it. `Nats-H-<Name>`
-    sets the header `<Name>` of the message; `ce-*` are those of a CloudEvent in binary mode.
+     The payload is the body, unchanged, and its `Content-Type` is a header of the message.
+    `Nats-H-<Name>` sets the header `<Name>` of the message; `ce-*` are those of a CloudEvent in binary
+    mode.
 
     Args:
         subject (str):
@@ -440,8 +442,9 @@ async def asyncio_detailed(
 ) -> Response[PublishResult]:
     """Publish the body as one message
 
-     The body is the payload, whatever it is, and its `Content-Type` is kept with it. `Nats-H-<Name>`
-    sets the header `<Name>` of the message; `ce-*` are those of a CloudEvent in binary mode.
+     The payload is the body, unchanged, and its `Content-Type` is a header of the message.
+    `Nats-H-<Name>` sets the header `<Name>` of the message; `ce-*` are those of a CloudEvent in binary
+    mode.
 
     Args:
         subject (str):
@@ -551,8 +554,9 @@ async def asyncio(
 ) -> PublishResult | None:
     """Publish the body as one message
 
-     The body is the payload, whatever it is, and its `Content-Type` is kept with it. `Nats-H-<Name>`
-    sets the header `<Name>` of the message; `ce-*` are those of a CloudEvent in binary mode.
+     The payload is the body, unchanged, and its `Content-Type` is a header of the message.
+    `Nats-H-<Name>` sets the header `<Name>` of the message; `ce-*` are those of a CloudEvent in binary
+    mode.
 
     Args:
         subject (str):

@@ -230,10 +230,10 @@ def sync_detailed(
     ce_specversion: RequestCeSpecversion | Unset = UNSET,
     ce_type: str | Unset = UNSET,
 ) -> Response[File]:
-    """Send the body to whoever serves a subject, and answer with the reply
+    """Send the body as a request to a service, and respond with its reply
 
-     The payload of the reply is the body of the answer, its headers come as `Nats-H-<Name>`. With
-    `replies` those of several come as lines while they arrive.
+     The reply's payload is the body of the response, its headers are `Nats-H-<Name>`. With `replies`,
+    several replies follow as NDJSON lines while they arrive.
 
     Args:
         subject (str):
@@ -355,10 +355,10 @@ def sync(
     ce_specversion: RequestCeSpecversion | Unset = UNSET,
     ce_type: str | Unset = UNSET,
 ) -> File | None:
-    """Send the body to whoever serves a subject, and answer with the reply
+    """Send the body as a request to a service, and respond with its reply
 
-     The payload of the reply is the body of the answer, its headers come as `Nats-H-<Name>`. With
-    `replies` those of several come as lines while they arrive.
+     The reply's payload is the body of the response, its headers are `Nats-H-<Name>`. With `replies`,
+    several replies follow as NDJSON lines while they arrive.
 
     Args:
         subject (str):
@@ -475,10 +475,10 @@ async def asyncio_detailed(
     ce_specversion: RequestCeSpecversion | Unset = UNSET,
     ce_type: str | Unset = UNSET,
 ) -> Response[File]:
-    """Send the body to whoever serves a subject, and answer with the reply
+    """Send the body as a request to a service, and respond with its reply
 
-     The payload of the reply is the body of the answer, its headers come as `Nats-H-<Name>`. With
-    `replies` those of several come as lines while they arrive.
+     The reply's payload is the body of the response, its headers are `Nats-H-<Name>`. With `replies`,
+    several replies follow as NDJSON lines while they arrive.
 
     Args:
         subject (str):
@@ -598,10 +598,10 @@ async def asyncio(
     ce_specversion: RequestCeSpecversion | Unset = UNSET,
     ce_type: str | Unset = UNSET,
 ) -> File | None:
-    """Send the body to whoever serves a subject, and answer with the reply
+    """Send the body as a request to a service, and respond with its reply
 
-     The payload of the reply is the body of the answer, its headers come as `Nats-H-<Name>`. With
-    `replies` those of several come as lines while they arrive.
+     The reply's payload is the body of the response, its headers are `Nats-H-<Name>`. With `replies`,
+    several replies follow as NDJSON lines while they arrive.
 
     Args:
         subject (str):

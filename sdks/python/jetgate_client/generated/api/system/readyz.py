@@ -52,9 +52,9 @@ def sync_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[Health]:
-    """Say whether messages can be stored: JetStream answers, and storage works
+    """Report whether messages can be stored: JetStream responds, and storage works
 
-     No credentials are needed, because probes have none: JetStream is asked as the server itself.
+     Probes have no credentials, so the check runs as the server itself.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -77,9 +77,9 @@ def sync(
     *,
     client: AuthenticatedClient | Client,
 ) -> Health | None:
-    """Say whether messages can be stored: JetStream answers, and storage works
+    """Report whether messages can be stored: JetStream responds, and storage works
 
-     No credentials are needed, because probes have none: JetStream is asked as the server itself.
+     Probes have no credentials, so the check runs as the server itself.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -98,9 +98,9 @@ async def asyncio_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[Health]:
-    """Say whether messages can be stored: JetStream answers, and storage works
+    """Report whether messages can be stored: JetStream responds, and storage works
 
-     No credentials are needed, because probes have none: JetStream is asked as the server itself.
+     Probes have no credentials, so the check runs as the server itself.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -121,9 +121,9 @@ async def asyncio(
     *,
     client: AuthenticatedClient | Client,
 ) -> Health | None:
-    """Say whether messages can be stored: JetStream answers, and storage works
+    """Report whether messages can be stored: JetStream responds, and storage works
 
-     No credentials are needed, because probes have none: JetStream is asked as the server itself.
+     Probes have no credentials, so the check runs as the server itself.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

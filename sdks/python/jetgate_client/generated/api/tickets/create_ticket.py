@@ -52,7 +52,7 @@ def sync_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[Ticket]:
-    """Give a ticket that opens one WebSocket soon, as who asks
+    """Create a ticket that soon opens one WebSocket with the caller's identity
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -75,7 +75,7 @@ def sync(
     *,
     client: AuthenticatedClient | Client,
 ) -> Ticket | None:
-    """Give a ticket that opens one WebSocket soon, as who asks
+    """Create a ticket that soon opens one WebSocket with the caller's identity
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -94,7 +94,7 @@ async def asyncio_detailed(
     *,
     client: AuthenticatedClient | Client,
 ) -> Response[Ticket]:
-    """Give a ticket that opens one WebSocket soon, as who asks
+    """Create a ticket that soon opens one WebSocket with the caller's identity
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -115,7 +115,7 @@ async def asyncio(
     *,
     client: AuthenticatedClient | Client,
 ) -> Ticket | None:
-    """Give a ticket that opens one WebSocket soon, as who asks
+    """Create a ticket that soon opens one WebSocket with the caller's identity
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
