@@ -1,1 +1,1 @@
-"""What the suites share: raw sockets, servers to talk to, waiting for observations."""
+"""Helpers that several suites use: raw sockets, servers under test, waiting for observations."""

@@ -1,4 +1,4 @@
-"""Asking several servers at the same time, where an answer or silence takes its time."""
+"""Requests to several servers at the same time, for questions whose answer or silence is slow."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +9,6 @@ R = TypeVar("R")
 
 
 def at_once(ask: Callable[[S], R], servers: Iterable[S]) -> list[R]:
-    """Ask each server in a thread of its own; the answers in the servers' order."""
+    """Call `ask` for each server in its own thread; return the results in the servers' order."""
     with ThreadPoolExecutor() as pool:
         return list(pool.map(ask, servers))

@@ -1,8 +1,8 @@
-"""How soon something is done, on a machine that also does something else.
+"""The shortest duration of an operation, on a machine that other processes also use.
 
-What else the machine does only makes it slower. So the best of some tries is what it takes, and
-where a process is still there to be asked, without the time in which others had its processor.
-A limit is that of a quiet machine of two cores: what a slower one takes is divided by its slowness.
+Other load only makes an operation slower, so the best of several tries counts. Where the measured
+process can be inspected, the time it waited for a processor is subtracted. A limit is stated in
+seconds of a quiet machine with two cores: a duration is divided by the slowness of this machine.
 """
 
 import time
@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _ROUNDS = 200_000
-_QUIET = 0.009  # seconds that so many rounds take on the quiet machine that budgets are for
+_QUIET = 0.009  # seconds that so many rounds take on the quiet machine of the budgets
 
 
 def slowness() -> float:
-    """How many times slower this machine is now than a quiet one; at least 1.
+    """Return the factor by which this machine is slower than a quiet one now; at least 1.
 
-    A fixed piece of work is timed, in which others may have the processor for a while.
+    The factor comes from timing a fixed piece of work, which other processes may interrupt.
     """
     began = time.perf_counter()
     total = 0
@@ -27,9 +27,9 @@ def slowness() -> float:
 
 
 def best(tries: int, limit: float, measure: Callable[[], float]) -> float:
-    """The shortest of some measurements, in seconds of a quiet machine.
+    """Return the shortest of up to `tries` measurements, in seconds of a quiet machine.
 
-    The first within the limit will do.
+    No further measurement follows one that is below `limit` (seconds of a quiet machine).
     """
     taken = float("inf")
     for _ in range(tries):
@@ -43,13 +43,13 @@ def best(tries: int, limit: float, measure: Callable[[], float]) -> float:
 
 @contextmanager
 def timed(pid: int) -> Iterator[list[float]]:
-    """Measure what a block takes, without the time in which a process was kept waiting meanwhile.
+    """Measure the duration of a block, less the time in which a process waited for a processor.
 
     Args:
-        pid: Of the server that the block asks.
+        pid: The process of the server that the block sends requests to.
 
     Returns:
-        A list that holds the seconds once the block is over.
+        A list that holds the seconds once the block has ended.
     """
     taken: list[float] = []
     waited, began = kept_waiting(pid), time.monotonic()
@@ -58,9 +58,9 @@ def timed(pid: int) -> Iterator[list[float]]:
 
 
 def kept_waiting(pid: int) -> float:
-    """Seconds in which a process was ready to run while others had the processor.
+    """Return the seconds in which the first thread of a process was ready to run but did not run.
 
-    Of its first thread alone; 0 where Linux does not tell.
+    Returns 0 where Linux does not report it (/proc/PID/schedstat).
     """
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9

@@ -1,8 +1,9 @@
-"""Time budgets of the suites: printed after each run, a suite that takes longer fails the run.
+"""Time budgets of the suites: printed after each run; a suite over its budget fails the run.
 
-A suite is a folder below `tests/`; its seconds are in `budget.toml`, 0 when it is not listed. Time
-spent in fixtures counts for the suite of the test that asked first. The seconds are twice what the
-suite takes in a run of all tests on two quiet cores, where three suites run side by side.
+A suite is a folder below `tests/`. Its budget in seconds is in `budget.toml`, or 0 when it is not
+listed there. Time spent in a fixture counts for the suite of the first test that uses the fixture.
+A budget is twice the time that the suite takes in a run of all tests on two quiet cores, where
+three suites run side by side.
 """
 
 import tomllib
@@ -18,10 +19,10 @@ BUDGET = Path(__file__).resolve().parents[1] / "budget.toml"
 
 
 class Budget:
-    """What the suites took, and what each of them may take.
+    """The seconds that each suite took, compared with its budget.
 
     Args:
-        seconds: What a suite may take.
+        seconds: The budget of each suite, in seconds.
     """
 
     def __init__(self, seconds: Mapping[str, int]) -> None:
@@ -29,17 +30,20 @@ class Budget:
         self._seconds = seconds
 
     def count(self, path: str, seconds: float) -> None:
-        """Add what a phase of a test of this file took."""
+        """Add the seconds of one phase (setup, call or teardown) of a test of the file at `path`.
+
+        A file directly below `tests/` counts for the suite `tests`.
+        """
         parts = Path(path).parts
         inside = parts[parts.index("tests") + 1 :] if "tests" in parts else parts
         self.spent[inside[0] if len(inside) > 1 else "tests"] += seconds
 
     def over(self) -> list[str]:
-        """The suites that took longer than they may."""
+        """Return the names of the suites that exceed their budgets."""
         return [suite for suite, spent in self.spent.items() if spent > self._seconds.get(suite, 0)]
 
     def lines(self) -> list[str]:
-        """One line for each suite."""
+        """Return the report: one line for each suite."""
         over = self.over()
         return [
             f"{suite:12} {spent:7.1f} s of {self._seconds.get(suite, 0):5} s"
@@ -57,13 +61,13 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A run whose tests pass fails when a suite is over its budget; not a thorough one."""
+    """Fail a run whose tests pass when a suite exceeds its budget, except with `--thorough`."""
     held = not session.config.getoption(thorough.MARK)
     if exitstatus == pytest.ExitCode.OK and held and _budget.over():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what each suite took of what it may take."""
+    """Print the seconds and the budget of each suite."""
     for line in _budget.lines():
         terminalreporter.write_line(line)

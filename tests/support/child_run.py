@@ -1,7 +1,7 @@
-"""A run of some tests in a fresh process, whose reports come back as those of this run.
+"""A run of some tests in a fresh process, with its reports delivered to this run.
 
-The child writes each report as a line of JSON to a pipe. What it prints goes to a file. A test of
-which it sends no report, because it ended before, is reported as failed.
+The child writes each report to a pipe, as a line of JSON. Its output goes to a file. A test for
+which no teardown report arrives, because the child ended early, is reported as failed.
 """
 
 import json
@@ -20,11 +20,11 @@ _PLUGIN = "report_sender"
 
 
 class ReportSender:
-    """Plugin of the child: send every report.
+    """The plugin of the child that sends every report to the parent.
 
     Args:
-        config: Of the child.
-        descriptor: Where the parent reads.
+        config: Configuration of the child.
+        descriptor: File descriptor of the pipe that the parent reads.
     """
 
     def __init__(self, config: pytest.Config, descriptor: int) -> None:
@@ -36,7 +36,7 @@ class ReportSender:
         self._send(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Send the report of a file that could not be collected or is skipped whole."""
+        """Send the report of a file that pytest fails to collect or skips as a whole."""
         if not report.passed:
             self._send(report)
 
@@ -48,7 +48,7 @@ class ReportSender:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the sender in a child, and keep its pipe from what the tests start."""
+    """Register the sender in a child, and do not let processes of the tests inherit its pipe."""
     descriptor = config.getoption(OPTION)
     if descriptor is not None:
         os.set_inheritable(descriptor, False)
@@ -58,12 +58,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def run(
     config: pytest.Config, tests: Sequence[str], output: Path
 ) -> Iterator[pytest.TestReport | pytest.CollectReport]:
-    """Run tests one after the other in a fresh process; yield their reports as they come.
+    """Run tests one after the other in a fresh process; yield their reports as they arrive.
 
     Args:
-        config: Of this run, which has the options that the child is to have.
-        tests: Their ids.
-        output: The file that gets what the child prints.
+        config: Configuration of this run; the child gets the same `--thorough` option.
+        tests: Ids of the tests.
+        output: The file to which the child prints.
     """
     reading, writing = os.pipe()
     with (
@@ -83,7 +83,7 @@ def run(
         for line in reports:
             data = json.loads(line)
             report = config.hook.pytest_report_from_serializable(config=config, data=data)
-            if isinstance(report.longrepr, list):  # a skip's place and reason, a tuple before
+            if isinstance(report.longrepr, list):  # a skip: JSON turned its tuple into a list
                 report.longrepr = tuple(report.longrepr)
             if getattr(report, "when", "") == "teardown":
                 missing.pop(report.nodeid, None)

@@ -1,4 +1,4 @@
-"""A headless Chromium, and pages for it that run jobs and hand in what they found."""
+"""A headless Chromium, and a web server for pages that run jobs and post the results."""
 
 import json
 import os
@@ -45,9 +45,10 @@ unpack("chromium.br", `${out}/chromium`)
 
 
 def chromium() -> tuple[list[str], dict[str, str]]:
-    """The command and its environment: an installed one, else that of a package of Node.
+    """Return the command of Chromium and its environment.
 
-    Skips the test where neither can be had.
+    An installed browser comes first, then that of an npm package. Skips the test where neither is
+    available.
     """
     for name in _NAMES:
         if found := shutil.which(name):
@@ -76,9 +77,10 @@ def _unpack(packed: Path, into: Path) -> None:
 
 
 class Pages:
-    """Serves a page and the scripts of a directory on a free port of 127.0.0.1.
+    """A web server that serves a page and the scripts of a directory on a free port of 127.0.0.1.
 
-    `jobs` is what the page is to do, `cookies` what it brings; `run` opens it in a browser.
+    The page fetches `jobs` and posts them with their results; responses set `cookies`. `run` opens
+    the page in a browser.
     """
 
     def __init__(self, page: Path, scripts: Path) -> None:
@@ -103,7 +105,10 @@ class Pages:
         self._thread.join()
 
     def run(self) -> list[dict[str, Any]]:
-        """Open the page and wait until it has done its jobs; the jobs with their `steps`."""
+        """Open the page, wait until it has done its jobs, and return the jobs with their `steps`.
+
+        Raises AssertionError when the page takes too long or a job has failed.
+        """
         command, environment = chromium()
         self._done.clear()
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -159,13 +164,13 @@ class Pages:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing: what matters is handed in."""
+                """Log nothing: the posted results contain all that matters."""
 
         return Handler
 
 
 def bundled(bundler: Path, scripts: list[Path], into: Path) -> None:
-    """Make scripts ready for a page, with the packages they name."""
+    """Bundle scripts for a page, together with the packages that they import, into a directory."""
     packages = node_packages() / "node_modules"
     tools = node_packages(("esbuild@0.28.2",), name="esbuild") / "node_modules"
     done = subprocess.run(

@@ -4,8 +4,8 @@
     other = nats_server([one]).start()
     meshed([one, other])
 
-Nothing sleeps: what has been told over a link is known from a subject of one's own that was told
-after it on the same link.
+Nothing sleeps. A link delivers in order, so the arrival of a message on a subject of the test's own
+proves that everything sent earlier over the same link has arrived.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ _numbers = count(1)
 
 
 class JetgateMember:
-    """A server without JetStream in a thread; `call` runs something on its loop.
+    """A server without JetStream in a thread; `call` runs a function on its event loop.
 
-    `address` is where clients connect, `ws_address` where they do so over WebSocket.
+    `address` is its client port, `ws_address` its WebSocket port, each as (host, port).
     """
 
     kind = "jetgate"
@@ -80,7 +80,7 @@ class JetgateMember:
         return asyncio.run_coroutine_threadsafe(run(), self.loop).result(60)
 
     def peers(self) -> set[str]:
-        """The ids of the servers it has routes to."""
+        """Return the ids of the servers to which this one has routes."""
         mesh = self.server.mesh
         assert mesh is not None
         return self.call(lambda: set(mesh.peers))
@@ -113,7 +113,7 @@ class NatsMember:
         self._monitor = ""
 
     def add(self, *lines: str) -> None:
-        """Add lines to its configuration; before it starts."""
+        """Add lines to the configuration; call this before `start`."""
         self._lines += lines
 
     def start(self) -> Self:
@@ -146,12 +146,12 @@ class NatsMember:
             return None
 
     def page(self, name: str) -> dict[str, object]:
-        """A page of its monitoring port."""
+        """Return a page of the monitoring port, decoded from JSON."""
         with urllib.request.urlopen(f"{self._monitor}/{name}", timeout=60) as answer:
             return dict(json.loads(answer.read()))
 
     def peers(self) -> set[str]:
-        """The ids of the servers it has routes to."""
+        """Return the ids of the servers to which this one has routes."""
         routes = self.page("routez")["routes"]
         assert isinstance(routes, list)
         return {route["remote_id"] for route in routes}
@@ -182,7 +182,7 @@ def jetgate(
     given: dict[str, str] | None = None,
     **settings: object,
 ) -> JetgateMember:
-    """A jetgate server that dials these members, or ports; not started yet."""
+    """Return a jetgate server, not started yet, that connects to these members or ports."""
     base = ClusterSettings(name=name, host="127.0.0.1", port=0)
     dialled = ports or [member.route_port for member in routes]
     urls = tuple(RouteUrl(host="127.0.0.1", port=port, **(given or {})) for port in dialled)
@@ -201,7 +201,7 @@ def nats_server(
     cluster: Sequence[str] = (),
     given: str = "",
 ) -> NatsMember:
-    """A nats-server that dials these members, or ports; not started yet."""
+    """Return a nats-server, not started yet, that connects to these members or ports."""
     dialled = ports or [member.route_port for member in routes]
     urls = ", ".join(f'"nats-route://{given}127.0.0.1:{each}"' for each in dialled)
     named = (f"name: {name}",) if name else ()
@@ -221,7 +221,7 @@ def _knows(member: Member, others: set[str]) -> bool:
 
 
 class Client(Wire):
-    """A connection to a member; `settle` and `after` wait for what travels over a link."""
+    """A connection to a member; `settle` and `after` wait for data that travels over a link."""
 
     def __init__(self, member: Member, connect: bytes = HELLO) -> None:
         super().__init__(member.address)
@@ -232,9 +232,10 @@ class Client(Wire):
             raise
 
     def settle(self, *publishers: "Client") -> None:
-        """Return once those have been told of all subscriptions that were made here.
+        """Wait until the servers of these publishers know all subscriptions of this connection.
 
-        Told of them in turn: a subject of one's own is asked for until somebody answers there.
+        It works because a server announces subscriptions in order: each publisher sends requests to
+        a new subject of this connection until one of them has a responder.
         """
         number = next(_numbers)
         subject = b"_settle.%d" % number
@@ -251,28 +252,34 @@ class Client(Wire):
         self.flush()
 
     def is_heard(self, request: bytes) -> bool:
-        """Send a request; whether somebody listens there."""
+        """Send a request and return True if its subject has a subscriber."""
         return not self.ask(request)
 
     def ask(self, request: bytes) -> list[Frame]:
-        """Send a request; what was answered at once, which is that nobody listens."""
+        """Send a request and return the frames that arrive at once.
+
+        These are a no-responders status, or nothing.
+        """
         self.send(request)
         return self.flush()
 
     def until(self, line: bytes) -> list[Frame]:
-        """Return the frames before one with such a line."""
+        """Return the frames that arrive before the one with this control line."""
         found: list[Frame] = []
         while (frame := self.frame()).line != line:
             found.append(frame)
         return found
 
     def after(self, publisher: "Client", data: bytes) -> list[Frame]:
-        """Return all that comes here of what is published there."""
+        """Publish at another connection and return all the messages of it that arrive here."""
         return gathered(publisher, [self], data)[0]
 
 
 def gathered(publisher: Client, clients: Sequence[Client], data: bytes) -> list[list[Frame]]:
-    """Publish, and return what each of these clients gets of it: it gets a last message too."""
+    """Publish at one connection and return the messages that arrive at each client.
+
+    A last message to each client, in the same write, marks the end.
+    """
     numbers = [next(_numbers) for _ in clients]
     for number, client in zip(numbers, clients, strict=True):
         client.send(b"SUB _fence.%d fence%d\r\n" % (number, number))

@@ -10,14 +10,14 @@ _numbers = count()
 
 
 class Bench:
-    """One connection, one stream of five messages."""
+    """One connection, and one stream of five messages."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
         self.pulls = 0
-        # The reference server removes a deleted stream's files behind its answer; a stream of
-        # the same name made at once may find the state of the old consumers. No other test has
-        # such names: some tests leave their stream behind.
+        # nats-server removes the files of a deleted stream after its answer. A stream of the same
+        # name created at once may find the state of the old consumers. No other test uses these
+        # names, because some tests leave their streams behind.
         self.name = f"BENCH{next(_numbers)}"
         wire.hello()
         self.clear()
@@ -43,12 +43,15 @@ class Bench:
     def pull(
         self, body: bytes, *, within: float = 0.25, count: int = 0
     ) -> list[tuple[bytes, bytes]]:
-        """(control line without subject and sid, status block or payload) of what arrives."""
+        """Send a pull request and return the frames that arrive.
+
+        Each frame is a pair: its `shape`, and its status block or payload.
+        """
         self.request(body)
         return self.arrived(within=within, count=count)
 
     def request(self, body: bytes) -> None:
-        """Ask for messages, under a reply subject of its own."""
+        """Send a pull request under a new reply subject."""
         self.pulls += 1
         self.wire.publish(
             f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.c", body, reply=b"in.%d" % self.pulls
@@ -59,12 +62,12 @@ class Bench:
         return [(shape(frame), frame.headers + frame.payload) for frame in found]
 
     def frames(self, within: float = 0.25, count: int = 0) -> list[Frame]:
-        """Everything that arrives until nothing comes for a while.
+        """Return every frame that arrives, until a period of silence.
 
         Args:
-            within: Seconds of silence that end it.
-            count: How many come at least: that many are waited for, however long they take, and
-                what is there by then beyond them is shown too.
+            within: Seconds of silence that end the wait.
+            count: Minimum number of frames. If it is not 0, the method waits for so many frames
+                without a limit of time, and returns further ones that have arrived by then.
         """
         if count:
             found = [self.wire.frame() for _ in range(count)]
@@ -83,10 +86,10 @@ class Bench:
         }
 
     def reaches(self, **wanted: Any) -> dict[str, Any]:
-        """Wait until these members of `state` are so; return all of them.
+        """Wait until these members of `state` have these values; return all members.
 
-        The reference server takes acknowledgements without an answer, and messages that go before
-        they are acknowledged, into account a moment later.
+        nats-server applies acknowledgements without a reply, and removals of unacknowledged
+        messages, a moment later.
         """
 
         def look() -> dict[str, Any]:
@@ -97,12 +100,12 @@ class Bench:
         return eventually(look, within=30)
 
     def ack(self, numbers: bytes, payload: bytes = b"+ACK", reply: bytes = b"") -> None:
-        """Acknowledge `delivered.stream seq.consumer seq`."""
+        """Acknowledge a delivery; `numbers` is `deliveries.stream sequence.consumer sequence`."""
         self.wire.publish(f"$JS.ACK.{self.name}.c.{numbers.decode()}.0.0", payload, reply=reply)
 
 
 def shape(frame: Frame) -> bytes:
-    """The numbers of an ack subject without its time, or the subject of anything else."""
+    """Return the numbers of an ack subject without its timestamp, or any other subject as it is."""
     tokens = frame.reply.split(b".")
     if frame.reply.startswith(b"$JS.ACK."):
         return b".".join([*tokens[4:7], tokens[8]])

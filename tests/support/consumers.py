@@ -35,7 +35,7 @@ START = 1_700_000_000 * SECOND
 
 
 class FakeClock:
-    """Time that passes only when a test says so."""
+    """A clock that stands still until a test advances it. Its times are in nanoseconds."""
 
     def __init__(self) -> None:
         self.time = 1_000 * SECOND
@@ -48,7 +48,7 @@ class FakeClock:
 
 
 class FakeSession:
-    """What a client would have received."""
+    """A session that collects the bytes which a client would receive."""
 
     def __init__(self) -> None:
         self.out: list[bytes] = []
@@ -67,11 +67,11 @@ class FakeSession:
         self.out.clear()
 
     def forget(self, subscription: Subscription) -> None:
-        """Nothing is kept here."""
+        """Do nothing: this session keeps no subscriptions."""
 
 
 class FakeStates:
-    """A state writer that commits when the test says so, or at once."""
+    """A state writer that commits when the test calls `commit`."""
 
     def __init__(self) -> None:
         self.marked: dict[Any, None] = {}
@@ -92,7 +92,7 @@ class FakeStates:
 
 
 class SlowStore(MemoryStore):
-    """A store whose reads of messages take a turn of the loop each, and are counted."""
+    """A store that counts reads of messages; each read takes one pass of the event loop."""
 
     def __init__(self, head: Head) -> None:
         super().__init__(head)
@@ -110,9 +110,10 @@ class SlowStore(MemoryStore):
 
 
 class FakeStream:
-    """What consumers need of a stream (`ConsumedStream`), without its runner.
+    """The `ConsumedStream` that consumers need, without the runner of a stream.
 
-    `publish` commits at once, `forget_tail` makes everything cold.
+    `publish` commits at once. `forget_tail` empties the tail, so that older messages come from
+    storage.
     """
 
     def __init__(self, *, name: str = "S") -> None:
@@ -143,16 +144,16 @@ class FakeStream:
         self.settled: list[list[int]] = []
         self.consumers = Consumers(self)
 
-    # the stream's side
+    # The interface for consumers.
 
     @property
     def rows(self) -> dict[int, Row]:
-        """What is stored, by sequence."""
+        """The stored messages, by sequence."""
         return self.store.rows
 
     @property
     def reads(self) -> int:
-        """How often messages were read from storage."""
+        """The number of reads of messages from storage."""
         return self.store.reads
 
     def publish(self, *messages: tuple[bytes, bytes], header: bytes | None = None) -> None:
@@ -174,7 +175,7 @@ class FakeStream:
         self.machine.apply(plan)
 
     def _without(self, seqs: Iterable[int]) -> PlanBuilder:
-        """Plan the removal of messages; their rows go at once."""
+        """Plan the removal of messages; their rows are deleted with the commit."""
         plan = self.machine.unchanged()
         for seq in seqs:
             row = self.rows[seq]
@@ -186,9 +187,9 @@ class FakeStream:
         return plan
 
     def remove(self, *seqs: int, told: bool = True) -> None:
-        """Delete single messages; the tail still holds them.
+        """Delete single messages; the tail still contains them.
 
-        `told` False: consumers hear nothing of it, as after a crash.
+        With `told=False` consumers get no notice of the removal, as after a crash.
         """
         plan = self._without(seqs).build()
         self._commit(plan)
@@ -198,7 +199,7 @@ class FakeStream:
             consumer.on_removed(pairs)
 
     def purge(self, below: int | None = None) -> None:
-        """Remove everything, or everything below a sequence."""
+        """Remove all messages, or those below a sequence."""
         first = below or self.machine.last_seq + 1
         plan = self._without([seq for seq in self.rows if seq < first])
         plan.first_seq = first
@@ -207,30 +208,30 @@ class FakeStream:
             consumer.on_purged(first)
 
     def forget_tail(self) -> None:
-        """From here on older messages have to be read."""
+        """Empty the tail: from now on older messages come from storage."""
         self.log.tail.clear(self.machine.last_seq + 1)
 
     def settle(self, sseqs: Sequence[int]) -> None:
-        """Write down what a consumer is done with."""
+        """Record the sequences that a consumer has finished."""
         self.settled.append(list(sseqs))
 
     async def less_wanted(self, start: int = 0) -> None:
-        """Retention is not part of these tests."""
+        """Do nothing: retention is not part of these tests."""
 
     async def caught_up(self) -> None:
-        """Nothing has to go."""
+        """Return at once: no message has to be removed."""
 
-    # the test's side
+    # The interface for tests.
 
     def client(self, *subjects: bytes, queue: bytes = b"") -> FakeSession:
-        """A session that listens on subjects, with sids 1, 2, ..."""
+        """Return a session that subscribes to these subjects, with sids 1, 2, ..."""
         session = FakeSession()
         for sid, subject in enumerate(subjects, 1):
             self.account.add(Subscription(session, subject, queue, b"%d" % sid))
         return session
 
     async def create(self, **config: Any) -> ConsumerRunner:
-        """Create a consumer named "c" unless told otherwise, explicit acks."""
+        """Create a consumer; by default its name is "c" and its acks are explicit."""
         self.consumers.start()
         given = {"name": "c", "durable_name": "c", "ack_policy": AckPolicy.EXPLICIT} | config
         return await self.consumers.create(ConsumerConfig(**given))
@@ -245,12 +246,12 @@ class FakeStream:
         self.account.take_ack(None, subject, reply, b"", payload)
 
     async def rest(self) -> None:
-        """Let everything happen that is ready to happen."""
+        """Run the event loop for 20 passes, which is enough for all pending work."""
         for _ in range(20):
             await asyncio.sleep(0)
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, in steps, waking whoever is due."""
+        """Advance the clock by some seconds, in steps of 10 ms, and run the timers that are due."""
         end = self.clock.time + round(seconds * SECOND)
         while self.clock.time < end:
             self.clock.time = min(self.clock.time + 10_000_000, end)
@@ -259,14 +260,14 @@ class FakeStream:
 
 
 class Frames:
-    """Reads what a session received, once: (subject, reply, headers, payload)."""
+    """A reader that decodes each received frame once, as (subject, reply, headers, payload)."""
 
     def __init__(self, session: FakeSession) -> None:
         self.session = session
         self.at = 0
 
     def take(self) -> list[tuple[bytes, bytes, bytes, bytes]]:
-        """Return the frames since the last call."""
+        """Return the frames that arrived since the last call."""
         data, frames = self.session.received, []
         while self.at < len(data):
             end = data.index(b"\r\n", self.at)
@@ -282,7 +283,7 @@ class Frames:
 
 
 def machine(next_seq: int = 1, **config: Any) -> ConsumerMachine:
-    """A bare machine, explicit acks."""
+    """Return a consumer machine without a runner; explicit acks unless `config` differs."""
     defaults = {"ack_policy": AckPolicy.EXPLICIT, "max_waiting": 512, "max_deliver": -1}
     given: dict[str, Any] = defaults | config
     complete = ConsumerConfig(**given)
@@ -293,7 +294,7 @@ def machine(next_seq: int = 1, **config: Any) -> ConsumerMachine:
 
 
 def running(test: Callable[..., Any]) -> Callable[..., None]:
-    """Run an async test to its end."""
+    """Decorate an async test so that pytest runs it to its end."""
 
     @wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Streams that copy one another: names for one test alone, and what it waits for."""
+"""Mirrors and sources: streams with names for one test alone, and waits for their state."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ _numbers = count()
 
 @dataclass(frozen=True)
 class Copy:
-    """A stored message, as MSG.GET tells it."""
+    """A stored message, as the answer of STREAM.MSG.GET contains it."""
 
     seq: int
     subject: str
@@ -33,7 +33,7 @@ class Copy:
 
 
 class Copies:
-    """One test's streams on a server; short names stand for long ones."""
+    """The streams of one test on a server; short names stand for the full ones."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -42,39 +42,39 @@ class Copies:
 
     @classmethod
     async def at(cls, server: JetgateServer) -> Self:
-        """Over a connection that ends with its server, for tests that kill it."""
+        """Return an instance with its own connection, for tests that kill the server."""
         return cls(await _open(server))
 
     async def reconnect(self, server: JetgateServer) -> None:
-        """Go on over a new connection once the server is there again."""
+        """Open a new connection once the server is running again."""
         with suppress(Error):
             await self.client.close()
         self.client = await _open(server)
 
     def name(self, short: str) -> str:
-        """The name of a stream."""
+        """Return the full name of a stream."""
         return f"{self._prefix}{short}"
 
     def subject(self, short: str, tail: str) -> str:
-        """A subject of a stream."""
+        """Return a subject of a stream."""
         return f"{self.name(short)}.{tail}"
 
     # -- requests ----------------------------------------------------------------------------
 
     async def ask(self, verb: str, body: object = None) -> dict[str, Any]:
-        """Send an API request and return its answer, an error included."""
+        """Send an API request and return its answer, which may be an error."""
         payload = b"" if body is None else json.dumps(body).encode()
         reply = await self.client.request(f"$JS.API.{verb}", payload, timeout=30)
         return dict(json.loads(reply.data))
 
     async def api(self, verb: str, body: object = None) -> dict[str, Any]:
-        """Send an API request that must succeed."""
+        """Send an API request that must succeed, and return its answer."""
         reply = await self.ask(verb, body)
         assert "error" not in reply, reply["error"]
         return reply
 
     async def stream(self, short: str, **config: Any) -> dict[str, Any]:
-        """Create a stream: over subjects of its own unless it copies others."""
+        """Create a stream; its subjects are its own unless it is a mirror or has sources."""
         if "mirror" not in config and "sources" not in config:
             config.setdefault("subjects", [self.subject(short, ">")])
         name = self.name(short)
@@ -84,7 +84,10 @@ class Copies:
     async def publish(
         self, short: str, *tails: str, headers: dict[str, str] | None = None
     ) -> list[int]:
-        """Publish a message on each subject; its text is the subject's tail."""
+        """Publish a message on each subject, with the last part of the subject as payload.
+
+        Returns the sequences.
+        """
         seqs = []
         for tail in tails:
             subject = self.subject(short, tail)
@@ -95,11 +98,11 @@ class Copies:
         return seqs
 
     async def info(self, short: str) -> dict[str, Any]:
-        """What STREAM.INFO says."""
+        """Return the answer of STREAM.INFO."""
         return await self.api(f"STREAM.INFO.{self.name(short)}")
 
     async def messages(self, short: str) -> list[Copy]:
-        """Every message of a stream."""
+        """Return every message of a stream."""
         state = (await self.info(short))["state"]
         found = []
         for seq in range(max(state["first_seq"], 1), state["last_seq"] + 1):
@@ -111,7 +114,7 @@ class Copies:
         return found
 
     async def read(self, short: str) -> list[Msg]:
-        """Every message of a stream, pushed as fast as may be."""
+        """Return every message of a stream, read with a push consumer without acks."""
         info = await self.info(short)
         left = info["state"]["messages"]
         inbox = self.client.new_inbox()
@@ -126,17 +129,17 @@ class Copies:
     # -- observations ------------------------------------------------------------------------
 
     async def sees(self, look: Callable[[], Awaitable[Any]], within: float = 30) -> Any:
-        """Return what `look` returns once that is true."""
+        """Call `look` until it returns a true value; return that value."""
         return await observed(look, within=within)
 
     async def answers(self, short: str) -> bool:
-        """Whether storage is there: while it is away, streams tell nothing."""
+        """Return True if STREAM.INFO succeeds; it fails while storage is unavailable."""
         with suppress(Error):
             return "error" not in await self.ask(f"STREAM.INFO.{self.name(short)}")
         return False
 
     async def reaches(self, short: str, seq: int, *, within: float = 30) -> None:
-        """Return when a stream has its `seq`-th message or sequence."""
+        """Wait until the last sequence of a stream is at least `seq`."""
 
         async def look() -> bool:
             return bool((await self.info(short))["state"]["last_seq"] >= seq)
@@ -144,7 +147,7 @@ class Copies:
         await self.sees(look, within)
 
     async def empties(self, short: str, left: int = 0) -> None:
-        """Return when a stream has no messages, or has so many left."""
+        """Wait until a stream has exactly `left` messages."""
 
         async def look() -> bool:
             return bool((await self.info(short))["state"]["messages"] == left)
@@ -155,7 +158,9 @@ class Copies:
             raise AssertionError(f"{error}: {await self.told()}") from None
 
     async def told(self) -> list[dict[str, Any]]:
-        """What STREAM.INFO says of each stream, and CONSUMER.LIST of what reads it."""
+        """Return a report on each stream: state, mirror and sources of its info, and its consumers.
+
+        """
         told = []
         for name in self._streams:
             info = await self.api(f"STREAM.INFO.{name}")
@@ -166,11 +171,11 @@ class Copies:
         return told
 
     async def has_consumer(self, short: str) -> None:
-        """Return when a stream has a consumer that is shown."""
+        """Wait until CONSUMER.NAMES lists a consumer of a stream."""
         await self.sees(lambda: self._consumers(short))
 
     async def has_no_consumer(self, short: str) -> None:
-        """Return when a stream has no consumer that is shown."""
+        """Wait until CONSUMER.NAMES lists no consumer of a stream."""
 
         async def look() -> bool:
             return not await self._consumers(short)
@@ -182,7 +187,7 @@ class Copies:
         return names
 
     async def clear(self) -> None:
-        """Delete what was created, copies first."""
+        """Delete the streams of this test, in reverse order of creation."""
         for name in reversed(self._streams):
             await self.ask(f"STREAM.DELETE.{name}")
 
@@ -193,7 +198,7 @@ async def _open(server: JetgateServer) -> Client:
 
 
 def copies(server: JetgateServer | NatsServer, test: Callable[[Copies], Awaitable[None]]) -> None:
-    """Run a test with a client of a server."""
+    """Run a test with a client of a server, and delete its streams after it."""
 
     async def run() -> None:
         host, port = server.address

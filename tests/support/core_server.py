@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class CoreServer:
-    """A hub and its listener on a free port; `call` runs something on their loop."""
+    """A hub and its listener on a free port; `call` runs a function on their event loop."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class CoreServer:
         return self
 
     def stop(self) -> None:
-        """Stop serving; a second time does nothing."""
+        """Stop serving; a second call does nothing."""
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self._done.set)
             self._thread.join(60)

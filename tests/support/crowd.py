@@ -1,4 +1,4 @@
-"""Thousands of raw connections in one thread, and how each of them ended."""
+"""Thousands of raw connections in one thread, and the last line that each received."""
 
 import resource
 import selectors
@@ -8,23 +8,23 @@ from collections import Counter
 from typing import Self
 
 Address = tuple[str, int]
-_SPARE = 500  # descriptors that the test process needs for everything else
+_SPARE = 500  # descriptors that the test process needs for other purposes
 
 
 def affordable(wanted: int) -> int:
-    """How many of so many connections this process may hold; raises its own soft limit."""
+    """Return how many of `wanted` connections this process may hold, and raise its soft limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return min(wanted, hard - _SPARE)
 
 
 class Crowd:
-    """Connections that begin with given bytes, send nothing after them, and wait for the end.
+    """Connections that send given bytes first, then nothing, and wait until the server closes them.
 
     Args:
-        address: Of the server.
-        openings: What the connections send first, taken in turn.
-        count: How many there are.
+        address: Address of the server.
+        openings: The first bytes of the connections, in rotation.
+        count: Number of connections.
     """
 
     def __init__(self, address: Address, openings: tuple[bytes, ...], count: int) -> None:
@@ -43,7 +43,10 @@ class Crowd:
         return len(self._said)
 
     def until_all_ended(self, within: float) -> Counter[bytes]:
-        """Read until the server has closed every connection; their last lines, counted."""
+        """Read until the server has closed every connection; return a count of each last line.
+
+        Raises AssertionError when one is still open after `within` seconds.
+        """
         deadline = time.monotonic() + within
         while self._said:
             left = deadline - time.monotonic()

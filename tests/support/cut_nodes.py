@@ -1,4 +1,4 @@
-"""Several nodes over one database, each of which can be cut off from the others, and from that."""
+"""Several nodes over one database, each with proxies that cut it off from peers or PostgreSQL."""
 
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
@@ -12,7 +12,7 @@ from tests.support.sockets import has_port
 
 
 class CutNodes(Nodes):
-    """Nodes with proxies before them; a test says what these do, and `heal` ends it."""
+    """Nodes with proxies for links and database connections; `heal` ends every interruption."""
 
     def __init__(self, dsn: str, count: int, *flags: str) -> None:
         super().__init__(dsn, count, *flags)
@@ -42,34 +42,34 @@ class CutNodes(Nodes):
             held.close()
 
     def _caller(self, port: int) -> str | None:
-        """Who connects from a port, by his number."""
+        """Return the number of the node that connects from this port; None for another process."""
         for number, node in enumerate(self.all):
             if node.process is not None and has_port(node.process.pid, port):
                 return str(number)
         return None
 
     def cut_link(self, one: JetgateServer, other: JetgateServer) -> None:
-        """End the link of two nodes; it does not come back before `heal`."""
+        """Close the link of two nodes and refuse new ones until `heal`."""
         first, second = self.all.index(one), self.all.index(other)
         self._routes[first].cut(str(second))
         self._routes[second].cut(str(first))
 
     def hold_link(self, one: JetgateServer, other: JetgateServer) -> None:
-        """Pass nothing on between two nodes; their connections stay."""
+        """Hold all data between two nodes until `heal`; their connections stay open."""
         first, second = self.all.index(one), self.all.index(other)
         self._routes[first].hold(str(second), to_peer=True, from_peer=True)
         self._routes[second].hold(str(first), to_peer=True, from_peer=True)
 
     def cut_database(self, node: JetgateServer) -> None:
-        """End every connection of a node to PostgreSQL, and every new one."""
+        """Close every connection of a node to PostgreSQL, and every new one until `heal`."""
         self._databases[self.all.index(node)].cut()
 
     def hold_database(self, node: JetgateServer) -> None:
-        """Pass nothing on between a node and PostgreSQL; connections stay."""
+        """Hold all data between a node and PostgreSQL until `heal`; connections stay open."""
         self._databases[self.all.index(node)].hold(to_database=True, to_node=True)
 
     def heal(self) -> None:
-        """Pass on whatever comes, and what was held."""
+        """Forward all data again, with the data that was held first."""
         for database in self._databases:
             database.heal()
         for routes in self._routes:

@@ -1,7 +1,8 @@
-"""A headless Chromium that is told what to do, over the DevTools protocol.
+"""A headless Chromium that a test controls over the DevTools protocol.
 
-Elements are found as a screen reader finds them, by role and name, and used with real mouse and key
-events. What the page has thrown, or was refused by its policy, is kept to be asserted.
+Elements are found by role and accessible name, as a screen reader finds them, and used with real
+mouse and key events. Exceptions of the page and violations of its security policy are recorded in
+`complaints`.
 """
 
 import base64
@@ -27,15 +28,15 @@ Node = dict[str, Any]
 
 
 class NotFound(AssertionError):
-    """No such element is shown."""
+    """The page shows no such element."""
 
 
 class Navigated(RuntimeError):
-    """The page that was asked is another one by now."""
+    """The page navigated away during the request."""
 
 
 class Browser:
-    """A browser with one page. A context manager."""
+    """A browser with one page; a context manager."""
 
     def __init__(self) -> None:
         self._profile = Path(mkdtemp(prefix="chromium-"))
@@ -70,7 +71,7 @@ class Browser:
             )
 
     def _told(self) -> list[str]:
-        """The port and path of the protocol, once the browser has written them."""
+        """Return the port and path of the protocol; empty before the browser has written them."""
         at = self._profile / "DevToolsActivePort"
         lines = at.read_text().split() if at.exists() else []
         return lines if len(lines) == 2 else []
@@ -79,7 +80,7 @@ class Browser:
         self._open.close()
 
     def fresh(self) -> None:
-        """Begin with a new page, without cookies of the one before."""
+        """Open a new page without the cookies of the previous one."""
         self._session = ""
         if self._context:
             self.call("Target.disposeBrowserContext", browserContextId=self._context)
@@ -90,12 +91,15 @@ class Browser:
         self.complaints = []
         for domain in ("Page", "Runtime", "Log", "DOM"):
             self.call(f"{domain}.enable")
-        # Else keys and focus are only for the page that the browser itself has in front.
+        # Without it only the foremost page of the browser gets keys and focus.
         self.call("Emulation.setFocusEmulationEnabled", enabled=True)
         self.size(1280, 800)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Ask the browser for something."""
+        """Send a command to the browser and return its result.
+
+        Raises Navigated when the page has navigated away, and RuntimeError for other errors.
+        """
         assert self._socket is not None
         asked = next(self._ids)
         message = {"id": asked, "method": method, "params": params}
@@ -114,7 +118,7 @@ class Browser:
         return result
 
     def _hear(self, event: dict[str, Any]) -> None:
-        """Keep what no page of ours should do."""
+        """Record an exception, a dialog or a policy violation, which no page may cause."""
         params = event.get("params", {})
         match event.get("method"):
             case "Runtime.exceptionThrown":
@@ -128,7 +132,7 @@ class Browser:
     # -- looking ---------------------------------------------------------------------------------
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page."""
+        """Return the value of an expression in the page. Raises AssertionError when it throws."""
         answer = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
@@ -137,7 +141,7 @@ class Browser:
         return answer["result"].get("value")
 
     def text(self, selector: str = "body") -> str:
-        """The text that is shown of an element; empty where there is none, or no page yet."""
+        """Return the visible text of an element; empty where the element or the page is missing."""
         try:
             found = self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
         except Navigated:
@@ -145,7 +149,7 @@ class Browser:
         return str(found)
 
     def see(self, text: str, selector: str = "body") -> str:
-        """Wait until a text is shown."""
+        """Wait until an element shows a text; return all its text. Raises NotFound after 30 s."""
 
         def shown() -> str:
             found = self.text(selector)
@@ -157,16 +161,16 @@ class Browser:
             raise NotFound(f"{text!r} in: {self.text()[:3000]}") from error
 
     def find(self, role: str, name: str) -> Node:
-        """Wait for the element of a role whose accessible name is, or begins with, `name`."""
+        """Wait for an element of a role whose accessible name equals, or begins with, `name`."""
         nodes = eventually(lambda: self._named(role, name), within=30, every=_LOOK_S)
         return nodes[0]
 
     def shows(self, role: str, name: str) -> bool:
-        """Whether there is such an element now."""
+        """Return True if the page shows such an element now."""
         return bool(self._named(role, name))
 
     def unnamed(self) -> list[str]:
-        """The roles of controls that have no name for who cannot see them."""
+        """Return the roles of controls that have no accessible name."""
         tree = self.call("Accessibility.getFullAXTree")["nodes"]
         controls = (
             "button",
@@ -190,7 +194,7 @@ class Browser:
                 return []
             found = self.call("Runtime.evaluate", expression="document")["result"]["objectId"]
             tree = self.call("Accessibility.queryAXTree", objectId=found, role=role)["nodes"]
-        except RuntimeError:  # another page by now
+        except RuntimeError:  # the page has changed meanwhile
             return []
         shown = [each for each in tree if not each["ignored"] and "backendDOMNodeId" in each]
         exact = [each for each in shown if _name(each) == name]
@@ -199,12 +203,12 @@ class Browser:
     # -- doing -----------------------------------------------------------------------------------
 
     def go(self, url: str) -> None:
-        """Open an address."""
+        """Navigate to an address."""
         answer = self.call("Page.navigate", url=url)
         assert "errorText" not in answer, answer
 
     def click(self, role: str, name: str) -> None:
-        """Click an element."""
+        """Wait for an element and click it. Raises NotFound after 30 s."""
 
         def clicked() -> bool:
             nodes = self._named(role, name)
@@ -220,7 +224,7 @@ class Browser:
         try:
             self.call("DOM.scrollIntoViewIfNeeded", **at)
             quad = self.call("DOM.getContentQuads", **at)["quads"][0]
-        except (RuntimeError, IndexError):  # it has just gone, or moves
+        except (RuntimeError, IndexError):  # the element has just disappeared, or it moves
             return False
         x, y = (quad[0] + quad[4]) / 2, (quad[1] + quad[5]) / 2
         mouse = {"x": x, "y": y, "button": "left", "clickCount": 1}
@@ -229,7 +233,7 @@ class Browser:
         return True
 
     def write(self, name: str, text: str, role: str = "textbox") -> None:
-        """Put a text into a field, in the place of what it has."""
+        """Replace the text of a field."""
         node = self.find(role, name)
         self.call("DOM.focus", backendNodeId=node["backendDOMNodeId"])
         self.run("document.activeElement.select()")
@@ -239,7 +243,7 @@ class Browser:
             self.key("Backspace", 8)
 
     def choose(self, name: str, value: str) -> None:
-        """Choose from a list."""
+        """Choose an option of a select element by its value."""
         node = self.find("combobox", name)
         found = self.call("DOM.resolveNode", backendNodeId=node["backendDOMNodeId"])["object"]
         self.call(
@@ -252,7 +256,7 @@ class Browser:
         )
 
     def key(self, key: str, code: int = 0, text: str = "") -> None:
-        """Press a key."""
+        """Press and release a key."""
         number = code or _KEYS.get(key, 0)
         said = {"key": key, "windowsVirtualKeyCode": number, "code": key}
         if text or len(key) == 1 or key == "Enter":
@@ -261,14 +265,14 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=number)
 
     def enter(self, text: str) -> None:
-        """Type into what has the focus, and press Enter."""
+        """Type into the focused element and press Enter."""
         self.call("Input.insertText", text=text)
         self.key("Enter")
 
     # -- how it looks ----------------------------------------------------------------------------
 
     def size(self, width: int, height: int) -> None:
-        """Let the window have this size."""
+        """Set the size of the window, in pixels."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -278,13 +282,13 @@ class Browser:
         )
 
     def scheme(self, scheme: str) -> None:
-        """Prefer `light` or `dark`, and nothing that moves."""
+        """Set the preferred colour scheme, `light` or `dark`, and ask for reduced motion."""
         still = {"name": "prefers-reduced-motion", "value": "reduce"}
         features = [{"name": "prefers-color-scheme", "value": scheme}, still]
         self.call("Emulation.setEmulatedMedia", features=features)
 
     def picture(self, path: Path) -> None:
-        """Write what the window shows, as PNG."""
+        """Write a screenshot of the window as PNG."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
 
 

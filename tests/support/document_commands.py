@@ -1,7 +1,7 @@
-"""Every block of commands in a document, and whether a comment above it says that it is not run.
+"""The blocks of commands in a document, with the reason where a comment excludes a block from runs.
 
-A block is fenced as `sh` or `console`, or indented by four blanks; it has commands if a line of it
-begins with `$ `, or its first line with a program that documents name.
+A block is fenced as `sh` or `console`, or indented by four spaces. It has commands if one of its
+lines begins with `$ `, or if its first line begins with a name from `PROGRAMS`.
 """
 
 import re
@@ -26,13 +26,13 @@ _SHELLS = ("sh", "bash", "shell", "console")
 
 @dataclass(frozen=True, slots=True)
 class CommandBlock:
-    """Commands of a document.
+    """The commands of one block of a document.
 
     Attributes:
-        place: the document and the line, as `docs/http.md:36`.
-        commands: one for each line that begins one, with what continues it.
-        shows_prompts: whether commands stand behind `$ `, and the rest is what they print.
-        reason: why it is not run; empty where no comment says that it is not.
+        place: Document and line, as `docs/http.md:36`.
+        commands: One entry for each command, with its continuation lines.
+        shows_prompts: True if commands follow `$ ` and the other lines are their output.
+        reason: Why tests do not run the block; empty when no comment excludes it.
     """
 
     place: str
@@ -42,7 +42,7 @@ class CommandBlock:
 
 
 def blocks_of(document: Path, name: str) -> Iterator[CommandBlock]:
-    """Yield the blocks of a document that have commands; `name`: as places show it."""
+    """Yield the blocks of a document that have commands; `name` is the document in `place`."""
     reason, at = "", 0
     lines = document.read_text().splitlines()
     while at < len(lines):
@@ -68,7 +68,7 @@ def blocks_of(document: Path, name: str) -> Iterator[CommandBlock]:
 
 
 def _commands(block: list[str]) -> tuple[str, ...]:
-    """The commands of a block; none where it is something else, such as JSON."""
+    """Return the commands of a block; empty when the block is something else, such as JSON."""
     prompts = any(line.startswith("$ ") for line in block)
     found: list[str] = []
     continues = False
@@ -89,6 +89,6 @@ def _commands(block: list[str]) -> tuple[str, ...]:
 
 def _is_command(line: str) -> bool:
     words = line.split()
-    if words[0] in ("for", "until"):  # JavaScript has them, too
+    if words[0] in ("for", "until"):  # JavaScript has these words too
         return "do" in words
     return words[0] in PROGRAMS or _ASSIGNED.match(line) is not None

@@ -1,4 +1,4 @@
-"""The timers of an event loop whose time a test moves, beside a wall clock that runs otherwise."""
+"""The timers of an event loop whose time a test advances, beside a wall clock at another rate."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from tests.support.sessions import ManualClock
 
 
 class DrivenTimer:
-    """Stands in for asyncio.TimerHandle."""
+    """A substitute for `asyncio.TimerHandle`."""
 
     def __init__(self, when: float, call: Callable[[], Any]) -> None:
         self._when = when
@@ -18,21 +18,21 @@ class DrivenTimer:
         self.is_cancelled = False
 
     def when(self) -> float:
-        """When it is due, seconds of the loop."""
+        """Return the time at which the timer is due, in seconds of the loop."""
         return self._when
 
     def cancel(self) -> None:
-        """Call nothing."""
+        """Cancel the timer."""
         self.is_cancelled = True
 
 
 class DrivenLoop:
-    """Wakes timers one after the other.
+    """A substitute for an event loop that wakes timers one after the other.
 
     Args:
         clock: The wall clock, which advances with the loop.
-        rate: How fast the wall clock runs.
-        early: How much too early timers wake, seconds.
+        rate: Seconds of the wall clock per second of the loop.
+        early: How much too early timers wake, in seconds.
     """
 
     def __init__(self, clock: ManualClock, *, rate: float = 1.0, early: float = 0.0) -> None:
@@ -44,30 +44,30 @@ class DrivenLoop:
         self.wakes = 0
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Have `WallTimer` wait with this loop."""
+        """Make `WallTimer` use this loop."""
         stand_in = SimpleNamespace(get_running_loop=lambda: self)
         monkeypatch.setattr("core.runtime.wall_timer.asyncio", stand_in)
 
     def call_later(self, delay: float, call: Callable[..., Any], *args: Any) -> DrivenTimer:
-        """Call back after so many seconds, or a little earlier."""
+        """Schedule a call after `delay` seconds, or `early` seconds before that."""
         timer = DrivenTimer(self.now + delay, lambda: call(*args))
         self._timers.append(timer)
         return timer
 
     def wake_next(self) -> bool:
-        """Let time pass to the next timer; returns False if there is none."""
+        """Advance to the next timer and call it; return False if there is none."""
         self._timers = [timer for timer in self._timers if not timer.is_cancelled]
         if not self._timers:
             return False
         timer = min(self._timers, key=DrivenTimer.when)
         self._timers.remove(timer)
-        # Time moves by a microsecond at least, as it does for a loop that runs.
+        # Time advances by at least a microsecond, as in a real loop.
         self.advance(max(timer.when() - self._early - self.now, 1e-6))
         self.wakes += 1
         timer.call()
         return True
 
     def advance(self, seconds: float) -> None:
-        """Let time pass without a wake-up."""
+        """Advance both clocks without a wake-up."""
         self.now += seconds
         self._clock.time += int(seconds * self._rate * 1e9)

@@ -1,4 +1,4 @@
-"""nats-server and the command that stands in for it, started in the same words."""
+"""nats-server, and the command that can replace it, started with the same arguments."""
 
 import json
 import os
@@ -23,19 +23,19 @@ NAMES = ("jetgate-nats-server", "nats-server")
 
 @pytest.fixture(params=NAMES)
 def name(request: pytest.FixtureRequest) -> str:
-    """Both commands, one after the other."""
+    """Yield the name of each command in turn."""
     return str(request.param)
 
 
 def config(directory: Path, *lines: str) -> str:
-    """Write a configuration that begins with a free port of this machine; its path."""
+    """Write a configuration with a free port on 127.0.0.1 and these lines; return its path."""
     path = directory / "server.conf"
     path.write_text("\n".join(("host: 127.0.0.1", "port: -1", *lines, "")))
     return str(path)
 
 
 def command(name: str) -> list[str]:
-    """What a script that uses this server has as its path."""
+    """Return the command line that replaces the path of nats-server in a script."""
     return [binary()] if name == "nats-server" else [sys.executable, "-m", "nats_server"]
 
 
@@ -44,7 +44,7 @@ def environment() -> dict[str, str]:
 
 
 def run(name: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run it to its end."""
+    """Run the command to its end, with a limit of 60 seconds."""
     return subprocess.run(
         [*command(name), *arguments],
         capture_output=True,
@@ -57,9 +57,9 @@ def run(name: str, *arguments: str, cwd: Path | None = None) -> subprocess.Compl
 
 
 class DropIn:
-    """One server in the background; its log is on stderr.
+    """One server in the background, whose log is on stderr.
 
-    `how` it is started: what `Popen` takes.
+    `how` contains arguments of `Popen` that replace the usual ones.
     """
 
     def __init__(self, name: str, *arguments: str, **how: Any) -> None:
@@ -80,7 +80,7 @@ class DropIn:
         return Path(self.dir.name) / f"{self.name}_{self.process.pid}.ports"
 
     def ports(self) -> dict[str, list[str]]:
-        """The addresses, once it is ready."""
+        """Wait until the server is ready and return its addresses, from its ports file."""
 
         def look() -> dict[str, list[str]] | None:
             if self.process.poll() is not None:
@@ -104,7 +104,7 @@ class DropIn:
         return host, int(port)
 
     def get(self, path: str) -> tuple[int, str]:
-        """A page of the monitoring port: status and text."""
+        """Return the status and text of a page of the monitoring port."""
         address = self.ports()["monitoring"][0] + path
         try:
             with urllib.request.urlopen(address, timeout=60) as answer:
@@ -119,25 +119,25 @@ class DropIn:
         return dict(json.loads(text))
 
     def log(self) -> str:
-        # Without a seek: the process writes through the same file, at the same place in it.
+        # No seek: the process writes through the same open file and shares its offset.
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
 
     def texts(self) -> list[str]:
-        """The log without process id and time: `[INF] Server is ready`."""
+        """Return the log lines without process id and time: `[INF] Server is ready`."""
         shape = r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} (\[[A-Z]{3}\].*)"
         found = (re.fullmatch(shape, line) for line in self.log().splitlines())
         return [match[1] for match in found if match is not None]
 
     def until(self, text: str) -> None:
-        """Wait for a line of the log."""
+        """Wait until the log contains a text."""
         eventually(lambda: text in self.log(), within=60)
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def end(self, within: float = 60) -> int:
-        """Wait for the end; the exit code."""
+        """Wait until the process ends and return its exit code."""
         return self.process.wait(within)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Waiting for an observation, with a deadline, instead of for an amount of time."""
+"""Waits for an observation with a deadline, instead of waits for a fixed time."""
 
 import asyncio
 import threading
@@ -14,19 +14,25 @@ _RAREST = 12
 
 
 def _pause(every: float, waited: float) -> float:
-    """Seconds until the next look: a look costs both sides, and who waits long can wait longer."""
+    """Return the seconds until the next observation, which are longer after a long wait.
+
+    An observation costs time on both sides.
+    """
     return max(every, min(waited / 10, every * _RAREST))
 
 
 def eventually(observe: Callable[[], T | None], *, within: float = 30.0, every: float = 0.02) -> T:
-    """Call `observe` until it returns something true and return that.
+    """Call `observe` until it returns a true value, and return that value.
 
     Args:
-        observe: Returns a true value when the awaited state is there. An AssertionError counts
-            as "not yet"; the last one is raised at the deadline.
-        within: Seconds until giving up.
-        every: Seconds between the first looks. Later ones come after a tenth of what it has taken
-            so far, or after twelve times as many.
+        observe: Returns a true value once the awaited state is reached. An AssertionError means
+            "not yet".
+        within: Seconds until the deadline.
+        every: Seconds between the first observations. The interval grows to a tenth of the time
+            waited so far, at most to twelve times `every`.
+
+    Raises:
+        AssertionError: The deadline has passed; the error is the last one of `observe`, if any.
     """
     begun = time.monotonic()
     deadline = begun + within
@@ -51,9 +57,9 @@ async def observed(
     observe: Callable[[], T | None], *, within: float = ..., every: float = ...
 ) -> T: ...
 async def observed(observe: Callable[[], Any], *, within: float = 30.0, every: float = 0.01) -> Any:
-    """Call `observe`, and await what it returns, until that is true; return it: `eventually`.
+    """Call `observe`, await its result if it is awaitable, and return it once it is true.
 
-    Raises AssertionError when that takes longer than `within` seconds; `every` is as there.
+    `within` and `every` are in seconds, as in `eventually`. Raises AssertionError at the deadline.
     """
     begun = time.monotonic()
     try:

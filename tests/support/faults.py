@@ -1,4 +1,4 @@
-"""An error that PostgreSQL raises where a message with a subject that ends in `.bad` is stored."""
+"""SQL that makes PostgreSQL fail when it stores a message whose subject ends in `.bad`."""
 
 FAULT = """
     create function public.fault() returns trigger language plpgsql as $$
@@ -13,7 +13,7 @@ FAULT = """
     create trigger fault before insert on jetgate_store.message_0
       for each row execute function public.fault();
 """
-"""SQL; `format(code=...)` with the SQLSTATE to raise."""
+"""SQL that creates the fault; `format(code=...)` inserts the SQLSTATE to raise."""
 
 NO_FAULT = "drop function public.fault cascade"
-"""SQL that ends it."""
+"""SQL that removes the fault."""

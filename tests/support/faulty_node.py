@@ -1,7 +1,7 @@
-"""The command `jetgate` with a fault built in, for tests that must see it.
+"""The command `jetgate` with a deliberate fault, for tests that must detect it.
 
-With JETGATE_TEST_ACK_BEFORE_COMMIT=1 acknowledgements leave before their COMMIT is sent, and the
-COMMIT comes a little later. Nothing outside this module knows of it.
+With JETGATE_TEST_ACK_BEFORE_COMMIT=1 the server sends acknowledgements before it sends their
+COMMIT, which follows a little later. No other module refers to this fault.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from core.jetstream import lane
 from jetgate.commands import main
 
 EARLY_VARIABLE = "JETGATE_TEST_ACK_BEFORE_COMMIT"
-LATER = 0.05  # seconds between the false promise and the attempt to keep it
+LATER = 0.05  # seconds between the early acknowledgement and the COMMIT
 
 
 def acknowledge_early() -> None:
-    """Replace how the lane writes."""
+    """Replace the write of the group committer (`Lane`) by one that acknowledges first."""
     write = lane.Lane._write
 
     async def promise_then_write(self: lane.Lane, work: list[tuple[Any, Any]]) -> None:

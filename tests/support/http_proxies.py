@@ -1,4 +1,4 @@
-"""nginx and HAProxy before an HTTP server, with few connections to it that are used again."""
+"""nginx and HAProxy in front of an HTTP server, with few upstream connections that are reused."""
 
 import contextlib
 import shutil
@@ -69,7 +69,10 @@ PROXIES = {"nginx": _NGINX, "haproxy": _HAPROXY}
 
 @contextlib.contextmanager
 def proxy(name: str, to: Address) -> Iterator[Address]:
-    """A proxy before an address; its own address. Skips where the program is not here."""
+    """Run a proxy in front of an address and yield the proxy's own address.
+
+    Skips the test where the program is not installed.
+    """
     program = shutil.which(name) or shutil.which(name, path="/usr/sbin")
     if program is None:
         pytest.skip(f"{name} is not here ({_INSTALL})")

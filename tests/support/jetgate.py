@@ -17,14 +17,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class JetgateServer:
-    """One `jetgate dev` process over a data directory that outlives it.
+    """One `jetgate dev` process, whose data directory survives restarts.
 
     Args:
         flags: Further flags of the command.
-        module: What `python -m` runs; tests of faults pass a module that wraps the command.
-        env: Additional environment of the process.
-        dsn: Serve from this PostgreSQL (`jetgate serve`) instead of an own one (`jetgate dev`).
-        in_memory: Keep the data in memory where there is room; nothing is asked of a disk.
+        module: The module for `python -m`; tests of faults pass one that wraps the command.
+        env: Additional environment variables of the process.
+        dsn: A PostgreSQL to serve from (`jetgate serve`), instead of an embedded one (`jetgate
+            dev`).
+        in_memory: Keep the data in memory where there is room, so that no disk slows the server.
     """
 
     def __init__(
@@ -51,7 +52,12 @@ class JetgateServer:
         return self.process.pid
 
     def start(self, *, within: float = 120.0) -> Self:
-        """Start and wait until the node says that it accepts."""
+        """Start the process and wait until it has written its addresses.
+
+        Raises:
+            RuntimeError: The process ended.
+            AssertionError: The addresses were not there within `within` seconds.
+        """
         ports = self.data / "ports.json"
         ports.unlink(missing_ok=True)
         flags = ["--nats-port", str(self.address[1]), "--http-port", str(self.http[1])]
@@ -76,18 +82,18 @@ class JetgateServer:
             return {}
 
     def log(self, characters: int = 4000) -> str:
-        """The end of what the process printed."""
+        """Return the last characters of the output of the process."""
         return (self.dir / "log").read_text(errors="replace")[-characters:]
 
     def kill(self) -> None:
-        """kill -9 the node; its PostgreSQL follows by itself or is found by the next start."""
+        """Kill the node with SIGKILL; its PostgreSQL ends by itself, or the next start finds it."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process = None
 
     def kill_postgres(self) -> list[int]:
-        """kill -9 the postmaster that the node started and all of its processes; their ids."""
+        """Kill the postmaster of the node and all its processes with SIGKILL; return their ids."""
         family = _descendants(self.pid)
         victims = [pid for pid in family if "postgres" in _command(pid)]
         for pid in victims:
@@ -98,10 +104,10 @@ class JetgateServer:
         return victims
 
     def settle(self) -> None:
-        """Deleted streams leave nothing that a new one could meet."""
+        """Do nothing: deleted streams leave no files that a new stream could find."""
 
     def stop(self) -> None:
-        """Ctrl-C, then forget the data."""
+        """Stop the process with SIGINT, then delete its data."""
         if self.process is not None:
             self.process.send_signal(signal.SIGINT)
             try:
@@ -112,7 +118,7 @@ class JetgateServer:
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def restart(self) -> None:
-        """kill -9 the node and start it again on the same ports and data."""
+        """Kill the node with SIGKILL and start it again on the same ports and data."""
         self.kill()
         self.start()
 

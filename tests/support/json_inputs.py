@@ -1,8 +1,8 @@
-"""Odd payloads that `payload=json` reads, and what Spark's `from_json` gives for each of them.
+"""Unusual payloads for `payload=json`, and the values that Spark's `from_json` returns for them.
 
-The answers are recorded in `tests/unit/spark/from_json.json`, so that tests without Spark have
-them: `tests/spark/test_json_payloads.py` asks Spark again, and
-`python -m tests.spark.test_json_payloads` records what it answers.
+The values are recorded in `tests/unit/spark/from_json.json` for tests without Spark.
+`tests/spark/test_json_payloads.py` compares them with Spark again, and
+`python -m tests.spark.test_json_payloads` records them anew.
 """
 
 import json
@@ -58,13 +58,14 @@ TYPES: dict[str, pa.DataType] = {
     "objects": pa.list_(_INNER),
     "map": _MAP,
 }
-"""Types by the names that the recording has for them."""
+"""Types by their names in the recording."""
 
 
 def recorded() -> dict[str, dict[bytes, str]]:
-    """Payloads and, as `comparable` shows it, what they are read as, by the name of the type.
+    """Return the recorded values: for each type, the payloads and their values as texts.
 
-    Of `scalars` the recording holds one value in the place of each member, in turn.
+    The texts are those of `comparable`. For `scalars` the recording has single values; each is the
+    value of every member in turn.
     """
     found: dict[str, dict[bytes, str]] = defaultdict(dict)
     recording = json.loads(RECORDED.read_text())
@@ -81,12 +82,12 @@ def recorded() -> dict[str, dict[bytes, str]]:
 
 
 def comparable(values: pa.Array) -> list[str]:
-    """Values as texts; times as numbers, for Python has not all that Spark has."""
+    """Return values as texts, with times as numbers: Python cannot represent all times of Spark."""
     return [repr(one) for one in values.cast(_as_numbers(values.type)).to_pylist()]
 
 
 def record(answers: dict[str, dict[bytes, str]]) -> None:
-    """Write what Spark answers."""
+    """Write the values that Spark returns to the recording."""
     members: dict[str, dict[str, str]] = defaultdict(dict)
     for payload, text in answers["scalars"].items():
         name, _, value = payload.decode("latin-1")[2:-1].partition('": ')

@@ -1,4 +1,4 @@
-"""Tests of something that goes by within a second or two, on a machine that may stand still."""
+"""Retries of tests that observe something short-lived, on a machine that may pause for seconds."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,14 +10,14 @@ _TRIES = 5
 
 
 class Watch:
-    """Whether a test came too late to see what it is about."""
+    """A record of whether a test was too slow to observe its subject."""
 
     def __init__(self) -> None:
         self.was_late = False
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """What follows proves nothing when it takes longer."""
+        """Mark the test as late if the block takes longer than these seconds."""
         began = time.monotonic()
         try:
             yield
@@ -26,7 +26,7 @@ class Watch:
 
 
 def unless_late(attempt: Callable[[Watch], None]) -> None:
-    """Run an attempt; one that failed and was late is made again."""
+    """Run an attempt; repeat it, up to five times in all, when it failed and was late."""
     for _ in range(_TRIES):
         watch = Watch()
         try:

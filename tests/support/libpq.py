@@ -1,4 +1,4 @@
-"""libpq of this machine, as the judge of what a connection string says."""
+"""libpq of this machine, as the reference for the meaning of a connection string."""
 
 import ctypes
 import ctypes.util
@@ -19,7 +19,10 @@ class _Option(ctypes.Structure):
 
 
 def parsed(text: str) -> dict[str, str] | None:
-    """What libpq reads in a connection string; None when it refuses it."""
+    """Return the options that libpq reads from a connection string; None when libpq refuses it.
+
+    Skips the test where libpq is not installed.
+    """
     library = ctypes.util.find_library("pq")
     if library is None:
         pytest.skip("libpq is not here (apt-get install libpq5)")

@@ -1,4 +1,4 @@
-"""Links to other servers without sockets: what they are sent is kept, and can be read again."""
+"""Links to other servers without sockets, which keep their output so that tests can decode it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ class ListLink:
         self.sent += sent
 
     def messages(self) -> list[tuple[bytes, ...]]:
-        """Subject, reply, headers and payload of all that was sent."""
+        """Return subject, reply, headers and payload of each message sent."""
         found: list[tuple[bytes, ...]] = []
 
         class Sink:

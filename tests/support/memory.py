@@ -1,9 +1,9 @@
-"""How much memory a process has."""
+"""The memory usage of a process."""
 
 import resource
 from pathlib import Path
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory of a process that are in use."""
+    """Return the resident memory of a process, in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()

@@ -1,4 +1,4 @@
-"""A mesh without links: peers say which groups they own."""
+"""A mesh without links: a test sets which groups the peers own."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class Mesh:
         self._peers: set[str] = set()
 
     def led(self, **peers: list[int]) -> None:
-        """Let each of these peers own some groups, and the other peers none."""
+        """Make each of these peers own some groups, and all other peers none."""
         for name in self._peers - peers.keys():
             self._dispatch.peer_told(name, {})
         self._peers = set(peers)

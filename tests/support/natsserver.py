@@ -13,17 +13,20 @@ from tests.support.eventually import eventually
 Option = str | int | bool
 
 _KEPT = "kept"
-"""A directory among those of the streams, which is none."""
+"""A directory beside those of the streams, which belongs to no stream."""
 
 
 class Asked:
-    """How often the reference server was started, for whoever wants to know which test did."""
+    """A counter of starts of the reference server, with which a run finds the tests that use it."""
 
     times = 0
 
 
 def binary() -> str:
-    """Path of the nats-server that is installed beside this interpreter."""
+    """Return the path of the nats-server beside this interpreter or on PATH.
+
+    Raises RuntimeError when there is none.
+    """
     Asked.times += 1
     beside = Path(sys.executable).parent / "nats-server"
     found = str(beside) if beside.exists() else shutil.which("nats-server")
@@ -60,7 +63,8 @@ class NatsServer:
         return self.process.pid
 
     def start(self) -> Self:
-        # With the last stream it removes their directory, in which the next may be made already.
+        # With its last stream the server removes their directory, where the next may already be
+        # created.
         (self._streams / _KEPT).mkdir(parents=True, exist_ok=True)
         command = [binary(), "-c", str(self.config), "--ports_file_dir", str(self.dir)]
         with (self.dir / "log").open("ab") as log:
@@ -81,9 +85,10 @@ class NatsServer:
             return ""
 
     def settle(self) -> None:
-        """Wait until deleted streams have left the store; a new one could meet the remains.
+        """Wait until the files of deleted streams are gone from the store.
 
-        A stream that was made anew while its files were being removed leaves some for good.
+        A new stream could find them. A stream that is created again during the removal leaves some
+        files forever; after 5 seconds this method deletes them.
         """
         try:
             eventually(lambda: not self._remains(), within=5)
@@ -99,19 +104,19 @@ class NatsServer:
         return [path for path in self._streams.iterdir() if path.name != _KEPT]
 
     def stop(self) -> None:
-        """End the process and forget its store."""
+        """Kill the process and delete its store."""
         self.kill()
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def kill(self) -> None:
-        """End the process at once; its store stays for the next `start`."""
+        """Kill the process; its store stays for the next `start`."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process = None
 
     def restart(self) -> None:
-        """Stop as an operator would and start on the same store; the port may change."""
+        """Stop with SIGTERM and start on the same store; the port may change."""
         if self.process is not None:
             self.process.terminate()
             self.process.wait()

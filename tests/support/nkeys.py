@@ -1,4 +1,4 @@
-"""Keys and signed claims as NATS has them, made for tests."""
+"""NATS key pairs (nkeys) and signed JWTs, generated for tests."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ class Nkey:
         self.seed = _encode(head + bytes(self._key))
 
     def jwt(self, subject: "Nkey", name: str, **claims: Any) -> str:
-        """What this key says of another."""
+        """Return a JWT in which this key signs claims about another key."""
         body: dict[str, Any] = {
             "iat": 1700000000,
             "iss": self.public,
@@ -43,7 +43,7 @@ class Nkey:
 
 
 def operator_options(account: Nkey) -> dict[str, str]:
-    """Lines of a configuration of a server that trusts an operator who knows this account."""
+    """Return configuration lines of a server with an operator and this account."""
     operator, system = Nkey("operator"), Nkey("account")
     own = operator.jwt(account, "APP", limits=_UNLIMITED)
     sys = operator.jwt(system, "SYS", limits={**_UNLIMITED, "mem_storage": 0, "disk_storage": 0})
@@ -56,7 +56,7 @@ def operator_options(account: Nkey) -> dict[str, str]:
 
 
 def credentials(jwt: str, seed: str) -> str:
-    """A credentials file."""
+    """Return the text of a credentials file."""
     return (
         f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
         "************************* IMPORTANT *************************\n"

@@ -1,4 +1,4 @@
-"""A node inside the test's own process: its counters and its failures are within reach."""
+"""A node inside the test's own process, so that tests reach its counters and inject failures."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ class Node:
         self.deposed = runtime.deposed
 
     async def stop(self) -> None:
-        """Retire, say goodbye, release the leases, as `core.node.lifecycle` does."""
+        """Retire the runtime, close connections, release leases, as `core.node.lifecycle` does."""
         self.server.close_ports()
         await self.runtime.retire()
         await self.server.close()
@@ -51,9 +51,10 @@ async def lead(
     clock: SystemClock | None = None,
     known: DirectoryFollower | None = None,
 ) -> JetStreamRuntime:
-    """Wait until a server leads, load everything that it leads and serve it.
+    """Wait until a server owns lease groups, then load their streams and serve them.
 
-    `clock` takes the place of the database's; `known` is what it knows of other nodes' streams.
+    `clock` replaces the clock of the database. `known` is the stream directory that the node has
+    read.
     """
     leases = await campaign(
         connector, server.clock, server.ownership, row=NodeRow(name), database_clock=clock
@@ -74,7 +75,10 @@ async def running_node(
     server: ServerOptions | None = None,
     clock: SystemClock | None = None,
 ) -> AsyncIterator[Node]:
-    """Run a node over a migrated database, on a free port; `clock` stands for the database's."""
+    """Run a node over a migrated database, on a free port.
+
+    `clock` replaces the clock of the database.
+    """
     made = Server(server or ServerOptions(port=0), SystemClock())
     runtime = await lead(made, Connector(dsn), options, name=name, clock=clock)
     await made.listen()
@@ -101,7 +105,7 @@ class Wire:
 
     @classmethod
     async def connect(cls, node: Node, subject: str = "") -> "Wire":
-        """Connect, introduce, subscribe to a subject if asked to, and wait for the server."""
+        """Connect, send CONNECT, subscribe to a subject if one is given, and wait for PONG."""
         reader, writer = await asyncio.open_connection(node.hub.host, node.hub.port)
         wire = cls(reader, writer)
         wire.writer.write(
@@ -113,12 +117,12 @@ class Wire:
         return wire
 
     async def flush(self) -> bytes:
-        """Send PING and return everything up to its PONG."""
+        """Send PING and return everything up to and including its PONG."""
         self.writer.write(b"PING\r\n")
         return await self.until(b"PONG\r\n")
 
     async def until(self, end: bytes) -> bytes:
-        """Return everything up to and with `end` but for the server's PINGs."""
+        """Return everything up to and including `end`, without the server's PINGs."""
         data = b""
         async with asyncio.timeout(30):
             while not data:
@@ -126,13 +130,13 @@ class Wire:
         return data
 
     async def answer(self) -> dict[str, Any]:
-        """Return the JSON of the next message, which has no headers."""
+        """Return the decoded JSON of the next message, which must have no headers."""
         line = await self.until(b"\r\n")
         assert line.startswith(b"MSG "), line
         return dict(json.loads(await self.reader.readexactly(int(line.split()[-1]) + 2)))
 
     async def count(self, text: bytes, wanted: int) -> int:
-        """Read until `text` came `wanted` times; return how often it came."""
+        """Read until `text` has arrived `wanted` times; return how often it arrived."""
         found, rest = 0, b""
         async with asyncio.timeout(30):
             while found < wanted:

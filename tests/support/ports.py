@@ -1,4 +1,4 @@
-"""Ports for servers that are to come back where they were: nobody else is given them meanwhile."""
+"""Ports for servers that restart on the same port, without another process taking it meanwhile."""
 
 import contextlib
 import random
@@ -8,7 +8,10 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port for a server that starts later, and again, below those that the system hands out."""
+    """Return a port for a server that starts later, and again.
+
+    The port is below the range from which the system assigns ports.
+    """
     while True:
         port = random.randrange(20_000, 32_768)
         with socket.socket() as found, contextlib.suppress(OSError):
@@ -19,10 +22,10 @@ def free_port() -> int:
 
 
 def held_port() -> socket.socket:
-    """A socket that holds a port, for whoever listens there with SO_REUSEADDR.
+    """Return a socket that reserves a port for servers that listen with SO_REUSEADDR.
 
-    It is bound and never listens: until it is closed the system gives its port to nobody else,
-    whether the server that names it runs or not.
+    The socket is bound and never listens. Until it is closed, the system assigns its port to no
+    other process, whether the server runs or not.
     """
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,7 @@
 """Programs that only tests need: from the Python environment, else from the machine.
 
-So a run is the same wherever the extra `all-tests` is installed, whatever else the machine has.
-Where a program cannot be had, the test is skipped and says by which command it could.
+So runs are the same wherever the extra `all-tests` is installed. Where a program is missing, the
+test is skipped, and the reason names the command that installs it.
 """
 
 import os
@@ -17,20 +17,23 @@ _NPM = "lib/node_modules/npm/bin/npm-cli.js"
 
 
 def packaged(package: str, path: str) -> Path | None:
-    """A file or directory of an installed Python package; None when it is not there."""
+    """Return a file or directory of an installed Python package; None when it is missing."""
     spec = find_spec(package)
     places = (spec.submodule_search_locations or ()) if spec is not None else ()
     return next((found for place in places if (found := Path(place) / path).exists()), None)
 
 
 def nats() -> str | None:
-    """The official `nats` command: on PATH, or in `shared/bin` beside the checkout."""
+    """Return the official `nats` command: on PATH, or in `shared/bin` beside the checkout."""
     beside = Path(__file__).parents[3] / "shared/bin/nats"
     return shutil.which("nats") or (str(beside) if beside.exists() else None)
 
 
 def node() -> str:
-    """Node itself, not a script that runs it: whoever kills it means it."""
+    """Return the executable of Node, not a wrapper script, so that a signal reaches Node itself.
+
+    Skips the test where there is none.
+    """
     found = packaged(_NODE, "bin/node") or shutil.which("node")
     if found is None:
         pytest.skip(f"needs Node: {EXTRA}")
@@ -38,7 +41,7 @@ def node() -> str:
 
 
 def npm() -> list[str]:
-    """The command of npm, of the same origin as `node`."""
+    """Return the command of npm, of the same origin as `node`."""
     script = packaged(_NODE, _NPM)
     if script is not None:
         return [node(), str(script)]
@@ -49,6 +52,6 @@ def npm() -> list[str]:
 
 
 def node_environment(modules: str = "") -> dict[str, str]:
-    """An environment in which scripts find `node`, and the packages of some directories."""
+    """Return an environment in which scripts find `node` and the packages below `modules`."""
     path = os.pathsep.join([str(Path(node()).parent), os.environ.get("PATH", "")])
     return {**os.environ, "PATH": path, **({"NODE_PATH": modules} if modules else {})}

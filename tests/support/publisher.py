@@ -1,4 +1,4 @@
-"""A publisher that goes on whatever happens, and knows what was acknowledged to it."""
+"""A publisher that continues through failures and records its acknowledged messages."""
 
 import contextlib
 import json
@@ -14,13 +14,13 @@ def _wire(port: int) -> Wire:
 
 
 class Publisher:
-    """Publishes numbers one by one, to whichever node answers, until it is stopped.
+    """A thread that publishes numbers one by one to any node that answers, until `stop`.
 
     Args:
-        ports: The NATS ports of the nodes, on this machine; the first of them leads.
+        ports: The NATS ports of the nodes on this machine; the first node leads the stream.
 
     Attributes:
-        acknowledged: Numbers, and the sequences that they were told to have.
+        acknowledged: The acknowledged numbers, each with the sequence in its acknowledgement.
     """
 
     def __init__(self, ports: tuple[int, ...]) -> None:
@@ -35,17 +35,17 @@ class Publisher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Publish no more; what was acknowledged stays to be asked for."""
+        """Stop publishing; `acknowledged` stays available."""
         self._stopping.set()
         self._thread.join()
 
     def wait_for_more(self) -> None:
-        """Wait until twenty more were acknowledged."""
+        """Wait until twenty more messages are acknowledged."""
         wanted = len(self.acknowledged) + 20
         eventually(lambda: len(self.acknowledged) >= wanted, within=60)
 
     def check(self, dsn: str) -> None:
-        """Find everything that was acknowledged in a database, once and where it was told."""
+        """Assert that a database has each acknowledged message once, at the sequence of its ack."""
         stored = on(dsn, "select text::int, seq from jetgate.messages where stream = 'LOAD'")
         found, promised = dict(stored), self.acknowledged
         assert {number: found.get(number) for number in promised} == promised
@@ -61,8 +61,8 @@ class Publisher:
                     while not self._stopping.is_set():
                         self.acknowledged[number] = self._published(wire, number)
                         number += 1
-                        self._stopping.wait(0.002)  # others need the processor, too
-                self._stopping.wait(0.02)  # a port that nobody listens on refuses at once
+                        self._stopping.wait(0.002)  # other processes need the processor too
+                self._stopping.wait(0.02)  # a port without listener refuses at once
 
     def _published(self, wire: Wire, number: int) -> int:
         block = b"NATS/1.0\r\nNats-Msg-Id: day-%d\r\n\r\n" % number

@@ -15,9 +15,9 @@ class Reader:
     """The subscribers of one push consumer.
 
     Attributes:
-        got: the bodies of its messages, in order.
-        acked: those whose acknowledgement was answered.
-        leaves: one that is not acknowledged.
+        got: The bodies of its messages, in order of arrival.
+        acked: The bodies whose acknowledgement was answered.
+        leaves: The body that this reader never acknowledges.
     """
 
     def __init__(self, kind: str, stream: str, leaves: bytes = b"") -> None:
@@ -26,7 +26,7 @@ class Reader:
         self.acked: set[bytes] = set()
 
     async def begin(self, *members: At) -> None:
-        """Subscribe, at one node or, in a group, at several."""
+        """Subscribe at one node or, for the kind "group", at several."""
         config = ConsumerConfig(ack_policy=AckPolicy.EXPLICIT, ack_wait=2 if self.leaves else 60)
         for at in members:
             take = self._acknowledging(at)
@@ -52,7 +52,10 @@ class Reader:
                     await self._with_flow_control(at)
 
     async def _with_flow_control(self, at: At) -> None:
-        """The official client itself answers no flow control of what is not ordered."""
+        """Subscribe and answer flow control requests.
+
+        The official client answers them only for ordered consumers.
+        """
         inbox = at.client.new_inbox()
         take = self._acknowledging(at)
 
@@ -79,7 +82,10 @@ class Reader:
         return take
 
     def has(self, bodies: list[bytes]) -> bool:
-        """Whether all of these have come, and were acknowledged."""
+        """Return True if all these messages have arrived and their acknowledgements were answered.
+
+        An ordered consumer has no acknowledgements.
+        """
         acked = self.got if self.kind == "ordered" else self.acked | {self.leaves}
         return {*bodies} <= {*self.got} & {*acked}
 
@@ -89,7 +95,7 @@ def is_status(message: Msg) -> bool:
 
 
 def flowing(stream: str, inbox: str, **config: object) -> dict[str, object]:
-    """What creates the consumer F of a stream, with flow control and heartbeats."""
+    """Return the request that creates consumer F of a stream, with flow control and heartbeats."""
     asked = {
         "durable_name": "F",
         "deliver_subject": inbox,

@@ -1,4 +1,4 @@
-"""Consumers without clients: their machines, and what a stream asks of them."""
+"""Consumers without clients: their machines, and the methods that a stream calls on a consumer."""
 
 from typing import Any, cast
 
@@ -9,7 +9,7 @@ from tests.support.streams import StreamBench
 
 
 class Reader:
-    """A consumer of a bench's stream, from its first message on, by explicit acknowledgement."""
+    """A consumer of a bench's stream, from the first message, with explicit acknowledgements."""
 
     def __init__(self, bench: StreamBench, name: str, *filters: str) -> None:
         wanted = ConsumerConfig(
@@ -39,9 +39,9 @@ class Reader:
         self.machine.deliver(seqs, 0)
 
     def stored(self) -> bytes:
-        """What a state row would hold now."""
+        """Return the content that a state row would have now."""
         return encode(self.machine.state(0))
 
     def restore(self, stored: bytes) -> None:
-        """Go on from a state row."""
+        """Restore the state from a state row."""
         self.machine.restored(decode(stored), 0, self.bench.runner.log.is_live)

@@ -1,9 +1,10 @@
-"""The database that the last release left: `python -m tests.support.released` writes it anew.
+"""A database that the last release wrote: `python -m tests.support.released` writes it anew.
 
-`released.sql` is a dump of a database which that release's server has written, `released.json` what
-the server told of it over NATS after a restart. Tests load the dump under the present release, and
-ask again. The files are written once with each release that changes the schema, by the oldest
-PostgreSQL that is served, so that each can load them.
+`released.sql` is a dump of a database to which the server of that release has written.
+`released.json` contains the answers of that server over NATS, after a restart. Tests load the dump
+under the present release and send the same requests. Each release that changes the schema writes
+the files once, with the oldest supported version of PostgreSQL, so that every version can load
+them.
 """
 
 import json
@@ -24,7 +25,7 @@ from tests.support.wire import Wire
 DATA = ROOT / "tests/e2e/data"
 DUMP, TOLD = DATA / "released.sql", DATA / "released.json"
 _YEARS = 10 * 365 * 24 * 3600 * 1_000_000_000
-"""Nanoseconds after which what the dump has pending or deduplicates would be over."""
+"""A duration in nanoseconds beyond which pending and deduplicated messages of the dump expire."""
 
 _STREAMS: list[dict[str, Any]] = [
     {
@@ -73,17 +74,17 @@ _TRANSIENT = {
     "push_bound",
     "num_waiting",
 }
-"""Members of answers that are about the moment, or about connections."""
+"""Members of answers that depend on the moment, or on connections."""
 
 
 def headers(**values: str) -> bytes:
-    """A header block; underscores of names are hyphens."""
+    """Return a header block; underscores in names become hyphens."""
     lines = "".join(f"{name.replace('_', '-')}: {text}\r\n" for name, text in values.items())
     return f"NATS/1.0\r\n{lines}\r\n".encode()
 
 
 def fill(wire: Wire) -> None:
-    """Use streams of each kind, and leave some work undone."""
+    """Use streams of each kind, and leave some messages unacknowledged."""
     for stream in _STREAMS:
         _done(wire.api(f"STREAM.CREATE.{stream['name']}", stream))
     for of, config in _CONSUMERS:
@@ -128,7 +129,7 @@ def _messages(wire: Wire, stream: str) -> int:
 
 
 def _work(wire: Wire) -> None:
-    """Let consumers deliver, and acknowledge some of it, in this order and that."""
+    """Deliver messages to consumers, and acknowledge some of them in various orders."""
     replies = fetch(wire, "ORDERS", "billing", 12)
     for n in (0, 1, 2, 5, 8):
         wire.request(replies[n].decode(), b"+ACK")
@@ -149,7 +150,7 @@ def _work(wire: Wire) -> None:
 
 
 def fetch(wire: Wire, stream: str, consumer: str, count: int) -> list[bytes]:
-    """Pull messages; their reply subjects."""
+    """Pull messages and return their reply subjects."""
     inbox = f"pulled.{stream}.{consumer}"
     body = json.dumps({"batch": count, "expires": 30_000_000_000}).encode()
     wire.send(b"SUB %s pull\r\n" % inbox.encode())
@@ -173,7 +174,7 @@ def _done(answer: Any) -> None:
 
 
 def told(wire: Wire) -> dict[str, Any]:
-    """Ask for every stream with its messages and its consumers."""
+    """Return every stream with its messages and consumers, by name of the stream."""
     found: dict[str, Any] = {}
     for each in wire.api("STREAM.LIST", {})["streams"]:
         name = each["config"]["name"]
@@ -196,14 +197,14 @@ def told(wire: Wire) -> dict[str, Any]:
 
 
 def _lasting(value: Any) -> Any:
-    """The value without what is about the moment."""
+    """Return the value without the members in `_TRANSIENT`."""
     if isinstance(value, dict):
         return {k: _lasting(v) for k, v in value.items() if k not in _TRANSIENT}
     return [_lasting(each) for each in value] if isinstance(value, list) else value
 
 
 async def load(dsn: str) -> None:
-    """Run the dump in an empty database."""
+    """Execute the dump in an empty database."""
     session = await asyncpg.connect(dsn)
     try:
         await session.execute(DUMP.read_text())
@@ -218,7 +219,7 @@ def _dumped(program: Path, dsn: str) -> str:
         text=True,
         check=True,
     )
-    # Neither comments nor what only psql understands.
+    # Leave out comments, and commands that only psql understands.
     lines = [line for line in done.stdout.splitlines() if not re.match(r"--|\\(un)?restrict", line)]
     return re.sub(r"\n{2,}", "\n\n", "\n".join(lines).strip()) + "\n"
 

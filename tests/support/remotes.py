@@ -1,4 +1,4 @@
-"""The command `jetgate remote`, and a nats-server that leaf nodes connect to."""
+"""The command `jetgate remote`, and a nats-server that accepts leaf nodes."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from tests.support.ports import free_port
 
 
 def remote(*arguments: str, on: JetgateServer | str) -> subprocess.CompletedProcess[str]:
-    """Run the command on the database of a node, or that of a dsn."""
+    """Run the command on the database of a node, or on that of a connection string."""
     place = ["--dsn", on] if isinstance(on, str) else ["--data", str(on.data)]
     return subprocess.run(
         [sys.executable, "-m", "jetgate", "remote", *arguments, *place],
@@ -22,12 +22,12 @@ def remote(*arguments: str, on: JetgateServer | str) -> subprocess.CompletedProc
 
 
 def started_hub() -> NatsServer:
-    """A nats-server with a port for leaf nodes."""
+    """Return a nats-server with a port for leaf nodes, not started yet."""
     leafnodes = f"{{ host: 127.0.0.1, port: {free_port()} }}"
     return NatsServer({"port": free_port(), "leafnodes": leafnodes})
 
 
 def leaf_url(hub: NatsServer) -> str:
-    """The address of that port."""
+    """Return the URL of that port."""
     line = next(each for each in hub.config.read_text().splitlines() if "leafnodes" in each)
     return f"nats-leaf://127.0.0.1:{line.rpartition(' port: ')[2].strip(' }')}"

@@ -1,4 +1,6 @@
-"""Where a run writes files about itself: beside its `--junitxml`, else in a temporary directory."""
+"""The directory of the files that a run writes about itself: that of `--junitxml`, else a new one.
+
+"""
 
 import tempfile
 from pathlib import Path
@@ -9,7 +11,9 @@ _KEY = pytest.StashKey[Path]()
 
 
 def directory(config: pytest.Config) -> Path:
-    """The directory of this run's files; never in the working tree by default."""
+    """Return the directory of this run's files: by default a temporary one, not the working tree.
+
+    """
     if _KEY not in config.stash:
         report = config.getoption("xmlpath", default=None)
         found = Path(report).resolve().parent if report else Path(tempfile.mkdtemp(prefix="tests-"))

@@ -1,4 +1,4 @@
-"""A bare connection to a cluster port, and what a server says there first."""
+"""A raw connection to a cluster port, and the first lines that a server sends on it."""
 
 import json
 import socket
@@ -7,9 +7,10 @@ from typing import Any
 
 
 class Peer:
-    """A bare connection to a cluster port, as a server makes it.
+    """A raw connection to a cluster port, as another server opens it.
 
-    `receive_buffer`: bytes that the kernel holds for it, about; 0: as many as it likes.
+    `receive_buffer` is the approximate size of the kernel's receive buffer in bytes; 0 keeps the
+    default.
     """
 
     def __init__(self, port: int, *, receive_buffer: int = 0) -> None:
@@ -18,7 +19,7 @@ class Peer:
         self.info = json.loads(self.line()[5:])
 
     def line(self) -> bytes:
-        """The next line; a PING is answered, too."""
+        """Return the next line without its line end; answer a PING with PONG."""
         line = self.file.readline().strip()
         if line == b"PING":
             self.send(b"PONG")
@@ -28,7 +29,7 @@ class Peer:
         self.sock.sendall(b"".join(line + b"\r\n" for line in lines))
 
     def rest(self) -> bytes:
-        """All that comes until the end, which may be a reset."""
+        """Return all bytes that arrive until the connection ends or is reset."""
         found = b""
         with suppress(ConnectionResetError):
             while more := self.file.read1(65536):
@@ -41,7 +42,7 @@ class Peer:
 
 
 def narrow(address: tuple[str, int], receive_buffer: int = 0) -> socket.socket:
-    """Connect; the kernel holds about so many bytes at most that are yet to be read."""
+    """Connect with a receive buffer of about so many bytes; 0 keeps the kernel's default."""
     sock = socket.socket()
     try:
         if receive_buffer:

@@ -1,4 +1,4 @@
-"""Which process of a run this is: the one that was started, or one that runs tests for it."""
+"""The role of this process in a run: the started process, or one that runs tests for it."""
 
 import argparse
 from collections.abc import Generator
@@ -10,21 +10,21 @@ OPTION = "--reports-to"
 
 
 def add_option(parser: pytest.Parser) -> None:
-    """Add `--reports-to`, with which `tests/support/child_run.py` starts a run of its own."""
+    """Add `--reports-to`, with which `tests/support/child_run.py` starts a child run."""
     parser.addoption(OPTION, type=int, metavar="FD", help=argparse.SUPPRESS)
 
 
 def judges(config: pytest.Config) -> bool:
-    """Whether this process judges the run: it sees the report of every test.
+    """Return True if this process decides the outcome of the run: it gets the report of every test.
 
-    A worker of pytest-xdist and a child run see some of them, and report to that process.
+    A worker of pytest-xdist and a child run get some reports, which they send to that process.
     """
     return not hasattr(config, "workerinput") and config.getoption(OPTION) is None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, dict[str, Any], dict[str, Any]]:
-    """Escape what cannot be sent: a test of bytes that are no UTF-8 shows them when it fails."""
+    """Escape text that cannot be sent: a failed test may show bytes that are not UTF-8."""
     data = yield
     escaped = _escaped(data)
     assert isinstance(escaped, dict)

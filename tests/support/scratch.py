@@ -1,7 +1,7 @@
-"""Where servers of tests keep their data: in memory where there is room, else on the disk.
+"""A directory for the data of test servers: in memory where there is room, else on disk.
 
-Most tests ask what a server answers, not whether a disk keeps it, and a disk that is busy with
-something else would decide how long they take.
+Most tests check the answers of a server, not the durability of a disk. On a disk that other
+processes use, their duration would depend on that load.
 """
 
 import os
@@ -10,17 +10,19 @@ from pathlib import Path
 
 _MEMORY = Path("/dev/shm")
 _ROOM = 4 << 30
-"""Bytes that must be free there: containers often have as little as 64 MiB, and PostgreSQL keeps
-its shared memory there too."""
+"""Bytes that must be free in memory. Containers often have as little as 64 MiB, and PostgreSQL
+keeps
+its shared memory there too.
+"""
 
 
 def scratch(prefix: str, *, memory: Path = _MEMORY, room: int = _ROOM) -> Path:
-    """Make a directory that the caller removes.
+    """Create a directory, which the caller removes.
 
     Args:
-        prefix: How its name begins.
+        prefix: Beginning of its name.
         memory: A file system in memory.
-        room: Bytes that must be free in it.
+        room: Bytes that must be free in `memory`.
     """
     return Path(tempfile.mkdtemp(prefix=prefix, dir=memory if _has(memory, room) else None))
 

@@ -1,8 +1,9 @@
-"""What fails in a run of all tests is run once more, alone, when everything else has ended.
+"""The second run of failed tests: after a run of all tests, alone, when all other tests have ended.
 
-A test that passes then is unsteady: it is printed as such, both outputs are written beside the
-run's report, and the run passes as long as there are at most `EXCUSED` of them. A test about what
-was promised to somebody (`crash`, `ledger`, anything that says lost or doubled) is never excused.
+A test that passes in the second run is unsteady: the run prints its name and writes both outputs
+beside its report. The run passes if at most `EXCUSED` tests are unsteady. Tests of durability and
+of exactly-once guarantees (`crash`, `ledger`, every name with words such as "lost" or "doubled")
+are never excused.
 """
 
 import re
@@ -16,7 +17,7 @@ from tests.support import child_run, report_files
 from tests.support.side_by_side import suite_of
 
 EXCUSED = 3
-_AGAIN = 10  # more tests that fail have one cause, and it is not chance
+_AGAIN = 10  # more failures have one common cause, not chance
 _NEVER = re.compile(r"lost|lose|loss|doubl|twice|once|durab|acknowledged|surviv|kill")
 
 unsteady: dict[str, None] = {}
@@ -24,16 +25,16 @@ unsteady: dict[str, None] = {}
 
 
 def excusable(test: str) -> bool:
-    """Whether a run may pass although this test failed once."""
+    """Return True if a run may pass although this test failed once."""
     name = test.partition("::")[2]
     return suite_of(test) not in ("crash", "ledger") and not _NEVER.search(name)
 
 
 class SecondRun:
-    """Plugin of the process that judges a run with workers.
+    """The plugin of the process that decides the outcome of a run with workers.
 
     Args:
-        config: Of this process.
+        config: Configuration of this process.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -42,13 +43,13 @@ class SecondRun:
         self._lines: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what fails."""
+        """Record a failed report."""
         if report.failed:
             self._failed[report.nodeid].append(report)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Run again what failed, and take back the failures that are excused."""
+        """Run failed tests again, and remove the excused failures."""
         done = yield
         if self._failed and len(self._failed) <= _AGAIN:
             self._judge(session)
@@ -73,7 +74,7 @@ class SecondRun:
         self._take_back(set(excused))
 
     def _run_again(self, tests: list[str]) -> list[str]:
-        """Run tests alone; return those that pass, and write how they failed before."""
+        """Run tests alone; return those that pass, and write their first failures to files."""
         directory = report_files.directory(self._config)
         for number, test in enumerate(tests, 1):
             _write(directory / f"failed-{number}.txt", test, self._failed[test])
@@ -99,13 +100,16 @@ class SecondRun:
                 terminal.stats.setdefault("unsteady", []).extend(taken)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Name the tests that were run again."""
+        """Print the names of the tests that ran again."""
         for line in self._lines:
             terminalreporter.write_line(line)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Run again only where a run has workers: who runs one file wants to see what failed."""
+    """Register the plugin only in a run with workers.
+
+    A run of a single file without workers has to show its failures.
+    """
     if config.option.dist != "no":
         config.pluginmanager.register(SecondRun(config), "second_run")
 

@@ -1,4 +1,4 @@
-"""A hub without sockets: sessions are lists, time moves by hand."""
+"""A hub without sockets: sessions are lists, and tests advance the clock."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from core.runtime.turn import Turn
 
 
 class ManualClock:
-    """A clock that a test moves; nanoseconds."""
+    """A clock that a test advances; its times are in nanoseconds."""
 
     def __init__(self) -> None:
         self.time = 1_700_000_000_000_000_000
@@ -29,14 +29,14 @@ class ManualClock:
 
 
 class IdleTurn(Turn):
-    """A turn that only runs when a test says so."""
+    """A `Turn` that runs only when a test calls it."""
 
     def arm(self) -> None:
         self.armed = True
 
 
 class Only(Held):
-    """Holds publishes on some subjects, without limit."""
+    """A filter for held publishes on some subjects, without a limit of bytes."""
 
     def __init__(self, *subjects: bytes) -> None:
         self._subjects = subjects
@@ -46,7 +46,9 @@ class Only(Held):
 
 
 class NotedAcks:
-    """Takes the acknowledgements of a consumer, together or one by one: both are noted alike."""
+    """A receiver of the acknowledgements of a consumer, which records batches and single acks
+    alike.
+    """
 
     def __init__(self, taken: list[tuple[Any, ...]]) -> None:
         self._taken = taken
@@ -83,14 +85,14 @@ class ListSession:
         self.forgotten.append(subscription)
 
     def take(self) -> bytes:
-        """Return what gathered, and forget it."""
+        """Return the collected output and clear it."""
         data = b"".join(self.out)
         self.out.clear()
         return data
 
 
 class Socket(asyncio.Transport):
-    """A transport that keeps what is written, and whose peer may stop taking it."""
+    """A transport that keeps the written bytes, and whose peer can stop reading (`is_stuck`)."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("192.0.2.1", 1)})
@@ -134,7 +136,7 @@ class Socket(asyncio.Transport):
 
 
 def idle_hub() -> Hub:
-    """A hub whose turn does not run by itself."""
+    """Return a hub whose `Turn` does not run by itself."""
     return Hub(IdleTurn(), ManualClock())
 
 
@@ -145,7 +147,7 @@ def listen(
     sid: bytes = b"1",
     queue: bytes = b"",
 ) -> Subscription:
-    """Subscribe a session."""
+    """Add a subscription of a session to an account, and return it."""
     subscription = Subscription(session, subject, queue, sid)
     account.add(subscription)
     return subscription

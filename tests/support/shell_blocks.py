@@ -1,13 +1,14 @@
-"""The shell blocks of documents, in the order in which they are to be run.
+"""The shell blocks of documents, in the order in which they run.
 
-A block is fenced as `sh`, or as `console`, of which the lines behind `$ ` are commands and the rest
-shows what they may print. A comment on a line of its own, before a block or anywhere, says more:
+A block is fenced as `sh`, or as `console`. In a `console` block, lines after `$ ` are commands and
+other lines show possible output. A comment on a line of its own, before a block or anywhere,
+changes this:
 
-    <!-- not run: REASON -->                   the next block is not run
-    <!-- not run: REASON; instead: ACTION -->  and whoever runs the document does this in its place
+    <!-- not run: REASON -->                   the next block does not run
+    <!-- not run: REASON; instead: ACTION -->  and the runner performs this action instead
     <!-- instead: ACTION -->                   the same without a block
     <!-- ends with 1 -->                       the exit code of the next block
-    <!-- run: PAGE, PAGE -->                   the blocks of other documents come here
+    <!-- run: PAGE, PAGE -->                   the blocks of other documents follow here
 """
 
 import re
@@ -21,12 +22,12 @@ _FENCE = re.compile(r"```(sh|console)\n")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Commands to be run in one shell.
+    """Commands to run in one shell.
 
     Attributes:
-        place: file and line.
-        text: the commands.
-        code: the exit code that they end with.
+        place: File and line.
+        text: The commands.
+        code: The expected exit code.
     """
 
     place: str
@@ -36,7 +37,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """What whoever runs the documents does himself; `place`: file and line."""
+    """An action that the runner of the documents performs itself; `place` is file and line."""
 
     place: str
     action: str
@@ -44,18 +45,18 @@ class Instead:
 
 @dataclass(slots=True)
 class Documents:
-    """Documents that are read from one that names the others.
+    """Documents, read from one that names the others.
 
     Attributes:
-        seen: the files that were read.
-        not_run: the places of blocks that are not run, and the reasons.
+        seen: The files that were read.
+        not_run: The excluded blocks: place and reason.
     """
 
     seen: list[Path] = field(default_factory=list)
     not_run: dict[str, str] = field(default_factory=dict)
 
     def steps(self, path: Path) -> Iterator[Block | Instead]:
-        """Yield what is to be run and done; documents that are not there are passed over."""
+        """Yield blocks and actions in order; skip documents that do not exist."""
         self.seen.append(path)
         lines = path.read_text().splitlines(keepends=True)
         reason, code, at = "", 0, 0

@@ -1,11 +1,11 @@
-"""Suites side by side: how a run of all tests uses two processors, and what runs alone after it.
+"""The parallel run of suites on two processors, and of the tests that run alone after it.
 
-A run of the whole folder `tests` has three workers of pytest-xdist: with two, a processor waits for
-a fifth of the time, as tests do for what they have started. Each worker takes a file after the
-other, of some suites all files; what takes long comes first, so that all end at about the same
-time. Tests marked `quiet` are judged by the clock or fill the machine: they run when the workers
-have ended, one after the other in a fresh process. In any other run, also with `-n 0`, tests run
-in their order in one process.
+A run of the whole folder `tests` has three workers of pytest-xdist. With two, a processor is idle
+for a fifth of the time, while tests wait for processes that they have started. Each worker takes
+one file after the other, or all files of the suites in `TOGETHER`. Long suites come first, so that
+all workers end at about the same time. Tests marked `quiet` measure time or load the whole machine:
+they run when the workers have ended, one after the other in a fresh process. In any other run, also
+with `-n 0`, tests run in their order in one process.
 """
 
 import gc
@@ -27,38 +27,40 @@ if TYPE_CHECKING:
 MARK = "quiet"
 WORKERS = 3
 TOGETHER = {"clients", "console", "natspy", "sdks", "spark"}
-"""Suites that one worker runs: what they share takes long to start, or is judged at their end."""
+"""Suites that one worker runs as a whole: their shared fixtures start slowly, or are checked at the
+end.
+"""
 
 _ROOT = Path(__file__).resolve().parents[1]
 _SUITES = list(tomllib.loads(BUDGET.read_text())["seconds"])
 
 
 def suite_of(test: str) -> str:
-    """The folder below `tests` of a test id, or the file where it is in none."""
+    """Return the folder below `tests` of a test id, or the file where it is directly in `tests`."""
     return test.partition("::")[0].removeprefix("tests/").partition("/")[0]
 
 
 def scope_of(test: str) -> str:
-    """What is given to a worker whole: the suite or the file of a test."""
+    """Return the unit of distribution to workers: the suite or the file of a test."""
     suite = suite_of(test)
     return suite if suite in TOGETHER else test.partition("::")[0]
 
 
 def place_of(test: str) -> tuple[int, str]:
-    """Sorts tests into the order of the suites in `budget.toml`, and their scopes by name."""
+    """Return a sort key: the order of suites in `budget.toml`, then the scopes by name."""
     suite = suite_of(test)
     return (_SUITES.index(suite) if suite in _SUITES else len(_SUITES)), scope_of(test)
 
 
 def is_whole(config: pytest.Config) -> bool:
-    """Whether a run is one of all tests."""
+    """Return True if a run includes all tests."""
     return {(config.invocation_params.dir / name).resolve() for name in config.args} == {_ROOT}
 
 
 def choose_workers(config: pytest.Config) -> None:
-    """Let a run of all tests have workers, unless its command line says how many."""
+    """Set the workers of a run of all tests, unless its command line sets their number."""
     option = config.option
-    if not run.judges(config):  # a worker, which has no number of workers any more, must have none
+    if not run.judges(config):  # a worker of pytest-xdist must have no workers itself
         return
     if (
         is_whole(config)
@@ -72,7 +74,7 @@ def choose_workers(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known; the process that judges gets the workers' scheduler and last phase."""
+    """Register the mark and, in the process that has workers, the `Controller`."""
     config.addinivalue_line("markers", f"{MARK}: runs alone, when nothing else does")
     if config.option.dist != "no" and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Controller(config), "side_by_side_controller")
@@ -80,21 +82,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a worker: take tests in the order of suites, and leave those that are to run alone."""
+    """In a worker: sort tests by suite, and leave out those that run alone."""
     output = getattr(config, "workeroutput", None)
     if output is None or config.getoption("--smoke"):
         return
-    gc.freeze()  # a million objects of all tests, which each full collection would go through
+    gc.freeze()  # a full collection would scan a million objects of all tests
     output[MARK] = [item.nodeid for item in items if item.get_closest_marker(MARK)]
     left = [item for item in items if not item.get_closest_marker(MARK)]
     items[:] = sorted(left, key=lambda item: place_of(item.nodeid))
 
 
 class Controller:
-    """Plugin of the process that has workers.
+    """The plugin of the process that has workers.
 
     Args:
-        config: Of this process.
+        config: Configuration of this process.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -105,7 +107,7 @@ class Controller:
     def pytest_xdist_make_scheduler(
         self, config: pytest.Config, log: "Producer"
     ) -> "LoadScopeScheduling":
-        """Give each worker one scope after the other."""
+        """Return a scheduler that gives each worker one scope after the other."""
         from xdist.scheduler import LoadScopeScheduling
 
         class SuiteScheduling(LoadScopeScheduling):  # type: ignore[misc]
@@ -116,13 +118,13 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: "WorkerController", error: object) -> None:
-        """Note what a worker has left."""
+        """Record the tests that a worker has left out."""
         output = getattr(node, "workeroutput", None) or {}
         self._quiet.update(dict.fromkeys(output.get(MARK, ())))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> object:
-        """Run what is left once the workers have ended."""
+        """Run those tests once the workers have ended."""
         done = yield
         self._run_alone(session, list(self._quiet))
         return done

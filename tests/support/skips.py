@@ -1,7 +1,7 @@
-"""What a run may skip: `--no-skips` fails it for any other test, by name and with its reason.
+"""The tests that a run may skip: `--no-skips` fails it for any other, with name and reason.
 
-A test is skipped where something that it needs cannot be had. That is fair on somebody's own
-machine; where everything is to run, it would hide that a suite no longer does.
+A test is skipped where something that it needs is not available. On a developer's machine this is
+acceptable. Where everything must run, a skip could hide that a suite no longer runs.
 """
 
 import pytest
@@ -25,13 +25,13 @@ ALLOWED = {
     "tests/e2e/test_addresses.py::test_an_address_is_no_other": _NO_IPV6,
     "tests/e2e/test_addresses.py::test_serve_takes_all_addresses_for_all_ports": _NO_IPV6,
 }
-"""Tests that may be skipped whatever else is asked for, and why; parameters left out mean any."""
+"""Tests that may be skipped even with `--no-skips`, and why; an id without parameters means any."""
 
 _skipped: dict[str, str] = {}
 
 
 def allowed(test: str) -> bool:
-    """Whether a test may be skipped by its id, or by its id without parameters."""
+    """Return True if a test may be skipped by its id, or by its id without parameters."""
     return test in ALLOWED or test.partition("[")[0] in ALLOWED
 
 
@@ -41,12 +41,12 @@ def add_option(parser: pytest.Parser) -> None:
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """Notice a module that is skipped whole."""
+    """Record a module that is skipped as a whole."""
     _note(report)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Notice a test that is skipped; one that is expected to fail is not."""
+    """Record a skipped test, unless it is an expected failure."""
     if not hasattr(report, "wasxfail"):
         _note(report)
 
@@ -58,14 +58,14 @@ def _note(report: pytest.CollectReport | pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Fail a run that passes otherwise, or that had nothing but skips."""
+    """Fail a run that passes otherwise, or that has only skipped tests."""
     fine = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     if _skipped and fine and session.config.getoption("--no-skips"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name what should have run."""
+    """Print the tests that should have run."""
     if terminalreporter.config.getoption("--no-skips"):
         for test, reason in sorted(_skipped.items()):
             terminalreporter.write_line(f"SKIPPED, and must run: {test}: {reason}")

@@ -1,7 +1,7 @@
-"""`--smoke`: of each folder, tests until one passes; in a minute, whether an environment is whole.
+"""`--smoke`: tests of each folder until one passes, to check an environment within a minute.
 
-Everything is collected. Where all tests of a folder are skipped, each of them has to name the
-command that brings what it needs.
+All tests are collected. Where all tests of a folder are skipped, the reason of each skip must name
+the command that installs the missing part.
 """
 
 import re
@@ -23,27 +23,27 @@ def add_option(parser: pytest.Parser) -> None:
 
 
 def folder_of(test: str) -> str:
-    """The folder of a test id."""
+    """Return the folder of a test id."""
     return test.partition("::")[0].rpartition("/")[0]
 
 
 def nameless(skips: list[tuple[str, str]]) -> list[str]:
-    """Tests that were skipped without naming a command that cures it."""
+    """Return the skipped tests whose reasons name no command for installation."""
     return [f"{test}: {reason}" for test, reason in skips if not _COMMAND.search(reason)]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Pass over what is in a folder of which a test has passed."""
+    """Skip tests of a folder in which a test has already passed."""
     if not item.config.getoption("--smoke") or folder_of(item.nodeid) not in _passed:
         return None
-    # Fixtures that the test before has left for this one end here.
+    # The fixtures that the previous test kept for this one end here.
     item.session._setupstate.teardown_exact(nextitem)
     return True
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note what passes and what is skipped."""
+    """Record passed and skipped tests."""
     if report.when == "call" and report.passed:
         _passed.setdefault(folder_of(report.nodeid), report.nodeid)
     if report.skipped:
@@ -52,7 +52,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """Note a module that is skipped whole."""
+    """Record a module that is skipped as a whole."""
     if report.skipped:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
         _skipped[folder_of(f"{report.nodeid}::")].append((report.nodeid, str(reason)))
@@ -60,7 +60,7 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Fail when a test was skipped and does not say what it needs."""
+    """Fail the run when a skip names no command."""
     done = yield
     if session.config.getoption("--smoke"):
         session.testsfailed += len(nameless([skip for each in _skipped.values() for skip in each]))
@@ -68,7 +68,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say of each folder what passed, or why nothing could run."""
+    """Print for each folder the test that passed, or the number of skips."""
     if not terminalreporter.config.getoption("--smoke"):
         return
     for folder in sorted(_passed.keys() | _skipped.keys()):

@@ -1,4 +1,4 @@
-"""Which process has a connection, and what is unread of it, as Linux tells in /proc."""
+"""The owner of a TCP connection, and its unread bytes, from Linux's /proc."""
 
 import contextlib
 import os
@@ -6,28 +6,28 @@ from pathlib import Path
 
 
 def has_port(pid: int, port: int) -> bool:
-    """Whether a process has a TCP socket over IPv4 whose own port is this one."""
+    """Return True if a process has a TCP socket over IPv4 with this local port."""
     inodes = set()
     for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
         fields = line.split()
         if int(fields[1].rpartition(":")[2], 16) == port:
             inodes.add(f"socket:[{fields[9]}]")
-    with contextlib.suppress(OSError):  # it has ended
+    with contextlib.suppress(OSError):  # the process has ended
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):  # it is closed
+            with contextlib.suppress(OSError):  # the descriptor is closed
                 if os.readlink(descriptor) in inodes:
                     return True
     return False
 
 
 def is_read(caller: tuple[str, int]) -> bool:
-    """Whether the peer of a TCP connection over IPv4 on this machine has read what was sent to it.
+    """Return True if the peer of a local TCP connection over IPv4 has read all bytes sent to it.
 
     Args:
-        caller: The address of the end that has sent.
+        caller: Address of the sending end.
     """
     for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
         fields = line.split()
         if int(fields[2].rpartition(":")[2], 16) == caller[1]:
             return int(fields[4].rpartition(":")[2], 16) == 0
-    return True  # it has closed the connection
+    return True  # the peer has closed the connection

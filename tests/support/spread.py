@@ -1,4 +1,4 @@
-"""Streams over several nodes: each client is on a node, and says which node is to lead a stream."""
+"""Streams over several nodes: a client on each node, and moves of streams between nodes."""
 
 import asyncio
 import json
@@ -20,14 +20,14 @@ from tests.support.nodes import Nodes, send
 
 PATIENT = 60.0
 _UNANSWERED = 2.0
-"""Seconds after which what was given to a leader that is gone is sent again."""
+"""Seconds after which a client repeats a request to a leader that may be gone."""
 
 
 class At:
     """A client of one node.
 
     Attributes:
-        name: that of the node.
+        name: Name of the node.
     """
 
     def __init__(self, node: JetgateServer, client: Client) -> None:
@@ -36,19 +36,22 @@ class At:
         self.js: JetStreamContext = client.jetstream(timeout=PATIENT)
 
     async def ask(self, subject: str, body: object = "") -> dict[str, Any]:
-        """Ask the API; `body` is sent as JSON."""
+        """Send a request to the API and return its answer; `body` is a text, or is sent as JSON."""
         text = body if isinstance(body, str) else json.dumps(body)
         answer = await self.client.request(subject, text.encode(), timeout=PATIENT)
         return dict(json.loads(answer.data))
 
     async def stream(self, name: str, **config: Any) -> dict[str, Any]:
-        """Create a stream that this node leads."""
+        """Create a stream at this node; without `subjects` or origins its subjects are `NAME.>`."""
         if not {"mirror", "sources", "subjects"} & config.keys():
             config["subjects"] = [f"{name}.>"]
         return await self.done(f"STREAM.CREATE.{name}", {"name": name, **config})
 
     async def done(self, verb: str, body: object = "") -> dict[str, Any]:
-        """Have the API do something, once who is to do it can."""
+        """Send an API request until the API is available, and return its answer.
+
+        Raises AssertionError for any error other than `UNAVAILABLE`.
+        """
 
         async def look() -> dict[str, Any] | None:
             answer = await self.ask(f"$JS.API.{verb}", body)
@@ -58,21 +61,21 @@ class At:
         return await observed(look, within=60)
 
     async def info(self, name: str) -> dict[str, Any]:
-        """The info of a stream."""
+        """Return the answer of STREAM.INFO."""
         return await self.done(f"STREAM.INFO.{name}")
 
     async def leader(self, name: str) -> str:
-        """The name of the node that leads a stream."""
+        """Return the name of the node that leads a stream."""
         return str((await self.info(name))["cluster"]["leader"])
 
     async def move(self, name: str, to: str) -> None:
-        """Have a node lead a stream; return when it does."""
+        """Transfer a stream to a node, and return when that node leads it."""
 
         async def is_led() -> bool:
             if await self.leader(name) == to:
                 return True
-            # Again, where it was about to move elsewhere when it was asked for; what is held until
-            # it has moved finds that it has.
+            # Repeat the request: another transfer may have begun just before. A request that is
+            # held until that transfer is complete finds the stream at its destination.
             body = {"placement": {"preferred": to}}
             answer = await self.ask(f"$JS.API.STREAM.LEADER.STEPDOWN.{name}", body)
             code = answer.get("error", {}).get("err_code", UNAVAILABLE)
@@ -82,10 +85,10 @@ class At:
         await observed(is_led, within=60)
 
     async def keep(self, name: str) -> None:
-        """Lead a stream here, for some seconds at least.
+        """Transfer a stream to this node in a way that keeps it here for some seconds at least.
 
-        So long it stays where it has come because a client wanted it; else it may move on at any
-        time, so that all nodes lead about as many. So it leaves first, if it is here.
+        A stream that a client has moved stays for that time; otherwise rebalancing may move it at
+        any time. So a stream that is already here moves away first.
         """
 
         async def has_left() -> bool:
@@ -98,7 +101,7 @@ class At:
         await self.move(name, self.name)
 
     async def holds(self, name: str, messages: int, *, within: float = 60) -> None:
-        """Return when a stream has so many messages."""
+        """Wait until a stream has so many messages."""
 
         async def look() -> bool:
             return bool((await self.info(name))["state"]["messages"] == messages)
@@ -106,7 +109,10 @@ class At:
         await observed(look, within=within)
 
     async def store(self, subject: str, payload: bytes, **headers: str) -> int:
-        """Publish until it is acknowledged, with a message id: stored once; its sequence."""
+        """Publish with a message id until an acknowledgement arrives; return the sequence.
+
+        The message id ensures that the message is stored once.
+        """
         sent = {"Nats-Msg-Id": f"{subject} {payload.decode()}", **headers}
 
         async def look() -> int:
@@ -118,7 +124,9 @@ class At:
         return await observed(look, within=60)
 
     async def acknowledge(self, message: Msg) -> None:
-        """Acknowledge a message until that is answered: it is never delivered again then."""
+        """Acknowledge a message until the server confirms it, after which it is never delivered
+        again.
+        """
 
         async def look() -> bool:
             with suppress(TimeoutError, NoRespondersError):
@@ -129,7 +137,7 @@ class At:
         await observed(look, within=60)
 
     async def hears(self, other: "At") -> None:
-        """Return when messages published at another node reach what this client subscribes to."""
+        """Wait until messages published at another node reach the subscriptions of this client."""
         mark = self.client.new_inbox()
         got = await self.client.subscribe(mark)
 
@@ -148,7 +156,7 @@ UNAVAILABLE, NO_PEERS = 10008, 10005
 
 @asynccontextmanager
 async def at_each(nodes: Nodes, **who: str) -> AsyncIterator[list[At]]:
-    """A client on each of some nodes, that does not come back once its connection is lost."""
+    """Yield a client on each of some nodes; a lost connection is not reopened."""
     async with AsyncExitStack() as stack:
         found = []
         for node in nodes.all:
@@ -160,7 +168,7 @@ async def at_each(nodes: Nodes, **who: str) -> AsyncIterator[list[At]]:
 
 
 def run(nodes: Nodes, scenario: Callable[[At, At, At], Awaitable[None]], **who: str) -> None:
-    """Play a scenario with a client of each of three nodes, which are all there again after it."""
+    """Run a scenario with a client of each of three nodes; start and resume all nodes after it."""
 
     async def within_time() -> None:
         async with asyncio.timeout(150), at_each(nodes, **who) as (one, two, three):
@@ -168,7 +176,7 @@ def run(nodes: Nodes, scenario: Callable[[At, At, At], Awaitable[None]], **who: 
 
     try:
         asyncio.run(within_time())
-    finally:  # what fails here is not to fail in the next test
+    finally:  # a failure here must not affect the next test
         for node in nodes.all:
             if node.process is None:
                 node.start()

@@ -1,4 +1,4 @@
-"""Statements against a database of its own, and a stream made of rows alone, as views see it."""
+"""SQL statements against a database of a test, and a stream made of rows alone, for views."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ MINUTE = 60 * 1_000_000_000
 
 
 def on(dsn: str, *statements: str, arguments: tuple[object, ...] = ()) -> list[Any]:
-    """Run statements in one session; the rows of the last one."""
+    """Run statements in one session; return the rows of the last one."""
 
     async def run() -> list[Any]:
         connection = await asyncpg.connect(dsn)
@@ -37,9 +37,10 @@ MESSAGES = """
 
 
 def stored(dsn: str, *, config: str = "{}", first: int = 1, last: int = 6, more: str = "") -> Any:
-    """Store messages 1 to `last` + 2, one a minute, the last of them now; what the view shows.
+    """Store messages 1 to `last` + 2, one per minute and the last of them now.
 
-    The two beyond `last` stand for a COPY whose transaction this head does not know.
+    Returns the sequences that the view shows. The two messages beyond `last` represent a COPY whose
+    transaction is not yet recorded in this head row.
     """
     now = on(dsn, "select (extract(epoch from now()) * 1000000000)::bigint")[0][0]
     values = {"n": 7, "name": "S", "shelf": 1, "first": first, "last": last, "now": now}

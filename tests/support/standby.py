@@ -1,4 +1,4 @@
-"""A hot standby of an embedded PostgreSQL, whose replay tests can hold."""
+"""A hot standby of an embedded PostgreSQL, whose replay tests can pause."""
 
 import asyncio
 import shutil
@@ -16,11 +16,11 @@ from tests.support.scratch import scratch
 
 
 class Standby:
-    """Copies a running PostgreSQL and follows it.
+    """A standby that copies a running PostgreSQL and replicates it.
 
     Args:
-        dsn: Of the primary, over its socket directory.
-        data: The primary's data directory: its owner runs the standby, too.
+        dsn: Connection string of the primary, over its socket directory.
+        data: The primary's data directory; its owner also runs the standby.
     """
 
     def __init__(self, dsn: str, data: Path) -> None:
@@ -34,7 +34,7 @@ class Standby:
 
     def __enter__(self) -> Self:
         shutil.chown(self._dir, self._account.st_uid, self._account.st_gid)
-        for above in Path(self._primary).parents[:2]:  # the standby goes through the file system
+        for above in Path(self._primary).parents[:2]:  # the standby connects over the file system
             above.chmod(above.stat().st_mode | 0o011)
         self._run(
             "pg_basebackup", "-cfast", "-h", self._primary, "-U", "postgres", "-D", self._data, "-R"
@@ -44,7 +44,7 @@ class Standby:
             "unix_socket_directories": str(self._dir),
             "listen_addresses": "",
             "hot_standby": "on",
-            # Not less than the primary has, whatever that is.
+            # At least the primary's values, as PostgreSQL requires of a standby.
             "max_connections": "500",
             "max_locks_per_transaction": "256",
             "max_prepared_transactions": "10",
@@ -70,27 +70,27 @@ class Standby:
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
-            self._process.send_signal(signal.SIGINT)  # it does not wait for its clients then
+            self._process.send_signal(signal.SIGINT)  # fast shutdown, which does not wait for clients
             self._process.wait(30)
         shutil.rmtree(self._dir, ignore_errors=True)
 
     def pause(self) -> None:
-        """Hold the replay; queries go on."""
+        """Pause the replay; queries still work."""
         self._execute("select pg_wal_replay_pause()")
         eventually(lambda: self._execute("select pg_get_wal_replay_pause_state()") == "paused")
 
     def resume(self) -> None:
-        """Go on with the replay."""
+        """Resume the replay."""
         self._execute("select pg_wal_replay_resume()")
 
     def detach(self) -> None:
-        """Follow no more: what the primary stores from now on is not here."""
+        """Stop replication: the standby gets no further changes of the primary."""
         self._execute("alter system set primary_conninfo = ''")
         self._execute("select pg_reload_conf()")
         eventually(lambda: self._execute("select count(*) from pg_stat_wal_receiver") == 0)
 
     def promote(self) -> None:
-        """Make it the primary."""
+        """Promote the standby to primary."""
         assert self._execute("select pg_promote()")
 
     def _answers(self) -> bool:

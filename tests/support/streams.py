@@ -1,9 +1,9 @@
 """One stream over storage in memory: the real runner, machine, log and janitor, a dict of rows.
 
-`MemoryStore` does with a plan what PostgreSQL does in one transaction, and answers every question
-of a reader. `services` are those of a node that leads one such stream. `StreamBench` stands in for
-the lane: it takes a plan, commits it or loses it, and hands it back, so that a test decides what
-happens between the steps.
+`MemoryStore` applies a plan as PostgreSQL does in one transaction, and answers all queries of
+readers. `services` returns the services of a node that leads one such stream. `StreamBench`
+replaces the group committer (`Lane`): it takes a plan, commits or discards it, and returns it to
+the runner, so that a test controls the steps in between.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ STREAM, SHELF = 7, 0
 
 @dataclass(slots=True, frozen=True)
 class Row:
-    """A stored message."""
+    """A stored message; `ts` is in nanoseconds."""
 
     ts: int
     subject: bytes
@@ -48,7 +48,9 @@ class Row:
 
 
 class MemoryStore:
-    """LogReader, Sweeper and DirectoryStore of one stream, and what a commit makes of its rows."""
+    """The `LogReader`, `Sweeper` and `DirectoryStore` of one stream, with the effects of commits.
+
+    """
 
     def __init__(self, head: Head) -> None:
         self.rows: dict[int, Row] = {}
@@ -58,12 +60,12 @@ class MemoryStore:
         self.ledger: dict[str, Entry] = {}
         self.consumers = 0
         self.removed_ids: dict[int, tuple[int, bytes]] = {}
-        """The ids of messages without rows: time and id by sequence."""
+        """Ids of messages without rows: time and id by sequence."""
         self.replaced_rows: dict[int, int] = {}
-        """The sequences that are recorded as replaced, each with the number of its record."""
+        """Sequences recorded as replaced, each with the number of its record."""
 
     def commit(self, plan: StreamPlan) -> None:
-        """Do what one fenced transaction does."""
+        """Apply a plan as one fenced transaction does."""
         assert plan.before == self.head.last_seq, "the plan does not follow the head"
         self._delete(plan.erased, 0)
         self.removed_ids |= {seq: (plan.last_ts, i) for i, seq in plan.unwritten_ids()}
@@ -88,7 +90,7 @@ class MemoryStore:
         self.head = Head(epoch, first, plan.last_seq, plan.last_ts, plan.msgs, plan.nbytes)
 
     def _write_ledger(self, write: LedgerWrite) -> None:
-        """Do what the statement of a change of the ledger does."""
+        """Apply a change of the ledger as its SQL statement does."""
         entry = write.entry
         if write.is_gone:
             del self.ledger[entry.app]
@@ -102,7 +104,7 @@ class MemoryStore:
             batch = replace(batch, number=stored.batch.number, attempts=attempts)
             self.ledger[entry.app] = replace(stored, batch=batch, changed=entry.changed)
 
-    # -- what SQL readers get ----------------------------------------------------------------
+    # -- results of SQL readers --------------------------------------------------------------
 
     def shown(self, config: StreamConfig, now: int) -> list[int]:
         """Return the sequences that the view jetgate.log shows, by the same rule."""
@@ -122,7 +124,7 @@ class MemoryStore:
         return [(seq, row) for seq, row in sorted(self.rows.items()) if first <= seq <= last]
 
     def when_settled(self, then: Callable[[], None]) -> None:
-        """No read takes time here."""
+        """Call `then` at once: no read takes time here."""
         then()
 
     async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
@@ -253,7 +255,7 @@ class MemoryStore:
         self.replaced_rows = {s: n for s, n in self.replaced_rows.items() if n >= record}
 
     async def delete_purged(self, stream: int, shelf: int, ids_since: int | None) -> None:
-        """The rows are deleted by sequence before."""
+        """Forget the purges; `delete_below` and `delete_rows` have deleted their rows."""
         self.purges.clear()
 
     # -- the directory -------------------------------------------------------------
@@ -265,11 +267,11 @@ class MemoryStore:
     async def set_consumer(
         self, stream: int, consumer: int, config: str, epoch: Callable[[], int]
     ) -> int:
-        """Configurations are not read back."""
+        """Do nothing: no test reads configurations back."""
         return 0
 
     async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], int]) -> int:
-        """Consumers are not read back."""
+        """Do nothing: no test reads consumers back."""
         return 0
 
     async def forget_dues(self, stream: int, seqs: Sequence[int]) -> None:
@@ -277,7 +279,7 @@ class MemoryStore:
 
 
 def is_due(config: StreamConfig, ts: int, headers: bytes | None, now: int) -> bool:
-    """Whether a message has reached its TTL, or the age that the stream allows."""
+    """Return True if a message has reached its TTL or the stream's `max_age` at time `now`."""
     ttl = ttl_of(headers) if headers and config.allow_msg_ttl else 0
     if ttl == NEVER:
         return False
@@ -286,7 +288,7 @@ def is_due(config: StreamConfig, ts: int, headers: bytes | None, now: int) -> bo
 
 
 def hit(filters: tuple[bytes, ...], subject: bytes) -> bool:
-    """Whether one of some filters matches a subject."""
+    """Return True if one of the filters matches a subject."""
     return any(matches(subject, name) for name in filters)
 
 
@@ -296,7 +298,7 @@ def stored_subjects(plan: StreamPlan) -> list[bytes]:
 
 
 async def saved() -> None:
-    """A directory that takes every configuration."""
+    """Do nothing: a directory that accepts every configuration."""
 
 
 def _segment(rows: Sequence[tuple[int, Row]]) -> Segment | None:
@@ -315,7 +317,7 @@ def _segment(rows: Sequence[tuple[int, Row]]) -> Segment | None:
 
 
 class StandInLane:
-    """Takes what the lane would take; nothing waits here."""
+    """A group committer that never waits, in place of `Lane`."""
 
     def enqueue(self, runner: StreamRunner) -> None:
         runner.queued = True
@@ -324,10 +326,10 @@ class StandInLane:
         say()
 
     def refuse(self, code: int, count: int) -> None:
-        """Count nothing."""
+        """Do nothing: no count of refusals is kept."""
 
     async def settled(self) -> None:
-        """Nothing is on its way."""
+        """Return at once: no commit is in flight."""
 
 
 def services(
@@ -352,7 +354,7 @@ def services(
 
 
 class StreamBench:
-    """One stream whose every step a test takes by hand."""
+    """One stream whose steps a test runs one by one."""
 
     def __init__(self, config: StreamConfig, tail_bytes: int = 64 << 20) -> None:
         self.clock = ManualClock()
@@ -372,7 +374,7 @@ class StreamBench:
         account = hub.accounts["$G"]
         row = StreamRow(STREAM, "$G", self.config.name, SHELF, 0, "", self.store.head)
         self.runner = StreamRunner(row, self.config, account, given)
-        # Tests expire by hand.
+        # Tests run expiry themselves.
         self.runner.expiry.watch = lambda: None  # type: ignore[method-assign]
         account.subscribe(b"reply.>", self._answered)
 
@@ -387,7 +389,7 @@ class StreamBench:
         return self.runner.machine
 
     def reload(self) -> None:
-        """Crash: forget everything but the rows and the head row, and read them again."""
+        """Crash: discard everything but the rows and the head row, and load them again."""
         self._open()
         self.run(self.runner.restore(self.store.head))
 
@@ -398,7 +400,7 @@ class StreamBench:
     # -- steps -------------------------------------------------------------------------------
 
     def run(self, work: Awaitable[T]) -> T:
-        """Run a coroutine to its end."""
+        """Run an awaitable to its end."""
 
         async def wait() -> T:
             return await work
@@ -408,11 +410,14 @@ class StreamBench:
     def gather(
         self, subject: bytes, payload: bytes = b"", headers: bytes = b"", reply: bytes = b""
     ) -> None:
-        """Take in one publish."""
+        """Pass one publish to the runner."""
         self.runner.ingest(None, subject, reply, headers, payload)
 
     async def step(self, refused: ApiError | None = None) -> StreamPlan | None:
-        """Take one plan, commit it (or refuse it) and let out what waits for it."""
+        """Take one plan, commit it (or refuse it) and emit its answers.
+
+        Returns None when there is nothing to plan.
+        """
         runner = self.runner
         plan = await runner.next_plan(4096, self.clock.now())
         if plan is None:
@@ -426,12 +431,12 @@ class StreamBench:
         return plan
 
     def flush(self, refused: ApiError | None = None) -> None:
-        """Serve everything that is gathered."""
+        """Run steps until no work is left."""
         while self.runner.has_work():
             self.run(self.step(refused))
 
     def serve(self, request: Awaitable[T]) -> T:
-        """Run a request (purge, delete, ...) to its end, serving the commands it gives."""
+        """Run a request (purge, delete, ...) to its end, with the steps that it causes."""
 
         async def drive() -> T:
             task = asyncio.ensure_future(request)
@@ -444,7 +449,7 @@ class StreamBench:
         return self.run(drive())
 
     def change(self, change: Change) -> StreamPlan:
-        """Have a change of the log committed."""
+        """Commit a change of the log, and return its plan."""
 
         async def submit() -> StreamPlan:
             return await self.runner.submit(change)
@@ -452,7 +457,10 @@ class StreamBench:
         return self.serve(submit())
 
     def live(self) -> list[tuple[int, int, bytes, bytes, bytes]]:
-        """Every message that a reader of storage sees."""
+        """Return every message that a reader of storage sees.
+
+        Each is (sequence, time in nanoseconds, subject, headers, payload).
+        """
         return self.run(self._live())
 
     async def _live(self) -> list[tuple[int, int, bytes, bytes, bytes]]:

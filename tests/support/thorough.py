@@ -1,4 +1,4 @@
-"""Tests that take too long for every run: `--thorough` runs them as well, without a time budget."""
+"""Tests that are too slow for every run: `--thorough` includes them, without a time budget."""
 
 import pytest
 
@@ -12,12 +12,12 @@ def add_option(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Register the mark."""
     config.addinivalue_line("markers", f"{MARK}: runs with --{MARK} alone")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked, unless it is asked for."""
+    """Deselect marked tests, unless the option includes them."""
     if config.getoption(MARK):
         return
     left_out = [item for item in items if item.get_closest_marker(MARK)]

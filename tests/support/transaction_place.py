@@ -1,4 +1,4 @@
-"""A node in the test's process with a stream to write into by transactions, and a client of it."""
+"""A node in the test's process with a stream for transactions, and a client of it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,7 +22,7 @@ class Place:
         self.js = client.jetstream(timeout=30)
 
     def app(self, name: str = "app", run: str = "run", stream: str = "S") -> App:
-        """Return an app that writes into a stream."""
+        """Return an app that writes to a stream."""
         return App(self.client, stream, name, run)
 
     async def stored(self, stream: str = "S") -> list[tuple[str, bytes]]:
@@ -38,7 +38,9 @@ class Place:
 
 @asynccontextmanager
 async def place(dsn: str) -> AsyncIterator[Place]:
-    """Run a node over a database, as whoever leads next would."""
+    """Run a node over a database, and yield it with a client; the database may have streams
+    already.
+    """
     async with running_node(dsn) as node:
         client = await nats.connect(f"nats://{node.hub.host}:{node.hub.port}")
         try:
@@ -59,7 +61,7 @@ def scenario(dsn: str, step: Callable[[Place], Awaitable[None]], **config: Any) 
 
 
 def rows(first: int, last: int, **headers: str) -> list[Row]:
-    """Return the rows s.<n>, each with its number as payload."""
+    """Return the rows s.<n> from `first` to `last`, each with its number as payload."""
     if headers:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return [(f"s.{n}", b"%d" % n, named) for n in range(first, last + 1)]
@@ -67,5 +69,5 @@ def rows(first: int, last: int, **headers: str) -> list[Row]:
 
 
 def plain(first: int, last: int) -> list[tuple[str, bytes]]:
-    """Return what is stored of those rows."""
+    """Return subject and payload of those rows, as `Place.stored` returns them."""
     return [(f"s.{n}", b"%d" % n) for n in range(first, last + 1)]

@@ -1,4 +1,4 @@
-"""What a client of the transactions API does: stage rows as blocks, commit them."""
+"""A client of the transactions API: it stages rows in batches (blocks) and commits them."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from crc32c import crc32c
 from nats.aio.client import Client
 
 Row = tuple[str, bytes] | tuple[str, bytes, dict[str, str]]
-"""Subject, payload, headers."""
+"""Subject, payload and, optionally, headers."""
 
 
 def encoded(row: Row) -> bytes:
@@ -25,7 +25,7 @@ def encoded(row: Row) -> bytes:
 
 @dataclass(slots=True)
 class Attempt:
-    """An attempt while it stages: what the manifest says of it."""
+    """An attempt during staging, with the contents of its manifest."""
 
     id: str
     seqs: list[list[int]] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Attempt:
     crc: int = 0
 
     def took(self, seq: int, block: bytes, rows: int) -> None:
-        """Note a block that was acknowledged."""
+        """Record an acknowledged block."""
         if self.seqs and self.seqs[-1][1] == seq - 1:
             self.seqs[-1][1] = seq
         else:
@@ -42,12 +42,12 @@ class Attempt:
         self.crc = crc32c(block, self.crc)
 
     def manifest(self) -> dict[str, Any]:
-        """Return what a COMMIT says of it."""
+        """Return the manifest of this attempt, for a COMMIT."""
         return {"id": self.id, "seqs": self.seqs, "rows": self.rows, "crc": self.crc}
 
 
 class App:
-    """An app that writes into a stream by transactions, over a client of nats-py."""
+    """An app that writes to a stream by transactions, over a client of nats-py."""
 
     def __init__(self, client: Client, stream: str, app: str = "app", run: str = "run") -> None:
         self.client = client
@@ -57,13 +57,13 @@ class App:
         self.token = 0
 
     async def ask(self, verb: str, body: object) -> dict[str, Any]:
-        """Send a request of the transactions API."""
+        """Send a request of the transactions API and return its answer."""
         subject = f"$JG.API.TXN.{verb}.{self.stream}"
         answer = await self.client.request(subject, json.dumps(body).encode(), timeout=30)
         return dict(json.loads(answer.data))
 
     async def open(self, **more: object) -> dict[str, Any]:
-        """Take a token."""
+        """Acquire a token; return the answer."""
         found = await self.ask("OPEN", {"app": self.app, "run": self.run, **more})
         self.token = found.get("token", self.token)
         return found
@@ -76,7 +76,7 @@ class App:
         return staged
 
     async def stage_block(self, attempt: Attempt, block: bytes, rows: int) -> None:
-        """Stage one block, whatever is in it."""
+        """Stage one block, which may be invalid."""
         js = self.client.jetstream(timeout=30)
         ack = await js.publish(f"$JG.STAGE.{self.stream}.{attempt.id}", block, timeout=30)
         attempt.took(ack.seq, block, rows)
@@ -84,7 +84,7 @@ class App:
     async def commit(
         self, batch: int, *attempts: Attempt, token: int | None = None, expires: float = 5
     ) -> dict[str, Any]:
-        """Commit a batch; tell how it stands within `expires` seconds."""
+        """Commit a batch; return its state, at the latest after `expires` seconds."""
         body = {
             "app": self.app,
             "token": self.token if token is None else token,

@@ -1,4 +1,4 @@
-"""Whether a JSON answer is exactly what its type of `core.model` says: neither more nor less."""
+"""A check that a JSON answer has exactly the members of its type in `core.model`."""
 
 import json
 import types
@@ -37,7 +37,10 @@ def _default(cls: type[msgspec.Struct], name: str) -> Any:
 
 
 def problems(payload: bytes) -> list[str]:
-    """What the typed model makes of a payload wrongly; nothing for what is no answer at all."""
+    """Return the differences between a payload and its typed model.
+
+    The list is empty for a payload that is not an answer.
+    """
     if payload.startswith(_PUB_ACK):
         return _of(PubAck, _members(payload))
     if not payload.startswith(JETSTREAM):
@@ -62,7 +65,9 @@ def _of(cls: type[msgspec.Struct], members: dict[str, Any]) -> list[str]:
 
 
 def _decode(cls: type[msgspec.Struct], members: dict[str, Any]) -> msgspec.Struct:
-    """Read an answer with its inlined part, strictly."""
+    """Decode an answer strictly, including its inlined part. Raises AssertionError when it cannot.
+
+    """
     inner = _inlined(cls)
     own = {k: v for k, v in members.items() if inner is None or k not in _names(inner[1])}
     rest = {k: v for k, v in members.items() if k not in own}
@@ -77,11 +82,13 @@ def _decode(cls: type[msgspec.Struct], members: dict[str, Any]) -> msgspec.Struc
 
 
 def _misfits(cls: type[msgspec.Struct], members: dict[str, Any], path: str) -> list[str]:
-    """Members that the struct does not know, and members that it needs and does not find."""
+    """Return the members that the struct does not have, and the required members that are missing.
+
+    """
     fields = _names(cls)
     inner = _inlined(cls)
     if inner is not None:
-        # An answer that only tells an error has no inlined part.
+        # An answer that only contains an error has no inlined part.
         fields = fields | {
             name: (hint, is_needed and "error" not in members)
             for name, (hint, is_needed) in _names(inner[1]).items()
@@ -102,7 +109,7 @@ def _misfits(cls: type[msgspec.Struct], members: dict[str, Any], path: str) -> l
 
 @cache
 def _names(cls: type[msgspec.Struct]) -> dict[str, tuple[Any, bool]]:
-    """The members of a struct: their annotation, and whether they are always there."""
+    """Return the members of a struct: by name, its annotation and whether it is always present."""
     hints = get_type_hints(cls, include_extras=True)
     pairs = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
     return {
@@ -122,7 +129,9 @@ def _inlined(cls: type[msgspec.Struct]) -> tuple[str, type[msgspec.Struct]] | No
 
 
 def _struct(hint: Any) -> type[msgspec.Struct] | None:
-    """The struct that an annotation leads to, through unions, tuples and marks."""
+    """Return the struct inside an annotation, through unions, tuples and marks; None without one.
+
+    """
     if get_origin(hint) in (Annotated, Union, types.UnionType, tuple):
         inner = (_struct(arg) for arg in get_args(hint))
         return next((struct for struct in inner if struct is not None), None)

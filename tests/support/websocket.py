@@ -1,4 +1,4 @@
-"""A raw WebSocket for tests: frames as one likes them, and what the server says to them."""
+"""A raw WebSocket for tests: arbitrary frames, and the server's answers."""
 
 import socket
 import struct
@@ -20,7 +20,7 @@ REQUEST = {
 def request(
     more: Mapping[str, str | None] | None = None, *, first: str = "GET / HTTP/1.1"
 ) -> bytes:
-    """A request; a header with the value None is left out."""
+    """Return an upgrade request; a header with the value None is omitted."""
     headers = {**REQUEST, **(more or {})}
     lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
     return "\r\n".join([first, *lines, "", ""]).encode()
@@ -34,7 +34,10 @@ def frame(
     size: int | None = None,
     form: int = 0,
 ) -> bytes:
-    """A client's frame; `form` 126 or 127 forces a long size, `size` makes it a lie."""
+    """Return a client's frame.
+
+    `form` 126 or 127 forces the longer encodings of the length. `size` replaces the true length.
+    """
     count = len(payload) if size is None else size
     mask = 0x80 if key else 0
     if form == 127 or count > 65535:
@@ -49,7 +52,7 @@ def frame(
 
 
 def deflate(data: bytes) -> bytes:
-    """A message as permessage-deflate sends it."""
+    """Return a message compressed as permessage-deflate requires (RFC 7692)."""
     machine = zlib.compressobj(9, zlib.DEFLATED, -15)
     return (machine.compress(data) + machine.flush(zlib.Z_SYNC_FLUSH))[:-4]
 
@@ -63,7 +66,7 @@ class Received:
 
 
 class WebSocket:
-    """One connection; `sizes` of the frames that came."""
+    """One connection; `sizes` contains the payload sizes of the received frames."""
 
     def __init__(self, address: tuple[str, int], *, timeout: float = 30.0) -> None:
         self.sock = socket.create_connection(address, timeout=timeout)
@@ -85,7 +88,7 @@ class WebSocket:
             return
 
     def open(self, more: Mapping[str, str | None] | None = None) -> Self:
-        """Shake hands and read INFO."""
+        """Complete the handshake and read INFO."""
         self.ask(request(more))
         assert self.head.startswith(b"HTTP/1.1 101"), self.head
         while not self.frame().payload:
@@ -93,7 +96,7 @@ class WebSocket:
         return self
 
     def ask(self, data: bytes) -> bytes:
-        """Send a request and return the head of the answer; what follows stays buffered."""
+        """Send a request and return the head of the response; the rest stays in `buffer`."""
         self.send(data)
         while b"\r\n\r\n" not in self.buffer and self._fill():
             pass
@@ -101,7 +104,7 @@ class WebSocket:
         return self.head
 
     def frame(self) -> Received:
-        """Return the next frame. Raises ConnectionError at the end, TimeoutError."""
+        """Return the next frame. Raises ConnectionError at the end, or TimeoutError."""
         while True:
             found = self._take()
             if found is not None:
@@ -110,7 +113,9 @@ class WebSocket:
                 raise ConnectionError("closed by the server")
 
     def data(self, until: bytes) -> bytes:
-        """Gather payloads, inflated, up to one that ends so; without the server's PINGs."""
+        """Return the inflated payloads up to one that ends with `until`, without the server's
+        PINGs.
+        """
         gathered, pending, deflated = b"", b"", False
         while not gathered.endswith(until):
             got = self.frame()
@@ -125,7 +130,7 @@ class WebSocket:
         return gathered
 
     def rest(self) -> bytes:
-        """Read to the end of the connection, or until nothing comes."""
+        """Read until the connection ends or the read times out; return the unread bytes."""
         try:
             while self._fill():
                 pass

@@ -1,6 +1,6 @@
-"""A raw NATS connection for tests: send bytes, read whole frames, no client library between.
+"""A raw NATS connection for tests: it sends bytes and reads whole frames, without a client library.
 
-Rules: every read has a deadline; the server's PINGs are answered and not shown; nothing sleeps.
+Every read has a deadline. The server's PINGs are answered and not returned. Nothing sleeps.
 """
 
 import json
@@ -18,12 +18,14 @@ class Closed(Exception):
 
 
 class Silence(Exception):
-    """Nothing complete arrived before the deadline."""
+    """No complete frame arrived before the deadline."""
 
 
 @dataclass(slots=True)
 class Frame:
-    """One thing the server said: its control line, and header block and payload if it has any."""
+    """One protocol message of the server: its control line, with header block and payload if any.
+
+    """
 
     line: bytes
     headers: bytes = b""
@@ -58,7 +60,7 @@ class Wire:
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.timeout = timeout
         self.buffer = bytearray()
-        # Of no connection before: an answer that comes late must not be taken for another.
+        # A fresh inbox: a late answer to an earlier connection must not match.
         self._inbox = b"_INBOX.%s" % token_hex(8).encode()
         self._replies = 0
 
@@ -72,7 +74,7 @@ class Wire:
         self.sock.close()
 
     def send(self, data: bytes) -> None:
-        """Write bytes; a connection that the server has closed already is not an error here."""
+        """Write bytes; a connection that the server has closed is not an error here."""
         try:
             self.sock.settimeout(self.timeout)
             self.sock.sendall(data)
@@ -133,7 +135,7 @@ class Wire:
         return told
 
     def flush(self, timeout: float | None = None) -> list[Frame]:
-        """Send PING, return every frame that came before its PONG."""
+        """Send PING and return every frame that arrives before its PONG."""
         self.send(b"PING\r\n")
         before: list[Frame] = []
         while (frame := self.frame(timeout)).line != b"PONG":
@@ -141,13 +143,13 @@ class Wire:
         return before
 
     def until_silence(self, seconds: float) -> list[Frame]:
-        """Return every frame that comes until nothing came for so long."""
+        """Return every frame that arrives until `seconds` pass without one."""
         found: list[Frame] = []
         while True:
             try:
                 found.append(self.frame(seconds))
             except Silence:
-                # A busy server may have been silent although it had something to say.
+                # A busy server may pause although it has more to send.
                 if not (late := self.flush()):
                     return found
                 found += late
@@ -155,7 +157,7 @@ class Wire:
     def request(
         self, subject: str, payload: bytes = b"", headers: bytes = b"", timeout: float | None = None
     ) -> Frame:
-        """Publish with a fresh reply subject and return the answer; other frames are dropped."""
+        """Publish with a fresh reply subject and return the answer; discard other frames."""
         self._replies += 1
         reply = b"%s.%d" % (self._inbox, self._replies)
         self.send(b"SUB %s q%d\r\nUNSUB q%d 1\r\n" % (reply, self._replies, self._replies))
@@ -179,6 +181,6 @@ class Wire:
             self.send(b"PUB %s %d\r\n%s\r\n" % (head, len(payload), payload))
 
     def api(self, subject: str, body: Any = None, timeout: float | None = None) -> Any:
-        """Call `$JS.API.<subject>` with a JSON body and return the parsed answer."""
+        """Call `$JS.API.<subject>` with a JSON body and return the decoded answer."""
         payload = b"" if body is None else json.dumps(body).encode()
         return self.request("$JS.API." + subject, payload, timeout=timeout).json()

@@ -1,6 +1,6 @@
 """`jetgate` on a machine whose clock is wrong: `python -m tests.support.wrong_clock SECONDS ...`.
 
-The clock is shifted before anything of the product is imported.
+The clock is shifted before the first import of a jetgate module.
 """
 
 import sys
@@ -8,7 +8,7 @@ import time
 
 
 def shift(seconds: int) -> None:
-    """Shift the wall clock of this process."""
+    """Shift the wall clock of this process by some seconds."""
     right, right_ns = time.time, time.time_ns
     time.time = lambda: right() + seconds
     time.time_ns = lambda: right_ns() + seconds * 1_000_000_000
