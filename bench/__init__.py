@@ -1,1 +1,1 @@
-"""Benchmarks that compare jetgate with nats-server, by one load generator: `python -m bench`."""
+"""Benchmarks that compare jetgate with nats-server, with one load generator: `python -m bench`."""

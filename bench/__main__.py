@@ -1,6 +1,7 @@
-"""Runs the comparison and prints it: `python -m bench`; `--help` shows the options.
+"""Measure jetgate and nats-server and print the comparison: `python -m bench`.
 
-A run of all rows writes `results/latest.json`; `--table` puts that into docs/performance.md.
+`--help` shows the options. A run of all rows writes `results/latest.json`; `--table` writes those
+results into docs/performance.md.
 """
 
 import argparse
@@ -33,7 +34,7 @@ def delete_streams(peer: Peer) -> None:
 
 
 def measure(row: Row, peers: dict[str, Peer], runs: int, scale: float) -> dict[str, Measure]:
-    """Run one row on its servers in turns; return the medians of each server."""
+    """Run one row on its servers in rotation; return the medians of the servers without failure."""
     loads: dict[str, Load] = {}
     failed: dict[str, str] = {}
     measures: dict[str, list[Measure]] = {name: [] for name in row.peers if name in peers}
@@ -76,7 +77,7 @@ def options() -> argparse.Namespace:
 
 
 def save(lines: list[Line], runs: int, *, all_rows: bool) -> None:
-    """Write the results of all rows; of chosen rows, replace only theirs."""
+    """Write the results of all rows; with some rows only, replace only theirs."""
     rows = {
         line.row.name: {
             "unit": line.row.unit,
@@ -105,7 +106,7 @@ def main() -> int:
     runs, scale = (1, 0.25) if chosen.quick else (chosen.runs, 1.0)
     rows = [r for r in ROWS if not chosen.only or any(part in r.name for part in chosen.only)]
     lines: list[Line] = []
-    affordable(0)  # descriptors, for the rows of many connections
+    affordable(0)  # raise the limit of descriptors, for rows with many connections
     with started(tuple(chosen.peers.split(","))) as peers:
         print_header(runs, scale)
         for row in rows:

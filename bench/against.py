@@ -1,12 +1,12 @@
-"""The rows of `python -m bench` on this tree and on an earlier commit, taking turns.
+"""Compare the rows of `python -m bench` on this tree with those on an earlier commit.
 
 python -m bench.against COMMIT [--only ROW] [--rounds 7] [--scale 1.0]
 
 The commit is checked out beside this tree until the end. In each round both servers run each row,
-the one that was second before now first; what is shown of a row is the ratio of the two in each
-round, so that a machine that is slower for a minute is slower for both. Processor time is that of
-the server with its PostgreSQL, now to before: it depends less on what else the machine does, and
-has no meaning where a row restarts its server.
+in alternating order. The result of a row is the ratio of the two in each round, so that a slow
+minute of the machine affects both. Processor time is that of the server with its PostgreSQL, as a
+ratio of this tree to the commit. It depends less on other load, and is meaningless for rows that
+restart their server.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from bench.wire import LoadError
 from tests.support.jetgate import ROOT, JetgateServer
 
 SMALL = 0.03
-"""A row is named slower when its median ratio and most of its rounds are beyond this."""
+"""Deviation of the ratio from 1 beyond which a row is slower: in the median and most rounds."""
 
 
 @contextmanager
 def checked_out(commit: str) -> Iterator[Path]:
-    """Check a commit out beside this tree; take it away at the end."""
+    """Check out a commit beside this tree, and remove it at the end."""
     git = ["git", "-C", str(ROOT), "worktree"]
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory) / "tree"
@@ -44,9 +44,9 @@ def checked_out(commit: str) -> Iterator[Path]:
 
 
 def ratios(row: Row, before: JetgateServer, now: JetgateServer, rounds: int, scale: float) -> None:
-    """Print how much better this tree does in one row: above 1 it is faster."""
+    """Print by which factor this tree is better in one row; above 1 it is faster."""
     if row.unit == "grown":
-        rounds = 1  # the second time a server has the memory already
+        rounds = 1  # in a second round a server already has the memory
     servers = {"before": before, "now": now}
     loads = {name: row.load("jetgate") for name in servers}
     for name, load in loads.items():

@@ -1,4 +1,4 @@
-"""Streams and consumers created a second, one at a time and many at once.
+"""Measure streams and consumers created per second, one at a time and many at once.
 
 python -m bench.creations [--count 1000] [--nodes 1]
 """
@@ -15,9 +15,10 @@ WINDOW = 64
 
 
 def requests(kind: str, name: str, count: int, places: int = 1) -> list[list[bytes]]:
-    """The requests that create so many streams, or a consumer of each, dealt out to places.
+    """Return requests that create so many streams or consumers, distributed over places.
 
-    The same number always goes to the same place, where the answers come to `_INBOX.<place>`.
+    The same number always goes to the same place; the answers of a place arrive at
+    `_INBOX.<place>`.
     """
     return [
         [_request(kind, f"{name}{number}", place) for number in range(place, count, places)]
@@ -26,7 +27,7 @@ def requests(kind: str, name: str, count: int, places: int = 1) -> list[list[byt
 
 
 def listen(connections: Sequence[Connection]) -> None:
-    """Subscribe to the answers, each connection to its own: nodes pass on what others listen to."""
+    """Subscribe each connection to its own answers, which a node forwards to the subscriber."""
     for place, connection in enumerate(connections):
         connection.send(b"SUB _INBOX.%d 1\r\n" % place)
         connection.flush()
@@ -46,7 +47,7 @@ def _request(kind: str, name: str, place: int) -> bytes:
 
 
 def measure(connections: Sequence[Connection], count: int) -> None:
-    """Print how many of each kind are created a second, each node asked for as many."""
+    """Print how many of each kind are created per second; each node gets an equal share."""
     listen(connections)
     for kind in ("stream", "consumer"):
         alone, places = 0.0, len(connections)
@@ -59,7 +60,7 @@ def measure(connections: Sequence[Connection], count: int) -> None:
 
 
 def main() -> None:
-    """Measure a node, or several, which are asked in turns: each leads what it creates."""
+    """Measure one node, or several in rotation; each leads the streams that it creates."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--nodes", type=int, default=1)

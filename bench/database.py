@@ -1,7 +1,7 @@
-"""Runs the embedded PostgreSQL alone: `python -m bench.database DIR [PORT]`.
+"""Run the embedded PostgreSQL alone: `python -m bench.database DIR [PORT]`.
 
-Prints its connection string when it accepts connections, and runs until standard input ends. With
-a port it accepts connections of this machine there, too.
+It prints its connection string once it accepts connections, and runs until standard input ends.
+With PORT it also accepts connections on that port of 127.0.0.1.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""An empty Starlette route on the same uvicorn: what HTTP itself costs."""
+"""An empty Starlette route on the same uvicorn: the cost of HTTP itself."""
 
 import socket
 import subprocess
@@ -27,7 +27,7 @@ uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])
 
 
 class EmptyRoute:
-    """The route in a process of its own; it takes no notice of what is asked."""
+    """The route in a process of its own; it ignores the contents of requests."""
 
     def __init__(self) -> None:
         self.address: Address = ("127.0.0.1", 0)
@@ -35,7 +35,7 @@ class EmptyRoute:
 
     @property
     def http(self) -> Address:
-        """Where it listens, by the name that the other servers have for it."""
+        """Address of the route, under the name that the other servers use."""
         return self.address
 
     @property
@@ -44,7 +44,7 @@ class EmptyRoute:
         return self._process.pid
 
     def restart(self) -> None:
-        """It keeps nothing: there is nothing to begin anew."""
+        """Do nothing: the route keeps no state."""
 
     def __enter__(self) -> Self:
         with socket.socket() as listening:

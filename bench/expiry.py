@@ -1,4 +1,4 @@
-"""A million messages that expire at the same time, while others are published."""
+"""The load of a million messages that expire at the same time, beside other publishes."""
 
 import time
 from dataclasses import dataclass
@@ -8,17 +8,18 @@ from bench.peers import Peer
 from bench.steps_ttl import Watch, fill, steady
 from bench.wire import Connection, LoadError, percentile
 
-AFTER = 3  # seconds after the last is due
+AFTER = 3  # seconds for which the measurement continues after the last message is due
 WITHIN = 30
-LEADS = (15, 40, 90)  # seconds to publish them in: the next is tried if it is too short
+LEADS = (15, 40, 90)  # seconds in which to publish them: too short a value is followed by the next
 
 
 @dataclass(slots=True)
 class Expiry:
-    """Messages with a TTL, each on a subject of its own, that expire within about a second.
+    """Messages with a TTL, each on its own subject, that expire within about a second.
 
-    `late` is the time from the expiry of the last to an empty stream; `p50` and `p99` are the
-    latencies of publishes into another stream meanwhile, beside 5,000 others per second.
+    `late` is the time in microseconds from the expiry of the last message to an empty stream. `p50`
+    and `p99` are latencies in microseconds of publishes to another stream meanwhile, at 5,000 per
+    second.
     """
 
     count: int

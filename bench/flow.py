@@ -13,9 +13,9 @@ def relay(
 ) -> float:
     """Publish `count` copies of `message`; return the seconds until all are received.
 
-    At most `ahead` messages are sent and not received.
+    At most `ahead` messages are sent and not yet received.
 
-    Raises LoadError when nothing moves for 5 s.
+    Raises LoadError when no data arrives for 20 s.
     """
     out, back = sender.sock, receiver.sock
     block = memoryview(message * (ahead + 1))

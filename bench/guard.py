@@ -1,4 +1,4 @@
-"""The cost of permissions: core publish/subscribe over 1,000 connections, with and without."""
+"""The cost of permissions: core publish/subscribe over 1,000 connections, with and without them."""
 
 import gc
 import select
@@ -16,8 +16,8 @@ from tests.support.dropin import DropIn
 from tests.support.jetgate import JetgateServer
 
 PAIRS = 500
-ROUND = 20  # messages of a publisher at a time
-AHEAD = 3  # rounds that may be sent and not received
+ROUND = 20  # messages that a publisher sends at a time
+AHEAD = 3  # rounds that may be sent and not yet received
 USERS = 10
 RULES = """authorization {
   default_permissions {
@@ -33,7 +33,8 @@ RULES = """authorization {
 class Guarded:
     """Pairs of a publisher and a subscriber, on a server with permissions and on one without.
 
-    `rate`: messages per second with permissions, `open`: without; `cost`: ratio of the times.
+    `rate` is messages per second with permissions, `open` without; `cost` is the ratio of the
+    times.
     """
 
     count: int
@@ -71,7 +72,7 @@ def _servers(name: str) -> Iterator[tuple[DropIn, DropIn]]:
 
 
 def _relay(server: DropIn, rounds: int, *, guarded: bool) -> float:
-    """Send everything through the pairs; return the seconds from the first to the last byte."""
+    """Send all rounds through the pairs; return the seconds from the first to the last byte."""
 
     def connect(number: int) -> Connection:
         user = number % USERS

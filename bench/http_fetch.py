@@ -1,4 +1,4 @@
-"""Fetching over HTTP: JSON documents that are acknowledged by their tokens, and NDJSON."""
+"""The load of fetches over HTTP: JSON documents acknowledged by their tokens, and NDJSON."""
 
 import gc
 import re
@@ -19,10 +19,10 @@ _TOKEN = re.compile(rb'"token":"([A-Za-z0-9_-]+)"')
 
 @dataclass(slots=True)
 class Fetch:
-    """Fetch what is stored over four connections: acknowledged in batches of 500, or as `lines`.
+    """Fetch stored messages over four connections, as acknowledged batches of 500 or as `lines`.
 
-    Lines come 1,000 in an answer, each with its token, and are not acknowledged. `server`: what a
-    message cost its processor.
+    Lines come 1,000 per answer, each with its token, and are not acknowledged. `server` is the
+    processor time of the server per message, in microseconds.
     """
 
     count: int
@@ -91,7 +91,7 @@ class _Fetcher:
         self._acked = 0
 
     def read(self) -> None:
-        """Read what is there; when the answer is whole, send the next request."""
+        """Read the available bytes; when the answer is complete, send the next request."""
         data = self.connection.sock.recv(CHUNK)
         self._answer += data
         if not data or not self._answer.startswith(b"HTTP/1.1 2"):

@@ -1,4 +1,4 @@
-"""What an HTTP side that nobody uses costs a publisher over NATS."""
+"""The cost of an unused HTTP port for a publisher over NATS."""
 
 import tempfile
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ WINDOW = 2000
 
 @dataclass(slots=True)
 class IdleHttp:
-    """Asynchronous publish to the same node with its HTTP port and to one that has none, in turns.
+    """Asynchronous publish to a node with an HTTP port and to one without, in rotation.
 
-    `rate`: messages per second with it, `open`: without; `cost`: ratio of the times.
+    `rate` is messages per second with the port, `open` without; `cost` is the ratio of the times.
     """
 
     count: int

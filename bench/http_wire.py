@@ -20,13 +20,13 @@ class HttpConnection(Connection):
 
 
 def http_address(peer: Peer) -> Address:
-    """Where a server takes HTTP."""
+    """Return the address of a server's HTTP port."""
     assert not isinstance(peer, NatsServer), "it speaks no HTTP"
     return peer.http
 
 
 def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
-    """The bytes of a request; `headers` with `_` for `-`."""
+    """Return the bytes of a request; names of `headers` have `_` in place of `-`."""
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     if body:
@@ -35,12 +35,12 @@ def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
 
 
 def json_request(method: str, path: str, body: bytes, **headers: str) -> bytes:
-    """The bytes of a request whose body is JSON."""
+    """Return the bytes of a request whose body is JSON."""
     return request(method, path, body, Content_Type="application/json", **headers)
 
 
 def is_whole(answer: bytes) -> bool:
-    """Whether an answer has come to its end: by its length, or by its last chunk."""
+    """Return True if an answer is complete, by its length or by its last chunk."""
     head, end, body = answer.partition(HEAD_END)
     if not end:
         return False
@@ -51,7 +51,7 @@ def is_whole(answer: bytes) -> bool:
 
 
 def answer_to(connection: HttpConnection, data: bytes) -> bytes:
-    """Send a request and return its whole answer. Raises LoadError when it is refused."""
+    """Send a request and return its complete answer. Raises LoadError when it is refused."""
     connection.send(data)
     answer = b""
     while not is_whole(answer):
@@ -65,7 +65,7 @@ def answer_to(connection: HttpConnection, data: bytes) -> bytes:
 
 
 def ask(peer: Peer, data: bytes) -> bytes:
-    """As `answer_to`, on a connection of its own."""
+    """Send a request on a new connection and return its answer, as `answer_to` does."""
     connection = HttpConnection(http_address(peer))
     try:
         return answer_to(connection, data)

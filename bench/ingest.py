@@ -7,8 +7,8 @@ from bench.load import Measure, stream
 from bench.peers import Peer
 from bench.wire import CHUNK, Connection, LoadError
 
-_FLOW = 500  # the most messages that may share an ack
-_AHEAD = 3 * _FLOW  # clients stay up to three acks ahead
+_FLOW = 500  # the largest number of messages per ack
+_AHEAD = 3 * _FLOW  # messages that a client may send ahead of the acks: three acks
 _ACK, _END = b'"seq":', b'"count":'
 
 

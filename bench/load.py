@@ -12,13 +12,13 @@ Measure = dict[str, float]
 
 
 class Load(Protocol):
-    """A load that can be run against a server repeatedly."""
+    """A load that can run against a server repeatedly."""
 
     def prepare(self, peer: Peer, scale: float) -> None:
         """Prepare a server, once before the first run; not measured."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
-        """Run the load once; return what was measured."""
+        """Run the load once; return the measured values by name."""
         ...
 
 
@@ -53,6 +53,6 @@ def fill(
 
 
 def processor_of(peer: Peer) -> float:
-    """Microseconds of a processor that the server's own process has used."""
+    """Return the microseconds of processor time that the server's own process has used."""
     fields = Path(f"/proc/{peer.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") * 1e6

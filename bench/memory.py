@@ -1,4 +1,4 @@
-"""Measures memory of the node and time to serve after kill -9: `python -m bench.memory`.
+"""Measure memory of the node and time to serve after kill -9: `python -m bench.memory`.
 
 Each case has a node of its own and a PostgreSQL that is not counted. It prints the resident size
 after the load, its peak, and the limit; `--scale` shrinks the loads, not the limits.
@@ -75,7 +75,7 @@ def create(server: JetgateServer | NatsServer, **config: object) -> None:
 
 @dataclass(slots=True)
 class Figure:
-    """One measured number and the limit it has to stay under."""
+    """One measured number and its upper limit."""
 
     name: str
     value: float
@@ -114,7 +114,7 @@ def subjects(count: int, over: int, limit: float) -> Iterator[Figure]:
 
 
 def subjects_known(server: JetgateServer) -> float:
-    """Return the seconds until STREAM.INFO answers, which waits until all subjects are read."""
+    """Return the seconds until STREAM.INFO answers, which requires that all subjects are loaded."""
     began = time.perf_counter()
     connection = Connection(server.address)
     connection.api("STREAM.INFO.M", {})
@@ -172,7 +172,7 @@ def many_streams(streams: int, consumers: int, limit: float) -> Iterator[Figure]
         size, peak = memory(server)
         name = f"{streams:,} streams x {consumers} consumers"
         yield Figure(name, size, limit, "MiB", f"peak {peak:.0f}")
-        # The rate includes the wait for the last answer: a second of delay would be a twentieth.
+        # The rate includes the wait for the last answer: a delay of one second lowers it by 5 %.
         yield Figure(name + ", missing of 20,000 publishes/s", RATE - rate, RATE / 20, "/s")
 
 

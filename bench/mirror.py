@@ -1,4 +1,4 @@
-"""How fast a mirror or source copies its origin while that is published to at full speed."""
+"""The rate of a mirror or source while its origin is published to at full speed."""
 
 import time
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ _POLL_S = 0.01
 class Mirror:
     """Asynchronous publish to an origin, measured until its copy is complete.
 
-    `rate`: messages per second until the copy was complete; `publish`: those of the origin;
-    `share`: the first divided by the second.
+    `rate` is messages per second until the copy is complete, `publish` those of the origin, and
+    `share` the first divided by the second.
     """
 
     count: int
@@ -37,7 +37,7 @@ class Mirror:
         observer.api(f"STREAM.CREATE.{copy}", {"name": copy, **config})
         inbox = b"_INBOX.pub0"
         connection.send(b"SUB %s.* 1\r\n" % inbox)
-        # The copy is connected to its origin when it has the first message.
+        # The first message proves that the copy is connected to its origin.
         pump([Lane(connection, publishes(name.encode() + b".a", 1, b"x", inbox))], window=1)
         self._wait(observer, copy, 1)
         messages = publishes(name.encode() + b".a", count, b"x" * self.size, inbox)

@@ -20,17 +20,17 @@ def _token(number: int) -> bytes:
 
 @dataclass(slots=True)
 class MultiLast:
-    """One request after the other, in three forms; medians of the time until the last answer (us).
+    """Sequential requests in three forms; medians in microseconds until the last answer.
 
-    `p50`: a thousand adjacent subjects, by a wildcard at the end; `spread`: a thousand subjects far
-    apart, by a wildcard in the middle; `listed`: a thousand literal subjects.
+    `p50` is for a thousand adjacent subjects, by a wildcard at the end. `spread` is for a thousand
+    scattered subjects, by a wildcard in the middle. `listed` is for a thousand literal subjects.
     """
 
     def prepare(self, peer: Peer, scale: float) -> None:
         fill(peer, NAME, SIDE * SIDE, SIDE * SIDE, _token, allow_direct=True)
         connection = Connection(peer.address)
         connection.send(b"SUB _INBOX.multi 1\r\n")
-        for form in range(3):  # so that what the first request builds is not measured
+        for form in range(3):  # exclude structures that the first request builds
             _ask(connection, _filters(form, 0), SIDE)
         connection.close()
 
@@ -76,6 +76,6 @@ def _ask(connection: Connection, filters: list[str], count: int) -> float:
     got = b"".join(parts).count(b"Nats-Sequence: ")
     if got != count:
         raise LoadError(f"{got} of {count} messages")
-    while not end.endswith(b"\r\n\r\n\r\n"):  # the status is complete
+    while not end.endswith(b"\r\n\r\n\r\n"):  # read until the status is complete
         end = end[-12:] + connection.sock.recv(CHUNK)
     return seconds

@@ -1,4 +1,4 @@
-"""What clients see while nodes are killed, stopped and cut off from PostgreSQL."""
+"""The effects on clients when nodes are killed, stopped, or cut off from PostgreSQL."""
 
 import signal
 import time
@@ -42,7 +42,7 @@ def create(nodes: Nodes, name: str) -> None:
 
 
 def kills(nodes: Nodes, count: int) -> None:
-    """Kill who leads the stream, again and again; print how long nothing was acknowledged."""
+    """Kill the leader of the stream repeatedly; print the longest times without acknowledgement."""
     create(nodes, "KILL")
     probes = publishers(nodes, "KILL", rate=PROBES_A_SECOND)
     surviving: list[float] = []
@@ -68,14 +68,14 @@ def kills(nodes: Nodes, count: int) -> None:
 
 
 def _calm(load: Load) -> None:
-    """Return when everybody was acknowledged something after a second of load."""
+    """Wait for a second of load, then until every publisher gets an acknowledgement."""
     time.sleep(CALM_S)
     since = time.perf_counter()
     eventually(lambda: load.flows(since), within=120)
 
 
 def _flow(load: Load) -> None:
-    """Return a second after everybody was acknowledged something again."""
+    """Wait until every publisher gets an acknowledgement again, then for another second."""
     since = time.perf_counter()
     eventually(lambda: load.flows(since), within=120)
     time.sleep(CALM_S)
@@ -98,7 +98,7 @@ def _print_gaps(what: str, gaps: Sequence[float]) -> None:
 
 
 def stalls(postgres: PostgresServer, count: int) -> None:
-    """Stop who leads the stream, and cut it off from PostgreSQL in two ways, some times each."""
+    """Stop the leader of the stream, and cut it off from PostgreSQL; each fault `count` times."""
     url = urlsplit(postgres.fresh_database())
     database, [directory] = url.path[1:], parse_qs(url.query)["host"]
     proxies = [Proxy(str(Path(directory) / SOCKET_NAME)) for _ in range(3)]
@@ -164,11 +164,11 @@ _STALLS: tuple[tuple[str, Change, Change], ...] = (
     ("connections to PostgreSQL ended", _cut, _heal),
     ("nothing passes to PostgreSQL", _hold, _heal),
 )
-"""What is done to the leader, and what undoes it."""
+"""Each fault of the leader: its name, the function that causes it, and the one that ends it."""
 
 
 def _all_is_led(nodes: Sequence[JetgateServer]) -> None:
-    """Return when these nodes lead all lease groups."""
+    """Wait until these nodes own all lease groups."""
 
     def groups() -> float:
         return sum(numbers(node)["jetgate_lease_groups"] for node in nodes)
@@ -183,7 +183,7 @@ def _flow_of(probes: Sequence[Publisher]) -> None:
 
 
 def steady(nodes: Nodes, seconds: float, every: float) -> None:
-    """Kill one of the nodes, in turns, every so many seconds; print the rate beside failovers."""
+    """Kill the nodes in rotation, one every `every` seconds; print rates and failover times."""
     create(nodes, "STEADY")
     some = publishers(nodes, "STEADY", window=WINDOW)
     failovers: list[tuple[float, float]] = []

@@ -1,4 +1,4 @@
-"""Publishers that outlive nodes: they reconnect, and give up waiting, as clients do."""
+"""Publishers that survive failures of nodes: they reconnect and stop waiting, as clients do."""
 
 import contextlib
 import select
@@ -12,27 +12,28 @@ from typing import Self
 from bench.wire import CHUNK, HELLO, Address
 
 PATIENCE_S = 0.5
-"""How long a publisher whose window is full waits for an acknowledgement before it sends anew."""
+"""Seconds without progress after which a publisher with a full window sends again."""
 TICK_S = 0.01
 _RETRY_S = 0.05
 _CONNECT_S = 1.0
 
 
 class Publisher:
-    """One connection; all of it happens in the thread of its `Load`.
+    """One connection, which only the thread of its `Load` uses.
 
     Args:
-        number: its node, and the end of its subject.
-        nodes: where the nodes listen.
-        stream: where it publishes.
-        payload: what it publishes.
-        window: messages sent that are not answered, at most; 0: as many as `rate` says.
-        rate: messages a second, whether they are answered or not; 0: as many as there are answers.
+        number: Index of its node, and last token of its subject.
+        nodes: Addresses of the nodes.
+        stream: Name of the stream.
+        payload: Payload of each message.
+        window: Maximum number of unanswered messages; 0: `rate` alone limits them.
+        rate: Messages per second, answered or not; 0: `window` alone limits them.
 
     Attributes:
-        acks: messages that were acknowledged, by the tick in which that was read.
-        last: when the last acknowledgement was read; `time.perf_counter`, as all times here.
-        gap: the longest time without one since `mark`, in seconds, and when it ended.
+        acks: Number of acknowledged messages, by the tick (10 ms) in which the ack was read.
+        last: Time of the last acknowledgement; all times here are those of `time.perf_counter`.
+        gap: The longest time in seconds without an acknowledgement since `mark`; `gap_end` is its
+            end.
     """
 
     def __init__(
@@ -66,7 +67,10 @@ class Publisher:
         self.gap = 0.0
 
     def connect(self, now: float) -> bool:
-        """Connect to the node of its own, or the next that accepts; whether it did."""
+        """Connect to the current node, or advance to the next one; return True if connected.
+
+        `wants_home` makes the own node the current one first.
+        """
         if now < self._retry_at:
             return False
         if self.wants_home:
@@ -85,7 +89,7 @@ class Publisher:
         return True
 
     def read(self, now: float) -> None:
-        """Count what is answered. Raises OSError: the connection is over."""
+        """Read answers and count acknowledgements. Raises OSError when the connection has ended."""
         assert self.sock is not None
         piece = self.sock.recv(CHUNK)
         if not piece:
@@ -98,15 +102,15 @@ class Publisher:
             if now - self.last > self.gap:
                 self.gap, self.gap_end = now - self.last, now
             self.last = self._moved = now
-        at = whole.rfind(b"MSG " + self._inbox)  # of MSG and HMSG; acknowledgements come in order
+        at = whole.rfind(b"MSG " + self._inbox)  # ends of MSG or HMSG; acks arrive in order
         if at >= 0:
             begin = at + 4 + len(self._inbox)
             self._answered = int(whole[begin : whole.index(b" ", begin)]) + 1
-            if not acks:  # refused: a client that is refused waits before it tries again
+            if not acks:  # a refused client waits before it tries again
                 self._retry_at = now + _RETRY_S
 
     def write(self, now: float) -> None:
-        """Send what may be sent by now. Raises OSError: the connection is over."""
+        """Send the messages that are due. Raises OSError when the connection has ended."""
         assert self.sock is not None
         if self._window and now - self._moved > PATIENCE_S:
             self._answered, self._moved = self._sent, now
@@ -124,14 +128,14 @@ class Publisher:
         return max(0, int((now - self._began) * self._rate) - (self._sent - self._base))
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self.sock is not None:
             self.sock.close()
             self.sock = None
 
 
 class Load:
-    """Publishers in a thread of their own, which ends with the block."""
+    """Publishers in a thread, which ends with the `with` block."""
 
     def __init__(self, publishers: Sequence[Publisher]) -> None:
         self.publishers = publishers
@@ -152,12 +156,12 @@ class Load:
             publisher.mark()
 
     def go_home(self) -> None:
-        """Have each publisher connect to its own node again."""
+        """Make each publisher reconnect to its own node."""
         for publisher in self.publishers:
             publisher.wants_home = publisher.place != publisher.home
 
     def flows(self, since: float) -> bool:
-        """Whether each publisher was acknowledged something later than that."""
+        """Return True if each publisher has got an acknowledgement after that time."""
         return all(publisher.last > since for publisher in self.publishers)
 
     def _run(self) -> None:

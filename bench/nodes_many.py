@@ -1,4 +1,4 @@
-"""A thousand streams on several nodes: until they settle after a kill, and what idling costs."""
+"""A thousand streams on several nodes: the time to settle after a kill, and the cost of idling."""
 
 import select
 import time
@@ -16,10 +16,13 @@ from tests.support.sql import on
 
 MESSAGES = 10
 AGAIN_S, LOST_S = 0.1, 3.0
-"""When what was refused is asked again, and what was not answered: it was given to who is gone."""
+"""Seconds until a refused request is repeated, and until an unanswered one is.
+
+An unanswered request went to a leader that is gone.
+"""
 REST_S, IDLE_S = 20, 30
 EVEN = 0.1
-"""By which part of an even share nodes may differ."""
+"""The part of an even share by which nodes may differ."""
 _LED = """
     select count(*) from jetgate_store.stream join jetgate_store.lease using (lease_group)
      where not dropped and stream > 0 group by node order by node
@@ -27,7 +30,7 @@ _LED = """
 
 
 def create(nodes: Nodes, streams: int, consumers: int) -> None:
-    """Create streams at all nodes, some messages in each, and a consumer on the first of them."""
+    """Create streams at all nodes, each with some messages; the first ones get a consumer."""
     connections = [Connection(node.address) for node in nodes.all]
     listen(connections)
     for kind, count in (("stream", streams), ("consumer", consumers)):
@@ -48,7 +51,7 @@ def create(nodes: Nodes, streams: int, consumers: int) -> None:
 
 
 def settle(nodes: Nodes, streams: int, count: int) -> None:
-    """Kill nodes in turn; print the seconds until each stream answers and stores at the others."""
+    """Kill nodes in rotation; print the time until each stream answers and stores at the others."""
     taken = []
     for number in range(count):
         victim = nodes.all[number % len(nodes.all)]
@@ -72,7 +75,7 @@ def settle(nodes: Nodes, streams: int, count: int) -> None:
 
 
 def _print_spread(nodes: Nodes) -> None:
-    """Wait until nodes lead about as many streams each; print when that was, and how many."""
+    """Wait until nodes lead about equally many streams; print the time, and the numbers."""
 
     def look() -> list[int] | None:
         counts = [count for (count,) in on(nodes.dsn, _LED)]
@@ -86,19 +89,19 @@ def _print_spread(nodes: Nodes) -> None:
 
 
 class _Check:
-    """Asks each stream at one node for its state, and publishes to it, until both are answered."""
+    """A state request and a publish for each stream at one node, repeated until both succeed."""
 
     def __init__(self, address: Address, streams: int, place: int) -> None:
         self.connection = Connection(address)
         self._inbox = f"_INBOX.s{place}"
         self.connection.send(f"SUB {self._inbox}.* 1\r\n".encode())
         self.connection.flush()
-        # What is not answered well yet, and when it is asked next.
+        # The requests without a good answer, each with the time when it is sent again.
         self.open = {f"{kind}{number}": 0.0 for number in range(streams) for kind in "ip"}
         self._rest = b""
 
     def ask(self, now: float) -> None:
-        """Send what is to be asked now; what is not answered at all, again after seconds."""
+        """Send the requests that are due; unanswered ones are due again after `LOST_S` seconds."""
         parts = []
         for key, due in self.open.items():
             if due <= now:
@@ -108,7 +111,7 @@ class _Check:
         self.connection.send("".join(parts).encode())
 
     def read(self) -> None:
-        """Take what is answered well."""
+        """Read answers and remove the requests that succeeded."""
         whole, _, self._rest = (self._rest + self.connection.sock.recv(CHUNK)).rpartition(b"\r\n")
         before = b""
         for line in whole.split(b"\r\n"):
@@ -119,7 +122,7 @@ class _Check:
                 elif key in self.open:
                     self.open[key] = time.perf_counter() + AGAIN_S
             before = line
-        if before.startswith(b"MSG "):  # its payload is on the way
+        if before.startswith(b"MSG "):  # its payload has not arrived yet
             self._rest = before + b"\r\n" + self._rest
 
 
@@ -142,7 +145,7 @@ def _until_settled(checks: Sequence[_Check]) -> None:
 
 
 def idle(postgres: PostgresServer, nodes: Nodes) -> None:
-    """Print what PostgreSQL and the nodes use of a core when nobody asks for anything."""
+    """Print the shares of a core that PostgreSQL and the nodes use without requests."""
     nodes.settled(level=False)
     time.sleep(REST_S)
     root = int((postgres.server.data / "postmaster.pid").read_text().split()[0])

@@ -1,4 +1,4 @@
-"""What the leader of a stream serves, what another node does through it, what all do at once."""
+"""The rates of a stream's leader, of another node that forwards to it, and of all nodes at once."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -15,7 +15,7 @@ PAYLOAD = b"x" * 128
 
 
 def create(nodes: Nodes, name: str, at: int = 0) -> list[JetgateServer]:
-    """Create a stream at a node; return who leads it, and then the other nodes."""
+    """Create a stream at a node; return its leader, followed by the other nodes."""
     connection = Connection(nodes.all[at].address)
     stream(connection, name)
     connection.close()
@@ -24,7 +24,10 @@ def create(nodes: Nodes, name: str, at: int = 0) -> list[JetgateServer]:
 
 
 def rates(node: JetgateServer, name: str, scale: float) -> Measure:
-    """Messages a second published, and pulled and acknowledged; microseconds of one publish."""
+    """Return the rates of a publish and of a pull with acks per second, and publish latencies.
+
+    The latencies, of single publishes, are in microseconds. The stream is deleted afterwards.
+    """
     count = int(PUBLISHES * scale)
     connection = Connection(node.address)
     connection.send(b"SUB _INBOX.p.* 1\r\n")
@@ -48,7 +51,7 @@ def rates(node: JetgateServer, name: str, scale: float) -> Measure:
 
 
 def compare(nodes: Nodes, scale: float) -> None:
-    """Print what the leader of a stream serves, and what another node does through it."""
+    """Print the rates at the leader of a stream and at another node, and their ratios."""
     places = {"leader": 0, "other": 1}
     found: dict[str, list[Measure]] = {place: [] for place in places}
     for run in range(RUNS):
@@ -61,7 +64,7 @@ def compare(nodes: Nodes, scale: float) -> None:
 
 
 def publish(places: Sequence[tuple[JetgateServer, str]], scale: float) -> float:
-    """Messages a second that are acknowledged in all: a publisher for each node and stream."""
+    """Return the acknowledged messages per second of all publishers: one per node and stream."""
     count = int(PUBLISHES * scale)
     lanes, connections = [], [Connection(node.address) for node, _ in places]
     for number, (connection, (_, name)) in enumerate(zip(connections, places, strict=True)):
@@ -91,9 +94,9 @@ def _own_streams(nodes: Nodes, name: str) -> list[tuple[JetgateServer, str]]:
 
 
 def everywhere(nodes: Nodes, scale: float) -> None:
-    """Print what three publishers reach: at the leader of one stream, at each node, at own streams.
+    """Print the rates of three publishers at one leader, at each node, and at own streams.
 
-    Own streams are one for each publisher, which publishes at the node that leads it.
+    An own stream belongs to one publisher, which publishes at the node that leads it.
     """
     cases = {"one node": _at_leader, "each node": _at_each, "own streams": _own_streams}
     found: dict[str, list[float]] = {case: [] for case in cases}

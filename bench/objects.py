@@ -1,4 +1,4 @@
-"""Objects of random bytes up and down over HTTP, beside a publisher at a steady rate."""
+"""The load of objects over HTTP, uploaded and downloaded beside a publisher at a steady rate."""
 
 import hashlib
 import http.client
@@ -20,11 +20,7 @@ _STORE = "/v1/objects/bench"
 
 @dataclass(slots=True)
 class Objects:
-    """An object of random bytes goes up and comes down, durable, its digest checked both ways.
-
-    `up`, `down`: megabytes per second. Meanwhile 1,000 messages a second are published to another
-    stream; `up_p99`, `down_p99` are the latencies of their acks.
-    """
+    """Upload and download a durable object of random bytes, with its digest checked both ways."""
 
     size: int
 

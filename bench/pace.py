@@ -1,11 +1,11 @@
-"""Publishes at a steady rate and measures acks: `python -m bench.pace HOST PORT SUBJECT RATE`.
+"""Publish at a steady rate and measure acks: `python -m bench.pace HOST PORT SUBJECT RATE`.
 
-Four connections publish 128 bytes each, which begin with when the message was due, in nanoseconds
-since the epoch. The first line on standard input begins it; another one ends a part of the
-measurement and begins the next; the end of standard input ends the last one. Then each part is
-printed as JSON: messages per second and milliseconds until an ack. These count from when the
-message was due, not from when it was sent, so that a server which holds up its publishers cannot
-look fast.
+Four connections publish messages of 128 bytes. Each payload begins with the time at which its
+message was due, in nanoseconds since the epoch. The first line on standard input starts the
+publishers. Each further line ends a part of the measurement and begins the next; the end of
+standard input ends the last. Then each part is printed as JSON: messages per second and
+milliseconds until an ack. Latencies count from the time at which the message was due, not from the
+time of sending, so that a server which delays its publishers does not appear fast.
 """
 
 import gc
@@ -24,16 +24,19 @@ from bench.wire import CHUNK, Address, Connection, LoadError, percentile
 
 CONNECTIONS = 4
 WINDOW = 4000
-"""Messages of a connection that may be without an ack; clients have such a bound, too."""
+"""Messages of a connection that may be unacknowledged; clients have such a limit too."""
 TICK = 0.001
 SIZE = 128
 STAMP = 20
-"""Digits with which a payload begins: when its message was due."""
+"""Digits at the beginning of a payload, with the time at which its message was due."""
 
 
 @dataclass(slots=True)
 class Part:
-    """What came between two lines; a run is (time, first message, behind the last message)."""
+    """The measurements between two lines of standard input; times are in seconds since the start.
+
+    Each of `runs` is (time, first message, message after the last one).
+    """
 
     begun: float
     ended: float = 0.0
@@ -41,7 +44,7 @@ class Part:
 
 
 class Publisher:
-    """One connection, which sends each message when it is due."""
+    """One connection that sends each message when it is due."""
 
     def __init__(self, sock: socket.socket, subject: bytes, number: int, rate: float) -> None:
         self.sock = sock
@@ -61,11 +64,14 @@ class Publisher:
         self._unread = b""
 
     def due(self, elapsed: float) -> int:
-        """How many messages are due after so many seconds."""
+        """Return how many messages are due after so many seconds."""
         return int(elapsed * self.rate) + 1
 
     def send(self, elapsed: float, epoch: int) -> None:
-        """Send what is due; `epoch` is when the first message was."""
+        """Send the messages that are due.
+
+        `epoch` is the time at which the first message was due, in nanoseconds since the epoch.
+        """
         until = min(self.due(elapsed), self._answered + WINDOW)
         if not self._unsent and until > self._sent:
             every = 1e9 / self.rate
@@ -78,7 +84,9 @@ class Publisher:
                 self._unsent = self._unsent[self.sock.send(self._unsent) :]
 
     def read(self) -> tuple[int, int]:
-        """Read acks; from which message to behind which one they go."""
+        """Read acks; return the number of the first acknowledged message, and of the last plus one.
+
+        """
         data = self.sock.recv(CHUNK)
         if not data or b'"error"' in data or b"-ERR" in data:
             raise LoadError(f"answered {data[:300]!r}")
@@ -92,7 +100,7 @@ class Publisher:
 
 
 def measured(parts: list[Part], rate: float) -> list[dict[str, float]]:
-    """Messages per second and milliseconds of each part; `rate` is that of a connection."""
+    """Return messages per second and milliseconds of each part; `rate` is per connection."""
     return [_measured(part, rate) for part in parts]
 
 
@@ -106,7 +114,7 @@ def _measured(part: Part, rate: float) -> dict[str, float]:
 
 
 def publish(address: Address, subject: bytes, rate: float) -> list[Part]:
-    """Publish until standard input ends; what was measured, part by part."""
+    """Publish until standard input ends; return the parts of the measurement."""
     if not os.read(sys.stdin.fileno(), 1):
         return []
     each = rate / CONNECTIONS
@@ -138,12 +146,12 @@ def publish(address: Address, subject: bytes, rate: float) -> list[Part]:
 
 
 class Pace:
-    """A process that publishes, from the first `mark` on; each other one ends a part."""
+    """A process that publishes from the first `mark` on; each further `mark` ends a part."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
         self.parts: list[dict[str, float]] = []
-        """What was measured, when the process has ended."""
+        """The measured parts, once the process has ended."""
 
     def mark(self) -> None:
         """Begin, or end a part and begin the next one."""
@@ -161,7 +169,7 @@ class Pace:
 
 @contextmanager
 def pacing(address: Address, subject: str, rate: float) -> Iterator[Pace]:
-    """A process that publishes when it is told to, until `end` or the end of the block."""
+    """Run a process that publishes from the first `mark` until `end` or the end of the block."""
     host, port = address
     pipe = subprocess.PIPE
     command = [sys.executable, "-m", "bench.pace", host, str(port), subject, str(rate)]
@@ -175,7 +183,7 @@ def pacing(address: Address, subject: str, rate: float) -> Iterator[Pace]:
 
 
 def main() -> None:
-    """Publish until standard input ends, then print what was measured."""
+    """Publish until standard input ends, then print the measurements."""
     host, port, subject, rate = sys.argv[1:]
     parts = publish((host, int(port)), subject.encode(), float(rate))
     print(json.dumps(measured(parts, float(rate) / CONNECTIONS)))

@@ -1,4 +1,4 @@
-"""The servers that are compared, started as in the tests."""
+"""The compared servers, started as in the tests."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +16,8 @@ NAMES = ("nats", "always", "jetgate", "empty")
 def build(name: str) -> Peer:
     """Return a server, not started.
 
-    `nats`, `always` (fsync before each ack), `jetgate`, or `empty`: a route of Starlette.
+    `nats`, `always` (nats-server with fsync before each ack), `jetgate`, or `empty` (a Starlette
+    route).
     """
     if name == "jetgate":
         return JetgateServer()

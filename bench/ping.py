@@ -1,6 +1,6 @@
-"""Measures how fast a busy server answers PING: `python -m bench.ping HOST PORT`.
+"""Measure how fast a busy server answers PING: `python -m bench.ping HOST PORT`.
 
-Sends a PING every 2 ms until standard input ends, then prints microseconds as JSON.
+It sends a PING every 2 ms until standard input ends, then prints microseconds as JSON.
 """
 
 import json

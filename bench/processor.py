@@ -1,4 +1,4 @@
-"""What processes have used of the processor."""
+"""The processor time of processes."""
 
 import os
 from pathlib import Path
@@ -6,21 +6,21 @@ from pathlib import Path
 from tests.support.jetgate import _descendants
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_OWN, _ALL = (11, 12), (11, 12, 13, 14)  # user and system, and those of children that have ended
+_OWN, _ALL = (11, 12), (11, 12, 13, 14)  # user and system time, and those of ended children
 
 
 def family(root: int) -> list[int]:
-    """Return a process and all that it has started and that live."""
+    """Return the ids of a process and of all its living descendants."""
     return [root, *_descendants(root)]
 
 
 def own(pid: int) -> float:
-    """Return the seconds of a processor that one process has used; 0: it has ended."""
+    """Return the processor time of one process in seconds; 0 if it has ended."""
     return _seconds(pid, _OWN)
 
 
 def used(root: int) -> float:
-    """Return the seconds of a processor that a process and all it has ever started have used."""
+    """Return the processor time in seconds of a process and all its descendants, ended ones too."""
     return sum(_seconds(pid, _ALL) for pid in family(root))
 
 

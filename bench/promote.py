@@ -1,4 +1,4 @@
-"""A batch of a transaction: staged in blocks, then stored exactly once by the server."""
+"""The load of a transaction's batch: staged in blocks, then stored exactly once by the server."""
 
 import time
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ _ATTEMPTS = 10
 _BLOCK = 5000  # rows
 _SIZE = 128
 _SUBJECTS = 1000
-_WINDOW = 20  # blocks that are not acknowledged yet
+_WINDOW = 20  # blocks that are not yet acknowledged
 
 
 @dataclass(slots=True)
 class Promote:
     """One batch of `count` rows in ten attempts.
 
-    `rate`: rows per second from the first COMMIT to the answer that all are stored; `staged`: rows
-    per second while one connection stages them.
+    `rate` is rows per second from the first COMMIT to the answer that all are stored. `staged` is
+    rows per second while one connection stages them.
     """
 
     count: int

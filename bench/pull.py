@@ -13,9 +13,9 @@ _REPLY = re.compile(rb"\$JS\.ACK\.\S+")
 
 
 class Replies:
-    """Finds the ack subjects of deliveries in the bytes of a socket, cut anywhere.
+    """A parser that finds the ack subjects of deliveries in the bytes of a socket.
 
-    `rest`: the beginning of an incomplete message.
+    `rest` is the beginning of an incomplete message.
     """
 
     def __init__(self) -> None:
@@ -46,14 +46,14 @@ class Requests:
         self._asked = 0
 
     def due(self, seen: int) -> bytes:
-        """Return the requests to send when `seen` messages have come."""
+        """Return the requests to send when `seen` messages have arrived."""
         more = max(0, min(seen // BATCH + OPEN, self._all) - self._asked)
         self._asked += more
         return self._ask * more
 
 
 def acks(replies: list[bytes], *, last: bool) -> bytes:
-    """Return acknowledgements; the `last` of all asks for an answer, sent after all others."""
+    """Return acknowledgements; with `last`, the final one asks for an answer."""
     out = [b"PUB %s 4\r\n+ACK\r\n" % reply for reply in replies]
     if last:
         out[-1] = b"PUB %s %s 4\r\n+ACK\r\n" % (replies[-1], DONE)
@@ -80,7 +80,7 @@ def pull_all(connection: Connection, stream: str, consumer: str, count: int) -> 
 def receive_all(
     connection: Connection, replies: Replies, count: int, requests: Requests | None = None
 ) -> float:
-    """Acknowledge `count` messages as they come, keeping requests open; return the seconds."""
+    """Acknowledge `count` messages on arrival, with open requests; return the seconds."""
     sock = connection.sock
     seen = 0
     start = time.perf_counter()

@@ -29,7 +29,7 @@ class Push:
         else:
             fill(peer, name, count, 100)
         connection = Connection(peer.address)
-        # A subject of its own: after a restart, consumers of earlier runs may redeliver to theirs.
+        # A new subject: after a restart, consumers of earlier runs may redeliver to theirs.
         connection.send(b"SUB push.%d 1\r\nSUB %s 2\r\n" % (run, DONE))
         connection.flush()
         config = {

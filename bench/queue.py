@@ -56,7 +56,7 @@ class _Out:
         poll.register(self.fd, select.EPOLLIN)
 
     def send(self, data: bytes) -> None:
-        """Send; keep what the socket does not take."""
+        """Send bytes; keep those that the socket does not accept."""
         if data:
             self._rest = memoryview(self._rest.tobytes() + data)
         if self._rest:

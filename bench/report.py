@@ -1,4 +1,4 @@
-"""Prints the results: rates, latencies, ratios, and whether each floor is reached."""
+"""The printed results: rates, latencies, ratios, and whether each floor is reached."""
 
 import os
 import platform
@@ -9,11 +9,11 @@ from bench.load import Measure
 from bench.row import Row
 
 HIGHER = ("rate", "share", "up", "down")
-"""Measures of which more is better; of all others less is."""
+"""Measures for which more is better; for all others, less is better."""
 
 
 class Verdict(TypedDict):
-    """One floor: the measured value, the floor, whether it is reached."""
+    """One floor: the measured value, the floor, and whether it is reached."""
 
     value: float
     floor: float
@@ -31,9 +31,9 @@ class Line:
 def verdicts(line: Line) -> dict[str, Verdict]:
     """Compare jetgate with each floor of the row.
 
-    A floor named after a peer is a ratio to that peer: of rates at least, of latencies at most. A
-    floor named after a measure is a bound on jetgate's own: those of HIGHER at least, the others at
-    most.
+    A floor named after a peer limits the ratio to that peer: a minimum for rates, a maximum for
+    latencies. A floor named after a measure limits jetgate's own value: a minimum for the measures
+    of HIGHER, a maximum for the others.
     """
     found: dict[str, Verdict] = {}
     ours = line.medians.get("jetgate")
@@ -57,12 +57,12 @@ def verdicts(line: Line) -> dict[str, Verdict]:
 
 
 def machine() -> str:
-    """Describe the machine."""
+    """Return a description of the machine."""
     return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
 def print_header(runs: int, scale: float) -> None:
-    """Print how and where was measured."""
+    """Print the machine, the number of runs and the scale."""
     what = f"medians of {runs}, {scale:g} of the messages"
     print(f"{machine()}; {what}; rates per second, latencies in us")
 

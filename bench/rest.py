@@ -1,4 +1,6 @@
-"""Requests over HTTP, one at a time on each of 64 connections, and NDJSON streamed both ways."""
+"""The load of requests over HTTP, one at a time on each of 64 connections, and of NDJSON streams.
+
+"""
 
 import gc
 import json
@@ -29,10 +31,10 @@ _KEY = f"/v1/kv/{BUCKET}/user.{{}}.name"
 
 @dataclass(slots=True)
 class Each:
-    """One request for each message or key: `publish`, `put` or `get`; else of an empty route.
+    """One request for each message or key: `publish`, `put` or `get`, or one to an empty route.
 
-    `rate`: requests per second over 64 connections; `server`: what each of them cost its processor;
-    `p50`: of one at a time on one connection.
+    `rate` is requests per second over 64 connections. `server` is the processor time of the server
+    per request, and `p50` the latency of single requests on one connection; both in microseconds.
     """
 
     verb: str
@@ -84,7 +86,7 @@ class Each:
 
 @dataclass(slots=True)
 class Lines:
-    """One NDJSON body of many messages, whose results are read meanwhile."""
+    """One NDJSON body of many messages, whose results are read while it is sent."""
 
     count: int
 

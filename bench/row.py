@@ -1,4 +1,4 @@
-"""What a row of the comparison is."""
+"""The description of a row of the comparison."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,7 +10,8 @@ from bench.load import Load
 class Row:
     """One row of the table: the load, the servers to run it on, and the floors to reach.
 
-    `table`: "" for that of NATS, "http" for that of HTTP and WebSocket.
+    `unit` is the measure to compare. `runs` is the maximum number of runs. `table` is "" for the
+    table of NATS, "http" for that of HTTP and WebSocket.
     """
 
     name: str

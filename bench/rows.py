@@ -68,7 +68,7 @@ class Publish:
 
 @dataclass(slots=True)
 class PublishSync:
-    """One publish at a time: the latency of an acknowledgement."""
+    """One publish at a time: the latency of an acknowledgement, in microseconds."""
 
     count: int
 
@@ -160,13 +160,13 @@ class DirectGet:
 
 @dataclass(slots=True)
 class Core:
-    """Publish and subscribe without a stream, and another client's PING meanwhile."""
+    """Publish and subscribe without a stream, with PINGs of another client meanwhile."""
 
     count: int
     size: int = 128
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Do nothing: nothing is stored."""
+        """Do nothing: the load stores nothing."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         count = int(self.count * scale)

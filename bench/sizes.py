@@ -1,9 +1,9 @@
-"""Bytes that a message takes in PostgreSQL: `python -m bench.sizes`.
+"""Measure the bytes per message in PostgreSQL: `python -m bench.sizes`.
 
-`jetgate serve` over a PostgreSQL of its own; messages are published over NATS, and the sizes are
-PostgreSQL's, divided by the messages published: of the tables, of their indexes, and of the log
-that was written for both (WAL). "Kept" is what is left of tables and indexes once rows that are
-logically gone were deleted and vacuumed.
+It starts `jetgate serve` over a PostgreSQL of its own and publishes over NATS. The sizes are
+PostgreSQL's, divided by the number of messages: of the tables, of their indexes, and of the log for
+both (WAL). "Kept" is the remaining size of tables and indexes after logically removed rows have
+been deleted and vacuumed.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _ID = b"NATS/1.0\r\nNats-Msg-Id: %036d\r\n\r\n"
 
 
 def publish(wire: Wire, subject: Callable[[int], str], count: int, size: int, block: bytes) -> None:
-    """Publish messages, a thousand at a time, each acknowledged."""
+    """Publish messages and wait for acknowledgements, a thousand at a time."""
     wire.send(b"SUB acks a\r\n")
     for start in range(0, count, _WINDOW):
         for n in range(start, start + _WINDOW):
@@ -40,7 +40,7 @@ def publish(wire: Wire, subject: Callable[[int], str], count: int, size: int, bl
 
 
 def drain(wire: Wire, count: int) -> None:
-    """Pull everything of the stream and acknowledge it."""
+    """Pull all messages of the stream and acknowledge them."""
     config = {"durable_name": "c", "ack_policy": "explicit", "max_ack_pending": _WINDOW}
     wire.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
     wire.send(b"SUB pulled p\r\n")
@@ -55,7 +55,7 @@ def drain(wire: Wire, count: int) -> None:
 
 
 def measure(config: dict[str, Any], count: int, size: int, block: bytes = b"") -> list[int]:
-    """Return bytes a message of table, index, log, and of what is kept of both."""
+    """Return bytes per message of table, index and log, and of the kept table and index."""
     with PostgresServer(settings={"fsync": "on"}) as postgres:
         dsn = postgres.fresh_database()
         with JetgateServer(dsn=dsn) as server, Wire(server.address) as wire:

@@ -1,9 +1,9 @@
-"""Measures the Spark format on a stream of 128-byte messages: `python -m bench.spark`.
+"""Measure the Spark format on a stream of 128-byte messages: `python -m bench.spark`.
 
-Spark has two threads in this process, PostgreSQL is the embedded one. `--data DIR` keeps the filled
-database for the next run. The rows are functions in `ROWS`; they take turns, three times after a
-warm-up, and the median of each is printed beside its goal. With several numbers of rows the batch
-reads are measured for each, and split into what a read costs whatever its size, and what a row is.
+Spark has two threads in this process; PostgreSQL is the embedded one. `--data DIR` keeps the filled
+database for the next run. The rows are functions in `ROWS`. They run in rotation, three times after
+a warm-up, and the median of each is printed beside its goal. With several numbers of rows the batch
+reads are measured for each, and divided into a fixed cost per read and a cost per row.
 """
 
 import argparse
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RUNS = 3
-STREAM = "M"  # as bench.memory fills it
+STREAM = "M"  # the stream that bench.memory fills
 PARTITIONS = 8
 FETCH = 10_000
 JDBC = "org.postgresql:postgresql:42.7.8"
@@ -43,14 +43,14 @@ JDBC_RATIO = 1.5
 
 @dataclass(frozen=True)
 class Bench:
-    """What a row needs.
+    """The inputs of a row.
 
     Args:
         spark: The session.
-        dsn: Of the database, over TCP.
-        rows: How many messages the stream has.
-        place: A directory for what a row writes.
-        database: The process that runs PostgreSQL.
+        dsn: Connection string of the database, over TCP.
+        rows: Number of messages in the stream.
+        place: Directory for the output of a row.
+        database: Id of the process that runs PostgreSQL.
     """
 
     spark: "SparkSession"
@@ -61,12 +61,12 @@ class Bench:
 
     @property
     def options(self) -> dict[str, str]:
-        """What it takes to read the stream."""
+        """Options of the format that read the stream."""
         return {"dsn": self.dsn, "stream": STREAM}
 
 
 def sql_batch(bench: Bench) -> "Cost":
-    """A batch read by SQL, columns named, into nothing."""
+    """Measure a batch read by SQL, with named columns, into a sink that discards rows."""
     source = bench.spark.read.format("jetstream").options(**bench.options)
     source = source.option("minPartitions", str(PARTITIONS)).option("maxBytesPerPartition", "1GiB")
     source = source.option("endingPosition", f"seq:{bench.rows}")
@@ -75,7 +75,7 @@ def sql_batch(bench: Bench) -> "Cost":
 
 
 def jdbc_batch(bench: Bench) -> "Cost":
-    """Spark's JDBC source on the table of messages, equally partitioned."""
+    """Measure Spark's JDBC source on the table of messages, with equal partitions."""
     address = bench.dsn.partition("@")[2].replace("localhost", "127.0.0.1")
     table = (
         "(select m.seq, m.subject, m.ts, m.data from jetgate_store.message m"
@@ -95,7 +95,7 @@ def jdbc_batch(bench: Bench) -> "Cost":
 
 
 def sql_streaming(bench: Bench) -> "Cost":
-    """A streaming query by SQL into Parquet, in batches of 500,000."""
+    """Measure a streaming query by SQL into Parquet, in batches of 500,000."""
     shutil.rmtree(bench.place, ignore_errors=True)
     source = bench.spark.readStream.format("jetstream").options(**bench.options)
     source = source.option("startingPosition", "earliest").option("columns", COLUMNS)
@@ -117,7 +117,7 @@ ROWS: dict[str, tuple[Callable[[Bench], "Cost"], float]] = {
     JDBC_ROW: (jdbc_batch, 0),
     "sql, streaming into Parquet": (sql_streaming, 100_000),
 }
-"""Each row: what runs, and its goal in rows per second."""
+"""Each row: its function, and its goal in rows per second."""
 
 BATCHES = (SQL, JDBC_ROW)
 """Rows that are measured for each number of rows."""
@@ -125,12 +125,12 @@ BATCHES = (SQL, JDBC_ROW)
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run took.
+    """The cost of a run.
 
     Args:
         rate: Rows per second.
-        cpu: Microseconds of all processes, PostgreSQL and Spark included, for a row: it tells
-            something on a busy machine, too.
+        cpu: Microseconds of processor time per row, of all processes including PostgreSQL and
+            Spark; meaningful on a busy machine too.
     """
 
     rate: float
@@ -146,7 +146,7 @@ def _measured(bench: Bench, run: Callable[[], None]) -> Cost:
 
 
 def processor_seconds(roots: tuple[int, ...]) -> float:
-    """What processes and their descendants have used, those that ended included."""
+    """Return the processor time in seconds of processes and their descendants, ended ones too."""
     parents: dict[int, int] = {}
     used: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -167,7 +167,7 @@ def processor_seconds(roots: tuple[int, ...]) -> float:
 
 @contextmanager
 def database(directory: Path, rows: int) -> Iterator[tuple[str, int]]:
-    """A filled database; its connection string over TCP, and the process that runs it."""
+    """Run a filled database; yield its connection string over TCP, and its process id."""
     port = str(free_port())
     command = [sys.executable, "-m", "bench.database", str(directory), port]
     process = subprocess.Popen(
@@ -188,7 +188,7 @@ def _message(number: int) -> bytes:
 
 
 def fill(dsn: str, rows: int) -> None:
-    """Publish what the stream does not have yet, through a server."""
+    """Publish the missing messages of the stream, through a server."""
     server = JetgateServer(dsn=dsn).start()
     try:
         connection = Connection(server.address)
@@ -241,7 +241,7 @@ def main() -> int:
 
 
 def _compare(costs: dict[str, list[Cost]], found: dict[str, float]) -> None:
-    """Print how ours does beside Spark's JDBC source."""
+    """Print the ratio of the format's rate to that of Spark's JDBC source."""
     if (ours := costs.get(SQL)) and (theirs := costs.get(JDBC_ROW)):
         each = [f"{one.rate / other.rate:.2f}" for one, other in zip(ours, theirs, strict=True)]
         ratio = found[SQL] / found[JDBC_ROW]
@@ -249,7 +249,7 @@ def _compare(costs: dict[str, list[Cost]], found: dict[str, float]) -> None:
 
 
 def _tell_fixed(name: str, measured: dict[int, dict[str, list[Cost]]]) -> None:
-    """Print what a read costs whatever its size, by the line through the medians of all sizes."""
+    """Print the fixed cost of a read and its cost per row, from a line through the medians."""
     points = [
         (rows, rows / statistics.median(one.rate for one in costs[name]))
         for rows, costs in measured.items()
@@ -263,7 +263,7 @@ def _tell_fixed(name: str, measured: dict[int, dict[str, list[Cost]]]) -> None:
 
 
 def _rounds(bench: Bench, names: list[str]) -> dict[str, list[Cost]]:
-    """What each row took in each round behind the first, which warms up."""
+    """Return the costs of each row in each round; a first round warms up and is not counted."""
     costs: dict[str, list[Cost]] = {name: [] for name in names}
     for number in range(RUNS + 1):
         for name, taken in costs.items():
@@ -275,7 +275,7 @@ def _rounds(bench: Bench, names: list[str]) -> dict[str, list[Cost]]:
 
 
 def _tell(name: str, runs: list[Cost]) -> float:
-    """Print the medians of a row; its rate."""
+    """Print the medians of a row; return its rate."""
     goal = ROWS[name][1]
     rate = statistics.median(one.rate for one in runs)
     cpu = statistics.median(one.cpu for one in runs)

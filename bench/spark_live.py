@@ -1,18 +1,18 @@
-"""Measures streaming queries that have caught up, or nearly: `python -m bench.spark_live`.
+"""Measure streaming queries that have caught up, or nearly: `python -m bench.spark_live`.
 
-A jetgate of its own, Spark with two threads, publishers in a process of their own. Two kinds of
-rows, each with its goals:
+It starts a jetgate, Spark with two threads, and publishers in another process. There are two kinds
+of rows, each with its goals:
 
-- *caught up*: 2,000 messages a second are read by a query with triggers of one second. The latency
-  of a message is the time from when it was due to be published until its row was in the driver: it
-  holds the publish, the commit, the wait for the next trigger, Spark's planning and offset log, the
-  read, and the way of the row from the task to the driver. What it does not hold is Spark's commit
-  log, which is written when the sink has its rows.
-- *beside publishers*: 60,000 messages a second are published, by turns alone and beside a query of
-  at most 50,000 rows per trigger of one second. Shown are rates and the 99th percentile of the
-  publishers' acks, medians of the rounds.
+- *caught up*: a query with triggers of one second reads 2,000 messages per second. The latency of a
+  message is the time from its due time of publication until its row is in the driver. It includes
+  the publish, the commit, the wait for the next trigger, Spark's planning and offset log, the read,
+  and the transfer of the row from the task to the driver. It excludes Spark's commit log, which is
+  written after the sink has its rows.
+- *beside publishers*: publishers send 60,000 messages per second, alternately alone and beside a
+  query of at most 50,000 rows per trigger of one second. The results are rates and the 99th
+  percentile of the publishers' acks, as medians of the rounds.
 
-`--nice` is how much Spark gives way to server and publishers on the cores that they share.
+`--nice` is the niceness of Spark relative to server and publishers, which share its cores.
 """
 
 import argparse
@@ -45,22 +45,24 @@ TRIGGER = "1 second"
 SLOW, FAST, LIMIT = 2_000, 60_000, 50_000
 P50, P99 = 1.5, 3.0
 KEPT = 0.99
-"""Share of the publishers' rate at which it counts as kept; the rest is the edge of a part."""
+"""Share of the publishers' rate at which the rate counts as kept; the rest is lost at edges of
+parts.
+"""
 TWICE = 2.0
 WARM = 5
-"""Seconds before each part that count for nothing."""
+"""Seconds before each part that are not measured."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What a row needs.
+    """The inputs of a row.
 
     Args:
         spark: The session.
-        server: Which is published to and read.
-        seconds: How long a part is measured.
-        rounds: How often, for medians.
-        place: A directory for checkpoints.
+        server: The server that publishers and queries use.
+        seconds: Duration of a part.
+        rounds: Number of rounds, for medians.
+        place: Directory for checkpoints.
     """
 
     spark: "SparkSession"
@@ -70,7 +72,7 @@ class Bench:
     place: Path
 
     def options(self, transport: str) -> dict[str, str]:
-        """What it takes to read by a transport."""
+        """Return the options of the format that read by a transport, "sql" or "nats"."""
         if transport == "sql":
             return {"dsn": dsn_of(self.server)}
         return {"servers": f"nats://127.0.0.1:{self.server.address[1]}"}
@@ -87,7 +89,9 @@ class Bench:
         options: dict[str, str],
         take: "Callable[[DataFrame, int], None] | None" = None,
     ) -> "StreamingQuery":
-        """Read a stream from now on, every second; into nothing without `take`."""
+        """Start a query that reads new messages of a stream every second; without `take` discard
+        them.
+        """
         source = self.spark.readStream.format("jetstream").options(stream=name, **options).load()
         writer = source.writeStream.option("checkpointLocation", tempfile.mkdtemp(dir=self.place))
         writer = writer.trigger(processingTime=TRIGGER)
@@ -95,7 +99,7 @@ class Bench:
 
 
 def caught_up(bench: Bench, transport: str, pace: Pace) -> bool:
-    """Print the latencies of a query that keeps up; whether they reach their goals."""
+    """Print the latencies of a query that keeps up; return True if they reach their goals."""
     name = f"LIVE_{transport}"
     bench.make(name)
     arrived: list[tuple[int, list[int]]] = []
@@ -127,12 +131,15 @@ def caught_up(bench: Bench, transport: str, pace: Pace) -> bool:
 
 
 def latencies(batches: list[tuple[int, list[int]]]) -> list[float]:
-    """Seconds from when each message was due until its batch had arrived."""
+    """Return the seconds from each message's due time until the arrival of its batch."""
     return [(at - due) / 1e9 for at, rows in batches for due in rows]
 
 
 def beside_publishers(bench: Bench, transport: str, pace: Pace) -> bool:
-    """Print what a reader costs publishers; whether they keep their rate and twice their p99."""
+    """Print the effect of a reader on publishers; return True if it is within the goals.
+
+    The publishers must keep their rate, and at most double the 99th percentile of their acks.
+    """
     name = f"BESIDE_{transport}"
     bench.make(name)
     options = {**bench.options(transport), "columns": "seq,subject,timestamp_ns,data"}
@@ -146,7 +153,7 @@ def beside_publishers(bench: Bench, transport: str, pace: Pace) -> bool:
         read.append(_part(pace, bench.seconds, query))
         query.stop()
     pace.end()
-    # Of each round: what passes before a part, the part, and the same with the query.
+    # The parts of a round: warm-up, measurement, and both again with the query.
     alone, beside = pace.parts[1::4], pace.parts[3::4]
     rates = [_median(parts, "rate") for parts in (alone, beside)]
     waits = [_median(parts, "p99") for parts in (alone, beside)]
@@ -162,7 +169,7 @@ def beside_publishers(bench: Bench, transport: str, pace: Pace) -> bool:
 
 
 def _warm(bench: Bench, name: str, options: dict[str, str]) -> None:
-    """Run some batches before anything is measured: Java compiles what it runs often."""
+    """Run some unmeasured batches: Java compiles code that runs often."""
     connection = Connection(bench.server.address)
     connection.send(b"SUB _INBOX.warm.* 1\r\n")
     messages = publishes(f"{name}.a".encode(), 4 * LIMIT, b"x" * 128, b"_INBOX.warm")
@@ -174,7 +181,7 @@ def _warm(bench: Bench, name: str, options: dict[str, str]) -> None:
 
 
 def _part(pace: Pace, seconds: int, query: "StreamingQuery | None" = None) -> float:
-    """Measure a part after a while that does not count; rows per second of the query."""
+    """Measure a part after a warm-up; return the rows per second of the query."""
     if query is not None:
         reader = query
         eventually(lambda: len(reader.recentProgress) > 2, within=60)
@@ -193,7 +200,7 @@ def _part(pace: Pace, seconds: int, query: "StreamingQuery | None" = None) -> fl
 
 
 def rows_per_second(batches: list[tuple[datetime, int]]) -> float:
-    """The rate of batches, from the begin of the first to that of the last one."""
+    """Return the rate of batches, from the begin of the first to that of the last one."""
     if len(batches) < 2:
         return 0.0
     seconds = (batches[-1][0] - batches[0][0]).total_seconds()
@@ -201,7 +208,7 @@ def rows_per_second(batches: list[tuple[datetime, int]]) -> float:
 
 
 def _pass(seconds: int, query: "StreamingQuery | None") -> None:
-    """Let so many seconds pass; a query that fails meanwhile is an error."""
+    """Wait for some seconds; raise AssertionError when the query ends meanwhile."""
     if query is None:
         time.sleep(seconds)
     elif query.awaitTermination(seconds):
@@ -217,7 +224,7 @@ ROWS: dict[str, tuple[Callable[[Bench, str, Pace], bool], str, str, int]] = {
     "nats, caught up": (caught_up, "nats", "LIVE_nats.a", SLOW),
     "sql, beside publishers": (beside_publishers, "sql", "BESIDE_sql.a", FAST),
 }
-"""Each row: what runs, by which transport, what is published where, and how often a second."""
+"""Each row: function, transport, subject of the publishers, and their messages per second."""
 
 
 def main() -> int:
@@ -235,8 +242,8 @@ def main() -> int:
         stack.callback(shutil.rmtree, place, ignore_errors=True)
         server = stack.enter_context(JetgateServer())
         paces = [stack.enter_context(pacing(server.address, row[2], row[3])) for row in rows]
-        os.nice(chosen.nice)  # what runs already stays as it is
-        # Stopping a query in the middle of a batch is an error in the log, and meant.
+        os.nice(chosen.nice)  # running processes keep their niceness
+        # Stopping a query within a batch logs an error, which is expected here.
         settings = {"spark.driver.memory": "1g", "spark.log.level": "FATAL"}
         spark = support.session(settings, lasting=True)
         stack.callback(spark.stop)

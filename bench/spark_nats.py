@@ -1,8 +1,8 @@
-"""Measures the Spark format over NATS: `python -m bench.spark_nats`.
+"""Measure the Spark format over NATS: `python -m bench.spark_nats`.
 
-A jetgate of its own (or nats-server, with `--peer`), Spark with two threads, messages of 128 bytes.
-Each row is run three times after a warm-up; the median is printed beside its goal, with the
-processor time of all processes, and for sinks with how much memory the server has then.
+It starts a jetgate (or nats-server, with `--peer`) and Spark with two threads; messages have 128
+bytes. Each row runs three times after a warm-up. The median is printed beside its goal, with the
+processor time of all processes and the server's memory.
 """
 
 import argparse
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 RUNS = 3
 SOURCE, TARGET = "M", "SINK"
 WINDOW = 10
-"""Seconds of the target's duplicate window, which bounds the ids that the server remembers."""
+"""Seconds of the target's duplicate window, which limits the ids that the server remembers."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What a row needs.
+    """The inputs of a row.
 
     Args:
         spark: The session.
-        server: Which is read and written.
-        rows: How many messages are read.
+        server: The server to read from and write to.
+        rows: Number of messages to read.
         frame: Rows to write, in memory.
-        written: How many these are.
+        written: Number of rows to write.
     """
 
     spark: "SparkSession"
@@ -51,12 +51,12 @@ class Bench:
 
     @property
     def servers(self) -> str:
-        """Where it listens."""
+        """URL of the server's NATS port."""
         return f"nats://127.0.0.1:{self.server.address[1]}"
 
 
 def read(bench: Bench) -> int:
-    """A batch read into nothing."""
+    """Read a batch into a sink that discards rows; return the number of rows."""
     source = bench.spark.read.format("jetstream").option("servers", bench.servers)
     source = source.option("stream", SOURCE).option("columns", "seq,subject,timestamp_ns,data")
     frame = source.option("minPartitions", "4").load()
@@ -67,7 +67,7 @@ def read(bench: Bench) -> int:
 def _write(bench: Bench, **options: str) -> int:
     connection = Connection(bench.server.address)
     for name in connection.api("STREAM.NAMES")["streams"] or []:
-        if TARGET in name:  # what it is staged in, too
+        if TARGET in name:  # also the stream that stages its transactions
             connection.api(f"STREAM.DELETE.{name}")
     config = {"name": TARGET, "subjects": ["sink.>"], "duplicate_window": WINDOW * 10**9}
     connection.api(f"STREAM.CREATE.{TARGET}", config)
@@ -80,17 +80,17 @@ def _write(bench: Bench, **options: str) -> int:
 
 
 def with_ids(bench: Bench) -> int:
-    """The sink, at least once, with message ids."""
+    """Write with at-least-once delivery and message ids; return the number of rows."""
     return _write(bench)
 
 
 def without_ids(bench: Bench) -> int:
-    """The sink, at least once, without."""
+    """Write with at-least-once delivery, without message ids; return the number of rows."""
     return _write(bench, ids="off")
 
 
 def transactional(bench: Bench) -> int:
-    """The sink, exactly once."""
+    """Write with exactly-once delivery; return the number of rows."""
     return _write(bench, delivery="transactional", txnAppId="bench", txnVersion="1")
 
 
@@ -100,11 +100,11 @@ ROWS: dict[str, tuple[Callable[[Bench], int], float]] = {
     "sink, at least once, ids=off": (without_ids, 60_000),
     "sink, transactional": (transactional, 40_000),
 }
-"""Each row: what runs, and its goal in rows per second."""
+"""Each row: its function, and its goal in rows per second."""
 
 
 def measure(name: str, bench: Bench) -> float:
-    """Run one row and print it; its median rate."""
+    """Run one row and print it; return its median rate."""
     run, goal = ROWS[name]
     run(bench)
     rates, used = [], []
@@ -122,7 +122,7 @@ def measure(name: str, bench: Bench) -> float:
 
 
 def resident(bench: Bench) -> int:
-    """Megabytes of the server's process."""
+    """Return the resident megabytes of the server's process."""
     with open(f"/proc/{bench.server.pid}/status") as status:
         (line,) = [line for line in status if line.startswith("VmRSS")]
     return int(line.split()[1]) // 1024

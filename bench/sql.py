@@ -1,7 +1,8 @@
-"""Rows a second that SQL readers get: `python -m bench.sql`; `--held`: what a held snapshot costs.
+"""Measure rows per second of SQL readers: `python -m bench.sql`.
 
-Streams of four kinds, messages of 128 bytes, on an embedded PostgreSQL of its own, read as binary
-COPY by one session. Times of reads are CPU time of the session's backend, as if it had a core.
+`--held` measures the cost of a held snapshot. There are streams of four kinds with messages of 128
+bytes on an embedded PostgreSQL; one session reads them as binary COPY. Times of reads are processor
+time of the session's backend, as if it had a core of its own.
 """
 
 import argparse
@@ -26,7 +27,7 @@ _KINDS = {
     "half purged": "{}",
 }
 _BACKLOG = 20_000
-"""Replaced rows that wait for their deletion."""
+"""Number of replaced rows that are not yet deleted."""
 
 _COLUMNS = "seq, subject, ts, headers, data, size"
 _PAGES = (1_000, 50_000)
@@ -60,18 +61,18 @@ async def load(admin: Any, rows: int) -> None:
 
 
 class Reading:
-    """A session that reads, and the CPU time of its backend."""
+    """A session that reads, and the processor time of its backend."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
 
     async def begin(self) -> None:
-        """Learn who serves the session."""
+        """Find the id of the backend process, and disable parallel plans."""
         self._backend = await self._session.fetchval("select pg_backend_pid()")
         await self._session.execute("set max_parallel_workers_per_gather = 0")
 
     async def copy(self, query: str) -> float:
-        """Return the seconds of CPU that the result of a query takes."""
+        """Return the seconds of processor time that the result of a query takes."""
         before = self._cpu()
         await self._session.copy_from_query(query, output=_nowhere, format="binary")
         return (self._cpu() - before) / 1e9
@@ -81,7 +82,7 @@ class Reading:
 
 
 async def _nowhere(_data: bytes) -> None:
-    """Take what COPY brings."""
+    """Discard the data of COPY."""
 
 
 async def pages(reading: Reading, rows: int) -> None:
@@ -105,7 +106,7 @@ async def pages(reading: Reading, rows: int) -> None:
 
 
 async def held(server: EmbeddedPostgres, admin: Any, reading: Reading) -> None:
-    """Print what puts, sweeps and pages cost while a snapshot is held, and after it."""
+    """Print the cost of puts, sweeps and pages while a snapshot is held, and after it."""
     log, reader = PostgresLog(lambda: server.connector.open(Purpose.LANE)), None
     pool = await server.connector.pool(Purpose.WRITE, 1)
     sweeper = PostgresReader(pool)
@@ -145,7 +146,7 @@ async def held(server: EmbeddedPostgres, admin: Any, reading: Reading) -> None:
 
 
 async def main(arguments: argparse.Namespace) -> None:
-    """Load, read, print."""
+    """Start the database, run the chosen measurement, stop the database."""
     with tempfile.TemporaryDirectory() as directory:
         server = EmbeddedPostgres(Path(directory) / "pg")
         await server.start()

@@ -1,4 +1,4 @@
-"""How soon a server with JetStream and an empty store is there, and gone again."""
+"""The times that a server with JetStream and an empty store takes to start and to exit."""
 
 import http.client
 import os
@@ -27,11 +27,11 @@ _PATIENCE_S = 120.0
 
 @dataclass(slots=True)
 class Starting:
-    """From exec to the first greeting and the first stored message; from SIGTERM to the end.
+    """Times from exec to the first greeting and the first stored message, and from SIGTERM to exit.
 
-    `busy`: every core has something else to do. `dev`: it is `jetgate dev`, and `http` is the time
-    until it says over HTTP that it is starting. `serve`: it is `jetgate serve`, over a PostgreSQL
-    that runs already, with an empty database each time.
+    All are in microseconds. `busy`: a loop keeps every core busy. `dev`: the command is `jetgate
+    dev`, and `http` is the time until `/readyz` answers with status 503. `serve`: the command is
+    `jetgate serve`, over a PostgreSQL that is already running, with a new database each time.
     """
 
     peer: str
@@ -40,7 +40,7 @@ class Starting:
     serve: bool = False
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Start once: what a first start on a machine prepares is not measured."""
+        """Start once, so that preparations of the first start on a machine are not measured."""
         self.run(peer, scale, 0)
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
@@ -87,7 +87,7 @@ class Starting:
 
 
 def _said_to_be_starting(port: int) -> None:
-    """Ask `/readyz` once: it is answered, and not with what is there only later."""
+    """Request `/readyz` once; it must answer with status 503."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
     connection.request("GET", "/readyz")
     assert connection.getresponse().status == HTTPStatus.SERVICE_UNAVAILABLE
@@ -95,7 +95,7 @@ def _said_to_be_starting(port: int) -> None:
 
 
 def _greeted(port: int) -> None:
-    """Wait until a client is greeted."""
+    """Wait until the server sends INFO to a client."""
     deadline = time.perf_counter() + _PATIENCE_S
     while True:
         try:
@@ -109,7 +109,7 @@ def _greeted(port: int) -> None:
 
 @contextmanager
 def _database(wanted: bool) -> Iterator[str]:
-    """A database for `jetgate serve`, or none."""
+    """Run a database for `jetgate serve` and yield its connection string; empty if not wanted."""
     if not wanted:
         yield ""
         return

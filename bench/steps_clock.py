@@ -1,6 +1,7 @@
-"""Nanoseconds of a reading of the machine's clock and a leader's: `python -m bench.steps_clock`.
+"""Measure the nanoseconds to read the machine's clock and a leader's: `python -m
+bench.steps_clock`.
 
-The best of seven rounds of a million readings each.
+The results are the best of seven rounds with a million readings each.
 """
 
 import timeit

@@ -1,6 +1,7 @@
-"""Microseconds per message of delivering and acknowledging: `python -m bench.steps_consumer`.
+"""Measure microseconds per message of delivery and acks: `python -m bench.steps_consumer`.
 
-Without sockets and storage: messages are in the tail cache, the output of the session is a list.
+There are no sockets and no storage: messages are in the tail cache, and the output of the session
+is a list.
 """
 
 import asyncio
@@ -28,19 +29,19 @@ async def _stream(**config: object) -> tuple[FakeStream, FakeSession]:
             header=header if isinstance(header, bytes) else None,
         )
     await stream.create(**{"max_ack_pending": -1, **config})
-    session.flush = session.out.clear  # type: ignore[method-assign]  # nobody reads
+    session.flush = session.out.clear  # type: ignore[method-assign]  # no client reads the output
     return stream, session
 
 
 async def deliver(**config: object) -> float:
-    """Pull everything in batches of 500."""
+    """Measure pulling all messages in batches of 500."""
     stream, _ = await _stream(**config)
     runner = stream.consumers["c"]
     wanted = runner.machine.num_pending
     started = time.process_time()
     for number in range(wanted // BATCH):
         stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)
-        while runner.pump.delivered < (number + 1) * BATCH:  # what is filtered may take several
+        while runner.pump.delivered < (number + 1) * BATCH:  # a filtered batch may take several
             runner.wake()
             stream.turn.run()
     spent = time.process_time() - started
@@ -48,7 +49,7 @@ async def deliver(**config: object) -> float:
 
 
 async def deliver_in_turn() -> float:
-    """Serve two waiting requests of one client, which get messages in turn."""
+    """Measure serving two waiting requests of one client, which get messages in rotation."""
     stream, _ = await _stream()
     runner = stream.consumers["c"]
     started = time.process_time()
@@ -63,7 +64,7 @@ async def deliver_in_turn() -> float:
 
 
 async def push(**config: object) -> float:
-    """Push everything to one subscriber."""
+    """Measure pushing all messages to one subscriber."""
     stream, _ = await _stream(ack_policy=AckPolicy.NONE, **config)
     started = time.process_time()
     await stream.create(
@@ -77,7 +78,9 @@ async def push(**config: object) -> float:
 
 
 async def ack() -> float:
-    """Acknowledge everything, 500 in a turn, including the parsing of ack subjects."""
+    """Measure acknowledging all messages, 500 per loop tick, including the parsing of ack subjects.
+
+    """
     stream, _ = await _stream()
     for _ in range(MESSAGES // BATCH):
         stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)
@@ -99,7 +102,7 @@ async def ack() -> float:
 
 
 async def encode() -> float:
-    """Encode the state with all messages pending."""
+    """Measure encoding the state with all messages pending."""
     stream, _ = await _stream()
     for _ in range(MESSAGES // BATCH):
         stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)

@@ -1,8 +1,9 @@
-"""Microseconds per message of each step of a publish: `python -m bench.steps_publish`.
+"""Measure microseconds per message of each step of a publish: `python -m bench.steps_publish`.
 
-Medians of seven, 1000 messages of 128 bytes per batch. The commit is measured on an embedded
-PostgreSQL of its own, in wall-clock time and in CPU time of its backend; the latter also where each
-message replaces an older one of its subject. The other steps are CPU time of this process.
+The results are medians of seven, with 1000 messages of 128 bytes per batch. The commit is measured
+on an embedded PostgreSQL, in wall-clock time and in processor time of its backend; the latter also
+where each message replaces an older one of its subject. The other steps are in processor time of
+this process.
 """
 
 import asyncio
@@ -42,40 +43,40 @@ class Sink:
 
     @property
     def publisher(self) -> "Sink":
-        """Messages are taken here, too."""
+        """The sink itself, which also receives messages."""
         return self
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Take messages in columns."""
+        """Receive messages in columns."""
         return True
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Take a message."""
+        """Receive a message."""
 
     def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Take a message that asks for a trace."""
+        """Receive a message that asks for a trace."""
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Take a run of messages."""
+        """Receive a run of messages."""
 
     def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
-        """Take a subscription."""
+        """Receive a subscription."""
 
     def on_unsub(self, sid: bytes, limit: int) -> None:
-        """Take the end of a subscription."""
+        """Receive the end of a subscription."""
 
     def on_connect(self, body: bytes) -> None:
-        """Take what a client says about itself."""
+        """Receive the JSON of a client's CONNECT."""
 
     def on_ping(self) -> None:
-        """Take a PING."""
+        """Receive a PING."""
 
     def on_pong(self) -> None:
-        """Take a PONG."""
+        """Receive a PONG."""
 
 
 def per_message(step: Callable[[], object], count: int = MESSAGES) -> float:
-    """Median microseconds per message of a step."""
+    """Return the median microseconds per message of a step."""
     times = []
     for _ in range(ROUNDS):
         began = time.process_time()
@@ -86,7 +87,7 @@ def per_message(step: Callable[[], object], count: int = MESSAGES) -> float:
 
 
 def publishes(sizes: int = 1) -> bytes:
-    """Return PUBs with replies; payloads have `sizes` different sizes in turn."""
+    """Return PUBs with replies; payloads have `sizes` different sizes in rotation."""
     bodies = [PAYLOAD[: len(PAYLOAD) - i % sizes] for i in range(MESSAGES)]
     return b"".join(
         b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(body), body)
@@ -102,7 +103,7 @@ def parse(sizes: int) -> float:
 
 
 def take() -> float:
-    """Measure passing the columns of a read to a stream, with the look-up of routes."""
+    """Measure passing the columns of a read to a stream, with the look-up of receivers."""
     hub = idle_hub()
     account = hub.accounts["$G"]
     batch, _, _ = gather(publishes(), 0, CLIENT, (1 << 20, 4096, GATHER_ALL))
@@ -156,7 +157,11 @@ def plan_of(count: int, before: int) -> PlanBuilder:
 
 
 Commit = tuple[int, float, float, float]
-"""Messages; microseconds: wall time, CPU of the backend, the same where each replaces another."""
+"""Number of messages, then three times in microseconds.
+
+These are wall time, processor time of the backend, and the latter where each message replaces
+another.
+"""
 
 
 async def commits() -> list[Commit]:
@@ -191,7 +196,7 @@ async def _commits(server: EmbeddedPostgres) -> AsyncIterator[Commit]:
                 plan = plan_of(count, last)
                 if stream == 2:
                     plan.replaced = [max(seq - 10_000, 1) for seq in range(last, last + count)]
-                commit = StreamCommit(stream, stream - 1, 1, plan.build())  # a table each
+                commit = StreamCommit(stream, stream - 1, 1, plan.build())  # each stream has its own table
                 began, cpu = time.perf_counter(), _cpu(backend)
                 await log.commit([commit])
                 cpus[stream].append((_cpu(backend) - cpu) / 1e3)
@@ -205,7 +210,7 @@ async def _commits(server: EmbeddedPostgres) -> AsyncIterator[Commit]:
 
 
 def _cpu(pid: int) -> int:
-    """Nanoseconds of CPU that a process has taken."""
+    """Return the nanoseconds of processor time that a process has used."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 

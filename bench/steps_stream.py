@@ -1,10 +1,10 @@
-"""Microseconds per message of the stream machine: decide and apply, without I/O.
+"""Measure microseconds per message of the stream machine, deciding and applying, without I/O.
 
     python -m bench.steps_stream [--memory]
 
-Batches of 1000 messages of 128 bytes, medians of several runs, CPU time of the thread.
-`--memory` instead fills an index with a million subjects and the deduplication window with five
-million ids, and prints what each costs.
+The results are medians of several runs with batches of 1000 messages of 128 bytes, in processor
+time of the thread. `--memory` instead fills an index with a million subjects and the deduplication
+window with five million ids, and prints the memory of each.
 """
 
 import gc
@@ -32,7 +32,7 @@ Batches = list[MessageColumns]
 
 
 def config(**settings: Any) -> StreamConfig:
-    """Return the configuration of a stream without limits, apart from those given."""
+    """Return the configuration of a stream without limits, apart from the given ones."""
     defaults: dict[str, Any] = {
         "name": "S",
         "max_msgs": -1,
@@ -45,7 +45,7 @@ def config(**settings: Any) -> StreamConfig:
 
 
 def batches(subjects: int, header: Callable[[int], bytes] | None = None) -> Batches:
-    """Return new columns: subjects in turn, each a separate object, as from a socket."""
+    """Return new columns with subjects in rotation, each a separate object, as from a socket."""
     made = []
     n = 0
     for _ in range(BATCHES):
@@ -121,7 +121,7 @@ def report() -> Iterator[str]:
 
 
 def resident() -> int:
-    """Return the bytes of memory that this process holds (Linux)."""
+    """Return the bytes of resident memory of this process (Linux)."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096
 
@@ -140,7 +140,7 @@ def index_memory(make: Callable[[], LogIndex | LastIndex | HistoryIndex], count:
 
 
 def dedup_memory(count: int) -> float:
-    """Return bytes per message id of 36 characters, the form of a UUID."""
+    """Return bytes per message id of 36 characters, the length of a UUID."""
     gc.collect()
     before = resident()
     window = DedupWindow(120 * SECOND)

@@ -1,9 +1,10 @@
-"""How late messages with a TTL expire: `python -m bench.steps_ttl [--count N] [--keys N]`;
-with `--memory`, the memory of each while it waits.
+"""Measure how late messages with a TTL expire: `python -m bench.steps_ttl [--count N] [--keys N]`.
 
-Publishes messages that expire within about a second, then publishes at a steady rate into another
-stream of the same node and measures: when the first stream is empty, how long acknowledgements of
-the second take, how long a PING takes.
+With `--memory` it measures instead the memory per message that waits for its expiry.
+
+It publishes messages that expire within about a second, then publishes at a steady rate to another
+stream of the same node. It measures when the first stream is empty, the latency of acknowledgements
+of the second, and the latency of PING.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from core.stream.expiry import Expiry
 RATE = 5000
 CHUNK = 10_000
 PAYLOAD = b"x" * 128
-# Seconds after the last time to live that are watched.
+# Seconds of measurement after the last expiry.
 AFTER = 4
 LOOK_EVERY = 0.05
 
@@ -37,9 +38,9 @@ def publishes_with_ttl(start: int, count: int, keys: int, ttl: int) -> list[byte
 
 
 def fill(peer: Peer, count: int, keys: int, lead: float) -> tuple[float, float]:
-    """Publish messages that expire together; return when the first and the last of them are due.
+    """Publish messages that expire together; return the times at which the first and last are due.
 
-    `lead`: seconds from now until then.
+    `lead` is the time in seconds from now until then.
     """
     connection = Connection(peer.address)
     connection.send(b"SUB _INBOX.f.* 1\r\n")
@@ -58,7 +59,7 @@ def fill(peer: Peer, count: int, keys: int, lead: float) -> tuple[float, float]:
 
 
 class Watch(threading.Thread):
-    """Polls the state of the stream until it is empty."""
+    """A thread that polls the state of the stream until it is empty."""
 
     def __init__(self, peer: Peer) -> None:
         super().__init__(daemon=True)
@@ -99,7 +100,7 @@ def steady(peer: Peer, until: float) -> list[float]:
 
 
 def measure(peer: Peer, count: int, keys: int, lead: float, per_subject: int) -> None:
-    """Publish, wait for the expiry, and print what was measured."""
+    """Publish, wait for the expiry, and print the measurements."""
     admin = Connection(peer.address)
     config = {"name": "T", "subjects": ["t.>"], "allow_msg_ttl": True}
     admin.api("STREAM.CREATE.T", config | {"max_msgs_per_subject": per_subject})

@@ -1,4 +1,4 @@
-"""Writes the table of docs/performance.md from stored results: `python -m bench --table`."""
+"""The tables of docs/performance.md, written from stored results: `python -m bench --table`."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ _HIDDEN = ("ping_max",)
 
 
 def render(results: dict[str, Any]) -> str:
-    """Return the tables in Markdown: that of NATS, and that of HTTP."""
+    """Return two tables in Markdown: the rows of NATS, then those of HTTP."""
     usual = results["runs"]
     runs = f"medians of {usual} runs or as many as a row says, in which the servers took turns"
     lines = [

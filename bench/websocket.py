@@ -1,4 +1,4 @@
-"""Feeds over WebSocket: fan-out to many readers, lateness of one, cost of idle ones."""
+"""The loads of feeds over WebSocket: many readers, the latency of one, the cost of idle ones."""
 
 import gc
 import json
@@ -27,9 +27,9 @@ WAVE = 100
 
 
 class Reader:
-    """A WebSocket that counts what it receives by a mark that each message has once.
+    """A WebSocket that counts received messages by a mark that each message contains once.
 
-    Its handshake is sent at once, and answered when its end was read (`HEAD_END`).
+    The constructor sends the handshake; the caller reads its answer, up to `HEAD_END`.
     """
 
     def __init__(self, address: Address, path: str, more: dict[str, str | None]) -> None:
@@ -41,7 +41,7 @@ class Reader:
         self._rest = b""
 
     def until(self, end: bytes) -> bytes:
-        """Read until this has come."""
+        """Read until this text has arrived; return all bytes read."""
         data = b""
         while end not in data:
             piece = self.sock.recv(CHUNK)
@@ -51,7 +51,7 @@ class Reader:
         return data
 
     def take(self) -> None:
-        """Read what is there, and count."""
+        """Read the available bytes and count messages."""
         data = self.sock.recv(CHUNK)
         if not data:
             raise LoadError("closed")
@@ -61,7 +61,7 @@ class Reader:
 
 
 def of_nats(address: Address, subject: str) -> Reader:
-    """A subscriber on nats-server's WebSocket port."""
+    """Return a subscriber on nats-server's WebSocket port."""
     reader = Reader(address, "/", {})
     reader.until(HEAD_END)
     reader.sock.sendall(
@@ -73,13 +73,13 @@ def of_nats(address: Address, subject: str) -> Reader:
 
 
 def of_jetgate(address: Address, name: str, batch: int) -> Reader:
-    """An ordered feed of a stream on `/v1/ws`."""
+    """Return an ordered feed of a stream on `/v1/ws`."""
     (reader,) = feeds_of(address, 1, stream=name, batch=batch)
     return reader
 
 
 def feeds_of(address: Address, count: int, **wanted: object) -> list[Reader]:
-    """So many sockets with a feed, opened at the same time and none of them missing anything."""
+    """Return so many sockets with a feed, opened at the same time, none with missing messages."""
     protocol: dict[str, str | None] = {"Sec-WebSocket-Protocol": "js.v1.json"}
     readers = [Reader(address, "/v1/ws", protocol) for _ in range(count)]
     sub = frame(json.dumps({"type": "sub", "id": 1, "sid": 1, **wanted}).encode(), 0x81)
@@ -131,10 +131,10 @@ def fan_out(sender: Connection, subject: str, readers: Sequence[Reader], count: 
 
 @dataclass(slots=True)
 class FanOut:
-    """One subject to 100 readers: messages per second, received by all of them together.
+    """One subject to 100 readers: deliveries per second, summed over all readers.
 
-    Of nats-server its own WebSocket port, of jetgate an ordered feed with up to `batch` messages
-    in a frame.
+    For nats-server the readers use its WebSocket port; for jetgate, an ordered feed with up to
+    `batch` messages in a frame.
     """
 
     count: int
@@ -167,7 +167,10 @@ def _websocket_of(server: NatsServer) -> Address:
 
 @dataclass(slots=True)
 class Lateness:
-    """How long a message takes from PUB to a reader of an ordered feed, at a steady rate."""
+    """The time of a message from PUB to a reader of an ordered feed, at a steady rate.
+
+    `rate` is in messages per second, the results in microseconds.
+    """
 
     rate: int
 
@@ -199,7 +202,7 @@ class Lateness:
 
 
 def _take(reader: Reader, taken: list[float], count: int) -> None:
-    """Note the seconds that each message took, by the time in its payload."""
+    """Record the seconds that each message took, by the time in its payload."""
     data = b""
     while len(taken) < count and (piece := reader.sock.recv(CHUNK)):
         data += piece
@@ -211,7 +214,7 @@ def _take(reader: Reader, taken: list[float], count: int) -> None:
 
 @dataclass(slots=True)
 class Idle:
-    """What sockets with a feed cost that get nothing: bytes of memory, microseconds to open all."""
+    """The cost of sockets with an idle feed: bytes of memory, microseconds to open all."""
 
     count: int
 
@@ -235,9 +238,11 @@ class Idle:
 
 @dataclass(slots=True)
 class Resume:
-    """How soon readers are served again after a `kill -9` of the server: `all` of them.
+    """The time until `all` readers are served again after a `kill -9` of the server, in
+    microseconds.
 
-    Each comes back with the position of what it read last, and is told that nothing is missing.
+    Each subscribes with the position that it read last; the answer must confirm that no message is
+    missing.
     """
 
     count: int
@@ -267,7 +272,7 @@ class Resume:
 
 
 def _position(subscribed: bytes) -> dict[str, object]:
-    """The position that the answer to a subscription names."""
+    """Return the position in the answer to a subscription."""
     found = re.search(rb'"incarnation":"(\d+)","seq":(\d+)', subscribed)
     assert found is not None, subscribed
     return {"incarnation": found[1].decode(), "seq": int(found[2])}

@@ -1,7 +1,7 @@
 """The connections of the load generator: they send prebuilt bytes and only count answers.
 
-A client library would measure itself. Answers are counted by their line ends, of which each kind of
-answer has a fixed number; therefore payloads contain none.
+The cost of a client library would be part of the measurement. Answers are counted by their line
+ends, of which each kind of answer has a fixed number; therefore payloads contain none.
 """
 
 import gc
@@ -17,7 +17,7 @@ from typing import Any
 HELLO = (
     b'CONNECT {%b"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\nPING\r\n'
 )
-ACK_LINES = 2  # line ends of an answer that is a control line and a payload
+ACK_LINES = 2  # line ends of an answer with a control line and a payload
 GET_LINES = 8  # HMSG, NATS/1.0, four headers, empty line, payload
 CHUNK = 1 << 18
 
@@ -31,7 +31,7 @@ class LoadError(Exception):
 class Connection:
     """A connection; `send` and `api` block, the pumps below do not.
 
-    `who`: additional members of its CONNECT, each followed by a comma.
+    `who` contains additional members of its CONNECT, each followed by a comma.
     """
 
     def __init__(self, address: Address, who: bytes = b"") -> None:
@@ -60,7 +60,7 @@ class Connection:
         return self._until(b"PONG\r\n")
 
     def api(self, subject: str, body: Any = None, prefix: str = "$JS.API.") -> Any:
-        """Call an API. Raises LoadError when the answer is an error."""
+        """Call an API and return its answer. Raises LoadError when the answer is an error."""
         self._requests += 1
         reply = b"_INBOX.api.%d" % self._requests
         payload = b"" if body is None else json.dumps(body).encode()
@@ -105,11 +105,11 @@ def pump(
 ) -> float:
     """Send the messages of all lanes; return the seconds until all are answered.
 
-    Each lane has at most `window` messages that are not answered yet.
+    Each lane has at most `window` unanswered messages.
 
-    With a `rate`, each lane sends no more than that many messages per second.
+    With a `rate`, each lane sends at most that many messages per second.
 
-    Raises LoadError when an answer holds an error or `limit` seconds pass.
+    Raises LoadError when an answer contains an error or `limit` seconds pass.
     """
     poll = select.epoll()
     by_fd = {lane.connection.sock.fileno(): lane for lane in lanes}
@@ -179,7 +179,7 @@ def _write(poll: select.epoll, fd: int, lane: Lane, writing: set[int], allowed: 
 def one_by_one(
     connection: Connection, messages: Sequence[bytes], lines: int = ACK_LINES
 ) -> list[int]:
-    """Send each message when the one before is answered; return the nanoseconds each took."""
+    """Send each message after the answer to the previous one; return the nanoseconds of each."""
     taken = []
     sock = connection.sock
     clock = time.perf_counter_ns
@@ -197,7 +197,7 @@ def one_by_one(
 
 
 def publishes(subject: bytes, count: int, payload: bytes, inbox: bytes) -> list[bytes]:
-    """Return PUBs that each have a reply subject of their own, as requests have."""
+    """Return PUBs that each have their own reply subject, as requests have."""
     tail = b" %d\r\n%s\r\n" % (len(payload), payload)
     head = b"PUB " + subject + b" " + inbox + b"."
     return [head + b"%d" % i + tail for i in range(count)]

@@ -72,7 +72,7 @@ class JetgateMember:
         await self.server.close()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run `function` on the server's loop and return what it returns."""
+        """Run `function` on the server's event loop and return its result."""
 
         async def run() -> T:
             return function()

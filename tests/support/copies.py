@@ -158,9 +158,7 @@ class Copies:
             raise AssertionError(f"{error}: {await self.told()}") from None
 
     async def told(self) -> list[dict[str, Any]]:
-        """Return a report on each stream: state, mirror and sources of its info, and its consumers.
-
-        """
+        """Return a report on each stream: state, mirror, sources and consumers, from the API."""
         told = []
         for name in self._streams:
             info = await self.api(f"STREAM.INFO.{name}")

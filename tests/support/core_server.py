@@ -56,7 +56,7 @@ class CoreServer:
         await listener.stop()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run `function` on the server's loop and return what it returns."""
+        """Run `function` on the server's event loop and return its result."""
 
         async def run() -> T:
             return function()

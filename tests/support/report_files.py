@@ -1,6 +1,4 @@
-"""The directory of the files that a run writes about itself: that of `--junitxml`, else a new one.
-
-"""
+"""The directory for files that a run writes about itself: that of `--junitxml`, else a new one."""
 
 import tempfile
 from pathlib import Path
@@ -11,9 +9,7 @@ _KEY = pytest.StashKey[Path]()
 
 
 def directory(config: pytest.Config) -> Path:
-    """Return the directory of this run's files: by default a temporary one, not the working tree.
-
-    """
+    """Return the directory of this run's files: by default temporary, outside the working tree."""
     if _KEY not in config.stash:
         report = config.getoption("xmlpath", default=None)
         found = Path(report).resolve().parent if report else Path(tempfile.mkdtemp(prefix="tests-"))

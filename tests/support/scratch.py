@@ -10,9 +10,9 @@ from pathlib import Path
 
 _MEMORY = Path("/dev/shm")
 _ROOM = 4 << 30
-"""Bytes that must be free in memory. Containers often have as little as 64 MiB, and PostgreSQL
-keeps
-its shared memory there too.
+"""Bytes that must be free in memory.
+
+Containers often have as little as 64 MiB, and PostgreSQL keeps its shared memory there too.
 """
 
 

@@ -46,9 +46,7 @@ class Only(Held):
 
 
 class NotedAcks:
-    """A receiver of the acknowledgements of a consumer, which records batches and single acks
-    alike.
-    """
+    """A receiver of a consumer's acknowledgements, which records batches and single acks alike."""
 
     def __init__(self, taken: list[tuple[Any, ...]]) -> None:
         self._taken = taken

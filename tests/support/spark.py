@@ -44,8 +44,10 @@ _FLAGS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-"""Flags for short runs: no test runs long enough to gain from Java's second compiler and parallel
-collector, and verification of Spark's classes takes a fifth of the first query's time.
+"""Flags for short runs of Java.
+
+No test runs long enough to gain from the second compiler and the parallel collector. Verification
+of Spark's classes takes a fifth of the first query's time.
 """
 
 
@@ -91,9 +93,7 @@ def spark_home() -> Path:
 
 
 def environment(flags: str = _FLAGS) -> dict[str, str]:
-    """Return the environment of a Spark process: Java, this Python, and the import path of the
-    format.
-    """
+    """Return the environment of a Spark process: Java, this Python, import path of the format."""
     path = os.pathsep.join([str(ROOT / "spark"), str(ROOT)])
     return {
         **os.environ,
@@ -110,9 +110,9 @@ def environment(flags: str = _FLAGS) -> dict[str, str]:
 def session(
     settings: Mapping[str, str], *, threads: int = 2, lasting: bool = False
 ) -> "SparkSession":
-    """A session of so many threads in this process, with a UI on a free port.
+    """Return a session with so many threads in this process, with a UI on a free port.
 
-    One that is `lasting` compiles as Spark does for everybody; others are soon there.
+    A session with `lasting=True` compiles queries as Spark does by default; others start faster.
     """
     from pyspark.sql import SparkSession
 

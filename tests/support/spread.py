@@ -124,9 +124,7 @@ class At:
         return await observed(look, within=60)
 
     async def acknowledge(self, message: Msg) -> None:
-        """Acknowledge a message until the server confirms it, after which it is never delivered
-        again.
-        """
+        """Acknowledge a message until the server confirms the ack: it is never delivered again."""
 
         async def look() -> bool:
             with suppress(TimeoutError, NoRespondersError):

@@ -70,7 +70,7 @@ class Standby:
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
-            self._process.send_signal(signal.SIGINT)  # fast shutdown, which does not wait for clients
+            self._process.send_signal(signal.SIGINT)  # fast shutdown: it waits for no clients
             self._process.wait(30)
         shutil.rmtree(self._dir, ignore_errors=True)
 

@@ -48,9 +48,7 @@ class Row:
 
 
 class MemoryStore:
-    """The `LogReader`, `Sweeper` and `DirectoryStore` of one stream, with the effects of commits.
-
-    """
+    """The `LogReader`, `Sweeper` and `DirectoryStore` of one stream, and the effects of commits."""
 
     def __init__(self, head: Head) -> None:
         self.rows: dict[int, Row] = {}

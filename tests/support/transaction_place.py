@@ -38,8 +38,9 @@ class Place:
 
 @asynccontextmanager
 async def place(dsn: str) -> AsyncIterator[Place]:
-    """Run a node over a database, and yield it with a client; the database may have streams
-    already.
+    """Run a node over a database, and yield it with a client.
+
+    The database may contain the streams of an earlier node.
     """
     async with running_node(dsn) as node:
         client = await nats.connect(f"nats://{node.hub.host}:{node.hub.port}")

@@ -20,7 +20,7 @@ _PUB_ACK = (b'{"stream":"', b'{"error":{"code"')
 
 @cache
 def known() -> dict[str, type[msgspec.Struct]]:
-    """Every response and event by the type that it names."""
+    """Return the class of every response and event, by the `type` that it contains."""
     events = [
         cls
         for cls in vars(advisory).values()
@@ -65,9 +65,7 @@ def _of(cls: type[msgspec.Struct], members: dict[str, Any]) -> list[str]:
 
 
 def _decode(cls: type[msgspec.Struct], members: dict[str, Any]) -> msgspec.Struct:
-    """Decode an answer strictly, including its inlined part. Raises AssertionError when it cannot.
-
-    """
+    """Decode an answer strictly, with its inlined part. Raises AssertionError when it cannot."""
     inner = _inlined(cls)
     own = {k: v for k, v in members.items() if inner is None or k not in _names(inner[1])}
     rest = {k: v for k, v in members.items() if k not in own}
@@ -82,9 +80,7 @@ def _decode(cls: type[msgspec.Struct], members: dict[str, Any]) -> msgspec.Struc
 
 
 def _misfits(cls: type[msgspec.Struct], members: dict[str, Any], path: str) -> list[str]:
-    """Return the members that the struct does not have, and the required members that are missing.
-
-    """
+    """Return the members that are unknown to the struct, and the required ones that are missing."""
     fields = _names(cls)
     inner = _inlined(cls)
     if inner is not None:
@@ -129,9 +125,7 @@ def _inlined(cls: type[msgspec.Struct]) -> tuple[str, type[msgspec.Struct]] | No
 
 
 def _struct(hint: Any) -> type[msgspec.Struct] | None:
-    """Return the struct inside an annotation, through unions, tuples and marks; None without one.
-
-    """
+    """Return the struct inside an annotation, through unions, tuples and marks; None if none."""
     if get_origin(hint) in (Annotated, Union, types.UnionType, tuple):
         inner = (_struct(arg) for arg in get_args(hint))
         return next((struct for struct in inner if struct is not None), None)

@@ -59,7 +59,7 @@ def deflate(data: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Received:
-    """A frame of the server."""
+    """A frame of the server; `first` is its first byte."""
 
     first: int
     payload: bytes
@@ -113,9 +113,7 @@ class WebSocket:
                 raise ConnectionError("closed by the server")
 
     def data(self, until: bytes) -> bytes:
-        """Return the inflated payloads up to one that ends with `until`, without the server's
-        PINGs.
-        """
+        """Return inflated payloads up to one that ends with `until`, without the server's PINGs."""
         gathered, pending, deflated = b"", b"", False
         while not gathered.endswith(until):
             got = self.frame()

@@ -23,9 +23,7 @@ class Silence(Exception):
 
 @dataclass(slots=True)
 class Frame:
-    """One protocol message of the server: its control line, with header block and payload if any.
-
-    """
+    """One protocol message of the server: control line, and header block and payload if any."""
 
     line: bytes
     headers: bytes = b""
