@@ -84,9 +84,7 @@ class Publisher:
                 self._unsent = self._unsent[self.sock.send(self._unsent) :]
 
     def read(self) -> tuple[int, int]:
-        """Read acks; return the number of the first acknowledged message, and of the last plus one.
-
-        """
+        """Read acks; return the numbers of the first acknowledged message and of the next one."""
         data = self.sock.recv(CHUNK)
         if not data or b'"error"' in data or b"-ERR" in data:
             raise LoadError(f"answered {data[:300]!r}")

@@ -1,6 +1,4 @@
-"""The load of requests over HTTP, one at a time on each of 64 connections, and of NDJSON streams.
-
-"""
+"""The load of requests over HTTP, one at a time on each of 64 connections, and of NDJSON."""
 
 import gc
 import json

@@ -45,9 +45,7 @@ TRIGGER = "1 second"
 SLOW, FAST, LIMIT = 2_000, 60_000, 50_000
 P50, P99 = 1.5, 3.0
 KEPT = 0.99
-"""Share of the publishers' rate at which the rate counts as kept; the rest is lost at edges of
-parts.
-"""
+"""Share of the publishers' rate at which it counts as kept; the rest is lost at edges of parts."""
 TWICE = 2.0
 WARM = 5
 """Seconds before each part that are not measured."""
@@ -89,9 +87,7 @@ class Bench:
         options: dict[str, str],
         take: "Callable[[DataFrame, int], None] | None" = None,
     ) -> "StreamingQuery":
-        """Start a query that reads new messages of a stream every second; without `take` discard
-        them.
-        """
+        """Start a query that reads new messages every second; without `take` discard them."""
         source = self.spark.readStream.format("jetstream").options(stream=name, **options).load()
         writer = source.writeStream.option("checkpointLocation", tempfile.mkdtemp(dir=self.place))
         writer = writer.trigger(processingTime=TRIGGER)

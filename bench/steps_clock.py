@@ -1,5 +1,6 @@
-"""Measure the nanoseconds to read the machine's clock and a leader's: `python -m
-bench.steps_clock`.
+"""Measure the nanoseconds of reading the machine's clock and a leader's.
+
+    python -m bench.steps_clock
 
 The results are the best of seven rounds with a million readings each.
 """

@@ -78,9 +78,7 @@ async def push(**config: object) -> float:
 
 
 async def ack() -> float:
-    """Measure acknowledging all messages, 500 per loop tick, including the parsing of ack subjects.
-
-    """
+    """Measure acknowledging all messages, 500 per loop tick, with the parsing of ack subjects."""
     stream, _ = await _stream()
     for _ in range(MESSAGES // BATCH):
         stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)

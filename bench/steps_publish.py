@@ -196,7 +196,7 @@ async def _commits(server: EmbeddedPostgres) -> AsyncIterator[Commit]:
                 plan = plan_of(count, last)
                 if stream == 2:
                     plan.replaced = [max(seq - 10_000, 1) for seq in range(last, last + count)]
-                commit = StreamCommit(stream, stream - 1, 1, plan.build())  # each stream has its own table
+                commit = StreamCommit(stream, stream - 1, 1, plan.build())  # a table each
                 began, cpu = time.perf_counter(), _cpu(backend)
                 await log.commit([commit])
                 cpus[stream].append((_cpu(backend) - cpu) / 1e3)

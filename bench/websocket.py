@@ -238,8 +238,7 @@ class Idle:
 
 @dataclass(slots=True)
 class Resume:
-    """The time until `all` readers are served again after a `kill -9` of the server, in
-    microseconds.
+    """The microseconds until `all` readers are served again after a `kill -9` of the server.
 
     Each subscribes with the position that it read last; the answer must confirm that no message is
     missing.

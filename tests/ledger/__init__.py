@@ -1,1 +1,1 @@
-"""The ledger: a load, faults, and an offline checker of everything that clients were told."""
+"""The ledger: a load, faults, and an offline check of all answers that clients received."""

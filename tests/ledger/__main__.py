@@ -1,4 +1,4 @@
-"""A load, faults, and a verdict: `python -m tests.ledger --seconds 60 --seed 1 --nodes 3`."""
+"""Run a load with faults and check it: `python -m tests.ledger --seconds 60 --seed 1 --nodes 3`."""
 
 import argparse
 import shutil
@@ -17,7 +17,7 @@ SHOWN = 10  # violations of each kind
 
 
 def main() -> int:
-    """Play one run and print what the checker says."""
+    """Run once and print the result of the checker; return 0 if it is the expected one."""
     parser = argparse.ArgumentParser(prog="python -m tests.ledger", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="of load (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the faults (%(default)s)")
@@ -58,18 +58,18 @@ def main() -> int:
 
 
 def kinds(outcome: Outcome) -> Counter[str]:
-    """How many violations of each kind there are."""
+    """Return the number of violations of each kind."""
     return Counter(violation.kind for violation in outcome.violations)
 
 
 def summary(events: list[Event]) -> str:
-    """How much happened."""
+    """Return the number of events of each kind and phase, as text."""
     counts = Counter(f"{event.kind} {event.phase}".strip() for event in events)
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
 
 
 def tell(outcome: Outcome) -> None:
-    """Print the violations, the first of each kind with the lines they come from."""
+    """Print the violations, the first of each kind with the events they come from."""
     print(f"violations: {dict(kinds(outcome)) or 'none'}")
     shown: Counter[str] = Counter()
     for violation in outcome.violations:

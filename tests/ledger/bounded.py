@@ -1,4 +1,4 @@
-"""Who makes what does not stay: messages of a full stream, or for seconds, streams, consumers."""
+"""Clients that create short-lived objects: messages of limited streams, streams, consumers."""
 
 import json
 from collections import deque
@@ -10,11 +10,11 @@ from tests.ledger.publishers import direct_get, read_answer
 from tests.ledger.scenario import TTL_S
 from tests.support.wire import Wire
 
-_HIRED = 3  # consumers that are there at a time
+_HIRED = 3  # consumers that exist at a time
 
 
 class Filler(Client):
-    """Publishes into FULL, and purges what it has there when that takes no more."""
+    """A client that publishes to FULL, and purges its own messages there when it is full."""
 
     def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:
         super().__init__(name, addresses, directory)
@@ -31,7 +31,7 @@ class Filler(Client):
                 self._purge(wire)
 
     def _purge(self, wire: Wire) -> None:
-        """Purge all but the last of what is known to be there."""
+        """Purge all messages of this client except the last one with a known sequence."""
         known: dict[str, Any] = {"op": self.history.next_op(), "stream": "FULL", "how": "purge"}
         known |= {"subject": self.subject, "seq": self._last}
         body = {"filter": self.subject, "seq": self._last}
@@ -40,7 +40,7 @@ class Filler(Client):
 
 
 class Fader(Client):
-    """Publishes into FADING what lives for seconds, each under a subject of its own, and looks."""
+    """A client that publishes messages with a TTL to FADING, one per subject, and reads them."""
 
     def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:
         super().__init__(name, addresses, directory)
@@ -58,20 +58,21 @@ class Fader(Client):
                 value = f"{self.name}-{self._number}"
                 seq, _ = put(self, wire, "FADING", f"fading.{value}", value, head)
                 self._there += [seq] if seq else []
-            # The oldest is looked at until it is gone, the latest while it is there.
+            # Read the oldest until it has expired, and the latest while it exists.
             if self._there and direct_get(self, wire, "FADING", "", self._there[-1]) == 0:
                 self._there.pop()
             if self._there and direct_get(self, wire, "FADING", "", self._there[0]) == 0:
                 self._there.popleft()
             self.stopping.wait(0.05)
             if self.stopping.is_set():
-                wire.flush()  # it is in no hurry
+                wire.flush()  # wait for PONG, so that the loop does not spin
 
 
 class Maker(Client):
-    """Makes streams, looks whether they are there, and deletes them.
+    """A client that creates streams, requests their info, and deletes them.
 
-    The name of one whose making or end is unknown is not used again: the request may be on its way.
+    It never reuses the name of a stream after an unknown outcome, because the request may still be
+    in flight.
     """
 
     def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:
@@ -95,12 +96,12 @@ class Maker(Client):
 
 
 class Hirer(Client):
-    """Makes consumers of RING, changes them, looks whether they are as told, and deletes them.
+    """A client that creates consumers of RING, updates them, checks their info, and deletes them.
 
-    As of a stream, the name of one of which something is unknown is not used again.
+    As for streams, it never reuses a name after an unknown outcome.
     """
 
-    patience = 10.0  # what its node says when PostgreSQL is back is an answer
+    patience = 10.0  # long enough for the answer of a node after an outage of PostgreSQL
     stream = "RING"
 
     def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:
@@ -124,7 +125,7 @@ class Hirer(Client):
                     self._ask(wire, known, "INFO")
 
     def _make(self, wire: Wire, consumer: str, action: str) -> str:
-        """Make one or change it: its description is what was done last."""
+        """Create or update a consumer; its description is the name of the last action."""
         config = {"durable_name": consumer, "description": action, "deliver_policy": "new"}
         config["ack_policy"] = "explicit"
         body = {"stream_name": self.stream, "action": action, "config": config}
@@ -137,13 +138,13 @@ class Hirer(Client):
         return ask(self, wire, "object", subject, known, body)
 
 
-_UNCERTAIN = {10008, 10074}  # nobody leads; nobody tells what became of it
+_UNCERTAIN = {10008, 10074}  # no leader; unknown outcome
 
 
 def ask(
     client: Client, wire: Wire, kind: Any, subject: str, known: dict[str, Any], body: Any
 ) -> str:
-    """Ask the API and note it; ok, fail, or unknown where nobody can say what came of it."""
+    """Send an API request and record it; return "ok", "fail", or "unknown" if it is not known."""
     client.history.write(kind, "invoke", **known)
     phase: Any = "unknown"
     text = value = ""
@@ -166,7 +167,11 @@ def ask(
 def put(
     client: Client, wire: Wire, stream: str, subject: str, value: str, headers: bytes = b""
 ) -> tuple[int, bool]:
-    """Publish without an id and note it; the sequence, or 0, and whether the stream was full."""
+    """Publish without a message id and record it.
+
+    Returns the sequence (0 without acknowledgement), and True if the stream refused because it is
+    full.
+    """
     known: dict[str, Any] = {"op": client.history.next_op(), "stream": stream, "value": value}
     client.history.write("publish", "invoke", subject=subject, **known)
     phase: Any = "unknown"

@@ -1,6 +1,6 @@
-"""Judges a history, offline: every promise that can be seen from outside (README.md lists them).
+"""The offline checker of a history: every guarantee that clients can observe (see README.md).
 
-Each kind of violation is one word, so that controls can say which one they expect.
+Each kind of violation is one word, with which controls name the kinds that they expect.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ __all__ = ["Violation", "check"]
 
 
 def ends(view: View) -> Iterator[Violation]:
-    """Once the faults are over everything comes to its end, and no node ended by itself."""
+    """Check that all work ended after the faults, and that no node ended by itself."""
     for event in view.of("end"):
         yield Violation(event.how, event.text)
 
@@ -29,11 +29,11 @@ CHECKS = (
 
 
 def check(events: list[Event], rules: Rules) -> list[Violation]:
-    """Every way in which a history breaks a promise; empty when it is sound.
+    """Return every violation of a history; empty when there is none.
 
     Args:
-        events: in the order of time.
-        rules: what was promised.
+        events: The events, in order of time.
+        rules: The guarantees.
     """
     view = View(events, rules)
     return [violation for each in CHECKS for violation in each(view)]

@@ -1,4 +1,4 @@
-"""What every client does: connect to whichever node answers, work, and connect again."""
+"""The base of all clients: connect to any node that answers, work, and connect again."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -21,14 +21,14 @@ class Client(threading.Thread, ABC):
 
     Args:
         addresses: The NATS and HTTP ports of the nodes.
-        directory: Where histories are kept.
+        directory: Directory of the histories.
 
     Attributes:
-        failure: Why it ended although it should not have.
+        failure: Text of an unexpected exception that ended the thread; empty without one.
     """
 
     patience = 5.0
-    """Seconds without an answer after which it takes the server for gone."""
+    """Seconds without an answer after which the client gives up its server."""
 
     def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:
         super().__init__(name=name, daemon=True)
@@ -56,11 +56,11 @@ class Client(threading.Thread, ABC):
             return
 
     def connect(self, nats: Address, http: Address) -> None:
-        """Work over one connection until it ends; raise one of GONE if it does by itself."""
+        """Work over one connection until it ends; raise one of GONE if it ends by itself."""
         with Wire(nats, timeout=_GREETING_S) as wire:
             try:
                 wire.hello()
-            except AssertionError as error:  # it said goodbye
+            except AssertionError as error:  # the server sent an error
                 raise Closed(str(error)) from None
             wire.timeout = self.patience
             self.history.conn += 1
@@ -68,10 +68,10 @@ class Client(threading.Thread, ABC):
 
     @abstractmethod
     def work(self, wire: Wire) -> None:
-        """Use a connection until told to stop; raise one of GONE when it ends."""
+        """Use a connection until `stopping` is set; raise one of GONE when the connection ends."""
 
     def frames(self, wire: Wire) -> Iterator[Frame]:
-        """What comes until told to stop; raises Silence when nobody answers a PING."""
+        """Yield frames until `stopping` is set; raise Silence when PINGs stay unanswered."""
         quiet = 0
         while not self.stopping.is_set():
             try:
@@ -86,12 +86,12 @@ class Client(threading.Thread, ABC):
             yield frame
 
     def is_done(self) -> bool:
-        """Whether nothing is left to do."""
+        """Return True if no work is left."""
         return self.stopping.is_set()
 
 
 def answer_flow_control(wire: Wire, frame: Frame) -> bool:
-    """Answer what a push consumer asks for before it goes on; whether this is a status."""
+    """Answer a flow control request of a push consumer; return True if the frame has status 100."""
     if not frame.headers.startswith(b"NATS/1.0 100"):
         return False
     stalled = header(frame, "Nats-Consumer-Stalled")
@@ -101,7 +101,7 @@ def answer_flow_control(wire: Wire, frame: Frame) -> bool:
 
 
 def header(frame: Frame, name: str) -> str:
-    """The first value of a header; empty: it has none."""
+    """Return the first value of a header; empty without one."""
     for line in frame.headers.decode().split("\r\n")[1:]:
         key, _, value = line.partition(":")
         if key == name:

@@ -32,17 +32,17 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 
 class Node:
-    """One process, at the same ports whenever it is started.
+    """One process, which uses the same ports at each start.
 
     Args:
-        number: Its place among the nodes, from 0 on.
-        control: The guard that it runs without; empty: none.
-        peer: Which node connects from a port; None: no node does.
+        number: Index of the node, from 0 on.
+        control: Name of the guard that the node runs without; empty: none.
+        peer: Returns the name of the node that connects from a port; None for other clients.
 
     Attributes:
-        proxy: what it reaches PostgreSQL through.
-        routes: what its peers reach it through.
-        skew: seconds by which its clock is wrong from its next start on.
+        proxy: The proxy between the node and PostgreSQL.
+        routes: The proxy between its peers and the node.
+        skew: Error of its clock in seconds, from its next start on.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Node:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; what it serves is seen at its ports."""
+        """Start the process; its open ports show when it serves."""
         command = [sys.executable, "-m", *self._program(), "serve", "--dsn", self._dsn]
         command += ["--data", str(self.dir / "data"), "--wait-for-db", "60"]
         command += ["--nats-port", str(self.nats[1]), "--http-port", str(self.http[1])]
@@ -84,18 +84,20 @@ class Node:
             )
 
     def _program(self) -> list[str]:
-        """What `python -m` runs as the command `jetgate`."""
+        """Return the arguments of `python -m` that run the command `jetgate`."""
         if self._control:
             return ["tests.ledger.guardless", str(self.skew)]
         return ["tests.support.wrong_clock", str(self.skew)] if self.skew else ["jetgate"]
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, if it runs."""
+        """Send a signal, if the process runs."""
         if self._process is not None:
             self._process.send_signal(number)
 
     def end(self, number: signal.Signals, within: float = 60.0) -> None:
-        """End it by a signal; one that does not end in time is killed: raises TimeoutExpired."""
+        """End the process with a signal; after `within` seconds kill it and raise TimeoutExpired.
+
+        """
         self._notice()
         process, self._process = self._process, None
         if process is None:
@@ -114,15 +116,15 @@ class Node:
         return self._process is not None
 
     def connects_from(self, port: int) -> bool:
-        """Whether a connection from this port is one of its own."""
+        """Return True if the node has a connection from this port."""
         return self._process is not None and has_port(self._process.pid, port)
 
     def addresses(self) -> Iterator[tuple[Address, Address]]:
-        """Where a client tries that stays with this node: its NATS and its HTTP port."""
+        """Return the NATS and HTTP ports for a client that always uses this node."""
         return iter(((self.nats, self.http),))
 
     def failures(self) -> list[str]:
-        """How it ended by itself, each time, with the end of its log."""
+        """Return a text for each time that the node ended by itself, with the end of its log."""
         self._notice()
         return self._failures
 
@@ -132,24 +134,24 @@ class Node:
             self._failures.append(f"{self.name} ended with {code}: {self.log()[-2000:]}")
 
     def log(self) -> str:
-        """What it printed."""
+        """Return the output of the node."""
         with contextlib.suppress(FileNotFoundError):
             return (self.dir / "log").read_text(errors="replace")
         return ""
 
     def leads(self, stream: str) -> bool:
-        """Whether it says that it leads a stream itself."""
+        """Return True if the node reports itself as the leader of a stream."""
         return nodes.leads(self.nats, stream, timeout=1)
 
     def leads_something(self) -> bool:
-        """Whether it leads lease groups: a stream that is created through it is its own."""
+        """Return True if the node owns lease groups: it leads streams created through it."""
         url = "http://{}:{}/metrics".format(*self.http)
         with contextlib.suppress(OSError, HTTPException), urlopen(url, timeout=1) as answer:
             return re.search(rb"\njetgate_lease_groups [1-9]", answer.read()) is not None
         return False
 
     def close(self) -> None:
-        """End it and forget what it had."""
+        """Kill the node and delete its data."""
         self.send(signal.SIGCONT)
         self.end(signal.SIGKILL)
         self.proxy.__exit__()
@@ -160,11 +162,11 @@ class Node:
 
 
 class Cluster:
-    """Nodes over one database, each of which leads some of its lease groups at first.
+    """Nodes over one database, each of which owns some lease groups at first.
 
     Args:
-        count: How many nodes.
-        control: The guard that they run without; empty: none.
+        count: Number of nodes.
+        control: Name of the guard that they run without; empty: none.
     """
 
     def __init__(self, count: int, control: str = "") -> None:
@@ -195,9 +197,9 @@ class Cluster:
         self.postgres.stop()
 
     def addresses(self) -> Iterator[tuple[Address, Address]]:
-        """Where a client tries, in turn: the NATS and the HTTP port of each node.
+        """Return the NATS and HTTP ports of each node, in the order in which a client tries them.
 
-        Each begins with another one, so that there are clients on all of them.
+        Each call begins with another node, so that there are clients on all of them.
         """
         self._asked += 1
         first = self._asked % len(self.nodes)
@@ -205,7 +207,7 @@ class Cluster:
         return ((node.nats, node.http) for node in nodes)
 
     def wait_for(self, nodes: Sequence[Node]) -> None:
-        """Wait until each of some nodes leads something."""
+        """Wait until each of these nodes owns lease groups. Raises AssertionError if one ends."""
 
         def look() -> bool:
             return bool(self.failures()) or all(node.leads_something() for node in nodes)
@@ -217,20 +219,20 @@ class Cluster:
         return next((node.name for node in self.nodes if node.connects_from(port)), None)
 
     def leader(self, stream: str) -> Node | None:
-        """The first node that says that it leads a stream."""
+        """Return the first running node that reports to lead a stream; None without one."""
         return next((node for node in self.nodes if node.is_running and node.leads(stream)), None)
 
     def failures(self) -> list[str]:
-        """How nodes ended by themselves."""
+        """Return a text for each time that a node ended by itself."""
         return [failure for node in self.nodes for failure in node.failures()]
 
     def tracebacks(self) -> list[str]:
-        """What nodes logged with a traceback: what they had not foreseen."""
+        """Return the log lines that begin a traceback: exceptions that the nodes did not handle."""
         lines = ((node.name, line) for node in self.nodes for line in node.log().splitlines())
         return [f"{name} logged {line}" for name, line in lines if _TRACEBACK in line]
 
     def kill_postgres(self, number: signal.Signals) -> None:
-        """End PostgreSQL hard, which its watcher starts again: SIGQUIT is its immediate stop."""
+        """Kill PostgreSQL, which its watcher starts again; SIGQUIT is an immediate shutdown."""
         pid = self.postgres.server.pid
         if pid is None:
             return
@@ -240,7 +242,7 @@ class Cluster:
                 os.kill(victim, number)
 
     def cut_power(self) -> None:
-        """End PostgreSQL as a power cut does. Raises as `power.cut` when it is away."""
+        """Stop PostgreSQL as a power cut does. Raises as `power.cut` when it is unavailable."""
         server = self.postgres.server
         if server.pid is not None:
             power.cut(server.pid, self.dsn, server.data)

@@ -1,4 +1,4 @@
-"""What consumers are promised: everything at least once, nothing after its confirmed end."""
+"""The guarantees of consumers: at-least-once delivery, and none after a confirmed ack or term."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from tests.ledger.view import View, Violation, part_of
 
 ENDS = {"ack", "term", "all"}
 _TAKEOVER_NS = 10_000_000_000
-"""How long after a fault another leader may come, at most."""
+"""Nanoseconds after a fault within which another node may become leader."""
 
 _EARLY_NS = 500_000_000
-"""How wrong a node may be about the database's time."""
+"""Nanoseconds by which a node's estimate of the database's time may be wrong."""
 
 Key = tuple[str, str]
 
@@ -21,10 +21,10 @@ def _of(event: Event) -> Key:
 
 
 def redelivered(view: View) -> Iterator[Violation]:
-    """What the server confirmed to be acknowledged is not delivered again.
+    """Check that messages with a confirmed acknowledgement are not delivered again.
 
-    A delivery that was on its way to another connection meanwhile is no offence: only one counts
-    that was asked for later, or came later over the connection of the confirmation.
+    A delivery that was in flight to another connection does not count. A delivery counts if it was
+    requested after the confirmation, or arrived after it on the same connection.
     """
     ended: dict[tuple[str, str, int], Event] = {}
     all_until: dict[Key, list[Event]] = defaultdict(list)
@@ -47,7 +47,7 @@ def redelivered(view: View) -> Iterator[Violation]:
 
 
 def deliveries(view: View) -> Iterator[Violation]:
-    """Nothing is delivered more often than `max_deliver`; a fault may have one forgotten."""
+    """Check that no message is delivered more than `max_deliver` times; each fault may add one."""
     faults = sum(event.kind == "fault" and event.phase == "invoke" for event in view.events)
     bounds = {(rule.stream, rule.name): rule.max_deliver for rule in view.rules.consumers}
     counts: Counter[tuple[str, str, int, int]] = Counter()
@@ -64,11 +64,11 @@ def deliveries(view: View) -> Iterator[Violation]:
 
 
 def waits(view: View) -> Iterator[Violation]:
-    """Nothing comes again before its wait is over, unless it was given back.
+    """Check that no message is redelivered before its `ack_wait`, except after a Nak.
 
-    The wait began when a delivery was sent: at the earliest when it was asked for. Nobody asks for
-    what is pushed: a member may get what was on its way before it came, so the time counts when the
-    message was stored.
+    The wait begins when a delivery is sent, at the earliest when it was requested. A pushed message
+    has no request, and a new member may get one that was sent before it subscribed; so for pushed
+    messages the time of storage counts.
     """
     bounds = {(rule.stream, rule.name): rule.ack_wait for rule in view.rules.consumers}
     pushed = {(rule.stream, rule.name) for rule in view.rules.consumers if rule.pushed}
@@ -87,14 +87,14 @@ def waits(view: View) -> Iterator[Violation]:
 
 
 def _sent(view: View, delivery: Event, pushed: set[tuple[str, str]]) -> int:
-    """Return the time before which a delivery was not sent."""
+    """Return the earliest time at which a delivery may have been sent."""
     if _of(delivery) in pushed:
         return delivery.time - view.rules.began
     return delivery.since
 
 
 def pending(view: View) -> Iterator[Violation]:
-    """No more is delivered and not acknowledged than may be."""
+    """Check that at most `max_ack_pending` messages are delivered and not acknowledged."""
     bounds = {(rule.stream, rule.name): rule.max_pending for rule in view.rules.consumers}
     for event in view.of("consumer"):
         bound = bounds.get(_of(event), 0)
@@ -104,7 +104,7 @@ def pending(view: View) -> Iterator[Violation]:
 
 
 def processed(view: View) -> Iterator[Violation]:
-    """Every message was delivered to everyone it is for; what is gone was acknowledged."""
+    """Check that every consumer got its messages, and acknowledged those that are gone."""
     if not view.is_final():
         return
     delivered: dict[Key, set[int]] = defaultdict(set)
@@ -139,7 +139,7 @@ def _must_have_come(view: View, rule: ConsumerRule) -> Iterator[tuple[int, Event
 
 
 class _Floor:
-    """How far everything is known to be acknowledged."""
+    """The highest sequence up to which all acknowledgements are confirmed."""
 
     def __init__(self) -> None:
         self.seq = 0
@@ -156,10 +156,10 @@ class _Floor:
 
 
 def floors(view: View) -> Iterator[Violation]:
-    """A consumer's floor is behind nothing that was confirmed, and goes back for nobody.
+    """Check that a consumer's ack floor includes confirmed acks and never decreases.
 
-    What was acknowledged without a confirmation the next leader may not know of, on the same
-    connection: so the second holds where no fault was begun or ended shortly before.
+    The next leader may not know acknowledgements without confirmation, even on the same connection.
+    So the second condition is checked only when no fault began or ended shortly before.
     """
     confirmed: dict[Key, _Floor] = defaultdict(_Floor)
     asked: dict[tuple[str, int], int] = {}
@@ -189,7 +189,10 @@ def floors(view: View) -> Iterator[Violation]:
 
 
 def letters(view: View) -> Iterator[Violation]:
-    """What ended without success has one letter; what succeeded at once has none."""
+    """Check that each message that ended without success has one dead letter.
+
+    A message that was acknowledged at its first delivery must have none.
+    """
     for rule in view.rules.streams:
         if not rule.letters_of or not view.is_final():
             continue
@@ -204,7 +207,7 @@ def letters(view: View) -> Iterator[Violation]:
 
 
 def _letters_due(lines: list[Event]) -> tuple[int, int]:
-    """How many letters a message has at least and at most, by what became of its deliveries."""
+    """Return the minimum and maximum number of dead letters of a message, from its deliveries."""
     came = [event for event in lines if event.kind == "deliver"]
     ends = [event for event in lines if event.kind == "ack" and event.how in ENDS]
     phases = {(event.how, event.phase) for event in ends}

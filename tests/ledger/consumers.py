@@ -1,6 +1,6 @@
-"""Who consumes: by pulling or being pushed to, with every kind of acknowledgement.
+"""Clients that consume, with pull or push consumers and every kind of acknowledgement.
 
-Most acknowledgements are asked back for: what the server has confirmed it must not deliver again.
+Most acknowledgements ask for a confirmation: the server must not redeliver a confirmed message.
 """
 
 import time
@@ -12,18 +12,18 @@ from tests.ledger.client import Addresses, Client, answer_flow_control
 from tests.support.wire import Frame, Wire
 
 Verdict = Callable[[str, int], str]
-"""What becomes of a message, by its value and how often it was delivered: ack, nak or term."""
+"""The answer to a delivery, from the message's value and its delivery count: ack, nak or term."""
 
 _WORDS = {"ack": b"+ACK", "all": b"+ACK", "nak": b"-NAK", "term": b"+TERM"}
 
 
 def accept(_value: str, _count: int) -> str:
-    """Nothing fails."""
+    """Accept every message."""
     return "ack"
 
 
 def retry(value: str, count: int) -> str:
-    """Of four, one fails each time, one is terminated, one fails once."""
+    """Of four messages, nak one each time, nak one once, terminate one, and acknowledge one."""
     kind = int(value.rpartition("-")[2]) % 4
     if kind == 1 or (kind == 3 and count == 1):
         return "nak"
@@ -31,14 +31,14 @@ def retry(value: str, count: int) -> str:
 
 
 class Whole:
-    """Up to where everything has come of a stream in which nothing is removed."""
+    """The highest sequence up to which all messages have arrived, of a stream without removals."""
 
     def __init__(self) -> None:
         self._end = 0
         self._beyond: set[int] = set()
 
     def take(self, seq: int) -> bool:
-        """Take note of a message; whether it and everything before it have come."""
+        """Record a message; return True if it and all messages before it have arrived."""
         if seq > self._end:
             self._beyond.add(seq)
         while self._end + 1 in self._beyond:
@@ -48,17 +48,17 @@ class Whole:
 
 
 class Consumer(Client):
-    """Takes deliveries of one consumer, notes and acknowledges them.
+    """A client that gets the deliveries of one consumer, records and acknowledges them.
 
     Args:
-        stream, consumer: Whose deliveries.
-        acks: explicit, all or none.
-        verdict: What becomes of each message.
-        confirmed: Whether acknowledgements are asked back for.
+        stream, consumer: Names of the stream and the consumer.
+        acks: "explicit", "all" or "none".
+        verdict: The answer to each message.
+        confirmed: True if acknowledgements ask for a confirmation.
     """
 
     every = 20
-    """With `all`, one of so many deliveries is acknowledged."""
+    """With `all`, the number of deliveries per acknowledgement."""
 
     def __init__(
         self,
@@ -91,11 +91,11 @@ class Consumer(Client):
             self._open.clear()
 
     def consume(self, wire: Wire) -> None:
-        """Take deliveries until told to stop."""
+        """Handle deliveries until `stopping` is set."""
         raise NotImplementedError
 
     def take(self, wire: Wire, frame: Frame, since: int) -> None:
-        """Note a delivery and answer it as is due."""
+        """Record a delivery and answer it."""
         parts = frame.reply.split(b".")
         seq, count = int(parts[5]), int(parts[4])
         value = frame.payload.decode()
@@ -115,14 +115,15 @@ class Consumer(Client):
             self._acknowledge(wire, frame, seq, self.verdict(value, count))
         elif self.acks == "all":
             self._taken += 1
-            # What was on its way over another connection may be lost: it is not acknowledged.
+            # A message in flight to another connection may be lost, so none after it is
+            # acknowledged.
             if self._whole.take(seq):
                 self._unacked = frame, seq
             if self._taken % self.every == 0:
                 self.acknowledge_all(wire)
 
     def acknowledge_all(self, wire: Wire) -> None:
-        """Acknowledge what was taken last, and so everything before."""
+        """Acknowledge the last message before which all have arrived, and with it all before."""
         if self._unacked is not None:
             frame, seq = self._unacked
             self._unacked = None
@@ -144,20 +145,20 @@ class Consumer(Client):
         wire.publish(frame.reply.decode(), _WORDS[how], reply=reply)
 
     def is_answer(self, frame: Frame) -> bool:
-        """Note the answer to an acknowledgement; whether this is one."""
+        """Record the answer to an acknowledgement; return True if the frame is no delivery."""
         if not frame.verb.endswith(b"MSG"):
             return True
         if not frame.subject.startswith(b"a.%s." % self.name.encode()):
             return False
         known = self._open.pop(frame.subject, None)
         if known is not None:
-            # With headers it says that nobody was there to take it.
+            # With headers the answer is a no-responders status.
             self.history.write("ack", "fail" if frame.headers else "ok", **known)
         return True
 
 
 class Puller(Consumer):
-    """Asks for batches; each has a subscription of its own, which tells when it was asked for."""
+    """A client that pulls batches, each with its own subscription, which identifies the request."""
 
     batch = 30
 
@@ -179,7 +180,7 @@ class Puller(Consumer):
             frame = wire.frame()
             if self.is_answer(frame):
                 continue
-            if not frame.reply:  # a status: the request is over
+            if not frame.reply:  # a status: the request has ended
                 self.acknowledge_all(wire)
                 if b" 503" in frame.headers or b" 409" in frame.headers:
                     self.stopping.wait(0.05)
@@ -187,7 +188,7 @@ class Puller(Consumer):
             got += 1
             self.take(wire, frame, asked)
         wire.send(b"UNSUB %d\r\n" % sid)
-        while self._open:  # what was asked back for is waited for, so that the next pull is later
+        while self._open:  # wait for confirmations, so that the next pull begins after them
             self._late(wire, wire.frame(), asked)
 
     def _late(self, wire: Wire, frame: Frame, asked: int) -> None:
@@ -196,11 +197,11 @@ class Puller(Consumer):
 
 
 class Pushed(Consumer):
-    """Is pushed to, alone or as a member of a queue group; answers flow control.
+    """A client of a push consumer, alone or in a queue group, which answers flow control.
 
     Args:
-        deliver: The subject that the consumer delivers to.
-        queue: The group.
+        deliver: The deliver subject of the consumer.
+        queue: The queue group; empty: none.
     """
 
     def __init__(self, *arguments: Any, deliver: str, queue: str = "", **options: Any) -> None:

@@ -1,6 +1,6 @@
-"""Guards of the product, how each is taken out of a node, and what the checker must say then.
+"""Guards of jetgate, a way to remove each from a node, and the violations that this must cause.
 
-`python -m tests.ledger --control NAME`. Nothing in the product knows of it.
+`python -m tests.ledger --control NAME`. The product itself has no code for this.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ from tests.ledger.run import Plan
 from tests.support.faulty_node import acknowledge_early
 
 _LINGER_S = 1.0
-_DRAIN_S = 20.0  # what is broken need not come to an end
+_DRAIN_S = 20.0  # seconds; unfinished work need not end when a guard is missing
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A guard, and how its absence is seen.
+    """A guard, and the evidence of its absence.
 
     Attributes:
-        remove: takes the guard out of this process.
-        kinds: the violations of which at least one is expected.
-        faults: what it takes to notice.
+        remove: Removes the guard from this process.
+        kinds: Kinds of violations, of which at least one is expected.
+        faults: The faults that expose the absence.
     """
 
     remove: Callable[[], None]
@@ -55,23 +55,23 @@ def _replace(of: Any, name: str, new: Any) -> None:
 
 
 def without_dedup() -> None:
-    """No message id is known."""
+    """Make every message id unknown."""
     _replace(DedupWindow, "find", lambda _self, _msg_id, _now: None)
 
 
 def without_rivals() -> None:
-    """Whatever last sequence a publish expects is the right one."""
+    """Accept every expected last sequence of a publish."""
 
     def agree(_draft: Any, _message: Any) -> None:
         return
 
-    check = checks.expected_last_of_subject  # tuples have it: its code is replaced
+    check = checks.expected_last_of_subject  # tuples refer to the function: replace its code
     assert isinstance(check, FunctionType)
     check.__code__ = agree.__code__
 
 
 def confirm_early() -> None:
-    """Double acks are answered before they are stored."""
+    """Answer double acks before they are stored."""
     sync = StateWriter.sync
 
     def early(self: StateWriter, consumer: Any, done: Callable[[], None]) -> None:
@@ -82,7 +82,7 @@ def confirm_early() -> None:
 
 
 def without_epochs() -> None:
-    """Who has led believes to lead for ever: its trust does not end, and no fence stops it."""
+    """Make a deposed leader continue: its trust never ends, and no fence stops it."""
     commit = PostgresLog.commit
 
     async def believe(self: PostgresLog, commits: Any) -> None:
@@ -99,7 +99,7 @@ def without_epochs() -> None:
 
 
 def without_trust() -> None:
-    """Who leads tells what its memory holds, whether its leadership is confirmed or not."""
+    """Make a leader answer from memory, with or without a confirmed lease."""
 
     async def is_back(_self: Trust) -> bool:
         return True
@@ -109,7 +109,10 @@ def without_trust() -> None:
 
 
 def without_key_share() -> None:
-    """A change of a consumer keeps no takeover waiting. It takes a while, else none is met."""
+    """Let consumer changes run without the lock that delays a takeover.
+
+    Changes are slowed, because otherwise no takeover coincides with one.
+    """
     guard, require = "for key share", directory_store._require
     for name in ("_ADD", "_SET", "_DROP"):
         _replace(consumer_changes, name, getattr(consumer_changes, name).replace(guard, ""))
@@ -122,7 +125,7 @@ def without_key_share() -> None:
 
 
 def linger_in_changes() -> None:
-    """Consumers are added a second before that is committed."""
+    """Add consumers a second before the commit."""
     add = consumer_changes.add
 
     async def slowly(session: Any, row: Any, epoch: int) -> tuple[int, int]:
@@ -134,17 +137,17 @@ def linger_in_changes() -> None:
 
 
 def without_database_time() -> None:
-    """Each node believes its own clock."""
+    """Make each node use its own clock."""
     _replace(DatabaseClock, "now", lambda self: self._machine.now())
 
 
 def _claim_of(link: RouteLink) -> int:
-    """The newest claim of a peer; 0: it leads nothing."""
+    """Return the newest fencing token of a peer; 0 if it owns nothing."""
     return max((claim for claim, _ in link.info.claims), default=0)
 
 
 def resend_handed() -> None:
-    """What was given to a leader is given to the next one too: perhaps nobody stored it."""
+    """Send publishes that were forwarded to a former leader to the next one again."""
     send, changed = RouteLink.send, DatabaseMesh.changed
     given: deque[tuple[int, bytes]] = deque(maxlen=5000)
 
@@ -168,7 +171,7 @@ def resend_handed() -> None:
 
 
 def commit_asynchronously() -> None:
-    """COMMIT is answered before its record is on the disk."""
+    """Answer COMMIT before its WAL record is on disk."""
     connect._COMMON["synchronous_commit"] = "off"
     _replace(connect, "_DURABLE", "select 1")
 
@@ -184,7 +187,7 @@ CONTROLS: dict[str, Control] = {
     "no-dedup": Control(
         without_dedup,
         frozenset({"duplicate"}),
-        # Clients give up before they hear of a COMMIT that was one, and send again.
+        # Clients stop waiting before the answer of a successful COMMIT, and send again.
         tuple(
             fault
             for begin in (2, 11, 20, 29, 38)
@@ -199,8 +202,8 @@ CONTROLS: dict[str, Control] = {
     "no-trust": Control(
         without_trust,
         frozenset({"stale", "floor"}),
-        # Who leads hears neither PostgreSQL nor its successor, whom most clients go to; its own
-        # observer asks on.
+        # The leader is cut off from PostgreSQL and from its successor, which most clients use; its
+        # own observer keeps asking it.
         (Fault(2, "link-hold", 11.0, 0), Fault(2.1, "hold", 11.0, 0)),
         13,
         nodes=2,
@@ -208,7 +211,8 @@ CONTROLS: dict[str, Control] = {
     "no-key-share": Control(
         without_key_share,
         frozenset({"object"}),
-        # The COMMIT of a change arrives when another node leads, which has not read it.
+        # The COMMIT of a change arrives after another node became leader without reading the
+        # change.
         tuple(
             fault
             for begin in (2, 16, 30)
@@ -227,7 +231,7 @@ CONTROLS: dict[str, Control] = {
     "resent": Control(
         resend_handed,
         frozenset({"duplicate"}),
-        # Who sends without ids has to be at the node that leads neither before nor after.
+        # A publisher without ids must be at a node that is leader neither before nor after.
         _kills(*range(3, 27, 3)),
         28,
         nodes=3,
@@ -242,7 +246,7 @@ CONTROLS: dict[str, Control] = {
     "no-epochs": Control(
         without_epochs,
         frozenset({"lost", "disagreement"}),
-        # It leads on, and clients come to it when who leads since is killed: one of the others.
+        # The old leader continues, and clients reach it when the new leader, a standby, is killed.
         (
             Fault(3, "stop", 12.0, 0),
             Fault(17, "kill-standby", 0.0, 0),
@@ -255,6 +259,6 @@ CONTROLS: dict[str, Control] = {
 
 
 def controlled(name: str, seed: int) -> Plan:
-    """A run in which nodes miss a guard."""
+    """Return a run in which nodes lack a guard."""
     control = CONTROLS[name]
     return Plan(control.seconds, seed, control.nodes, control.faults, name, _DRAIN_S)

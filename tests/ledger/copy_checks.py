@@ -1,4 +1,4 @@
-"""What copies promise: a mirror equals its origin, sources come whole, once and in order."""
+"""The guarantees of copies: a mirror equals its origin; sources are complete, once, in order."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from tests.ledger.view import View, Violation
 
 
 def mirrors(view: View) -> Iterator[Violation]:
-    """A mirror has each message of its origin at its place, with its time."""
+    """Check that a mirror has each message of its origin at the same sequence, with its time."""
     if not view.is_final():
         return
     for rule in view.rules.streams:
@@ -28,7 +28,7 @@ def _content(event: Event) -> tuple[str, str, int]:
 
 
 def sums(view: View) -> Iterator[Violation]:
-    """A stream with sources has each of their messages, once, in their order."""
+    """Check that a stream with sources has each of their messages once, in their order."""
     if not view.is_final():
         return
     for rule in view.rules.streams:

@@ -1,4 +1,4 @@
-"""What goes wrong in a run, and when: one schedule, made from the seed and printed first."""
+"""The faults of a run and their times: one schedule, derived from the seed and printed first."""
 
 import contextlib
 import itertools
@@ -56,10 +56,10 @@ class Fault:
     """One fault.
 
     Attributes:
-        at: seconds after the beginning.
-        seconds: how long it lasts, for those that do.
-        which: a number by which one of several streams, nodes, links or directions is chosen; 0 is
-            LOG, the first of the streams.
+        at: Seconds after the beginning.
+        seconds: Duration; 0 for a fault without one.
+        which: A number that chooses one of several streams, nodes, links or directions; 0 is LOG,
+            the first of the streams.
     """
 
     at: float
@@ -89,18 +89,21 @@ _LONGEST = {
 
 
 _PAUSE_S = (2.0, 6.0)
-"""From one fault to the next, which may begin while that one lasts; down to half of it in a short
-run, so that one of a minute has about every kind."""
+"""The range of seconds from one fault to the next, which may begin while the former lasts.
+
+In a short run the pauses are shortened to as little as half, so that one minute has about every
+kind.
+"""
 
 
 def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) -> list[Fault]:
-    """The faults of a run.
+    """Return the faults of a run.
 
     Args:
-        seed: The same faults for the same seed.
-        seconds: When the last of them ends at the latest.
-        nodes: How many nodes there are.
-        only: The kinds of faults; empty: all.
+        seed: The same seed gives the same faults.
+        seconds: The latest end of the last fault, in seconds.
+        nodes: Number of nodes.
+        only: Kinds of faults; empty: all.
     """
     choose = random.Random(seed)
     kinds = [kind for kind in only or KINDS if nodes > 1 or kind not in _NEED_OTHERS]
@@ -109,7 +112,7 @@ def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) ->
     at = choose.uniform(*_PAUSE_S) * haste
     deck: list[str] = []
     while at < seconds - 1:
-        if not deck:  # each kind once before any comes again
+        if not deck:  # each kind once before any repeats
             deck = choose.sample(kinds, len(kinds))
         kind = deck.pop()
         longest = min(_LONGEST.get(kind, 0.0), seconds - at)
@@ -120,16 +123,16 @@ def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) ->
 
 
 def _delay(fault: Fault) -> float:
-    """How late a slow connection is, in seconds."""
+    """Return the delay of a slow connection, in seconds."""
     return 0.05 + fault.which % 200 / 1000
 
 
 class Chaos:
-    """Does what a schedule says.
+    """The executor of a schedule.
 
     Args:
-        cluster: Whom to.
-        history: Where it is noted.
+        cluster: The cluster in which faults are caused.
+        history: The history in which they are recorded.
     """
 
     def __init__(self, cluster: Cluster, history: SharedWriter) -> None:
@@ -142,7 +145,7 @@ class Chaos:
         self.failures: list[str] = []
 
     def play(self, faults: Sequence[Fault], seconds: float) -> None:
-        """Do everything, and return when all of it is over."""
+        """Cause all faults, and return when all have ended."""
         began = time.monotonic()
         for fault in faults:
             self._never.wait(max(0.0, began + fault.at - time.monotonic()))
@@ -168,7 +171,7 @@ class Chaos:
         thread.start()
 
     def _victims(self, fault: Fault) -> tuple[Node, ...]:
-        """The node, or the two nodes, that something is done to; empty: nobody leads the stream."""
+        """Return the node, or the two nodes, of a fault; empty when the stream has no leader."""
         if fault.kind.startswith("link"):
             pairs = list(itertools.combinations(self._cluster.nodes, 2))
             first, second = pairs[fault.which % len(pairs)]
@@ -196,7 +199,7 @@ class Chaos:
                 self._held.discard(name)
 
     def _to_link(self, fault: Fault, one: Node, other: Node) -> None:
-        """Of a link that is held one way, the other node hears nothing."""
+        """Disturb a link; when it is held in one direction, the other node receives nothing."""
         ends = ((one.routes, other.name, True), (other.routes, one.name, False))
         for routes, peer, is_one in ends:
             if fault.kind == "link-cut":
@@ -222,7 +225,7 @@ class Chaos:
             finally:
                 node.start()
         elif kind == "move":
-            # Refused where another fault has its way.
+            # Refused during some other faults.
             step_down(node.nats, _STREAMS[fault.which % len(_STREAMS)])
         elif kind.startswith("stop"):
             node.send(signal.SIGSTOP)
@@ -247,7 +250,7 @@ class Chaos:
 
     def _to_postgres(self, fault: Fault) -> None:
         if fault.kind in _TERMINATE:
-            with contextlib.suppress(OSError, asyncpg.PostgresError):  # it may just be away
+            with contextlib.suppress(OSError, asyncpg.PostgresError):  # PostgreSQL may be away
                 on(self._cluster.dsn, _TERMINATE[fault.kind])
         elif fault.kind == "postgres-power":
             with contextlib.suppress(OSError, asyncpg.PostgresError):  # likewise

@@ -1,7 +1,7 @@
-"""The command `jetgate` without the guard that JETGATE_TEST_CONTROL names, on a shifted clock.
+"""The command `jetgate` without the guard named by JETGATE_TEST_CONTROL, on a shifted clock.
 
-`python -m tests.ledger.guardless SECONDS ...`; the clock is shifted before anything of the product
-is imported.
+`python -m tests.ledger.guardless SECONDS ...`; the clock is shifted before the first import of a
+jetgate module.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""What clients asked and were told during a run: a line of JSON each, a file for each client.
+"""The requests of clients and the answers during a run: lines of JSON, one file per client.
 
-Times are of the monotonic clock of the one process that all clients live in, in nanoseconds, so
-that "before" has a meaning between clients.
+Times are of the monotonic clock of the single process that runs all clients, in nanoseconds, so
+that times of different clients are comparable.
 """
 
 import itertools
@@ -34,27 +34,26 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
     """One line.
 
     Attributes:
-        t: when, monotonic nanoseconds.
-        op: of what is asked: the number by which its outcome finds it, unique for a client.
-        conn: the number of the client's connection.
-        value: the payload, unique for each message that a client makes: `<client>-<number>`; of an
-            object, its description.
-        cseq, count: of a delivery: its consumer sequence, and the how manieth it says to be.
-        since: before this time nobody had asked for the delivery.
-        time: when the server says to have stored it, nanoseconds since 1970.
-        expect: last sequence of the subject that a publish demands; -1: none.
-        batch: the atomic batch that it is part of, and `of` how many messages.
-        identified: it carries a message id.
-        how: ack, nak, term, all; last or seq of a get; seq of a removal, or purge, which takes what
-            is before `seq` of a subject; how the whole stream was read in the end: by SQL, or over
-            NATS from who leads, or from another node; create, update, delete or info of an
-            object, and left: it is there in the end.
-        floor, pending, unacked: of a consumer; `first`, `last`, `messages`: of a stream.
-        subjects, deleted: how many a stream says to have, at the end.
-        size: the bytes that a stream says to have, and of a message as it was read in the end.
-        origin: `<stream> <sequence>` that a copy says to be of.
-        msg_id: that of a message as it was read in the end.
-        text: an error, a fault, what does not come to an end.
+        t: Time of the event, monotonic nanoseconds.
+        op: Number of a request, unique for a client; its outcome has the same number.
+        conn: Number of the client's connection.
+        value: The payload, unique for each message of a client: `<client>-<number>`; for an object,
+            its description. cseq, count: Consumer sequence and delivery count of a delivery.
+        since: Time before which the delivery was not requested.
+        time: Time of storage according to the server, nanoseconds since 1970.
+        expect: Expected last sequence of the subject of a publish; -1: none.
+        batch: Id of the atomic batch of a message; `of` is the number of its messages.
+        identified: True if the message carries a message id.
+        how: The kind of an ack ("ack", "nak", "term", "all"), of a get ("last", "seq"), or of a
+            removal ("seq", or "purge" for messages of a subject before `seq`). For a final read:
+            "SQL", or the node that was asked over NATS. For an object: "create", "update",
+            "delete", "info", or "left" if it exists at the end. floor, pending, unacked: State of a
+            consumer; `first`, `last`, `messages`: of a stream. subjects, deleted: Numbers in the
+            stream's info at the end.
+        size: Bytes in the stream's info, or of a message in a final read.
+        origin: `<stream> <sequence>` in the header of a copied message.
+        msg_id: Message id of a message in a final read.
+        text: An error, a fault, or work that did not end.
     """
 
     t: int
@@ -92,20 +91,20 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
     text: str = ""
 
     def told(self) -> str:
-        """The line as it stands in the file."""
+        """Return the line as in the file."""
         return msgspec.json.encode(self).decode()
 
 
 class StreamRule(msgspec.Struct, omit_defaults=True, frozen=True):
-    """What a stream promises beside keeping everything in order.
+    """The guarantees of a stream, in addition to order and durability.
 
     Attributes:
-        retention: as in its configuration; "latest": the last message of each subject;
-            "removing": what clients remove is gone; "ring": the latest `max_msgs`; "fading": each
-            message lives for `ttl` nanoseconds.
-        mirror: the stream that it equals.
-        sources: the streams whose messages it has, each once and in their order.
-        letters_of: the consumer whose failed messages it has.
+        retention: The configured value; or "latest": the last message of each subject; "removing":
+            clients remove messages; "ring": the latest `max_msgs`; "fading": each message lives for
+            `ttl` nanoseconds.
+        mirror: Name of the stream that this one mirrors.
+        sources: Names of the streams whose messages it has, each once and in their order.
+        letters_of: Name of the consumer whose dead letters it has.
     """
 
     name: str
@@ -118,15 +117,15 @@ class StreamRule(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class ConsumerRule(msgspec.Struct, omit_defaults=True, frozen=True):
-    """What a consumer promises.
+    """The guarantees of a consumer.
 
     Attributes:
-        acks: explicit, all or none.
-        max_deliver: 0: no bound.
-        max_pending: how many may be delivered and not acknowledged; 0: that is not checked.
-        ack_wait: nanoseconds before which nothing is delivered again by itself; 0: likewise.
-        node: the one that its only client stays with; empty: clients go wherever they are served.
-        pushed: it delivers to a subject, so to whoever listens when a delivery arrives.
+        acks: "explicit", "all" or "none".
+        max_deliver: Maximum number of deliveries; 0: no limit.
+        max_pending: Maximum number of unacknowledged messages; 0: not checked.
+        ack_wait: Nanoseconds before a redelivery without Nak; 0: not checked.
+        node: Name of the node that its only client uses; empty: clients use any node.
+        pushed: True for a push consumer, whose subscribers may change before a delivery arrives.
     """
 
     stream: str
@@ -140,10 +139,10 @@ class ConsumerRule(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class ReaderRule(msgspec.Struct, omit_defaults=True, frozen=True):
-    """Who is to read a stream from its beginning to its end, in order.
+    """A client that reads a stream from its beginning to its end, in order.
 
     Attributes:
-        node: the one that it stays with; empty: it goes wherever it is served.
+        node: Name of the only node that it uses; empty: any node.
     """
 
     client: str
@@ -152,10 +151,10 @@ class ReaderRule(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What was promised in a run.
+    """The guarantees of a run.
 
     Attributes:
-        began: what to add to times of the monotonic clock for those since 1970, nanoseconds.
+        began: Nanoseconds to add to a monotonic time to get the time since 1970.
     """
 
     streams: tuple[StreamRule, ...]
@@ -165,7 +164,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Writes the lines of one client; only one thread uses it."""
+    """The writer of one client's lines, for a single thread."""
 
     def __init__(self, directory: Path, client: str) -> None:
         self._client = client
@@ -186,18 +185,18 @@ class Writer:
         self._file.close()
 
     def next_op(self) -> int:
-        """A number for something that is about to be asked."""
+        """Return a number for the next request."""
         return next(self._ops)
 
     def write(self, kind: Kind, phase: Phase = "", **said: str | int | bool) -> Event:
-        """Write a line about now."""
+        """Write a line with the current time."""
         event = Event(time.monotonic_ns(), self._client, kind, phase, conn=self.conn, **said)  # type: ignore[arg-type]
         self._file.write(self._encode(event) + b"\n")
         return event
 
 
 class SharedWriter(Writer):
-    """One that several threads use."""
+    """A writer for several threads."""
 
     def __init__(self, directory: Path, client: str) -> None:
         super().__init__(directory, client)
@@ -209,17 +208,17 @@ class SharedWriter(Writer):
 
 
 def write_rules(directory: Path, rules: Rules) -> None:
-    """Keep what was promised beside what happened."""
+    """Write the guarantees to the directory of the histories."""
     (directory / "rules.json").write_bytes(msgspec.json.encode(rules))
 
 
 def read_rules(directory: Path) -> Rules:
-    """What was promised in a run."""
+    """Return the guarantees of a run."""
     return msgspec.json.decode((directory / "rules.json").read_bytes(), type=Rules)
 
 
 def read_history(directory: Path) -> list[Event]:
-    """Every line of every client, in the order of time."""
+    """Return the events of all clients, in order of time."""
     decode = msgspec.json.Decoder(Event).decode
     events = [
         decode(line)

@@ -1,4 +1,4 @@
-"""What limits promise: never more than they allow, never less, nothing refused without need."""
+"""The guarantees of limits: no more and no less than they allow, and no needless refusal."""
 
 from collections.abc import Iterator
 
@@ -7,14 +7,17 @@ from tests.ledger.view import Message, Try, View, Violation
 
 _SECOND = 1_000_000_000
 _EARLY_NS = _SECOND // 2
-"""How wrong a node may be about the database's time."""
+"""Nanoseconds by which a node's estimate of the database's time may be wrong."""
 _LATE_NS = 10 * _SECOND
-"""How long what is over may be shown: whoever led before is stopped, or cut off, meanwhile."""
+"""Nanoseconds for which expired messages may remain visible.
+
+A former leader may be stopped or cut off meanwhile.
+"""
 _FULL = '"err_code": 10077'
 
 
 def limits(view: View) -> Iterator[Violation]:
-    """A stream never says to have more messages than it may."""
+    """Check that no stream reports more messages than its limit."""
     for event in view.of("stream"):
         rule = view.streams.get(event.stream)
         if rule is not None and rule.max_msgs and event.messages > rule.max_msgs:
@@ -23,7 +26,7 @@ def limits(view: View) -> Iterator[Violation]:
 
 
 def rings(view: View) -> Iterator[Violation]:
-    """Of a stream that discards what is old, the latest are there, and as many as it may have."""
+    """Check that a stream that discards old messages has the latest ones, up to its limit."""
     if not view.is_final():
         return
     for rule in view.with_retention("ring"):
@@ -44,7 +47,7 @@ def rings(view: View) -> Iterator[Violation]:
 
 
 def refusals(view: View) -> Iterator[Violation]:
-    """Only a stream that may have been full refuses for that reason."""
+    """Check that only a stream that may have been full refuses for that reason."""
     for stream, messages in view.messages.items():
         refused = [
             each
@@ -62,7 +65,7 @@ def refusals(view: View) -> Iterator[Violation]:
 
 
 def _may_be_there(view: View, stream: str, refused: Try, message: Message) -> bool:
-    """Whether a message may have been in a stream when another one was refused."""
+    """Return True if a message may have been in a stream when another one was refused."""
     if refused.outcome is None or message.sent.t > refused.outcome.t or not message.may_be_stored:
         return False
     removals = view.removed(stream, message.sent.subject, max(message.acked, default=1 << 62))
@@ -73,7 +76,7 @@ def _may_be_there(view: View, stream: str, refused: Try, message: Message) -> bo
 
 
 def lifetimes(view: View) -> Iterator[Violation]:
-    """What has a TTL is there as long as that, and not for much longer, whoever is asked."""
+    """Check that a message with a TTL lives for that time and not much longer, at all nodes."""
     for rule in view.with_retention("fading"):
         at = {
             seq: message for message in view.messages[rule.name].values() for seq in message.acked
@@ -89,7 +92,7 @@ def lifetimes(view: View) -> Iterator[Violation]:
             if event.phase == "invoke":
                 asked[key] = event
             elif (question := asked.get(key)) and (message := at.get(question.seq)):
-                is_quiet = question.t > faulty + _LATE_NS  # who is cut off can end nothing
+                is_quiet = question.t > faulty + _LATE_NS  # else a leader may be cut off
                 yield from _lived(rule, message, question, event, is_quiet=is_quiet)
 
 
@@ -105,10 +108,10 @@ def _lived(
 
 
 def objects(view: View) -> Iterator[Violation]:
-    """A stream or consumer that was made is there, as it was made, until it is deleted.
+    """Check that a created stream or consumer exists, as configured, until it is deleted.
 
-    Each is made, changed and deleted by one client, one after the other. One of which something is
-    unknown may be there or not.
+    One client creates, updates and deletes each of them, in sequence. After an unknown outcome it
+    may or may not exist.
     """
     known: dict[tuple[str, str], Event | None] = {}
     left: set[tuple[str, str]] = set()

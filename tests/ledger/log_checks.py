@@ -1,4 +1,4 @@
-"""What a log promises: nothing lost, nothing from nowhere, nothing twice, everything in order."""
+"""The guarantees of a log: no lost, invented or doubled message, and everything in order."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from tests.ledger.history import Event
 from tests.ledger.view import Message, View, Violation, number_of, part_of
 
-_WRONG_NS = 600 * 1_000_000_000  # clocks of nodes are an hour wrong
+_WRONG_NS = 600 * 1_000_000_000  # the fault "skew" shifts clocks of nodes by an hour
 
 
 def lost(view: View) -> Iterator[Violation]:
-    """What was acknowledged is there in the end, until something newer took its place."""
+    """Check that acknowledged messages exist at the end, unless removed or replaced."""
     if not view.is_final():
         return
     for rule in view.with_retention("limits", "removing"):
@@ -38,14 +38,14 @@ def lost(view: View) -> Iterator[Violation]:
 
 
 def _part(value: str, found: set[str]) -> str:
-    """Where in the row of its publisher a lost message stood."""
+    """Return the position of a lost message among those of its publisher, as text."""
     name, _, number = value.rpartition("-")
     kept = [number_of(other) for other in found if other.rpartition("-")[0] == name]
     return part_of(int(number), kept)
 
 
 def resurrected(view: View) -> Iterator[Violation]:
-    """What was removed is gone for good."""
+    """Check that removed messages do not reappear."""
     for rule in view.with_retention("removing"):
         for seq, event in view.final(rule.name).items():
             for removal in view.removed(rule.name, event.subject, seq):
@@ -55,7 +55,7 @@ def resurrected(view: View) -> Iterator[Violation]:
 
 
 def disagreements(view: View) -> Iterator[Violation]:
-    """One place has one message, for everybody and for ever."""
+    """Check that one sequence has one message, for all readers at all times."""
     for first, second in view.conflicts:
         text = f"{first.seq} of {first.stream} is {first.value} and {second.value}"
         yield Violation("disagreement", text, (first, second))
@@ -69,7 +69,7 @@ def disagreements(view: View) -> Iterator[Violation]:
 
 
 def phantoms(view: View) -> Iterator[Violation]:
-    """What is read was sent, and not refused."""
+    """Check that every message read was sent, and not refused."""
     known = {value for messages in view.messages.values() for value in messages}
     for stream, places in view.places.items():
         rule = view.streams[stream]
@@ -85,7 +85,7 @@ def phantoms(view: View) -> Iterator[Violation]:
 
 
 def duplicates(view: View) -> Iterator[Violation]:
-    """A message is stored once for each sending; with an id, once."""
+    """Check that a message is stored at most once for each time it was sent; once with an id."""
     for stream, messages in view.messages.items():
         for value, message in messages.items():
             seqs = view.places[stream].get(value, set()) | set(message.acked)
@@ -96,7 +96,7 @@ def duplicates(view: View) -> Iterator[Violation]:
 
 
 def gaps(view: View) -> Iterator[Violation]:
-    """Sequences are dense where everything was seen."""
+    """Check that sequences have no gaps where all messages were observed."""
     if not view.is_final():
         return
     for rule in view.rules.streams:
@@ -114,9 +114,9 @@ def gaps(view: View) -> Iterator[Violation]:
 
 
 def order(view: View) -> Iterator[Violation]:
-    """What one connection sends keeps its order, and what was stored before is before.
+    """Check that messages of a connection keep their order, and stored ones precede later ones.
 
-    A value that was sent again has no place in the order of its connection.
+    A message that was sent repeatedly has no place in the order of its connection.
     """
     for stream, messages in view.messages.items():
         placed: list[tuple[int, Message]] = []
@@ -143,7 +143,7 @@ def _connections(stream: str, placed: list[tuple[int, Message]]) -> Iterator[Vio
 
 
 def _real_time(stream: str, placed: list[tuple[int, Message]]) -> Iterator[Violation]:
-    """What was acknowledged before another was sent stands before it."""
+    """Check that a message acknowledged before another was sent precedes it."""
     latest: Message | None = None
     for seq, message in placed:
         if latest is not None and message.first_ok and message.first_ok < latest.sent.t:
@@ -154,7 +154,7 @@ def _real_time(stream: str, placed: list[tuple[int, Message]]) -> Iterator[Viola
 
 
 def times(view: View) -> Iterator[Violation]:
-    """Times do not go back from one message to the next, and are those of PostgreSQL's clock."""
+    """Check that times never decrease along a stream, and are those of PostgreSQL's clock."""
     for stream in view.streams:
         last = None
         for _, event in sorted(view.final(stream).items()):
@@ -168,13 +168,13 @@ def times(view: View) -> Iterator[Violation]:
 
 
 def _is_then(view: View, message: Message, stored: Event) -> bool:
-    """Whether a message has a time about that at which it was stored."""
+    """Return True if the time of a message is close to the time at which it was stored."""
     sent, known = message.sent.t + view.rules.began, message.first_ok + view.rules.began
     return sent - _WRONG_NS < stored.time < known + _WRONG_NS
 
 
 def rivals(view: View) -> Iterator[Violation]:
-    """What demands a last sequence stands behind exactly that."""
+    """Check that a publish with an expected last sequence follows exactly that sequence."""
     for stream in view.streams:
         last: dict[str, int] = defaultdict(int)
         for seq, event in sorted(view.final(stream).items()):
@@ -186,7 +186,7 @@ def rivals(view: View) -> Iterator[Violation]:
 
 
 def batches(view: View) -> Iterator[Violation]:
-    """An atomic batch is there as a whole, in one piece and in order, or not at all."""
+    """Check that an atomic batch is stored completely, contiguous and in order, or not at all."""
     for stream, messages in view.messages.items():
         members: dict[str, list[Message]] = defaultdict(list)
         for message in messages.values():
@@ -204,7 +204,7 @@ def batches(view: View) -> Iterator[Violation]:
 
 
 def latest(view: View) -> Iterator[Violation]:
-    """A stream of the last of each subject has one of each, and no older one than was seen."""
+    """Check that a stream of last messages has one per subject, and the newest observed one."""
     for rule in view.with_retention("latest"):
         newest: dict[str, int] = {}
         for seq, event in view.seen[rule.name].items():
@@ -216,7 +216,7 @@ def latest(view: View) -> Iterator[Violation]:
 
 
 def stored(view: View) -> Iterator[Violation]:
-    """Who reads in the end reads the same, at each node and by SQL, as much as the stream says."""
+    """Check that final reads agree at each node, by SQL, and with the stream's info."""
     if not view.is_final():
         return
     said = {event.stream: event for event in view.of("stream") if event.phase == "ok"}
@@ -239,7 +239,7 @@ def stored(view: View) -> Iterator[Violation]:
 
 
 def headers(view: View) -> Iterator[Violation]:
-    """A message is read with the id that it was sent with, and has none else."""
+    """Check that a message has the id with which it was sent, and none if it had none."""
     for stream in view.messages:
         for seq, event in sorted(view.final(stream).items()):
             message = view.messages[stream].get(event.value)
@@ -249,7 +249,7 @@ def headers(view: View) -> Iterator[Violation]:
 
 
 def answers(view: View) -> Iterator[Violation]:
-    """Nobody is told that a message is a duplicate that was never sent before."""
+    """Check that no acknowledgement reports a duplicate of a message sent for the first time."""
     for messages in view.messages.values():
         for message in messages.values():
             first = message.tries[0].outcome

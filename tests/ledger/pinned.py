@@ -1,6 +1,6 @@
-"""Who stays with one node, over HTTP: fetches and acknowledges, a durable feed, a tail.
+"""Clients that use one node over HTTP: fetch with acks, a durable feed, a tail.
 
-(Over NATS, and by an ordered feed over WebSocket, it is the clients that others use, too.)
+Over NATS, and for an ordered feed over WebSocket, they are the same clients as for other nodes.
 """
 
 import http.client as http_client
@@ -19,10 +19,10 @@ from tests.support.wire import Closed, Silence, Wire
 
 
 class HttpConsumer(Client):
-    """Takes deliveries of a consumer and has each acknowledgement confirmed.
+    """A client that gets deliveries of a consumer and has each acknowledgement confirmed.
 
     Args:
-        consumer: One of LOG, of its own.
+        consumer: Name of its own consumer of LOG.
     """
 
     stream = "LOG"
@@ -35,7 +35,7 @@ class HttpConsumer(Client):
         raise NotImplementedError("it has a connection of another kind")
 
     def take(self, messages: list[dict[str, Any]], since: int) -> dict[str, dict[str, Any]]:
-        """Note deliveries, and that they are about to be acknowledged; what is known, by token."""
+        """Record deliveries and pending acknowledgements; return the latter by token."""
         known: dict[str, dict[str, Any]] = {}
         for message in messages:
             about = {"stream": self.stream, "consumer": self.consumer, "seq": message["seq"]}
@@ -54,20 +54,20 @@ class HttpConsumer(Client):
         return known
 
     def confirm(self, known: dict[str, dict[str, Any]], answer: dict[str, Any]) -> None:
-        """Note what was confirmed, and take it out of what is known."""
+        """Record the confirmed and failed acks of an answer, and remove them from `known`."""
         failed = {each["token"] for each in answer["failed"]}
         for token in list(known):
             self.history.write("ack", "unknown" if token in failed else "ok", **known.pop(token))
 
     def give_up(self, known: dict[str, dict[str, Any]]) -> None:
-        """Nobody will say what became of these."""
+        """Record an unknown outcome for these acknowledgements."""
         for each in known.values():
             self.history.write("ack", "unknown", **each)
         known.clear()
 
 
 class RestConsumer(HttpConsumer):
-    """Fetches and acknowledges over HTTP."""
+    """A client that fetches and acknowledges over HTTP."""
 
     def connect(self, nats: Address, http: Address) -> None:
         connection = http_client.HTTPConnection(*http, timeout=self.patience)
@@ -81,7 +81,7 @@ class RestConsumer(HttpConsumer):
         self.stopping.wait(0.05)
 
     def _fetch(self, connection: http_client.HTTPConnection) -> bool:
-        """Fetch and acknowledge once; whether the node serves."""
+        """Fetch and acknowledge once; return False if the node does not serve."""
         since = time.monotonic_ns()
         status, answer = self._ask(connection, "fetch", {"batch": 50, "expires": "1s"})
         if status == 200:
@@ -109,7 +109,7 @@ class RestConsumer(HttpConsumer):
 
 
 class SocketConsumer(HttpConsumer):
-    """Takes a durable feed over WebSocket and acknowledges on the same connection."""
+    """A client with a durable feed over WebSocket, which acknowledges on the same connection."""
 
     def connect(self, nats: Address, http: Address) -> None:
         url = f"ws://{http[0]}:{http[1]}/v1/ws"
@@ -143,7 +143,7 @@ class SocketConsumer(HttpConsumer):
 
 
 def frames_of(client: Client, ws: Any) -> Iterator[dict[str, Any]]:
-    """What comes over a WebSocket until told to stop; raises TimeoutError when nobody answers."""
+    """Yield frames of a WebSocket until `stopping` is set; raise TimeoutError without an answer."""
     quiet = 0
     while not client.stopping.is_set():
         try:
@@ -159,7 +159,7 @@ def frames_of(client: Client, ws: Any) -> Iterator[dict[str, Any]]:
 
 
 class TailReader(Client):
-    """Follows a stream by server-sent events and resumes by the last id."""
+    """A client that follows a stream by server-sent events and resumes by the last id."""
 
     stream = "LOG"
 
@@ -173,7 +173,7 @@ class TailReader(Client):
 
     def connect(self, nats: Address, http: Address) -> None:
         head = [
-            # Of this version, because it sends the events as they are, up to the end.
+            # HTTP/1.0: the server sends the events without chunked encoding, until the end.
             f"GET /v1/streams/{self.stream}/tail?from=all HTTP/1.0",
             f"Host: {http[0]}:{http[1]}",
             *([f"Last-Event-ID: {self._id}"] if self._id else []),
@@ -198,7 +198,7 @@ class TailReader(Client):
                 self._id = fields.get("id", self._id)
 
     def _parts(self, sock: socket.socket, end: bytes) -> Iterator[bytes]:
-        """The head, then each event, as they come whole; raises Silence when nothing comes."""
+        """Yield the head, then each complete event; raise Silence when no data arrives."""
         sock.settimeout(self.patience / 5)
         heard, quiet = b"", 0
         while not self.stopping.is_set():

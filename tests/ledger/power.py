@@ -1,9 +1,9 @@
-"""A power cut for PostgreSQL: of its log nothing is left but what it had flushed to the disk.
+"""A simulated power cut for PostgreSQL: its log keeps only the flushed part.
 
-After a `kill -9` the kernel still has what was written and not flushed; after a power cut it has
-not. The log is cut off at the position up to which PostgreSQL knows it to be on the disk. That is
-read while every process that could answer a COMMIT is stopped, so whatever anybody was told is
-before it. Data files stay as they are: none has a page whose log was not flushed before.
+After a `kill -9` the kernel still has data that was written and not flushed; after a power cut it
+has not. The log is truncated at PostgreSQL's own flush position. That position is read while every
+process that could answer a COMMIT is stopped, so every answer sent before refers to flushed data.
+Data files stay unchanged: PostgreSQL writes a page only after the flush of its log.
 """
 
 import asyncio
@@ -27,15 +27,16 @@ _STATE = """
 
 
 def cut(postmaster: int, dsn: str, data: Path) -> None:
-    """End PostgreSQL as a power cut does; it may be started again as soon as this returns.
+    """Stop PostgreSQL as a power cut does; it may be started again as soon as this returns.
 
     Args:
-        postmaster: Its process id.
-        dsn: Where a session is opened that reads the position.
+        postmaster: Process id of the postmaster.
+        dsn: Connection string for the session that reads the position.
         data: The data directory.
 
-    Raises OSError, TimeoutError or asyncpg.PostgresError when there is no session to be had:
-    nothing was done then.
+    Raises:
+        OSError, TimeoutError, asyncpg.PostgresError: No session is available; PostgreSQL is
+            unchanged.
     """
     asyncio.run(_cut(postmaster, dsn, data / "pg_wal"))
 
@@ -44,9 +45,9 @@ async def _cut(postmaster: int, dsn: str, log: Path) -> None:
     session = await asyncpg.connect(dsn, timeout=_CONNECT_S)
     try:
         reader = session.get_server_pid()
-        await session.fetchrow(_STATE)  # everything that it needs is loaded from now on
+        await session.fetchrow(_STATE)  # load everything that the query needs
         try:
-            _send(signal.SIGSTOP, postmaster)  # nobody is born or buried
+            _send(signal.SIGSTOP, postmaster)  # no process starts or is reaped from now on
             _wait_until([postmaster], "TtZX")
             others = [pid for pid in _descendants(postmaster) if pid != reader]
             _send(signal.SIGSTOP, *others)
@@ -70,7 +71,7 @@ def _send(number: signal.Signals, *pids: int) -> None:
 
 
 def _wait_until(pids: list[int], states: str) -> None:
-    """Wait until each of these processes is in one of the states, as /proc has them."""
+    """Wait until each of these processes is in one of the states of /proc."""
     eventually(lambda: all(_state(pid) in states for pid in pids))
 
 
@@ -81,7 +82,7 @@ def _state(pid: int) -> str:
 
 
 def _forget(log: Path, end: int, timeline: int, size: int) -> None:
-    """Make zeros of the log from a position on: that of the segments behind it, too."""
+    """Overwrite the log with zeros from a position on, including later segments."""
     segment, offset = divmod(end, size)
     high, low = divmod(segment, (1 << 32) // size)
     last = f"{timeline:08X}{high:08X}{low:08X}"

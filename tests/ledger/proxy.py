@@ -1,8 +1,8 @@
-"""TCP proxies around a node that cut, hold and slow what passes: to PostgreSQL, and to its peers.
+"""TCP proxies around a node that cut, hold and delay data: to PostgreSQL, and to its peers.
 
-What a network drops comes later or never: a hold keeps the bytes of one direction, or of both,
-until it ends; a cut ends every connection and lets nobody in. PostgreSQL listens on a Unix socket,
-a node on a port for its peers, who are told apart by the process that a connection comes from.
+A hold keeps the bytes of one or both directions until it ends. A cut closes every connection and
+refuses new ones. PostgreSQL listens on a Unix socket; a node has a port for its peers, which are
+identified by the process that opened a connection.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ Connected = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class _Way:
-    """What happens to the bytes of one direction: they pass when it is open, `delay` s late."""
+    """One direction of a connection: its bytes pass when `open` is set, `delay` seconds late."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -32,7 +32,7 @@ class _Way:
 
 
 class _Line:
-    """The connections of one caller, and what happens to them: `up` is what he says."""
+    """The connections of one caller; `up` is the direction from the caller to the server."""
 
     def __init__(self) -> None:
         self.up, self.down = _Way(), _Way()
@@ -49,10 +49,10 @@ class _Line:
 
 
 class _Relay:
-    """Stands in front of a server, on a port of its own; each caller has a line.
+    """A TCP proxy on a port of its own, with one `_Line` for each caller.
 
     Attributes:
-        port: where callers find it.
+        port: Port of the proxy on 127.0.0.1.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class _Relay:
         self._thread.close()
 
     def _caller(self, port: int) -> str | None:
-        """Who connects from a port; None: he is let in nowhere."""
+        """Return the name of the caller with this local port; None: its connections are closed."""
         raise NotImplementedError
 
     async def _connect(self) -> Connected:
@@ -112,7 +112,7 @@ class _Relay:
         line.writers.add(writer)
         try:
             server, to_server = await self._connect()
-        except OSError:  # it is killed, or starts
+        except OSError:  # the server has been killed, or is starting
             line.writers.discard(writer)
             return
         line.writers.add(to_server)
@@ -148,10 +148,10 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way:
 
 
 class Proxy(_Relay):
-    """Between a node and its PostgreSQL.
+    """A proxy between a node and its PostgreSQL.
 
     Args:
-        socket: where PostgreSQL listens.
+        socket: Path of PostgreSQL's Unix socket.
     """
 
     def __init__(self, socket: str) -> None:
@@ -165,31 +165,31 @@ class Proxy(_Relay):
         return await asyncio.open_unix_connection(self._socket)
 
     def cut(self) -> None:
-        """End every connection, and every new one at once."""
+        """Close every connection, and every new one."""
         self._set("", shut=True)
 
     def hold(self, *, to_database: bool, to_node: bool) -> None:
-        """Pass nothing on in these directions; connections stay."""
+        """Hold data in these directions; connections stay open."""
         self._set("", up=to_database, down=to_node)
 
     def slow(self, seconds: float) -> None:
-        """Pass everything on later."""
+        """Delay all data by some seconds."""
         self._set("", delay=seconds)
 
     def heal(self) -> None:
-        """Pass on whatever comes, and what was held."""
+        """Forward all data again, with the data that was held first."""
         self._set("")
 
 
 class RouteProxy(_Relay):
-    """In front of the port of a node for its peers; what passes is told apart by the peer.
+    """A proxy in front of a node's port for peers, which treats the connections of each peer alike.
 
-    Of two nodes either may have connected to the other: what is done to a link is done to the
-    proxies of both, with `to_peer` and `from_peer` the other way round.
+    Either of two nodes may have connected to the other. So a fault of their link is applied to the
+    proxies of both, with `to_peer` and `from_peer` exchanged.
 
     Args:
-        port: where the node listens.
-        peer: Who connects from a port of this machine; None: nobody who may.
+        port: The node's port.
+        peer: Returns the name of the peer that connects from a local port; None: no known peer.
     """
 
     def __init__(self, port: int, peer: Callable[[int], str | None]) -> None:
@@ -203,17 +203,17 @@ class RouteProxy(_Relay):
         return await asyncio.open_connection("127.0.0.1", self._node_port)
 
     def cut(self, peer: str) -> None:
-        """End every connection of a peer, and every new one at once."""
+        """Close every connection of a peer, and every new one."""
         self._set(peer, shut=True)
 
     def hold(self, peer: str, *, to_peer: bool, from_peer: bool) -> None:
-        """Pass nothing on between the node and a peer in these directions; connections stay."""
+        """Hold data between the node and a peer in these directions; connections stay open."""
         self._set(peer, up=from_peer, down=to_peer)
 
     def slow(self, peer: str, seconds: float) -> None:
-        """Pass everything on later."""
+        """Delay all data of a peer by some seconds."""
         self._set(peer, delay=seconds)
 
     def heal(self, peer: str) -> None:
-        """Pass on whatever comes, and what was held."""
+        """Forward all data of a peer again, with the data that was held first."""
         self._set(peer)

@@ -1,4 +1,4 @@
-"""Who publishes: many at a time, one by one, in atomic batches, against others, into a key."""
+"""Clients that publish: many at a time, one by one, in atomic batches, conditionally, to keys."""
 
 import http.client as http_client
 import json
@@ -19,13 +19,13 @@ class _Try:
 
 
 class Publisher(Client):
-    """Publishes numbered values; with ids it sends again what it has no good answer to.
+    """A client that publishes numbered values; with ids it repeats values without a good answer.
 
     Args:
-        stream: The stream that it publishes into, on the subject `<stream>.<its name>`.
-        window: How many may be without an answer.
+        stream: The stream, to which it publishes on the subject `<stream>.<client name>`.
+        window: Maximum number of unanswered messages.
         pace: Seconds between two windows.
-        ids: Whether messages have ids.
+        ids: True if messages have message ids.
     """
 
     def __init__(
@@ -105,14 +105,14 @@ class Publisher(Client):
 
 
 def read_answer(frame: Frame) -> dict[str, Any]:
-    """What a publish was answered; nobody there is an error, too."""
+    """Return the answer to a publish; a no-responders status counts as an error."""
     if not frame.payload:
         return {"error": {"code": 503, "description": "no responders"}}
     return dict(json.loads(frame.payload))
 
 
 class Batcher(Publisher):
-    """Publishes atomic batches; one whose end is unknown is not sent again."""
+    """A client that publishes atomic batches; it does not repeat one with an unknown outcome."""
 
     size = 5
 
@@ -146,7 +146,7 @@ class Batcher(Publisher):
 
 
 class Rival(Client):
-    """Publishes where the last message of the subject is the one it knows; others do, too."""
+    """A client that publishes with the expected last sequence of a subject that rivals use too."""
 
     subject = "log.rivals"
 
@@ -164,7 +164,7 @@ class Rival(Client):
 
 
 def last_of(wire: Wire, subject: str) -> int:
-    """The sequence of the last message of a subject; 0: there is none, or nobody answers."""
+    """Return the sequence of the last message of a subject; 0 without a message or an answer."""
     answer = wire.request("$JS.API.STREAM.MSG.GET.LOG", b'{"last_by_subj":"%s"}' % subject.encode())
     if not answer.payload:
         return 0
@@ -172,7 +172,7 @@ def last_of(wire: Wire, subject: str) -> int:
 
 
 class KeyWriter(Client):
-    """Puts values under keys that another writes, too, and reads what it was told to be there."""
+    """A client that writes keys that another client writes too, and reads acknowledged values."""
 
     keys = 6
 
@@ -201,7 +201,10 @@ class KeyWriter(Client):
 def publish_one(
     client: Client, wire: Wire, stream: str, subject: str, value: str, expect: int = -1
 ) -> int:
-    """Publish without an id, against a last sequence if one is given; the sequence, or 0."""
+    """Publish without a message id, and with an expected last sequence if one is given.
+
+    Returns the sequence, or 0 without acknowledgement.
+    """
     known: dict[str, Any] = {"op": client.history.next_op(), "stream": stream, "value": value}
     client.history.write("publish", "invoke", subject=subject, expect=expect, **known)
     head = f"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {expect}\r\n\r\n".encode()
@@ -218,7 +221,9 @@ def publish_one(
 
 
 def direct_get(client: Client, wire: Wire, stream: str, subject: str, seq: int = 0) -> int:
-    """Read the last message of a subject, or a sequence, and note it; the sequence found, or 0."""
+    """Read the last message of a subject, or a sequence, and record it; return its sequence, or 0.
+
+    """
     op, how = client.history.next_op(), "seq" if seq else "last"
     known: dict[str, Any] = {"op": op, "stream": stream, "how": how}
     client.history.write("get", "invoke", subject=subject, seq=seq, **known)
@@ -232,7 +237,7 @@ def direct_get(client: Client, wire: Wire, stream: str, subject: str, seq: int =
             phase, seq = "ok", int(found)
             said = {"seq": seq, "value": frame.payload.decode()}
             said["subject"] = header(frame, "Nats-Subject")
-            known["stream"] = header(frame, "Nats-Stream")  # a mirror answers for its origin too
+            known["stream"] = header(frame, "Nats-Stream")  # a mirror also answers for its origin
         elif b" 404" in frame.headers.split(b"\r\n", 1)[0]:
             phase, seq = "fail", 0
     finally:
@@ -241,7 +246,7 @@ def direct_get(client: Client, wire: Wire, stream: str, subject: str, seq: int =
 
 
 class RestPublisher(Client):
-    """Publishes over HTTP, again with the same key while it has no receipt."""
+    """A client that publishes over HTTP, and repeats with the same key until it gets a receipt."""
 
     def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:
         super().__init__(name, addresses, directory)

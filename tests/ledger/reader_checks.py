@@ -1,4 +1,4 @@
-"""What readers are promised: nothing left out, nothing stale, nothing that is gone."""
+"""The guarantees of readers: nothing missing, nothing stale, nothing removed."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from tests.ledger.view import View, Violation, part_of
 
 
 def followers(view: View) -> Iterator[Violation]:
-    """Who follows a stream from its beginning gets everything, once and in order."""
+    """Check that a reader from a stream's beginning gets every message, once and in order."""
     last: dict[tuple[str, str], Event] = {}
     for event in view.of("read"):
         key = event.client, event.stream
@@ -24,7 +24,7 @@ def followers(view: View) -> Iterator[Violation]:
 
 
 def views(view: View) -> Iterator[Violation]:
-    """Who is to read a whole stream has read what is left of it, at every node."""
+    """Check that readers of a whole stream have read its remaining messages, at every node."""
     if not view.is_final():
         return
     read: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -43,7 +43,7 @@ _TOLD = ("publish", "deliver", "read", "get")
 
 
 def infos(view: View) -> Iterator[Violation]:
-    """A stream does not say to end before what somebody was told before it was asked."""
+    """Check that no stream reports a last sequence below one that a client knew before asking."""
     known: dict[str, Event] = {}
     asked: dict[tuple[str, int], tuple[Event, Event | None]] = {}
     for event in view.events:
@@ -63,7 +63,7 @@ def infos(view: View) -> Iterator[Violation]:
 
 
 class _Knowledge:
-    """What one connection was told: the last event of each subject, and of each stream ("")."""
+    """The latest event that each connection knows, of each subject and of each stream ("")."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, int, str, str], Event] = {}
@@ -79,11 +79,11 @@ class _Knowledge:
 
 
 def gets(view: View) -> Iterator[Violation]:
-    """Direct Get shows a connection all that it was told before, and nothing replaced before that.
+    """Check that Direct Get returns nothing older than its connection knows, and nothing removed.
 
-    Another node may be behind, as replicas of a reference server are: what other connections were
-    told does not count. A mirror answers for its origin, and may be behind it; it says that it has
-    answered, but not that it has found nothing.
+    Another node may lag, as replicas of nats-server do, so the knowledge of other connections does
+    not count. A mirror answers for its origin and may lag too. Its answer names it as the source
+    when it has found a message, but not when it has found none.
     """
     known = _Knowledge()
     questions: dict[tuple[str, int], Event] = {}

@@ -1,4 +1,4 @@
-"""Who reads without acknowledging: ordered consumers, WebSocket feeds, Direct Get, and infos."""
+"""Clients that read without acks: ordered consumers, WebSocket feeds, Direct Get, and infos."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ from tests.support.wire import Closed, Frame, Wire
 
 
 class OrderedReader(Client):
-    """Reads a stream by an ordered consumer, made anew behind what it has whenever one breaks."""
+    """A client with an ordered consumer, which it creates again after the last message it has."""
 
     stream = "LOG"
 
@@ -37,7 +37,7 @@ class OrderedReader(Client):
                 if not frame.verb.endswith(b"MSG") or answer_flow_control(wire, frame):
                     continue
                 if frame.line.split(b" ")[2] != sid or not frame.reply:
-                    continue  # of the one before
+                    continue  # of an earlier consumer
                 parts = frame.reply.split(b".")
                 if int(parts[6]) != cseq + 1:
                     break
@@ -54,7 +54,7 @@ class OrderedReader(Client):
             wire.send(b"UNSUB %s\r\n" % sid)
 
     def _create(self, wire: Wire) -> tuple[bytes, list[Frame]]:
-        """Make a consumer; the number of its subscription, and what came before the answer."""
+        """Create a consumer; return the sid of its subscription, and frames before the answer."""
         self._made += 1
         inbox, sid = f"o.{self.name}.{self._made}", b"%d" % self._made
         wire.send(b"SUB %s %s\r\n" % (inbox.encode(), sid))
@@ -74,7 +74,7 @@ class OrderedReader(Client):
         wire.send(b"SUB %s %s\r\n" % (answer, b"9%s" % sid))
         wire.publish(f"$JS.API.CONSUMER.CREATE.{self.stream}", body, reply=answer)
         early = []
-        # A leader may have ended before it answered: the consumer is there then, and delivers.
+        # If the leader ended before it answered, the consumer exists and delivers.
         until = time.monotonic() + self.patience
         while not (frame := wire.frame(until - time.monotonic())).verb.endswith(b"MSG") or (
             frame.subject != answer
@@ -87,7 +87,7 @@ class OrderedReader(Client):
 
 
 class SocketReader(Client):
-    """Follows a stream over WebSocket and resumes behind what it has."""
+    """A client that follows a stream over WebSocket and resumes after its last message."""
 
     stream = "LOG"
 
@@ -142,7 +142,7 @@ class SocketReader(Client):
 
 
 class Getter(Client):
-    """Reads single messages by Direct Get, from the stream and from its mirror."""
+    """A client that reads single messages by Direct Get, from the stream and from its mirror."""
 
     def __init__(self, name: str, addresses: Addresses, directory: Path, seed: int) -> None:
         super().__init__(name, addresses, directory)
@@ -158,16 +158,16 @@ class Getter(Client):
 
 
 class Historian(Protocol):
-    """Whoever notes what it asks."""
+    """An object that records its requests."""
 
     history: Writer
 
 
 class Observer(Client):
-    """Asks for what streams and consumers say of themselves.
+    """A client that requests the infos of streams and consumers.
 
     Args:
-        streams, consumers: Which ones.
+        streams, consumers: Names of the streams and consumers.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class Observer(Client):
 
 
 def observe_stream(client: Historian, wire: Wire, stream: str) -> dict[str, Any] | None:
-    """Ask for a stream's state and note it; None: nobody knows."""
+    """Request a stream's state and record it; return None without an answer."""
     op = client.history.next_op()
     known: dict[str, Any] = {"op": op, "stream": stream}
     client.history.write("stream", "invoke", **known)
@@ -215,7 +215,7 @@ def observe_stream(client: Historian, wire: Wire, stream: str) -> dict[str, Any]
 def observe_consumer(
     client: Historian, wire: Wire, stream: str, consumer: str
 ) -> dict[str, Any] | None:
-    """Ask for a consumer's state and note it; None: nobody knows."""
+    """Request a consumer's state and record it; return None without an answer."""
     op = client.history.next_op()
     known: dict[str, Any] = {"op": op, "stream": stream, "consumer": consumer}
     client.history.write("consumer", "invoke", **known)

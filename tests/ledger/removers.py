@@ -1,4 +1,4 @@
-"""Who removes what it has stored, one by one and by purges, and looks whether it is gone."""
+"""Clients that delete their messages one by one and by purges, and check that they are gone."""
 
 import json
 import random
@@ -10,11 +10,11 @@ from tests.ledger.client import Addresses, Client
 from tests.ledger.publishers import direct_get, publish_one
 from tests.support.wire import Wire
 
-_KEPT = 20  # messages, of which the oldest is purged and another one deleted
+_KEPT = 20  # messages kept: beyond that the oldest is purged
 
 
 class Remover(Client):
-    """Publishes into TRASH, and takes its own messages out again."""
+    """A client that publishes to TRASH, and removes its own messages."""
 
     def __init__(self, name: str, addresses: Addresses, directory: Path, seed: int) -> None:
         super().__init__(name, addresses, directory)
@@ -40,7 +40,7 @@ class Remover(Client):
                     direct_get(self, wire, "TRASH", self.subject, gone)
 
     def _remove(self, wire: Wire, verb: str, how: str, seq: int) -> bool:
-        """Remove a message, or with a purge what is before it; whether that was confirmed."""
+        """Delete a message, or purge those before it; return True if that was confirmed."""
         known: dict[str, Any] = {"op": self.history.next_op(), "stream": "TRASH", "how": how}
         known |= {"subject": self.subject, "seq": seq}
         self.history.write("remove", "invoke", **known)

@@ -1,4 +1,4 @@
-"""One run: a load, faults, their end, what is left, and the verdict."""
+"""One run: a load, faults, their end, a final read, and the check."""
 
 import contextlib
 import json
@@ -37,13 +37,13 @@ _LEADER_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run consists of.
+    """The parts of a run.
 
     Attributes:
-        seconds: How long the load lasts.
-        control: The guard that nodes run without.
-        drain: Seconds within which everything is drained once the faults are over; on a quiet
-            machine it takes one.
+        seconds: Duration of the load.
+        control: Name of the guard that nodes run without; empty: none.
+        drain: Seconds within which all work must end after the faults; on a quiet machine it takes
+            one.
     """
 
     seconds: float
@@ -56,7 +56,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run."""
+    """The history of a run and its violations."""
 
     events: list[Event]
     violations: list[Violation]
@@ -66,7 +66,7 @@ Follower = OrderedReader | SocketReader | TailReader
 
 
 class Load:
-    """Every client of a run: some go wherever they are served, some stay with one node."""
+    """All clients of a run: some use any node, some always the same one."""
 
     def __init__(self, cluster: Cluster, directory: Path, seed: int) -> None:
         at = (cluster.addresses, directory)
@@ -76,7 +76,7 @@ class Load:
             Publisher("one", *at),
             Publisher("work", *at, stream="WORK", window=4, pace=0.1),
             Publisher("interest", *at, stream="INTEREST", window=4, pace=0.15),
-            # Without ids: those of messages that are gone are unknown to the next leader.
+            # Without ids: the next leader does not know the ids of removed messages.
             Publisher("hopper", *at, stream="HOPPER", window=4, pace=0.15, ids=False),
             Batcher("batch", *at),
             Rival("rival1", *at),
@@ -86,7 +86,7 @@ class Load:
             RestPublisher("rest", *at),
             Remover("bin1", *at, seed),
             Remover("bin2", *at, seed),
-            # Without ids, as of the work queue.
+            # Without ids, as for the work queue.
             Publisher("ring", *at, stream="RING", window=8, pace=0.2, ids=False),
             Filler("full1", *at),
             Filler("full2", *at),
@@ -127,7 +127,7 @@ class Load:
         self.readers += self.followers
 
     def _stay(self, number: int, node: Node, directory: Path, seed: int) -> None:
-        """Add who stays with one node."""
+        """Add the clients that always use one node."""
         at = (node.addresses, directory)
         self.publishers.append(Hirer(f"hirer{number}", *at))
         self.followers += [
@@ -144,12 +144,12 @@ class Load:
         ]
 
     def start(self) -> None:
-        """Start them all."""
+        """Start all clients."""
         for client in (*self.publishers, *self.readers):
             client.start()
 
     def end(self, clients: list[Client], within: float) -> list[str]:
-        """Tell clients to stop within some seconds; what is wrong with those that do not."""
+        """Stop clients within some seconds; return texts about those that do not end, or failed."""
         for client in clients:
             client.stopping.set()
         until = time.monotonic() + within
@@ -164,10 +164,10 @@ class Load:
 
 
 def play(plan: Plan, directory: Path, said: Callable[[str], None]) -> Outcome:
-    """Run a plan; histories are left in the directory.
+    """Run a plan; the histories stay in the directory.
 
     Args:
-        said: is told what happens.
+        said: A function that is called with progress messages.
     """
     write_rules(directory, scenario.rules(plan.nodes))
     with Cluster(plan.nodes, plan.control) as cluster, SharedWriter(directory, "run") as history:
@@ -194,7 +194,7 @@ def play(plan: Plan, directory: Path, said: Callable[[str], None]) -> Outcome:
 
 
 def _finish(cluster: Cluster, load: Load, directory: Path, within: float) -> list[str]:
-    """Let everything be drained, and read all that is left; what does not come to an end."""
+    """Wait until all work has ended, and read all streams; return texts about unfinished work."""
     wrong = load.end(load.publishers, within)
     with Writer(directory, "drain") as history:
         finisher = _Finisher(cluster, history)
@@ -206,14 +206,16 @@ def _finish(cluster: Cluster, load: Load, directory: Path, within: float) -> lis
 
 
 class _Finisher:
-    """Asks, behind the faults, until everything is where it should be."""
+    """The client that queries the cluster after the faults until all work has ended."""
 
     def __init__(self, cluster: Cluster, history: Writer) -> None:
         self._cluster = cluster
         self.history = history
 
     def drain(self, load: Load, within: float) -> list[str]:
-        """Wait until it is; what is not after so many seconds."""
+        """Wait until all work has ended; return texts about unfinished work after `within` seconds.
+
+        """
         until = time.monotonic() + within
         left = ["nobody answers"]
         while left and time.monotonic() < until:
@@ -246,7 +248,10 @@ class _Finisher:
         return left
 
     def read(self) -> list[str]:
-        """Read every stream to its end, over NATS from each node, and by SQL."""
+        """Read every stream to its end, over NATS from each node, and by SQL.
+
+        Returns texts about streams that cannot be read.
+        """
         try:
             with _talk(self._cluster) as wire:
                 for name in scenario.STREAMS:
@@ -307,21 +312,23 @@ class _Finisher:
 
 
 def _who_reads(wire: Wire, stream: str) -> str:
-    """The consumers of a stream, and how far streams are that have it as a source."""
+    """Return the consumers of a stream and the state of the sources of SUM, as text."""
     told = wire.api(f"CONSUMER.LIST.{stream}").get("consumers")
     copies = wire.api("STREAM.INFO.SUM").get("sources")
     return f"consumers {told}, sources of SUM {copies}"
 
 
 def _size(frame: Frame) -> int:
-    """What a message counts in the bytes of its stream, in a file as by nats-server."""
+    """Return the size of a message in the bytes of its stream, as nats-server's file store counts.
+
+    """
     headers = len(frame.headers) + 4 if frame.headers else 0
     return 30 + len(frame.subject) + headers + len(frame.payload)
 
 
 @contextlib.contextmanager
 def _talk(cluster: Cluster) -> Iterator[Wire]:
-    """A connection to who leads LOG; raises ConnectionError when nobody does for long."""
+    """Yield a connection to the leader of LOG; raise ConnectionError without one for long."""
     try:
         leader = eventually(lambda: cluster.leader("LOG"), within=_LEADER_S)
     except AssertionError:

@@ -1,4 +1,4 @@
-"""The streams and consumers of a run, and what each of them promises."""
+"""The streams and consumers of a run, and the guarantees of each."""
 
 import itertools
 import time
@@ -11,7 +11,7 @@ from tests.support.wire import Wire
 SECOND = 1_000_000_000
 _LONG = 3600 * SECOND  # no id is forgotten during a run
 TTL_S = 2
-"""How long messages of FADING live, seconds."""
+"""Time to live of messages of FADING, in seconds."""
 _ACK_WAIT = 2 * SECOND
 
 STREAMS: dict[str, dict[str, Any]] = {
@@ -47,22 +47,22 @@ CONSUMERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 PINNED = ("PULL", "REST", "SOCKET")
-"""Consumers of which each node has one; its only client stays with that node."""
+"""Consumers of which each node has one; its only client uses only that node."""
 FOLLOWERS = ("ordered", "socket")
-"""Who reads LOG wherever it is served, from its beginning."""
+"""Clients that read LOG from its beginning, at any node."""
 PINNED_FOLLOWERS = ("ordered", "socket", "tail")
-"""Who does so at one node; each node has one."""
+"""Clients that do so at one node; each node has one."""
 
 
 def consumers(nodes: int) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Every consumer of a run over so many nodes."""
+    """Return every consumer of a run over so many nodes: by name, stream and configuration."""
     pinned: dict[str, tuple[str, dict[str, Any]]] = {
         f"{name}{number}": ("LOG", {}) for name in PINNED for number in range(nodes)
     }
     return {**CONSUMERS, **pinned}
 
 
-_RETENTIONS = {  # what a configuration does not say
+_RETENTIONS = {  # not derivable from the configuration
     "KV": "latest",
     "TRASH": "removing",
     "FULL": "removing",
@@ -72,7 +72,7 @@ _RETENTIONS = {  # what a configuration does not say
 
 
 def rules(nodes: int) -> Rules:
-    """What the checker holds a run to."""
+    """Return the guarantees that the checker applies to a run."""
     of_nodes = {f"{name}{number}": f"node{number}" for name in PINNED for number in range(nodes)}
     return Rules(
         tuple(_stream_rule(name, config) for name, config in STREAMS.items()),
@@ -114,7 +114,11 @@ def _stream_rule(name: str, config: dict[str, Any]) -> StreamRule:
 
 
 def create(wires: Sequence[Wire]) -> None:
-    """Create them all; `wires`: connections to the nodes, which lead the streams in turn."""
+    """Create all streams and consumers.
+
+    `wires` are connections to the nodes, on which streams are created in rotation, so that each
+    node leads some.
+    """
     for (name, config), wire in zip(STREAMS.items(), itertools.cycle(wires), strict=False):
         made = {"name": name, "duplicate_window": _LONG, **config}
         if "mirror" in config:

@@ -1,4 +1,4 @@
-"""Small histories, written line by line, for tests of the checker."""
+"""Small histories, written event by event, for tests of the checker."""
 
 from typing import Any
 
@@ -34,20 +34,20 @@ RULES = Rules(
 
 
 class Story:
-    """A history that tests write line by line; each line is a little later than the one before."""
+    """A history that a test writes event by event; each is a little later than the previous one."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.ops = 0
 
     def add(self, client: str, kind: Kind, phase: Phase = "", **said: Any) -> Event:
-        """A line; `t` of its own if none is said."""
+        """Add an event; its time `t` follows the previous one unless it is given."""
         said.setdefault("t", 10 * len(self.events) + 10)
         self.events.append(Event(client=client, kind=kind, phase=phase, **said))
         return self.events[-1]
 
     def publish(self, value: str, seq: int, stream: str = "LOG", **said: Any) -> None:
-        """Publish and be acknowledged; 0: never answered, -1: refused."""
+        """Add a publish with its outcome; `seq` 0: no answer, -1: refused."""
         client = value.rpartition("-")[0]
         self.ops += 1
         known = {"op": self.ops, "stream": stream, "value": value}
@@ -59,7 +59,7 @@ class Story:
             self.add(client, "publish", "fail" if seq else "unknown", **known)
 
     def deliver(self, value: str, seq: int, consumer: str = "C", **said: Any) -> None:
-        """A delivery, asked for just before."""
+        """Add a delivery that was requested just before."""
         stream = "WORK" if consumer == "W" else "LOG"
         said = {"count": 1, "since": 10 * len(self.events), **said}
         said.setdefault("subject", f"{stream.lower()}.{value.rpartition('-')[0]}")
@@ -68,7 +68,7 @@ class Story:
         )
 
     def ack(self, seq: int, consumer: str = "C", how: str = "ack", phase: Phase = "ok") -> None:
-        """An acknowledgement and what came of it."""
+        """Add an acknowledgement and its outcome."""
         self.ops += 1
         stream = "WORK" if consumer == "W" else "LOG"
         known = {
@@ -78,19 +78,19 @@ class Story:
         self.add(consumer, "ack", phase, **known)
 
     def ask(self, kind: Kind, phase: Phase = "ok", client: str = "asks", **said: Any) -> None:
-        """A question and its answer; `about` is said by both, a dict."""
+        """Add a request and its answer; both contain the dict `about`."""
         self.ops += 1
         about = {"op": self.ops, **said.pop("about")}
         self.add(client, kind, "invoke", **about)
         self.add(client, kind, phase, **{**about, **said})
 
     def read(self, value: str, seq: int, client: str = "reader") -> None:
-        """Somebody who follows the stream gets a message."""
+        """Add a message that a follower of the stream reads."""
         subject = f"log.{value.rpartition('-')[0]}"
         self.add(client, "read", stream="LOG", value=value, seq=seq, subject=subject)
 
     def store(self, stream: str, *values: str, **said: Any) -> None:
-        """What a stream has in the end, from sequence 1 on."""
+        """Add the final contents of a stream, from sequence 1 on; an empty value is a gap."""
         for seq, value in enumerate(values, 1):
             if value:
                 name = "work" if value.startswith("w") else "log"
@@ -102,13 +102,13 @@ class Story:
                 self.add("run", "stored", how="NATS", time=1000 + seq, msg_id=msg_id, **known)
 
     def kinds(self, rules: Rules = RULES) -> set[str]:
-        """What the checker says."""
+        """Return the kinds of violations that the checker finds."""
         events = sorted(self.events, key=lambda event: event.t)
         return {violation.kind for violation in check(events, rules)}
 
 
 def sound() -> Story:
-    """Everything once, and every promise kept."""
+    """Return a history without violations, in which everything happens once."""
     story = Story()
     for number in (1, 2, 3):
         story.publish(f"p-{number}", number, identified=True)
@@ -133,7 +133,7 @@ def sound() -> Story:
 
 
 def ended(story: Story) -> Story:
-    """What is left of the sound story."""
+    """Add the final reads that match the sound story."""
     values = ["p-1", "p-2", "p-3"]
     story.store("LOG", *values)
     story.store("MIRROR", *values)
@@ -146,7 +146,7 @@ def ended(story: Story) -> Story:
 
 
 def without(story: Story, **wanted: Any) -> None:
-    """Take out the lines of which all this is true."""
+    """Remove the events whose members have all these values."""
     story.events = [
         event
         for event in story.events
@@ -155,7 +155,7 @@ def without(story: Story, **wanted: Any) -> None:
 
 
 def replaced(story: Story, change: dict[str, Any], **wanted: Any) -> None:
-    """Change the lines of which all this is true."""
+    """Change the events whose members have all these values."""
     story.events = [
         msgspec.structs.replace(event, **change)
         if all(getattr(event, name) == value for name, value in wanted.items())

@@ -1,4 +1,4 @@
-"""The checker finds each kind of wrong in small histories, and nothing in sound ones."""
+"""The checker finds each kind of violation in small histories, and none in sound ones."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +43,7 @@ LATE: dict[str, Change] = {
     ),
     "died": lambda story: story.add("run", "end", "fail", how="died", text="node0 ended with 1"),
 }
-"""A word of the checker, and what makes it say that."""
+"""Kinds of violations, each with a change of the history that must cause it."""
 
 
 @pytest.mark.parametrize("kind", LATE)
@@ -85,7 +85,7 @@ def test_what_never_came_to_a_node_is_told_apart_by_its_place(kind: str) -> None
 
 
 def test_times_are_those_of_the_database() -> None:
-    """The history has all times within a second of its beginning."""
+    """Times of the history are within a second of its beginning."""
     for began, kinds in ((60, set()), (-60, set()), (3600, {"time"}), (-3600, {"time"})):
         rules = msgspec.structs.replace(RULES, began=began * 1_000_000_000)
         assert ended(sound()).kinds(rules) == kinds
@@ -154,7 +154,7 @@ def test_what_one_connection_sends_keeps_its_order() -> None:
 
 
 def with_rivals(second: int) -> Story:
-    """Two messages that demand a last sequence, one after the other."""
+    """Return a history with two messages with an expected last sequence, one after the other."""
     story = ended(sound())
     story.publish("x-1", 4, subject="log.x", expect=0)
     story.publish("y-1", 5, subject="log.x", expect=second)
@@ -205,7 +205,7 @@ def test_the_answer_to_a_batch_speaks_of_each_of_its_messages() -> None:
 
 
 def with_keys(kept: list[int]) -> Story:
-    """Two values of one key, of which these are left."""
+    """Return a history with two values of one key, of which these sequences remain."""
     story = ended(sound())
     story.publish("k-1", 1, "KV", subject="kv.a")
     story.publish("k-2", 2, "KV", subject="kv.a")
@@ -232,7 +232,7 @@ PLACE = {"stream": "KV", "subject": "kv.a", "how": "seq", "seq": 1}
 def test_direct_get_shows_what_its_connection_was_told() -> None:
     story = with_keys([2])
     story.ask("get", about=LAST, seq=2, value="k-2", client="k")
-    story.ask("get", about=LAST, seq=1, value="k-1", client="g")  # of a node that is behind
+    story.ask("get", about=LAST, seq=1, value="k-1", client="g")  # from a node that lags
     assert story.kinds() == set()
 
     story.ask("get", about=LAST, seq=1, value="k-1", client="k")
@@ -246,7 +246,7 @@ def test_direct_get_finds_what_was_there() -> None:
     assert story.kinds() == set()
 
     story.ask("get", about={"stream": "LOG", "how": "seq", "seq": 2}, phase="fail")
-    assert story.kinds() == set()  # its mirror may have answered, which is behind
+    assert story.kinds() == set()  # its mirror, which lags, may have answered
 
     story.ask("get", about={"stream": "MIRROR", "how": "last", "subject": "log.p"}, seq=3)
     story.ask("get", about={"stream": "MIRROR", "how": "seq", "seq": 2}, phase="fail")
@@ -263,7 +263,7 @@ def test_direct_get_shows_nothing_that_was_replaced_before() -> None:
 
 
 def with_trash(kept: list[int], *removals: dict[str, Any]) -> Story:
-    """Three messages of a stream, of which some were removed and these are left."""
+    """Return a history with three messages, some removals, and these remaining sequences."""
     story = ended(sound())
     for seq in (1, 2, 3):
         story.publish(f"t-{seq}", seq, "TRASH")
@@ -357,7 +357,7 @@ def test_a_delivery_that_was_on_its_way_elsewhere_is_no_redelivery() -> None:
     story.deliver("p-1", 1, since=10, conn=2, count=2)
     assert story.kinds() == set()
 
-    story.deliver("p-1", 1, since=10, count=3)  # behind the confirmation, over its connection
+    story.deliver("p-1", 1, since=10, count=3)  # after the confirmation, on its connection
     assert story.kinds() == {"redelivered"}
 
 
@@ -413,7 +413,7 @@ def test_a_floor_is_behind_nothing_that_was_confirmed() -> None:
     assert story.kinds() == {"floor"}
     story = Story()
     story.ask("consumer", about=about, floor=3, last=3)
-    story.add("run", "fault", "invoke", text="kill")  # another node leads now
+    story.add("run", "fault", "invoke", text="kill")  # another node becomes leader
     story.ask("consumer", about=about, floor=2, last=3)
     assert story.kinds() == set()
 

@@ -1,4 +1,4 @@
-"""The checker finds what breaks a limit, a lifetime or a wait, and what a stream says wrongly."""
+"""The checker finds violated limits, TTLs and waits, and wrong numbers in a stream's info."""
 
 from typing import Any
 

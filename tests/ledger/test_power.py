@@ -1,4 +1,4 @@
-"""A power cut takes what PostgreSQL had not flushed, and nothing else."""
+"""A simulated power cut removes data that PostgreSQL had not flushed, and no other data."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ def test_a_power_cut_takes_what_was_not_flushed() -> None:
         [(writer,)] = on(dsn, "select pid from pg_stat_activity where backend_type = 'walwriter'")
         postgres.execute("create table kept (n int)")
         postgres.execute("insert into kept values (1)")
-        os.kill(writer, signal.SIGSTOP)  # so that nobody flushes the next one
+        os.kill(writer, signal.SIGSTOP)  # so that the next insert is not flushed
         postgres.execute("set synchronous_commit = off; insert into kept values (2)")
         assert [tuple(row) for row in on(dsn, "select n from kept order by n")] == [(1,), (2,)]
         former = postgres.server.pid

@@ -1,4 +1,4 @@
-"""The proxies around a node: what they hold is late, what they cut is gone."""
+"""The proxies around a node: held data arrives later, a cut closes connections."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ SAID = b"select 1"
 
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[Proxy]:
-    """A proxy in front of a server that says again what it hears."""
+    """Yield a proxy in front of a server that echoes all data."""
     path = str(tmp_path / "socket")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
@@ -28,7 +28,7 @@ def proxy(tmp_path: Path) -> Iterator[Proxy]:
 
 @contextmanager
 def serving(listener: socket.socket) -> Iterator[None]:
-    """Say again what is heard."""
+    """Echo all data that arrives at a listener."""
     listener.listen()
     thread = threading.Thread(target=_echo, args=(listener,))
     thread.start()
@@ -57,7 +57,7 @@ def connect(proxy: Proxy) -> socket.socket:
 
 
 def heard(client: socket.socket) -> bytes:
-    """What comes, up to the length of what was said; less at the end of the connection."""
+    """Return the received bytes, up to the length of SAID; fewer at the end of the connection."""
     got = b""
     with suppress(ConnectionError):
         while len(got) < len(SAID) and (data := client.recv(4096)):

@@ -1,4 +1,4 @@
-"""Two runs: one with every client and fault that must be clean, one without a guard that must not.
+"""Two runs: one with all clients and faults must be clean, one without a guard must not be.
 
 `python -m tests.ledger` runs longer, with every fault and with other seeds.
 """
@@ -21,7 +21,7 @@ def test_nothing_is_lost_by_any_fault_of_three_nodes(tmp_path: Path) -> None:
 
     assert outcome.violations == []
     done = Counter((event.kind, event.phase) for event in outcome.events)
-    assert done["fault", "invoke"] >= len(faults) / 2  # one at a time to each node
+    assert done["fault", "invoke"] >= len(faults) / 2  # each node has one fault at a time
     assert min(done["publish", "ok"], done["ack", "ok"], done["stored", ""]) > 1000
 
 

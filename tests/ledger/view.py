@@ -1,4 +1,4 @@
-"""The history of a run in the order in which its checks ask for it."""
+"""The history of a run, indexed for its checks."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
@@ -9,11 +9,11 @@ from tests.ledger.history import Event, Rules, StreamRule
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was not kept.
+    """A violated guarantee.
 
     Attributes:
-        kind: which one, a word.
-        events: the lines that show it.
+        kind: One word for the guarantee.
+        events: The events that show the violation.
     """
 
     kind: str
@@ -23,7 +23,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Try:
-    """A question and what came of it; None: the client ended before."""
+    """A request and its outcome; None: the client ended before the answer."""
 
     sent: Event
     outcome: Event | None = None
@@ -35,10 +35,10 @@ class Try:
 
 @dataclass(slots=True)
 class Message:
-    """Everything that its publisher knows of a message.
+    """The knowledge of its publisher about a message.
 
     Attributes:
-        acked: the sequences that it was said to have, and the lines that said so.
+        acked: The sequences in acknowledgements, each with its acknowledgement.
     """
 
     value: str
@@ -51,13 +51,13 @@ class Message:
 
     @property
     def may_be_stored(self) -> int:
-        """How many copies of it there may be."""
+        """Maximum number of stored copies of the message."""
         possible = sum(each.phase in ("ok", "unknown") for each in self.tries)
         return min(possible, 1) if self.sent.identified else possible
 
     @property
     def first_ok(self) -> int:
-        """When it was first known to be stored; 0: never."""
+        """Time of the first acknowledgement, in monotonic nanoseconds; 0: never acknowledged."""
         return min((event.t for event in self.acked.values()), default=0)
 
 
@@ -65,16 +65,16 @@ Seen = dict[int, Event]
 
 
 class View:
-    """A history by message, by place and by consumer.
+    """A history by message, by sequence and by consumer.
 
     Attributes:
-        messages: what clients published into each stream, by value.
-        seen: the first line that tells what is at a place, acknowledgements included.
-        removals: of each stream, the questions and their outcomes.
-        places: where each value was seen.
-        conflicts: lines that disagree with the first about what is at a place.
-        about: deliveries and acknowledgements by stream, consumer and sequence.
-        stored: what was read of each stream in the end, by who read and by sequence.
+        messages: Messages published by clients, by stream and value.
+        seen: The first event about each sequence, of any kind except acknowledgements of publishes.
+        removals: Requests to remove and their outcomes, by stream.
+        places: Sequences at which each value was observed.
+        conflicts: Pairs of events with different messages at the same sequence.
+        about: Deliveries and acknowledgements by stream, consumer and sequence.
+        stored: Final reads by stream, by way of reading ("SQL", "NATS" or node), and by sequence.
     """
 
     def __init__(self, events: list[Event], rules: Rules) -> None:
@@ -96,24 +96,24 @@ class View:
             self.about[event.stream, event.consumer, event.seq].append(event)
 
     def of(self, *kinds: str) -> Iterator[Event]:
-        """The lines of some kinds, in the order of time."""
+        """Return the events of some kinds, in order of time."""
         return (event for event in self.events if event.kind in kinds)
 
     def final(self, stream: str, how: str = "NATS") -> Seen:
-        """What a stream had in the end."""
+        """Return the final contents of a stream."""
         return self.stored.get(stream, {}).get(how, {})
 
     def is_final(self) -> bool:
-        """Whether the run was read to its end: else nothing can be said to be missing."""
+        """Return True if the run was read to its end; otherwise nothing counts as missing."""
         return bool(self.stored)
 
     @property
     def ways(self) -> set[str]:
-        """How streams were read in the end."""
+        """The ways in which streams were read at the end."""
         return {how for ways in self.stored.values() for how in ways}
 
     def with_retention(self, *retentions: str) -> Iterator[StreamRule]:
-        """The streams that keep their messages in one of these ways."""
+        """Return the streams with one of these retentions."""
         return (rule for rule in self.rules.streams if rule.retention in retentions)
 
     def _gather_messages(self) -> None:
@@ -144,7 +144,7 @@ class View:
                 asked[key].outcome = event
 
     def removed(self, stream: str, subject: str, seq: int) -> list[Try]:
-        """The removals that a message of a stream falls under, in the order of time."""
+        """Return the removals that cover a message of a stream, in order of time."""
         return [each for each in self.removals[stream] if _covers(each.sent, subject, seq)]
 
     def _observations(self) -> Iterable[Event]:
@@ -168,12 +168,12 @@ def _covers(removal: Event, subject: str, seq: int) -> bool:
 
 
 def number_of(value: str) -> int:
-    """The how manieth message of its publisher."""
+    """Return the number of a message among those of its publisher."""
     return int(value.rpartition("-")[2])
 
 
 def part_of(place: int, kept: Collection[int]) -> str:
-    """Where among those that are left a lost one stood: prefix, middle or postfix."""
+    """Return the position of a lost message among the remaining ones: prefix, middle or postfix."""
     if place > max(kept, default=0):
         return "postfix"
     return "prefix" if place < min(kept) else "middle"
