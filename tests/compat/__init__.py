@@ -1,1 +1,1 @@
-"""What `docs/compatibility.md` says, and that it says what the tests found."""
+"""The page `docs/compatibility.md`, and the check that it agrees with the results of tests."""

@@ -1,6 +1,6 @@
-"""Run the tests that the page of compatibility names and write it: `python -m tests.compat`
+"""Run the tests that the page of compatibility names and write it: `python -m tests.compat`.
 
-With tests as arguments only these are run; for the others the last such run counts.
+With tests as arguments only these run; for the others the results of the last run count.
 """
 
 import sys

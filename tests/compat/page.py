@@ -1,4 +1,6 @@
-"""The page of compatibility: features of `features.toml`, verdicts of a run of their tests."""
+"""The page of compatibility: features of `features.toml`, and verdicts from a run of their tests.
+
+"""
 
 import re
 import tomllib
@@ -26,15 +28,15 @@ class Feature:
     """A row of the table.
 
     Args:
-        name: what it is, in words.
-        tests: patterns of test ids; `pull/*` stands for transcripts, `configured/x` for those of
-            a server with a configuration.
-        adr: numbers of the founding documents.
-        since: the release of the reference that had it first.
-        document: what a founding document says where the server does something else.
-        server: what the server does instead.
-        differs: why jetgate does something else than the server.
-        refused: whether it is not served.
+        name: The feature, in words.
+        tests: Patterns of test ids; `pull/*` stands for transcripts, `configured/x` for transcripts
+            of a server with a configuration.
+        adr: Numbers of the architecture decision records (ADRs) of NATS.
+        since: The first release of nats-server with the feature.
+        document: The statement of an ADR from which the server differs.
+        server: The behaviour of nats-server instead.
+        differs: The reason why jetgate differs from nats-server.
+        refused: True if jetgate does not serve the feature.
     """
 
     name: str
@@ -70,12 +72,12 @@ class Section:
 
 @dataclass(slots=True)
 class Run:
-    """What a run of the tests found.
+    """The results of a run of the tests.
 
     Args:
-        outcomes: `passed`, `failed` or `skipped` by test id.
-        compared: tests in which the reference took part.
-        refusals: what a test was refused with, by test id.
+        outcomes: `passed`, `failed` or `skipped`, by test id.
+        compared: Ids of the tests that use nats-server.
+        refusals: Text of the refusal that a test observed, by test id.
     """
 
     outcomes: dict[str, str] = field(default_factory=dict)
@@ -84,11 +86,11 @@ class Run:
 
 
 class NotRun(Exception):
-    """A feature whose tests were not run, or not all of them."""
+    """A feature whose tests did not run, or not all of them."""
 
 
 def load() -> list[Section]:
-    """The sections of the table, in order."""
+    """Return the sections of the table, in order."""
     document: dict[str, list[dict[str, Any]]] = tomllib.loads(TABLE.read_text())
     return [Section(title, [_feature(row) for row in rows]) for title, rows in document.items()]
 
@@ -99,7 +101,7 @@ def _feature(row: Mapping[str, Any]) -> Feature:
 
 
 def verdict(feature: Feature, run: Run) -> str:
-    """What the tests of a feature say. Raises NotRun when it names some and none was run."""
+    """Return the verdict of a feature's tests. Raises NotRun when one of its patterns has none."""
     ids = _tests_of(feature, run)
     if any(run.outcomes[test] == "failed" for test in ids):
         return FAILS
@@ -126,7 +128,7 @@ def _tests_of(feature: Feature, run: Run) -> list[str]:
 
 
 def render(sections: Iterable[Section], run: Run) -> str:
-    """The page. Raises NotRun when the run did not cover it."""
+    """Return the page. Raises NotRun when the run did not cover it."""
     lines = [*INTRODUCTION]
     for section in sections:
         lines += ["", f"## {section.title}", ""]
@@ -140,7 +142,7 @@ def render(sections: Iterable[Section], run: Run) -> str:
 
 
 def row(feature: Feature, said: str) -> str:
-    """One line of the page."""
+    """Return one line of the page, with the verdict `said`."""
     adr = ", ".join(map(str, feature.adr))
     cells = [feature.name, adr, feature.since]
     if feature.document:
@@ -149,7 +151,7 @@ def row(feature: Feature, said: str) -> str:
 
 
 def links(feature: Feature) -> str:
-    """Where the tests of a feature are, each file once."""
+    """Return links to the tests of a feature, each file once."""
     found: dict[str, str] = {}
     for written in feature.tests:
         if written.startswith("tests/"):

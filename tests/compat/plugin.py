@@ -1,4 +1,4 @@
-"""Hooks of pytest: remember what a run found, and compare the page of compatibility with it."""
+"""Hooks of pytest that record the results of a run and check the page of compatibility."""
 
 import re
 from collections.abc import Generator
@@ -12,9 +12,9 @@ from tests.support import second_run, side_by_side
 from tests.support.natsserver import Asked
 
 FIXTURES = {"nats_server", "pair"}
-"""Fixtures that bring the reference server, whichever test started it."""
+"""Fixtures that use nats-server, even when another test has started it."""
 
-_SHOWN = 40  # lines of difference
+_SHOWN = 40  # lines of the difference
 _KEPT = "compatibility/run"
 _PARAMETER = re.compile(r"\[nats-server[-\]]")
 _COMPARED = "compared"
@@ -23,20 +23,20 @@ _said: list[str] = []
 
 
 class Comparisons:
-    """Plugin of every process that runs tests: its reports say where the reference took part."""
+    """The plugin of every process that runs tests: its reports mark tests that use nats-server."""
 
     def __init__(self) -> None:
         self._before = 0
 
     def pytest_runtest_setup(self) -> None:
-        """Count from here."""
+        """Remember the number of starts before the test."""
         self._before = Asked.times
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Add it to the last report of a test."""
+        """Mark the last report of a test that uses nats-server."""
         report = yield
         fixtures = set(getattr(item, "fixturenames", ()))
         asked = Asked.times > self._before
@@ -48,7 +48,7 @@ class Comparisons:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keep the worst of setup, call and teardown."""
+    """Record the worst outcome of setup, call and teardown."""
     if report.when == "call" or report.outcome != "passed":
         kept = _run.outcomes.get(report.nodeid)
         _run.outcomes[report.nodeid] = "failed" if kept == "failed" else report.outcome
@@ -60,7 +60,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A run that covers the page and says something else fails."""
+    """Fail a run that covers the page and has other results."""
     config = session.config
     _run.outcomes.update(dict.fromkeys(second_run.unsteady, "passed"))
     writes = config.getoption("--compatibility", default=None)
@@ -89,13 +89,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _covers_all(config: pytest.Config) -> bool:
-    """Whether a run is to have a test of every feature."""
+    """Return True if a run must include a test of every feature."""
     is_complete = config.getoption("--no-skips") and not config.getoption("--smoke")
     return bool(is_complete and side_by_side.is_whole(config))
 
 
 def _keep(config: pytest.Config, again: bool) -> None:
-    """Keep what was found for a run that looks at some tests again, or add what was kept."""
+    """Store the results for a later run of some tests, or add the stored ones."""
     assert config.cache is not None
     kept = config.cache.get(_KEPT, {}) if again else {}
     _run.outcomes = kept.get("outcomes", {}) | _run.outcomes
@@ -106,6 +106,6 @@ def _keep(config: pytest.Config, again: bool) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what became of the page."""
+    """Print whether the page was written or compared."""
     for line in _said:
         terminalreporter.write_line(line)

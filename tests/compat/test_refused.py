@@ -1,4 +1,4 @@
-"""What is not served is refused by name; the page of compatibility repeats these refusals."""
+"""Refusals of features that jetgate does not serve; the page of compatibility repeats them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ CONFIGURATIONS = {
 
 
 def told(answer: Any) -> str:
-    """How the page shows an error of the API."""
+    """Return the form in which the page shows an error of the API."""
     return f"`{answer['error']['err_code']} {answer['error']['description']}`"
 
 

@@ -1,4 +1,4 @@
-"""The page of compatibility and its table agree, whatever part of the tests is run."""
+"""The page of compatibility and its table agree, even when only some tests run."""
 
 import re
 
@@ -24,7 +24,7 @@ def test_the_tests_of_a_feature_are_there(feature: Feature) -> None:
 
 
 def test_the_page_has_the_rows_of_the_table() -> None:
-    """Verdicts apart, which only a complete run can tell."""
+    """The page is compared without its verdicts, which only a complete run determines."""
     marker = "\0"
     lines = [row(feature, marker).split(marker) for feature in FEATURES]
     shown = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]

@@ -1,1 +1,1 @@
-"""Kill the server again and again, then check what it promised."""
+"""Tests that kill the server repeatedly and check its durability guarantees."""

@@ -1,4 +1,4 @@
-"""Clients that live through the crashes of their server: they reconnect and go on."""
+"""Clients that survive crashes of their server: they reconnect and continue."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from tests.support.wire import Closed, Frame, Silence, Wire
 
 STREAM = "CRASH"
 WINDOW = 16
-PACE = 0.004  # seconds between two windows: load, not a race
+PACE = 0.004  # seconds between two windows, so that crashes meet a steady load
 GONE = (Closed, Silence, ConnectionError, TimeoutError)
 
 Address = Callable[[], tuple[str, int]]
@@ -25,7 +25,7 @@ class Client(threading.Thread, ABC):
     """A thread that connects, works, and connects again when the server is gone."""
 
     patience = 2.0
-    """Seconds without an answer after which it takes the server for gone."""
+    """Seconds without an answer after which the client gives up its connection."""
 
     def __init__(self, name: str, address: Address, ledger: Ledger) -> None:
         super().__init__(name=name, daemon=True)
@@ -48,15 +48,17 @@ class Client(threading.Thread, ABC):
 
     @abstractmethod
     def work(self, wire: Wire) -> None:
-        """Use the connection until told to stop; raise one of GONE when it ends."""
+        """Use the connection until `stopping` is set; raise one of GONE when it ends."""
 
     def told(self) -> str:
-        """Where it is, for somebody who looks for what it waits for."""
+        """Return the stack of the thread, for the message of a failed test."""
         frame = sys._current_frames().get(self.ident or 0)
         return "".join(traceback.format_stack(frame)) if frame is not None else "it is not running"
 
     def stop(self) -> None:
-        """End the work and wait for it."""
+        """Stop the work and wait for its end. Raises AssertionError if it failed or does not end.
+
+        """
         self.stopping.set()
         self.join(30)
         assert not self.is_alive(), f"{self.name} does not stop: {self.told()}"
@@ -64,10 +66,10 @@ class Client(threading.Thread, ABC):
 
 
 class Publisher(Client):
-    """Publishes numbered values; with ids it sends again what has no answer."""
+    """A client that publishes numbered values; with ids it repeats unanswered ones."""
 
-    # Longer than a server that starts holds a publish back: nothing says in which order it reads
-    # two connections, one of which was given up while it was held.
+    # Longer than a starting server holds a publish: the server may read an abandoned connection
+    # after its successor, which would change the order.
     patience = 40.0
 
     def __init__(self, name: str, address: Address, ledger: Ledger, *, ids: bool) -> None:
@@ -84,7 +86,8 @@ class Publisher(Client):
         wire.send(b"SUB r.%s.* 1\r\n" % self.name.encode())
         unanswered = self.unanswered = {}
         try:
-            # What is under way when told to stop is waited for: nothing is stored after the end.
+            # Unanswered messages are awaited after `stopping` is set, so that nothing is stored
+            # later.
             while not self.stopping.wait(PACE) or unanswered:
                 while len(unanswered) < WINDOW and not self.stopping.is_set():
                     value = self._value()
@@ -93,7 +96,7 @@ class Publisher(Client):
                     unanswered[reply] = value
                     head = b"NATS/1.0\r\nNats-Msg-Id: %s\r\n\r\n" % value if self.ids else b""
                     wire.publish(f"{STREAM}.{self.name}", value, reply=reply, headers=head)
-                # Nothing was sent if it was told to stop since it waited: no answer would come.
+                # Nothing was sent if `stopping` was set during the wait: no answer would arrive.
                 while unanswered:
                     self._answered(wire.frame(), unanswered)
                     if not wire.buffer:
@@ -111,7 +114,7 @@ class Publisher(Client):
     def _answered(self, frame: Frame, unanswered: dict[bytes, bytes]) -> None:
         value = unanswered.pop(frame.subject, None)
         if value is None:
-            return  # to what this client sent before it connected again; asked for again since
+            return  # an answer to an earlier connection; the value was sent again since
         answer: dict[str, Any] = {"error": "no responders"}
         if frame.payload:
             answer = json.loads(frame.payload)
@@ -122,7 +125,7 @@ class Publisher(Client):
 
 
 class Consumer(Client):
-    """Pulls from the durable consumer C and acknowledges twice: it waits for the answer."""
+    """A client that pulls from the durable consumer C with double acks, and awaits the answers."""
 
     def work(self, wire: Wire) -> None:
         wire.send(b"SUB d.> 1\r\nSUB a.> 2\r\n")
@@ -134,7 +137,7 @@ class Consumer(Client):
         while not self.stopping.is_set():
             frame = wire.frame()
             if frame.subject.startswith(b"a."):
-                if not frame.headers:  # else nobody was there to take it
+                if not frame.headers:  # otherwise a no-responders status
                     self.ledger.confirm(int(frame.subject[2:]))
                 continue
             if frame.reply:
@@ -150,7 +153,7 @@ class Consumer(Client):
 
 
 def create(address: tuple[str, int]) -> None:
-    """The stream and its consumer."""
+    """Create the stream and its consumer."""
     with Wire(address) as wire:
         wire.hello()
         wire.api(f"STREAM.CREATE.{STREAM}", {"name": STREAM, "subjects": [f"{STREAM}.>"]})
@@ -159,7 +162,7 @@ def create(address: tuple[str, int]) -> None:
 
 
 def read_all(address: tuple[str, int]) -> Stored:
-    """Every message, through a consumer of its own that acknowledges nothing."""
+    """Return every message, read through a separate consumer without acks."""
     stored: Stored = {}
     with Wire(address) as wire:
         wire.hello()
@@ -180,9 +183,9 @@ def read_all(address: tuple[str, int]) -> Stored:
 
 
 def wait_until_consumed(address: tuple[str, int], ledger: Ledger) -> None:
-    """Wait until the consumer has got and acknowledged everything that is stored.
+    """Wait until the consumer has got and acknowledged all stored messages.
 
-    A last message goes behind what the publishers left under way.
+    A last message marks the end: it is stored after messages that publishers left unanswered.
     """
     with Wire(address) as wire:
         wire.hello()

@@ -1,7 +1,7 @@
-"""What happened during a run, and the checker that judges it.
+"""The history of a run, and its checker.
 
-The rules are those of a log that never loses what it acknowledged: see `check`. The history is
-kept in the order in which this process saw things; one connection never reorders them.
+The rules are those of a log that never loses acknowledged messages: see `check`. The history has
+the order in which this process observed events; one connection never reorders them.
 """
 
 import threading
@@ -20,24 +20,24 @@ class Ledger:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def attempt(self, value: bytes) -> None:
-        """A value is about to be sent (again)."""
+        """Record that a value is about to be sent (again)."""
         with self.lock:
             self.attempts[value] += 1
 
     def ack(self, value: bytes, seq: int) -> None:
-        """The server promised to keep a value at a sequence."""
+        """Record that the server acknowledged a value at a sequence."""
         with self.lock:
             before = self.acked.setdefault(value, seq)
             if before != seq:
                 self.conflicting.append((value, before, seq))
 
     def delivered(self, seq: int, value: bytes) -> None:
-        """The consumer got a message."""
+        """Record a delivery to the consumer."""
         with self.lock:
             self.events.append(("delivered", seq, value))
 
     def confirm(self, seq: int) -> None:
-        """The server answered an acknowledgement."""
+        """Record that the server answered an acknowledgement."""
         with self.lock:
             self.events.append(("confirmed", seq, b""))
 
@@ -46,12 +46,12 @@ Stored = dict[int, tuple[bytes, int]]  # sequence -> value, time in nanoseconds
 
 
 def check(ledger: Ledger, stored: Stored, *, with_id: set[bytes]) -> list[str]:
-    """Every way in which the log that is left contradicts the history; empty when it is sound.
+    """Return every contradiction between the final log and the history; empty when there is none.
 
     Args:
-        ledger: What was sent, promised and delivered.
+        ledger: Messages sent, acknowledged and delivered.
         stored: Every message that can be read at the end.
-        with_id: The publishers whose messages carried a message id.
+        with_id: Names of the publishers whose messages have a message id.
     """
     return [
         *_promises(ledger, stored),
@@ -103,13 +103,13 @@ def _order(ledger: Ledger, stored: Stored) -> list[str]:
 
 
 def _order_of_publishers(ledger: Ledger, stored: Stored) -> list[str]:
-    """Whatever a publisher sent once must be stored in the order in which it was sent.
+    """Check that values sent once by a publisher are stored in the order of sending.
 
-    A publisher sends its numbers upwards, on one connection after the other. What it sends again
-    has no place in that order: a value refused (10008: storage was away) or unanswered goes out
-    again behind values that are acknowledged by then, so it is the sender who put it there. Were
-    the refused sending stored after all, it would be a second copy, which `_copies` sees; with a
-    message id the second sending would be answered with the sequence of the first.
+    A publisher sends ascending numbers, on one connection after the other. A repeated value has no
+    place in that order: a value that was refused (10008: storage unavailable) or unanswered is sent
+    again after later values were acknowledged. If the refused message was stored after all, it is a
+    second copy, which `_copies` finds; with a message id, the answer to the second would contain
+    the sequence of the first.
     """
     wrong = []
     last: dict[bytes, tuple[int, int]] = {}

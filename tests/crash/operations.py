@@ -1,4 +1,4 @@
-"""The operations within which a node ends: what is asked for, and what must hold afterwards."""
+"""The operations within which a node ends: their requests, and the conditions to check after."""
 
 import json
 import signal
@@ -12,12 +12,12 @@ _CONSUMER_NOT_FOUND = 10014
 
 
 class Operation:
-    """One of them, once.
+    """One run of an operation.
 
     Attributes:
-        counted: its name in `tests.crash.pointed`.
-        victim: the node that ends within it.
-        ends_node: whether that node ends by itself when it meets no point.
+        counted: Name of the operation in `tests.crash.pointed`.
+        victim: The node that ends within the operation.
+        ends_node: True if that node ends by itself without reaching the armed point.
     """
 
     counted = ""
@@ -30,27 +30,27 @@ class Operation:
 
     @property
     def entry(self) -> JetgateServer | None:
-        """The node that is asked."""
+        """The node that gets the request; None if there is no request."""
         return self.leader
 
     @property
     def asked(self) -> Asked:
-        """The connection over which it is asked."""
+        """The connection for the request."""
         return self._entries[0]
 
     def prepare(self) -> None:
-        """Make what it works on."""
+        """Create the objects that the operation needs."""
 
     def begin(self) -> None:
-        """Ask for it, and wait for nothing."""
+        """Start the operation without waiting for an answer."""
 
     def collect(self) -> None:
-        """Take the answers that came."""
+        """Collect the answers that have arrived."""
         for asked in self._entries:
             asked.collect()
 
     def judge(self, node: JetgateServer) -> list[str]:
-        """What is wrong with what a node shows."""
+        """Return descriptions of errors in the state that a node reports."""
         del node
         return []
 
@@ -60,13 +60,13 @@ class Operation:
             asked.close()
 
     def answer(self, name: str) -> dict[str, Any] | None:
-        """The answer to a request, if there was one."""
+        """Return the answer to a request; None if none has arrived."""
         frames = self.asked.answers.get(name)
         return dict(frames[0].json()) if frames else None
 
 
 class Publish(Operation):
-    """One message: one statement."""
+    """A publish of one message, stored by one statement."""
 
     counted = "publish"
     _streams: tuple[str, ...] = ("LOG",)
@@ -88,7 +88,7 @@ class Publish(Operation):
 
 
 class PublishMany(Publish):
-    """Messages of two streams in one commit, by COPY."""
+    """A publish of messages to two streams in one commit, stored by COPY."""
 
     _streams = ("LOG", "OTHER", "LOG", "LOG", "OTHER")
 
@@ -98,7 +98,7 @@ class PublishMany(Publish):
 
 
 class Ack(Operation):
-    """A double acknowledgement of the oldest message that is open."""
+    """A double ack of the oldest pending message."""
 
     counted = "ack"
 
@@ -123,7 +123,7 @@ class Ack(Operation):
 
 
 class OfStream(Operation):
-    """What is done with a stream of its own."""
+    """An operation on a stream of its own."""
 
     _ack_wait = 30_000_000_000
 
@@ -134,7 +134,7 @@ class OfStream(Operation):
             self._make(wire)
 
     def _make(self, wire: Any) -> None:
-        """Make the stream, with a message and a consumer."""
+        """Create the stream, with a message and a consumer."""
         told = wire.api(f"STREAM.CREATE.{self._name}", self._config())
         assert "error" not in told, told
         assert wire.request(self._subject, b"old").json()["seq"] == 1
@@ -150,14 +150,17 @@ class OfStream(Operation):
         self.asked.ask("it", f"$JS.API.{subject}", payload)
 
     def _is_done(self) -> bool | None:
-        """Whether the answer says that it was done; None: there was none."""
+        """Return True if the answer reports success, False if an error, None if there is none.
+
+        The error `UNAVAILABLE` counts as no answer.
+        """
         answer = self.answer("it")
         if answer is None or answer.get("error", {}).get("err_code") == UNAVAILABLE:
             return None
         return "error" not in answer
 
     def _shown(self, node: JetgateServer, subject: str, missing: int) -> dict[str, Any] | None:
-        """What a node tells of something; None: that it is not there."""
+        """Return the info that a node reports; None if the node reports the error `missing`."""
         with self.world.talk(node) as wire:
             told: dict[str, Any] = wire.api(subject)
         if "error" in told and told["error"]["err_code"] != missing:
@@ -172,12 +175,12 @@ class OfStream(Operation):
 
 
 class CreateStream(OfStream):
-    """Afterwards it is there and takes messages, or can be created."""
+    """The creation of a stream; afterwards it exists and accepts messages, or can be created."""
 
     counted = "create_stream"
 
     def _make(self, wire: Any) -> None:
-        """There is nothing yet."""
+        """Do nothing: the operation itself creates the stream."""
 
     def begin(self) -> None:
         self._ask(f"STREAM.CREATE.{self._name}", self._config())
@@ -196,7 +199,7 @@ class CreateStream(OfStream):
 
 
 class UpdateStream(OfStream):
-    """Afterwards it is as before, or as asked for."""
+    """An update of a stream; afterwards its configuration is the old one or the new one."""
 
     counted = "update_stream"
 
@@ -214,7 +217,7 @@ class UpdateStream(OfStream):
 
 
 class DeleteStream(OfStream):
-    """Afterwards it is as it was, consumer and message, or not there at all."""
+    """A deletion of a stream; afterwards it exists with its consumer and message, or not at all."""
 
     counted = "delete_stream"
 
@@ -235,7 +238,7 @@ class DeleteStream(OfStream):
 
 
 class CreateConsumer(OfStream):
-    """Afterwards it is there, or can be created, and delivers."""
+    """The creation of a consumer; afterwards it exists, or can be created, and delivers."""
 
     counted = "create_consumer"
 
@@ -265,7 +268,7 @@ class CreateConsumer(OfStream):
 
 
 class DeleteConsumer(OfStream):
-    """Afterwards it is as it was, or not there."""
+    """A deletion of a consumer; afterwards it exists or not, consistently."""
 
     counted = "delete_consumer"
 
@@ -283,7 +286,7 @@ class DeleteConsumer(OfStream):
 
 
 class TakeOver(Operation):
-    """The leader is killed; the node that takes its place ends."""
+    """A takeover: the leader is killed, and the node that replaces it ends."""
 
     counted = "take_over"
 
@@ -300,7 +303,7 @@ class TakeOver(Operation):
 
 
 class HandOver(Publish):
-    """The leader is told to stop while the other node has a publish for it."""
+    """A transfer at shutdown: the leader gets SIGTERM while a peer forwards a publish to it."""
 
     counted = "hand_over"
     ends_node = True
@@ -316,7 +319,7 @@ class HandOver(Publish):
 
 
 class MoveFrom(Publish):
-    """The leader is asked to step down, and ends; messages for it follow."""
+    """A step-down during which the leader ends, with further publishes for it."""
 
     counted = "hand_over"
     _streams = ("LOG", "OTHER", "LOG")
@@ -338,7 +341,7 @@ class MoveFrom(Publish):
 
 
 class MoveTo(MoveFrom):
-    """The leader is asked to step down; the node that is to take its place ends."""
+    """A step-down during which the node that replaces the leader ends."""
 
     counted = "take_over"
 

@@ -1,7 +1,7 @@
-"""The operations that a client asks of a node that does not lead: it passes them on.
+"""The operations that a client requests from a node that forwards them to the leader.
 
-Where this node ends, what it passed on is done or not, and no answer says which; where the leader
-ends, the client has its connection still.
+When the forwarding node ends, a forwarded request may or may not have been performed, and no answer
+reports it. When the leader ends, the client keeps its connection.
 """
 
 import json
@@ -26,7 +26,7 @@ _PULL = {"batch": 1, "expires": 30_000_000_000}
 
 
 class _Afar(Operation):
-    """Through the other node; the leader ends."""
+    """An operation requested at the other node, during which the leader ends."""
 
     @property
     def entry(self) -> JetgateServer:
@@ -34,15 +34,15 @@ class _Afar(Operation):
 
 
 class PublishFromAfar(_Afar, Publish):
-    """One message."""
+    """A publish of one message."""
 
 
 class AckFromAfar(_Afar, Ack):
-    """An acknowledgement, of what was pulled through the other node too."""
+    """An ack of a message that was pulled through the other node too."""
 
 
 class _Passed(_Afar):
-    """Through the other node, which ends while the request or its answer is on its way."""
+    """An operation requested at the other node, which ends while request or answer is in flight."""
 
     counted = "pass"
 
@@ -52,15 +52,15 @@ class _Passed(_Afar):
 
 
 class PassPublish(_Passed, Publish):
-    """One message."""
+    """A publish of one message."""
 
 
 class PassAck(_Passed, Ack):
-    """An acknowledgement, of what was pulled through this node too."""
+    """An ack of a message that was pulled through this node too."""
 
 
 class PassCreateStream(_Passed, CreateStream):
-    """The stage of a stream: who leads the one creates the other."""
+    """The creation of a staging stream, which the leader of its target stream performs."""
 
     def _make(self, wire: Any) -> None:
         OfStream._make(self, wire)
@@ -72,19 +72,19 @@ class PassCreateStream(_Passed, CreateStream):
 
 
 class PassDeleteStream(_Passed, DeleteStream):
-    """A stream with a message and a consumer."""
+    """The deletion of a stream with a message and a consumer."""
 
 
 class PassCreateConsumer(_Passed, CreateConsumer):
-    """A consumer of a stream that there is."""
+    """The creation of a consumer of an existing stream."""
 
 
 class PassDeleteConsumer(_Passed, DeleteConsumer):
-    """A consumer that has delivered nothing."""
+    """The deletion of a consumer that has delivered nothing."""
 
 
 class PassDeleteMessage(_Passed, OfStream):
-    """Afterwards it is there, or not, and the stream counts it or not."""
+    """The deletion of a message; afterwards message and stream state must agree."""
 
     def begin(self) -> None:
         self._was_gone = False
@@ -106,7 +106,7 @@ class PassDeleteMessage(_Passed, OfStream):
 
 
 class PassPull(_Passed, OfStream):
-    """What is pulled and not acknowledged comes again, whoever was to have it."""
+    """A pull; an unacknowledged message is delivered again, even if its first delivery was lost."""
 
     _ack_wait = 1_000_000_000
 

@@ -1,6 +1,7 @@
-"""Two nodes over one database of which one ends at a point, and what clients know of both.
+"""Two nodes over one database, of which one ends at a point, and their answers to clients.
 
-What was answered is kept (`Promises`), and compared with what a node shows and what storage has.
+The answers are recorded (`Promises`) and compared with the state that a node reports and with
+storage.
 """
 
 import contextlib
@@ -46,7 +47,7 @@ _HALF = """
 
 @dataclass(slots=True)
 class Promises:
-    """What clients were told, and what they were not told."""
+    """The answers that clients got, and the messages they sent."""
 
     attempts: Counter[bytes] = field(default_factory=Counter)
     acked: dict[tuple[str, int], bytes] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class Promises:
     wrong: list[str] = field(default_factory=list)
 
     def answered(self, stream: str, value: bytes, answer: dict[str, Any]) -> None:
-        """A publish was answered."""
+        """Record the answer to a publish."""
         if "error" in answer:
             self.refused.add(value)
             return
@@ -64,7 +65,7 @@ class Promises:
             self.wrong.append(f"{stream} {answer['seq']} was promised to {before!r} and {value!r}")
 
     def compare(self, stream: str, stored: dict[int, bytes]) -> list[str]:
-        """In which ways a log is not what was promised."""
+        """Return the contradictions between a log and the recorded answers."""
         wrong = []
         for (name, seq), value in self.acked.items():
             if name == stream and stored.get(seq) != value:
@@ -80,7 +81,7 @@ class Promises:
 
 
 class Asked:
-    """A connection on which something was asked, and the answers that came so far."""
+    """A connection for requests, and the answers that have arrived so far."""
 
     def __init__(self, node: JetgateServer) -> None:
         self.wire = Wire(node.address, timeout=_WITHIN)
@@ -93,7 +94,7 @@ class Asked:
         self._requests = bytearray()
 
     def ask(self, name: str, subject: str, payload: bytes = b"") -> None:
-        """Send a request; its answer will have that name."""
+        """Send a request; its answer is stored under `name`."""
         line = f"PUB {subject} in.{name} {len(payload)}\r\n".encode()
         self._requests += line + payload + b"\r\n"
         if not self._is_gathering:
@@ -105,14 +106,14 @@ class Asked:
 
     @contextlib.contextmanager
     def gathered(self) -> Iterator[None]:
-        """Send all requests of a block at once."""
+        """Send all requests of a block in one write."""
         self._is_gathering = True
         yield
         self._is_gathering = False
         self._send()
 
     def collect(self) -> None:
-        """Take every answer that the node has sent, also before it ended."""
+        """Collect every answer of the node, including those sent before it ended."""
         self.wire.send(b"PING\r\n")
         try:
             while self._is_open and (frame := self.wire.frame()).line != b"PONG":
@@ -126,11 +127,11 @@ class Asked:
 
 
 class World:
-    """The nodes, and what they have promised since the beginning.
+    """The nodes, and their answers since the beginning.
 
     Args:
-        dsn: of a migrated database.
-        env: Additional environment of the nodes.
+        dsn: Connection string of a migrated database.
+        env: Additional environment variables of the nodes.
     """
 
     def __init__(self, dsn: str, **env: str) -> None:
@@ -162,7 +163,7 @@ class World:
 
     @contextlib.contextmanager
     def talk(self, node: JetgateServer) -> Iterator[Wire]:
-        """A connection to a node."""
+        """Yield a connection to a node."""
         with Wire(node.address, timeout=_WITHIN) as wire:
             wire.hello()
             yield wire
@@ -170,7 +171,7 @@ class World:
     # -- the nodes ---------------------------------------------------------------------------
 
     def settle(self) -> tuple[JetgateServer, JetgateServer]:
-        """Start what does not run; the node that leads LOG, and the other one."""
+        """Start nodes that are not running; return the leader of LOG and the other node."""
         for node in self._nodes.all:
             if node.process is None:
                 node.start()
@@ -180,7 +181,7 @@ class World:
         return leader, next(node for node in self._nodes.all if node is not leader)
 
     def _is_level(self) -> bool:
-        """Whether both lead about as many streams: none is about to move."""
+        """Return True if both lead about equally many streams, so that none is about to move."""
         with self.talk(self._nodes.all[0]) as wire:
             names = wire.api("STREAM.NAMES").get("streams") or []
             infos = [wire.api(f"STREAM.INFO.{name}") for name in names]
@@ -190,25 +191,25 @@ class World:
         return 2 * max(leads.values()) - len(infos) <= 1
 
     def clear(self) -> None:
-        """Delete the streams of operations: who leads more than the other one would lead less."""
+        """Delete the streams of operations, which could make rebalancing move the others."""
         with self.talk(self._nodes.all[0]) as wire:
             for name in wire.api("STREAM.NAMES").get("streams") or []:
                 if name not in STREAMS:
                     wire.api(f"STREAM.DELETE.{name}")
 
     def logs(self) -> list[str]:
-        """The end of what each node has logged."""
+        """Return the last log lines of each node."""
         return [f"{node.address} logged\n{node.log()[-_TAIL:]}" for node in self._nodes.all]
 
     def arm(self, node: JetgateServer, armed: Armed) -> None:
-        """Have a node end at a point."""
+        """Make a node end at a point."""
         for name in ("reached", "passed"):
             (node.dir / name).unlink(missing_ok=True)
         (node.dir / "armed.new").write_bytes(msgspec.json.encode(armed))
         (node.dir / "armed.new").rename(node.dir / "armed")
 
     def end_at_point(self, node: JetgateServer) -> str:
-        """Wait for it; where it ended, or empty: the operation has no such point."""
+        """Wait until the node ends; return the point, or "" if the operation has no such point."""
 
         def look() -> str | None:
             if (node.dir / "passed").exists():
@@ -224,7 +225,7 @@ class World:
         return (node.dir / "reached").read_text()
 
     def replace(self, node: JetgateServer) -> JetgateServer:
-        """Wait until the other node leads all that one had which ended or stopped at a point."""
+        """Wait until the other node owns all lease groups of a node that ended or stopped."""
         other = next(each for each in self._nodes.all if each is not node)
         if other.process is None:
             other.start()
@@ -234,14 +235,14 @@ class World:
         return other
 
     def go_on(self, node: JetgateServer) -> None:
-        """Let a stopped node go on."""
+        """Resume a stopped node."""
         if node.process is not None:
             node.process.send_signal(signal.SIGCONT)
 
-    # -- what there is -----------------------------------------------------------------------
+    # -- checks ---------------------------------------------------------------------------------
 
     def publish(self, node: JetgateServer, stream: str) -> None:
-        """Publish until it is acknowledged."""
+        """Publish until the message is acknowledged."""
         value = b"%s-%d" % (stream.encode(), next(self.names))
 
         def is_stored() -> bool:
@@ -255,7 +256,7 @@ class World:
         eventually(is_stored, within=_WITHIN)
 
     def look(self, node: JetgateServer) -> list[str]:
-        """In which ways what a node shows is not what was promised."""
+        """Return the contradictions between the state of a node and the recorded answers."""
         wrong = [*self.promises.wrong, *(f"{what}: {name}" for what, name in on(self.dsn, _HALF))]
         with self.talk(node) as wire:
             for stream in STREAMS:
@@ -267,7 +268,7 @@ class World:
 
 
 def _state(node: JetgateServer) -> str:
-    """The letter of a process: T stopped, Z ended."""
+    """Return the state letter of a process in /proc: T stopped, Z ended; empty if it is gone."""
     if node.process is None:
         return ""
     try:
@@ -278,7 +279,7 @@ def _state(node: JetgateServer) -> str:
 
 
 def _read(wire: Wire, stream: str) -> dict[int, bytes]:
-    """Every message of a stream."""
+    """Return every message of a stream."""
     state = wire.api(f"STREAM.INFO.{stream}")["state"]
     wire.send(b"SUB all.%s all\r\n" % stream.encode())
     found = {}

@@ -1,11 +1,11 @@
-"""The command `jetgate` that kills or stops itself at the n-th point of an operation.
+"""The command `jetgate`, which kills or stops itself at the n-th point of an operation.
 
-`python -m tests.crash.pointed ...`. A point is where a coroutine of the operation is about to wait
-(`before`: what it asked for has not left the process, which writes at the end of a turn), or goes
-on (`after`: the answer is there, and nothing was made of it). What has no coroutine, a message on
-its way through a node, has its points around each read and each write. Which point of which
-operation it is to be is read from a file that may come at any time (`Points`); nothing in the
-product knows of it.
+`python -m tests.crash.pointed ...`. A point is before a coroutine of the operation waits (`before`:
+the output of the process is written only at the end of a loop tick, so nothing has left it), or
+after it resumes (`after`: the result has arrived and is not yet used). A message that a node
+forwards has no coroutine; its points are before and after each read and each write. A file, which
+may be written at any time, names the operation and the point (`Points`). The product itself has no
+code for this.
 """
 
 import functools
@@ -19,16 +19,16 @@ import msgspec
 from tests.support.faulty_node import EARLY_VARIABLE, acknowledge_early
 
 POINTS_VARIABLE = "JETGATE_TEST_POINTS"
-"""The directory of the files `armed`, `reached` and `passed`."""
+"""Name of the variable with the directory of the files `armed`, `reached` and `passed`."""
 
 
 class Armed(msgspec.Struct, frozen=True):
-    """Where a process is to end.
+    """The point at which a process is to end.
 
     Attributes:
-        operation: one of `OPERATIONS`.
-        point: counted from 1 on.
-        signal: which the process sends itself there.
+        operation: Name of the operation.
+        point: Number of the point, from 1 on.
+        signal: Number of the signal that the process sends to itself.
     """
 
     operation: str
@@ -37,10 +37,10 @@ class Armed(msgspec.Struct, frozen=True):
 
 
 class Points:
-    """Counts the points of the operation that is armed; one operation at a time.
+    """A counter of the points of the armed operation; one operation at a time.
 
-    The file `reached` says where the process ended, `passed` how many points the operation has
-    when it has fewer.
+    The file `reached` contains the point at which the process ended. The file `passed` contains the
+    number of points of the operation, when that is less than the armed point.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -49,7 +49,7 @@ class Points:
         self._count = 0
 
     def begin(self, *operations: str) -> None:
-        """One of these operations begins, if it is the one that is armed."""
+        """Start to count if one of these operations is armed."""
         if self._armed is not None:
             return
         try:
@@ -61,11 +61,11 @@ class Points:
 
     @property
     def is_counting(self) -> bool:
-        """Whether an operation is under way whose points count."""
+        """True while the points of an operation are counted."""
         return self._armed is not None
 
     def reach(self, where: str) -> None:
-        """A point is reached: the process ends here, or goes on."""
+        """Count a point, and send the armed signal to this process if it is the armed point."""
         armed = self._armed
         if armed is None:
             return
@@ -77,7 +77,7 @@ class Points:
             os.kill(os.getpid(), armed.signal)
 
     def end(self, *operations: str) -> None:
-        """One of these operations is over."""
+        """Stop counting if one of these operations is being counted."""
         if self._armed is not None and self._armed.operation in operations:
             self._armed = None
             (self._directory / "armed").unlink()
@@ -85,13 +85,13 @@ class Points:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that is there as a whole or not at all."""
+    """Write a file atomically."""
     path.with_suffix(".new").write_text(text)
     path.with_suffix(".new").rename(path)
 
 
 class _Driven:
-    """A coroutine that tells of each time it waits and goes on."""
+    """A coroutine wrapper that reports each wait and each resumption as a point."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], points: Points) -> None:
         self._coroutine = coroutine
@@ -121,7 +121,7 @@ class _Driven:
 
 
 def _place(coroutine: Any) -> str:
-    """The functions of the product that wait for each other, and what the last of them awaits."""
+    """Return the innermost waiting functions of the product, and the function they await."""
     names, awaited = [], ""
     while hasattr(coroutine, "cr_code"):
         code = coroutine.cr_code
@@ -134,11 +134,11 @@ def _place(coroutine: Any) -> str:
 
 
 def drive(of: Any, name: str, points: Points, begins: Any, ends: Any = ()) -> None:
-    """Have a coroutine function tell of its points.
+    """Wrap a coroutine function so that it reports its points.
 
     Args:
-        begins: the operations that begin with it; a function of its arguments says which.
-        ends: those that are over with it.
+        begins: Operations that begin with a call, or a function of its arguments that returns them.
+        ends: Operations that end with a call.
     """
     function = getattr(of, name)
 
@@ -153,7 +153,7 @@ def drive(of: Any, name: str, points: Points, begins: Any, ends: Any = ()) -> No
 
 
 def surround(of: Any, name: str, points: Points, begins: Any, ends: tuple[str, ...] = ()) -> None:
-    """Have a function tell of the points before and behind it; arguments as of `drive`."""
+    """Wrap a function so that it reports a point before and after it; arguments as for `drive`."""
     function = getattr(of, name)
 
     @functools.wraps(function)
@@ -169,7 +169,7 @@ def surround(of: Any, name: str, points: Points, begins: Any, ends: tuple[str, .
 
 
 def instrument(points: Points) -> None:
-    """Have every operation tell of its points."""
+    """Make every operation report its points."""
     from core.jetstream.consumer.consumers import Consumers
     from core.jetstream.lane import Lane
     from core.jetstream.registry import Registry
@@ -197,7 +197,7 @@ def instrument(points: Points) -> None:
 
 
 def _instrument_take_over(points: Points, store: Any, transfers: Any) -> None:
-    """It begins once the lock is had: how often a node asks for it before is no part of it."""
+    """Begin a takeover once its locks are acquired: the number of attempts before it varies."""
     take = store.take
 
     async def taken(self: Any, groups: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Kill and stop a node around every await of an operation: `python -m tests.crash.points`.
+"""Kill or stop a node around every await of an operation: `python -m tests.crash.points`.
 
-Each operation is begun again and again; the node ends at its first point, its second, and so on
-until the operation comes to its end (`tests.crash.pointed` says what a point is). Each time another
-node leads then, and everything that was promised is there, once, and nothing by half. A node that
-was stopped goes on afterwards: what it answers then must be what the log has.
+Each operation runs repeatedly; the node ends at its first point, its second, and so on, until the
+operation has no further point (`tests.crash.pointed` defines a point). Each time, another node then
+takes over, and every acknowledged change exists, once and completely. A stopped node resumes
+afterwards: its answers must agree with the log.
 """
 
 import argparse
@@ -50,7 +50,7 @@ OPERATIONS: dict[str, type[Operation]] = {
     "move-to": operations.MoveTo,
 }
 _SILENT = (Closed, Silence, OSError, TimeoutExpired)
-"""Raised where a node does not answer, or does not end."""
+"""Exceptions for a node that does not answer, or does not end."""
 _T = TypeVar("_T")
 _ATTEMPTS = 3
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
@@ -58,12 +58,12 @@ SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One end of a node.
+    """One operation, ended at one point.
 
     Attributes:
-        operation: its name in `OPERATIONS`.
-        how: a name in `SIGNALS`.
-        point: counted from 1 on.
+        operation: Its name in `OPERATIONS`.
+        how: A name in `SIGNALS`.
+        point: Number of the point, from 1 on.
     """
 
     operation: str
@@ -73,11 +73,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a case.
+    """The result of a case.
 
     Attributes:
-        where: the point; empty: the operation has fewer.
-        wrong: what contradicts a promise.
+        where: The point; empty: the operation has fewer points.
+        wrong: Contradictions to answers.
     """
 
     where: str
@@ -86,24 +86,24 @@ class Verdict:
 
 @dataclass(slots=True)
 class Tally:
-    """What came of all points of an operation, and of its end without one.
+    """The results of all points of an operation, and of its run without one.
 
     Attributes:
-        points: at how many the node ended.
-        wrong: after how many of these, or without one, something was wrong.
+        points: Number of points at which the node ended.
+        wrong: Number of results with contradictions, including the run without a point.
     """
 
     points: int = 0
     wrong: int = 0
 
     def add(self, verdict: Verdict) -> None:
-        """Count one more."""
+        """Count one more result."""
         self.points += bool(verdict.where)
         self.wrong += bool(verdict.wrong)
 
 
 def judge(world: World, case: Case) -> Verdict:
-    """Have a node end at a point, and say what is wrong then."""
+    """Make a node end at a point, and return the contradictions found then."""
     leader, other = again(world.settle)
     operation = OPERATIONS[case.operation](world, leader, other)
     try:
@@ -126,7 +126,7 @@ def judge(world: World, case: Case) -> Verdict:
 
 
 def _end(operation: Operation) -> None:
-    """Wait for the end of a node that was told to end."""
+    """Wait for the end of a node that ends by itself."""
     if operation.ends_node:
         process = operation.victim.process
         assert process is not None
@@ -135,7 +135,7 @@ def _end(operation: Operation) -> None:
 
 
 def _look(world: World, operation: Operation) -> list[str]:
-    """What is wrong once both nodes serve again."""
+    """Return the contradictions after both nodes serve again."""
     nodes: tuple[JetgateServer, ...] = again(world.settle)
     operation.collect()
 
@@ -154,9 +154,9 @@ def _look(world: World, operation: Operation) -> list[str]:
 
 
 def again(work: Callable[[], _T]) -> _T:
-    """Do something that may be done twice; anew where a node closes what it is asked over.
+    """Run work that may be repeated; repeat it when a node closes the connection.
 
-    On a busy machine it may have stood still meanwhile, and then sends its clients away.
+    On a busy machine a node may have been paused, after which it disconnects its clients.
     """
     for _ in range(_ATTEMPTS):
         with contextlib.suppress(Closed):
@@ -167,7 +167,7 @@ def again(work: Callable[[], _T]) -> _T:
 def enumerate_points(
     world: World, name: str, how: str, told: Callable[[Case, Verdict, float], None]
 ) -> None:
-    """Judge every point of an operation."""
+    """Check every point of an operation; call `told` with case, result and seconds of each."""
     point = 0
     while True:
         point += 1
@@ -175,7 +175,7 @@ def enumerate_points(
         case = Case(name, how, point)
         try:
             verdict = judge(world, case)
-        except (*_SILENT, AssertionError) as error:  # what follows would meet what this one left
+        except (*_SILENT, AssertionError) as error:  # its state could disturb the next case
             verdict = Verdict("", [f"{type(error).__name__}: {error}", *world.logs()])
         told(case, verdict, time.monotonic() - began)
         if not verdict.where:
@@ -183,7 +183,7 @@ def enumerate_points(
 
 
 def main() -> int:
-    """Judge what is asked for, and print a line for each point."""
+    """Check the chosen operations, and print a line for each point; return 1 if any is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash.points", description=__doc__)
     parser.add_argument("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
     parser.add_argument("--how", nargs="+", choices=SIGNALS, default=list(SIGNALS))

@@ -1,4 +1,4 @@
-"""kill -9 while streams are copied: every copy is complete afterwards, nothing is in it twice."""
+"""kill -9 while streams are copied: afterwards every copy is complete, and has no duplicates."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ BATCH = 1500
 
 
 async def _publish_some(at: Copies, round_: int) -> None:
-    """Publish into both origins; wait for a third of the acknowledgements only."""
+    """Publish to both origins; wait for only a third of the acknowledgements."""
     js = at.client.jetstream(timeout=30)
     pending = [
         await js.publish_async(at.subject(short, f"k{i % 7}"), b"%d.%d" % (round_, i))
@@ -27,7 +27,7 @@ async def _publish_some(at: Copies, round_: int) -> None:
 
 
 def _sources(messages: list[Msg]) -> list[int]:
-    """Sequences in the origin, in the order of the copy."""
+    """Return the sequences in the origin, in the order of the copy."""
     headers = [message.headers or {} for message in messages]
     return [int(header["Nats-Stream-Source"].split(" ")[1]) for header in headers]
 
@@ -52,7 +52,7 @@ def test_a_standby_goes_on_copying() -> None:
 
 
 async def _begin(server: JetgateServer) -> Copies:
-    """Let copies begin, and have the leader be killed in the middle."""
+    """Start copies; the caller kills the leader during copying."""
     at = await Copies.at(server)
     await at.stream("S")
     await at.stream("W", retention="workqueue")
@@ -64,11 +64,11 @@ async def _begin(server: JetgateServer) -> Copies:
 
 async def _go_on(server: JetgateServer, at: Copies) -> None:
     await at.reconnect(server)
-    # It accepts before it leads; while nobody does, requests are refused after two seconds.
+    # It accepts clients before it leads; without a leader requests are refused after two seconds.
     await at.sees(lambda: at.answers("S"), within=60)
     lasts = {short: await _last(at, short) + BATCH for short in ("S", "W")}
     await _publish_some(at, 1)
-    # All of the last round is stored in both: one that is empty may be about to get more.
+    # All messages of the last round must be stored: an empty stream may be about to get more.
     for short, last in lasts.items():
         await at.reaches(short, last, within=60)
     await at.empties("W")

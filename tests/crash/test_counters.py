@@ -1,4 +1,4 @@
-"""kill -9 while increments are on their way: each counts once, here and where it is copied."""
+"""kill -9 while increments are in flight: each counts once, in the stream and in its copy."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ TAILS = ("a", "b", "c")
 
 
 async def _count(at: Copies, numbers: range, awaited: int) -> None:
-    """Add each number once, under an id of its own; wait for some of the acknowledgements."""
+    """Add each number once, with its own message id; wait for some of the acknowledgements."""
     js = at.client.jetstream(timeout=30)
     pending = []
     for n in numbers:
@@ -26,7 +26,7 @@ async def _count(at: Copies, numbers: range, awaited: int) -> None:
 
 
 def _chain(messages: list[Msg]) -> dict[str, int]:
-    """What each subject amounts to, when each message adds what it says to the one before it."""
+    """Return the total of each subject; check that each message adds its increment to the last."""
     totals: dict[str, int] = {}
     for message in messages:
         total = totals.get(message.subject, 0) + int((message.headers or {})["Nats-Incr"])
@@ -52,7 +52,7 @@ async def _survive(server: JetgateServer) -> None:
         server.restart()
         await at.reconnect(server)
         await at.sees(lambda: at.answers("C"), within=60)
-        await _count(at, numbers, BATCH)  # What is known already is not counted again.
+        await _count(at, numbers, BATCH)  # Known ids are not counted again.
     wanted = {
         at.subject("C", tail): sum(range(place, ROUNDS * BATCH, len(TAILS)))
         for place, tail in enumerate(TAILS)

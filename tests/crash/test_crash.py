@@ -1,6 +1,6 @@
-"""kill -9, twenty times, under load: what was acknowledged is there, once, in its place.
+"""kill -9, twenty times, under load: each acknowledged message exists once, at its sequence.
 
-The last test shows that the checker is awake: with acknowledgements sent before COMMIT it objects.
+The last test proves that the checker works: it must find acknowledgements sent before COMMIT.
 """
 
 import random
@@ -22,7 +22,7 @@ SEED = 20251208
 
 
 def crash_run(server: JetgateServer, cycles: int) -> list[str]:
-    """Run publishers and a consumer through `cycles` crashes; what the checker says."""
+    """Run publishers and a consumer through `cycles` crashes; return the checker's findings."""
     ledger = Ledger()
     create(server.address)
     publishers = [

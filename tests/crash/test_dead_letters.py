@@ -1,4 +1,4 @@
-"""kill -9 around dead letters: one for each message that ended without success, none for others."""
+"""kill -9 around dead letters: each message that ended without success has one, others none."""
 
 import random
 from base64 import b64decode
@@ -21,12 +21,12 @@ VERBS = {0: b"+TERM bad", 1: b"-NAK"}
 
 
 def verb_of(seq: int) -> bytes:
-    """What the worker answers to a message, each time: two of five never succeed."""
+    """Return the worker's answer to each delivery of a message: two of five never succeed."""
     return VERBS.get(seq % 5, b"+ACK")
 
 
 class Worker(Client):
-    """Answers every delivery, and counts the messages that it saw."""
+    """A client that answers every delivery, and records the delivered messages."""
 
     def __init__(self, server: JetgateServer) -> None:
         super().__init__("worker", lambda: server.address, Ledger())
@@ -41,7 +41,7 @@ class Worker(Client):
         while not self.stopping.is_set():
             frame = wire.frame()
             if frame.subject.startswith(b"a."):
-                if not frame.headers:  # else nobody was there to take it
+                if not frame.headers:  # otherwise a no-responders status
                     self.terminated.add(int(frame.subject[2:]))
                 continue
             if frame.reply:
@@ -76,7 +76,7 @@ def _fill(server: JetgateServer) -> None:
             "durable_name": "C",
             "ack_policy": "explicit",
             "ack_wait": 1_000_000_000,
-            "max_deliver": CYCLES,  # no message is under way at every kill
+            "max_deliver": CYCLES,  # no message is in flight at every kill
             "metadata": {"jetgate.dead_letter": DEAD},
         }
         request = {"stream_name": STREAM, "config": config}
@@ -97,7 +97,7 @@ def _left(server: JetgateServer) -> int:
 
 
 def _letters(server: JetgateServer) -> Counter[int]:
-    """How many letters there are of each message; each has the whole message."""
+    """Return the number of dead letters of each message, and check that each has its contents."""
     found: Counter[int] = Counter()
     with Wire(server.address) as wire:
         wire.hello()
@@ -118,7 +118,7 @@ def test_every_failure_has_one_letter_whatever_was_killed() -> None:
         worker.start()
         for cycle in range(CYCLES):
             more = choose.randrange(50, COUNT // CYCLES)
-            enough = min(len(worker.seen) + more, COUNT)  # it may be nearly through
+            enough = min(len(worker.seen) + more, COUNT)  # the worker may be nearly done
             eventually(partial(worker.has_seen, enough), within=120)
             if cycle % 2:
                 server.kill_postgres()
@@ -127,5 +127,5 @@ def test_every_failure_has_one_letter_whatever_was_killed() -> None:
         worker.stop()
         letters = _letters(server)
 
-    assert worker.back == []  # what was confirmed as terminated was never delivered again
+    assert worker.back == []  # a message with a confirmed +TERM is never delivered again
     assert letters == Counter(s for s in range(1, COUNT + 1) if verb_of(s) != b"+ACK")

@@ -1,6 +1,6 @@
-"""kill -9 of the server and of PostgreSQL under readers by WebSocket and by events.
+"""kill -9 of the server and of PostgreSQL under readers over WebSocket and server-sent events.
 
-They resume behind their positions, and see every message once, in order, or are told of a hole.
+They resume after their positions, and get every message once, in order, or a notice of a gap.
 """
 
 import threading
@@ -24,7 +24,7 @@ CYCLES = 4
 
 
 class Reader(threading.Thread, ABC):
-    """Reads, notes what it sees, and comes back when it was cut off."""
+    """A thread that reads, records messages, and reconnects after each disconnection."""
 
     def __init__(self, address: Callable[[], Address]) -> None:
         super().__init__(daemon=True)
@@ -48,7 +48,7 @@ class Reader(threading.Thread, ABC):
 
     @abstractmethod
     def read(self) -> None:
-        """Read from the position on; raise one of GONE when cut off."""
+        """Read from the last position on; raise one of GONE when disconnected."""
 
     def begin(self, position: dict[str, Any]) -> None:
         self.resumed += bool(self.seen)
@@ -128,7 +128,7 @@ def test_readers_resume_over_crashes_without_a_hole() -> None:
         for reader in readers:
             eventually(lambda reader=reader: reader.failure or reader.last() >= last, within=60)  # type: ignore[misc]
             reader.stopping.set()
-        with Wire(server.address) as wire:  # lets those by events see that they are to stop
+        with Wire(server.address) as wire:  # an event, so that readers see `stopping`
             wire.hello()
             wire.request(f"{STREAM}.last", b"end", b"")
         for reader in readers:

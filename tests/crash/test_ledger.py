@@ -1,4 +1,4 @@
-"""The checker objects to each kind of wrong."""
+"""The checker finds each kind of violation."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.crash.ledger import Ledger, Stored, check
 
 
 def sound() -> tuple[Ledger, Stored]:
-    """A short history and the log that fits it."""
+    """Return a short history and a log that agrees with it."""
     ledger = Ledger()
     stored: Stored = {}
     for seq, value in enumerate((b"p-1", b"ids-1", b"p-2"), 1):
@@ -74,7 +74,13 @@ def test_two_promises_for_one_message_are_seen() -> None:
 def history(
     stored: list[bytes], *, again: tuple[bytes, ...] = (), unanswered: tuple[bytes, ...] = ()
 ) -> str:
-    """What the checker says of values stored in this order; some were sent twice, or not acked."""
+    """Return the checker's findings on values stored in this order.
+
+    Args:
+        stored: The values, in the order of their sequences.
+        again: Values that were sent twice.
+        unanswered: Values without acknowledgement.
+    """
     ledger = Ledger()
     log: Stored = {}
     for seq, value in enumerate(stored, 1):
@@ -84,7 +90,7 @@ def history(
         ledger.confirm(seq)
     for value in again:
         ledger.attempt(value)
-    # Acknowledgements arrive in the order of sending: that one hides nothing.
+    # Acknowledgements arrive in the order of sending, which must not hide a wrong order.
     for seq, value in sorted(enumerate(stored, 1), key=lambda pair: pair[1]):
         if value not in unanswered:
             ledger.ack(value, seq)
@@ -122,7 +128,7 @@ def test_disorder_is_seen_whatever_the_order_of_acknowledgements() -> None:
 
 
 def test_what_was_refused_and_sent_again_may_stand_behind_what_was_sent_after_it() -> None:
-    """Sent 1, 2, 3; 2 was refused; sent 4, and 2 again."""
+    """The values 1, 2 and 3 are sent; 2 is refused; 4 is sent, and 2 again."""
     stored = [b"ids-1", b"ids-3", b"ids-4", b"ids-2"]
 
     assert history(stored, again=(b"ids-2",)) == ""

@@ -25,14 +25,14 @@ def world(durable: PostgresServer) -> Iterator[World]:
 @pytest.mark.parametrize(
     "case",
     [
-        Case("publish", "kill", 2),  # committed, and not acknowledged
-        Case("publish-afar", "stop", 1),  # on its way to PostgreSQL when another node leads
-        Case("create-stream", "stop", 4),  # with rows of the stream directory locked
+        Case("publish", "kill", 2),  # committed, not yet acknowledged
+        Case("publish-afar", "stop", 1),  # in flight to PostgreSQL when another node takes over
+        Case("create-stream", "stop", 4),  # while rows of the stream directory are locked
         Case("delete-stream", "kill", 20),
         Case("take-over", "kill", 30),
-        Case("pass-ack", "kill", 4),  # passed on, and nobody is left to be answered
-        Case("pass-delete-stream", "kill", 5),  # what the leader says of it has come
-        Case("move-to", "kill", 6),  # with the lock, and within the transaction for its epoch
+        Case("pass-ack", "kill", 4),  # forwarded; no node is left to send the answer
+        Case("pass-delete-stream", "kill", 5),  # the leader's answer has arrived
+        Case("move-to", "kill", 6),  # holding the lock, within the transaction for its epoch
     ],
     ids=lambda case: f"{case.operation}-{case.how}",
 )

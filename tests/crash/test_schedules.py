@@ -1,4 +1,4 @@
-"""kill -9 while schedules come due: each is sent once, and one that repeats goes on."""
+"""kill -9 while schedules come due: each is sent once, and a repeating one continues."""
 
 import asyncio
 from collections import Counter
@@ -19,9 +19,9 @@ KILLS = 2
 
 
 async def _sent(at: Copies) -> tuple[int, int]:
-    """How many schedules have come due, and how often the one that repeats.
+    """Return how many schedules have been sent, and how often the repeating one.
 
-    Nothing while nobody answers.
+    Returns (0, 0) without an answer.
     """
     with suppress(Error):
         everything = {"subjects_filter": at.subject("S", ">")}
@@ -37,7 +37,7 @@ def test_every_schedule_is_sent_once() -> None:
 
 
 async def _schedule(at: Copies) -> None:
-    """Have many schedules come due one after the other, and one every second."""
+    """Create many schedules that come due one after the other, and one for every second."""
     js = at.client.jetstream(timeout=30)
     begin = datetime.now(UTC) + timedelta(seconds=1)
     pending = []

@@ -1,4 +1,4 @@
-"""kill -9 while batches are promoted: each row of the manifest that counts is stored once."""
+"""kill -9 while batches are committed: each row of the effective manifest is stored once."""
 
 import json
 import random
@@ -22,10 +22,11 @@ SEED = 20261122
 
 
 class Driver(Client):
-    """Writes batch after batch; where it loses its server it may come back as another run.
+    """A client that commits batch after batch, and may continue as another run after a
+    disconnection.
 
-    A run that comes back stages rows of its own for the batch it was at, as a restarted query does:
-    its manifest counts only if the server does not have one.
+    A new run stages its own rows for the current batch, as a restarted query does. Its manifest is
+    effective only if the server has none for that batch.
     """
 
     def __init__(self, server: JetgateServer) -> None:
@@ -44,7 +45,7 @@ class Driver(Client):
             return
         while self.batch < BATCHES and not self.stopping.is_set():
             attempts = [self._stage(wire, n) for n in range(2)]
-            self._stage(wire, 2)  # it does not count
+            self._stage(wire, 2)  # staged, but not in the manifest
             manifest = {
                 "app": "app",
                 "token": opened["token"],
@@ -61,7 +62,7 @@ class Driver(Client):
         self.stopping.wait(0.05)
 
     def _stage(self, wire: Wire, number: int) -> Attempt:
-        """Stage rows that say which batch, run and attempt they are of, and their place in it."""
+        """Stage rows that contain batch, run and attempt, and their position in the attempt."""
         name = f"{self.batch}-{self.run_id}-{number}-{self.choose.getrandbits(32):x}"
         attempt = Attempt(name)
         for start in range(0, ROWS, BLOCK):
@@ -75,7 +76,7 @@ class Driver(Client):
 
 
 def _ask(wire: Wire, verb: str, body: dict[str, Any]) -> dict[str, Any] | None:
-    """Return an answer; None while storage is away."""
+    """Return an answer; None while storage is unavailable."""
     answer = wire.request(f"$JG.API.TXN.{verb}.{STREAM}", json.dumps(body).encode()).json()
     if "error" in answer:
         assert answer["error"]["err_code"] == 10008, answer

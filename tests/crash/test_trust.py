@@ -1,6 +1,6 @@
-"""A leader that is cut off from PostgreSQL while another node takes over: it tells nobody anything.
+"""A leader that is cut off from PostgreSQL during a takeover: it delivers and answers nothing.
 
-What its successor took acknowledgements of it would deliver again, and show as if it were open.
+Otherwise it would deliver messages that its successor has acknowledged, and report them as pending.
 """
 
 import json
@@ -23,7 +23,7 @@ _CONSUMER = {"stream_name": "S", "config": {"durable_name": "C", "ack_policy": "
 
 
 def _pull(wire: Wire, expires: int) -> Frame:
-    """The message, or the status, that answers a request for one; `expires`: seconds."""
+    """Return the message, or the status, that answers a pull request; `expires` is in seconds."""
     body = b'{"batch":1,"expires":%d000000000}' % expires
     return wire.request("$JS.API.CONSUMER.MSG.NEXT.S.C", body)
 
@@ -42,7 +42,7 @@ def test_a_leader_that_is_cut_off_delivers_nothing_and_answers_nothing() -> None
         place = f"{parse_qs(parts.query)['host'][0]}/{SOCKET_NAME}"
         way = stack.enter_context(Proxy(place))
         behind = f"postgresql://postgres@127.0.0.1:{way.port}{parts.path}?sslmode=disable"
-        # Nobody is there: the nodes cannot reach each other either.
+        # No server listens there, so that the nodes cannot reach each other either.
         nowhere = stack.enter_context(held_port()).getsockname()[1]
         advertise = ("--cluster-advertise", f"127.0.0.1:{nowhere}")
         first = stack.enter_context(JetgateServer(*advertise, dsn=behind))
@@ -69,7 +69,7 @@ def test_a_leader_that_is_cut_off_delivers_nothing_and_answers_nothing() -> None
         publisher.hello()
         publisher.send(b"SUB answer 1\r\n")
         publisher.publish("s.x", b"6", reply=b"answer", headers=expected)
-        # Of what this node knows the sequence is wrong.
+        # By this node's state the expected sequence is wrong.
         assert publisher.until_silence(1.0) == []
 
         refused = old.request("$JS.API.CONSUMER.INFO.S.C").json()
@@ -84,7 +84,7 @@ def test_a_leader_that_is_cut_off_delivers_nothing_and_answers_nothing() -> None
             info = old.request("$JS.API.CONSUMER.INFO.S.C").json()
             return int(info["ack_floor"]["stream_seq"]) if "error" not in info else 0
 
-        eventually(lambda: floor() == 1, within=60)  # by the other node, on the same connection
+        eventually(lambda: floor() == 1, within=60)  # from the other node, on the same connection
         assert publisher.flush() == []
         assert publisher.request("s.x", b"6", headers=expected).json()["seq"] == 7
 

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a work queue: every message until it is acknowledged, none after."""
+"""kill -9 during use of a work queue: each message is delivered until acknowledged, then never."""
 
 import random
 from collections import Counter
@@ -19,7 +19,7 @@ ASK = b'PUB $JS.API.CONSUMER.MSG.NEXT.QUEUE.C d.1 35\r\n{"batch":20,"expires":10
 
 
 class Worker(Client):
-    """Takes work and acknowledges it twice, some of it only at a second delivery."""
+    """A client that takes work with double acks, and rejects some of it at the first delivery."""
 
     def __init__(self, name: str, server: JetgateServer) -> None:
         super().__init__(name, lambda: server.address, Ledger())
@@ -35,7 +35,7 @@ class Worker(Client):
         while not self.stopping.is_set():
             frame = wire.frame()
             if frame.subject.startswith(b"a."):
-                if not frame.headers:  # else nobody was there to take it
+                if not frame.headers:  # otherwise a no-responders status
                     self.done.add(int(frame.subject[2:]))
                 continue
             if frame.reply:
@@ -48,10 +48,10 @@ class Worker(Client):
                 wire.send(ASK)
 
     def has_seen(self, enough: int) -> bool:
-        """Whether that many messages were delivered, each counted once.
+        """Return True if at least `enough` different messages were delivered.
 
-        Every message is, sooner or later. The answer to an acknowledgement is not: a kill takes
-        those with it that were stored and not yet answered.
+        Every message is delivered eventually. An answer to an acknowledgement may be missing: a
+        kill can lose it after the acknowledgement is stored.
         """
         return len(self.seen) >= enough
 
@@ -97,7 +97,7 @@ def test_every_job_is_delivered_until_acknowledged_and_then_never_again() -> Non
         worker.start()
         for cycle in range(CYCLES):
             more = choose.randrange(50, COUNT // CYCLES)
-            enough = min(len(worker.seen) + more, COUNT)  # it may be nearly through
+            enough = min(len(worker.seen) + more, COUNT)  # the worker may be nearly done
             eventually(partial(worker.has_seen, enough), within=120)
             if cycle % 2:
                 server.kill_postgres()

@@ -95,9 +95,7 @@ class Node:
             self._process.send_signal(number)
 
     def end(self, number: signal.Signals, within: float = 60.0) -> None:
-        """End the process with a signal; after `within` seconds kill it and raise TimeoutExpired.
-
-        """
+        """End the process with a signal; kill it and raise TimeoutExpired after some seconds."""
         self._notice()
         process, self._process = self._process, None
         if process is None:

@@ -221,7 +221,7 @@ def publish_one(
 
 
 def direct_get(client: Client, wire: Wire, stream: str, subject: str, seq: int = 0) -> int:
-    """Read the last message of a subject, or a sequence, and record it; return its sequence, or 0.
+    """Read the last message of a subject, or a sequence, and record it; return the sequence or 0.
 
     """
     op, how = client.history.next_op(), "seq" if seq else "last"

@@ -167,7 +167,7 @@ def play(plan: Plan, directory: Path, said: Callable[[str], None]) -> Outcome:
     """Run a plan; the histories stay in the directory.
 
     Args:
-        said: A function that is called with progress messages.
+        `said`: Called with progress messages.
     """
     write_rules(directory, scenario.rules(plan.nodes))
     with Cluster(plan.nodes, plan.control) as cluster, SharedWriter(directory, "run") as history:
@@ -213,9 +213,7 @@ class _Finisher:
         self.history = history
 
     def drain(self, load: Load, within: float) -> list[str]:
-        """Wait until all work has ended; return texts about unfinished work after `within` seconds.
-
-        """
+        """Wait up to some seconds until all work has ended; return texts about unfinished work."""
         until = time.monotonic() + within
         left = ["nobody answers"]
         while left and time.monotonic() < until:
@@ -319,9 +317,7 @@ def _who_reads(wire: Wire, stream: str) -> str:
 
 
 def _size(frame: Frame) -> int:
-    """Return the size of a message in the bytes of its stream, as nats-server's file store counts.
-
-    """
+    """Return the size of a message in the bytes of its stream, as in nats-server's file store."""
     headers = len(frame.headers) + 4 if frame.headers else 0
     return 30 + len(frame.subject) + headers + len(frame.payload)
 

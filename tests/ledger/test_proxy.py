@@ -57,7 +57,7 @@ def connect(proxy: Proxy) -> socket.socket:
 
 
 def heard(client: socket.socket) -> bytes:
-    """Return the received bytes, up to the length of SAID; fewer at the end of the connection."""
+    """Return the received bytes, up to the length of `SAID`; fewer at the end of the connection."""
     got = b""
     with suppress(ConnectionError):
         while len(got) < len(SAID) and (data := client.recv(4096)):

@@ -1,7 +1,7 @@
-"""What of a random history both servers are to answer alike; the rest of it is left out.
+"""The steps of a random history that both servers should answer alike; other steps are left out.
 
-Left out is what the reference server does by a mistake of its own, and what differs there from run
-to run; each rule says which. `Player` leaves out what depends on how a consumer stands.
+Left out are steps in which nats-server makes a mistake of its own, or differs from run to run. Each
+rule names the mistake. `Player` leaves out steps that depend on the state of a consumer.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ def common(steps: list[Step], *, has_naks: bool) -> list[Step]:
     """Return the steps of a history that both servers answer alike.
 
     Args:
-        steps: Of the history; the first makes the stream.
-        has_naks: Whether messages are refused in the second half of the history, in which then
-            nothing is purged, see `_Common.may_remove`.
+        steps: Steps of the history; the first creates the stream.
+        has_naks: True if Naks may occur in the second half of the history, in which then no purge
+            occurs, see `_Common.may_remove`.
     """
     rules = _Common(steps)
     turn = len(steps) // 2 if has_naks else len(steps)
@@ -31,18 +31,18 @@ def common(steps: list[Step], *, has_naks: bool) -> list[Step]:
 
 
 def removes(step: Step) -> bool:
-    """Whether a step purges, in whatever way."""
+    """Return True if a step purges, by request or by a header."""
     return step[0] == "purge" or any(True for _ in _rolled_up(step))
 
 
 def removed_filters(step: Step) -> list[str]:
-    """Return by which filters a step purges; none, where it purges whatever the subject is.
+    """Return the filters by which a step purges; none where it purges all subjects.
 
-    After a purge by filter, the reference server sets the ack floor of consumers that want more
-    than this filter behind what was removed, also while messages before it are pending. Their
-    acknowledgements then do not move the floor, which is therefore not compared. Where the floor
-    was at the first message of the stream or behind it, what was removed stays pending until its
-    ack wait is over, although it is gone: such a step is not done.
+    After a purge by filter, nats-server sets the ack floor of consumers with wider filters after
+    the removed messages, even while messages before them are pending. Acknowledgements of these
+    messages then do not move the floor, so it is not compared. Where the floor was at the first
+    message of the stream or after it, removed messages stay pending until their ack wait has
+    passed; such a step is not performed.
     """
     if step[0] == "purge":
         return [step[1]["filter"]] if "filter" in step[1] else []
@@ -63,11 +63,11 @@ def _rolled_up(step: Step) -> Iterator[tuple[str, str]]:
         if "Nats-Rollup" in said:
             yield subject, said["Nats-Rollup"]
         elif "Nats-Schedule" in said:
-            yield subject, "sub"  # It takes the place of the one before it.
+            yield subject, "sub"  # a schedule replaces the previous message of its subject
 
 
 class _Common:
-    """What a history has and does, as far as it decides what is left out."""
+    """The properties of a history that determine the steps to leave out."""
 
     def __init__(self, steps: list[Step]) -> None:
         self.stream: Fields = steps[0][1]
@@ -81,18 +81,18 @@ class _Common:
         self.has_chosen = self.acks_all = self.acks_none = False
 
     def keeps(self, step: Step, has_turned: bool) -> bool:
-        """Whether both servers are to answer a step alike."""
+        """Return True if both servers should answer a step alike."""
         if removes(step) and not self.may_remove(step, has_turned):
             return False
         match step:
             case ("batch", _, _):
-                # After every message of a batch it evicts, which changes the sequence that was last
-                # before, as it republishes it.
+                # nats-server evicts after every message of a batch, which changes the last sequence
+                # before that it republishes.
                 return not (self.republishes and self.evicts)
             case ("ack", _, kind) if kind in NAKS:
                 return has_turned
             case ("reset", _, seq) if seq and not self.keeps_all:
-                # Later acknowledgements remove what a consumer has passed over that way.
+                # Later acknowledgements remove messages that a consumer has skipped this way.
                 return False
             case ("reset", _, _) | ("delete message", _, _):
                 return not self.has_chosen
@@ -101,38 +101,39 @@ class _Common:
             case ("consumer", _, {"ack_policy": "none"}, _, _):
                 self.acks_none = True
             case ("update", {"retention": _}) if self.acks_none:
-                # A consumer without acknowledgements goes by the retention that it began with.
+                # A consumer without acknowledgements follows the retention at its creation.
                 return False
         match step:
             case ("consumer", _, {"deliver_policy": "last_per_subject"}, _, _):
-                # What limits evict there counts as chosen, whatever it was.
+                # Messages that limits evict there count as chosen, even if they were not.
                 if self.limits:
                     return False
                 self.has_chosen = True
             case ("update", {"max_msgs_per_subject": _, **others}) if others.keys() & set(_TOTALS):
-                # It evicts by the totals first, and so more.
+                # nats-server applies the totals first, and so evicts more.
                 return False
             case ("update", changed) if "duplicate_window" in changed:
-                # It forgets the ids of what it did not store, because nobody wanted it.
+                # nats-server forgets the ids of messages that it did not store for lack of
+                # interest.
                 return not self.by_interest
         return True
 
     def may_remove(self, step: Step, has_turned: bool) -> bool:
-        """Whether a purge or roll-up is alike on both.
+        """Return True if a purge or roll-up has the same effect on both.
 
-        With any removal the reference server forgets which messages were refused, and gives them
-        out again only when their ack wait is over. Last per subject counts what was never chosen
-        as if it had been, when that is removed.
+        With any removal nats-server forgets which messages got a Nak, and redelivers them only
+        after their ack wait. With last per subject it counts removed messages that were never
+        chosen as if they had been.
         """
         if has_turned or self.has_chosen:
             return False
         if self.acks_all and removed_filters(step):
-            # What is below the floor, see `removed_filters`, cannot be acknowledged any more.
+            # Messages below the floor, see `removed_filters`, can no longer be acknowledged.
             return False
         if step[0] != "purge":
-            return not self.evicts  # It evicts before it rolls up, and so more.
-        # On file, a filtered consumer goes on counting the only message that is purged by sequence
-        # or number, or by a filter that matches other subjects too.
+            return not self.evicts  # nats-server evicts before it rolls up, and so removes more.
+        # With file storage, a filtered consumer still counts the only message when it is purged by
+        # sequence or number, or by a filter that also matches other subjects.
         if self.stream["storage"] == "memory":
             return True
         return step[1].keys() <= {"filter"} and not step[1].get("filter", "").startswith("*")

@@ -1,4 +1,4 @@
-"""Plays a history on both servers at the same time and tells after which step they differ."""
+"""The comparison of both servers: it plays a history on both and finds the first different step."""
 
 import itertools
 from collections.abc import Iterator
@@ -13,17 +13,20 @@ from tests.support.eventually import eventually
 from tests.support.natsserver import NatsServer
 from tests.support.wire import Wire
 
-# Seconds for what the reference server does behind its answers, as it removes what was settled.
+# Seconds for changes that nats-server makes after its answer, such as removing acknowledged
+# messages.
 SOON = 20.0
 Address = tuple[str, int]
 Difference = tuple[int, str]
-"""The place of a step, and what the servers tell apart after it."""
+"""The index of a step, and a description of the difference after it."""
 
 _names = (f"H{number}" for number in itertools.count())
 
 
 def difference(steps: list[Step], ours: Address, theirs: Address) -> Difference | None:
-    """The first step after which the servers differ, and how; None when they never do."""
+    """Return the first step after which the servers differ, and the difference; None without one.
+
+    """
     name = next(_names)
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(2))
@@ -57,7 +60,7 @@ def _apart(mine: Any, reference: Any, path: str = "") -> Iterator[str]:
 
 
 def shortest(steps: list[Step], first: Difference, ours: Address, theirs: Address) -> list[Step]:
-    """Leave out steps as long as the servers still differ in the same place of their answers."""
+    """Remove steps while the servers still differ at the same place in their answers."""
     steps, size = steps[: first[0] + 1], len(steps) // 2
     while size:
         place = 1
@@ -73,14 +76,16 @@ def shortest(steps: list[Step], first: Difference, ours: Address, theirs: Addres
 
 
 def _where(found: Difference) -> str:
-    """The place in the answers of the first that differs."""
+    """Return the place in the answers of the first difference."""
     return found[1].partition(": ")[0]
 
 
 @contextmanager
 def reference() -> Iterator[NatsServer]:
-    """A server of its own that always has a stream: with the last one it removes their directory,
-    while the next may already be made in it.
+    """Run a nats-server that always has a stream.
+
+    When the last stream is deleted, nats-server removes the directory of streams, in which the next
+    may already be created.
     """
     with NatsServer() as server, Wire(server.address) as wire:
         wire.hello()

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (tables read better in rows)
-"""Configurations, good and bad, that jetgate's rules and the reference server must judge alike."""
+"""Configurations, valid and invalid, that jetgate's rules and nats-server must judge alike."""
 
 import json
 from typing import Any
@@ -13,7 +13,10 @@ NUMBERS: tuple[object, ...] = (
     0, -1, -2, 1, 2**31 - 1, 2**31, -(2**31) - 1, 2**53 + 1, -(2**63), BIG, 2**63, 2**64 - 1, 2**64,
     1.5, 1e308, "1", None, True, [], {},
 )  # fmt: skip
-"""For every numeric member. Storage is never reserved: members that do that are bounded below."""
+"""Values for every numeric member.
+
+Members that reserve storage get smaller values below, so that no storage is reserved.
+"""
 
 
 def _numbers(field: str, **more: object) -> list[Body]:
@@ -160,14 +163,14 @@ COMBINATIONS: tuple[dict[str, object], ...] = (
 
 
 def stream_bodies() -> list[Body]:
-    """Bodies of STREAM.CREATE.S; a stream ORIGIN (o.>, max_msg_size 1000) is there."""
+    """Return bodies of STREAM.CREATE.S; a stream ORIGIN (o.>, max_msg_size 1000) exists."""
     bodies: list[Body] = list(SYNTAX)
     bodies += [{}, {"name": ""}, {"name": "T"}, {"name": "S", "pedantic": True}]
     for field in ("max_consumers", "max_msgs", "max_age", "max_msgs_per_subject", "max_msg_size"):
         bodies += _numbers(field)
     for field in ("duplicate_window", "first_seq", "num_replicas", "subject_delete_marker_ttl"):
         bodies += _numbers(field)
-    # No sequence is beyond what PostgreSQL counts to; jetgate says so at once.
+    # PostgreSQL counts no sequence beyond this; jetgate refuses it at once.
     beyond = [{"name": "S", "first_seq": n} for n in (2**63, 2**64 - 1)]
     bodies = [body for body in bodies if body not in beyond]
     sizes: tuple[Any, ...] = (0, -1, -2, 1, 2**31, 2**63, 1.5, "1", None, [])
@@ -213,7 +216,7 @@ STREAM_UPDATES: tuple[tuple[dict[str, object], dict[str, object]], ...] = (
     ({}, {"subject_transform": {"src": "a", "dest": "b"}}), ({}, {"placement": {"cluster": "x"}}),
     ({}, {"mirror_direct": True}), ({}, {"allow_direct": True}), ({}, {"max_bytes": 1000}), ({}, {"max_msgs": -5, "pedantic": True}),
 )  # fmt: skip
-"""Members of the created stream (its name apart), members of the update."""
+"""Members of the created stream (without its name), and members of the update."""
 
 STREAM_RECREATIONS: tuple[tuple[dict[str, object], dict[str, object]], ...] = (
     ({}, {}), ({}, {"subjects": ["S"]}), ({}, {"max_msgs": -1}), ({}, {"max_msgs": 5}), ({}, {"description": "x"}),
@@ -300,7 +303,7 @@ CONSUMER_CONFIGS: tuple[dict[str, object], ...] = (
 
 
 def consumer_configs() -> list[dict[str, object]]:
-    """Configs of consumer create requests; `pedantic` belongs to the request."""
+    """Return configurations of consumer create requests; `pedantic` belongs to the request."""
     configs = list(CONSUMER_CONFIGS)
     for field in CONSUMER_NUMBERS:
         configs += [{field: number} for number in NUMBERS]

@@ -1,7 +1,7 @@
-"""Configuration blocks by chance: members of every kind in the blocks that nats-server has.
+"""Random configuration blocks, with members of every kind in the blocks of nats-server.
 
-A seed is a file of a few blocks. Most members are of the block and have a value of their kind; some
-have one of another kind, and some are unknown.
+A seed determines a file of a few blocks. Most members belong to the block and have a value of their
+kind. Some have a value of another kind, and some are unknown.
 """
 
 import random
@@ -24,7 +24,7 @@ _SUBJECTS = (
 )
 
 Kind = str | dict[str, "Kind"] | list["Kind"]
-"""A list is a choice, a map holds the members of a block."""
+"""The kind of a value: a name, a list of alternatives, or a map of the members of a block."""
 
 _CONNECTION_TYPES = "types"
 _PERMISSION: Kind = [
@@ -230,7 +230,7 @@ class _Blocks:
         self._random = random.Random(seed)
 
     def text(self) -> str:
-        """A file: mostly one block."""
+        """Return a file, mostly with one block."""
         chance = self._random
         found = ["X: y\n"] if chance.random() < 0.2 else []
         for _ in range(1 if chance.random() < 0.8 else 2):
@@ -309,5 +309,5 @@ class _Blocks:
 
 
 def blocks(seed: int) -> str:
-    """The file of a seed."""
+    """Return the file of a seed."""
     return _Blocks(seed).text()

@@ -1,7 +1,7 @@
-"""Configuration files by chance: the grammar in every spelling, and a few letters that break it.
+"""Random configuration files, with the grammar in every spelling, some broken by one character.
 
-A seed is a file. Keys are mostly those that take the kind of value they get, so that most files
-without a broken place are valid and their digest says how each value was understood.
+A seed determines a file. Most keys accept the kind of value they get, so that most unbroken files
+are valid and their digest shows how each value was parsed.
 """
 
 import random
@@ -12,10 +12,10 @@ INCLUDED = {
     "broken.conf": "a: [1, 2",
     "nothing.conf": "",
 }
-"""What the files may include, by name."""
+"""Files that the generated files may include, by name."""
 
 ENVIRONMENT = {"NUMBER": "5", "WORD": "abc", "UNENDED": "a b", "QUOTE": "'", "NOTHING": ""}
-"""What variables may be looked up in."""
+"""Environment variables that the generated files may refer to."""
 
 _SEPARATORS = (
     ": ",
@@ -128,7 +128,7 @@ class _Writer:
         self._random = random.Random(seed)
 
     def text(self) -> str:
-        """A whole file."""
+        """Return a whole file."""
         chance = self._random
         members = [self._member() for _ in range(chance.randint(1, 4))]
         found = self._blank() + "".join(members)
@@ -139,7 +139,7 @@ class _Writer:
         return found
 
     def _broken(self, text: str) -> str:
-        """The text with a letter more, less, or another."""
+        """Return the text with one character added, removed or replaced."""
         at = self._random.randrange(len(text) + 1)
         more: str = self._random.choice((*_BROKEN, ""))
         return text[:at] + more + text[at + self._random.randint(0, 1) :]

@@ -1,4 +1,4 @@
-"""Two servers for histories, whose streams take any subject."""
+"""Two servers for histories, whose streams may have any subjects."""
 
 from collections.abc import Iterator
 
@@ -11,13 +11,13 @@ from tests.support.natsserver import NatsServer
 
 @pytest.fixture(scope="module")
 def ours() -> Iterator[JetgateServer]:
-    """jetgate without a stream."""
+    """Yield a jetgate server without streams."""
     with JetgateServer(in_memory=True) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def theirs() -> Iterator[NatsServer]:
-    """The reference server without a stream."""
+    """Yield a nats-server without other streams on the subjects of the tests."""
     with reference() as server:
         yield server

@@ -1,10 +1,10 @@
-"""Random histories of one stream and its consumers: what a client may do, one step after the other.
+"""Random histories of one stream and its consumers: sequences of possible actions of a client.
 
 A history is a list of steps, each a tuple of a verb and plain values, drawn from a seed. Numbers
-stand for what is not known yet ("the fifth message that was delivered"), so a history means
-something whatever a server answers, and any step can be left out.
+represent values that depend on answers ("the fifth delivered message"), so a history is valid for
+any answers, and any step can be left out.
 
-What both servers are known to tell apart is left out by `common`.
+`common` leaves out steps with a known difference between the servers.
 """
 
 from random import Random
@@ -15,14 +15,14 @@ from tests.oracle.common import HOUR, NAKS, SECOND, Fields, Step, common
 CONSUMERS = 3
 SUBJECTS = ("s.a", "s.b", "s.c", "s.a.x", "s.b.y", "t.a")
 WILD = ("s.*", "s.*", "s.a.*", "s.*.y", "*.a")
-"""Subjects of publishes that hold wildcards."""
+"""Subjects of publishes that contain wildcards."""
 FILTERS = ("s.a", "s.b", "s.c", "s.*", "s.>", "s.a.x", "s.*.y", "t.a", "t.>")
 LONG_AGO, FAR_AHEAD = "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
 ACKS = ("+ACK", "+ACK", "+ACK", "", "+WPI", "+TERM", "+TERM why")
 INCREMENTS = ("+1", "-5", "+0", "7", "x", "99999999999999999999999")
 TIMES = ("@at 2099-01-01T00:00:00Z", "@every 1h", "0 0 0 1 1 *", "@every 1ms", "bad")
 
-# Field of a configuration, how often it is there, and its values.
+# Name of a configuration field, its probability, and its values.
 _STREAM: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
     ("retention", 0.5, ("limits", "interest", "workqueue")),
     ("max_msgs", 0.25, (1, 2, 5, 11)),
@@ -48,7 +48,7 @@ _STREAM: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
     ("allow_msg_schedules", 0.1, (True,)),
     ("subject_delete_marker_ttl", 0.1, (HOUR,)),
 )
-# What an update may also say: other subjects, and what takes a setting back.
+# Further members of an update: other subjects, and values that reset a setting.
 _UPDATE: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
     ("subjects", 0.1, (["s.>"], ["s.>", "t.a", "u"], ["s.*", "t.a"], ["s.>", "t.>"])),
     ("max_msgs", 0.1, (-1, 3)),
@@ -89,7 +89,7 @@ _CONSUMER: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
     ("backoff", 0.1, ([60 * SECOND], [60 * SECOND, 120 * SECOND])),
     ("pause_until", 0.06, (FAR_AHEAD, LONG_AGO)),
 )
-# What an update of a consumer may change; None takes it out of the configuration.
+# Members that an update of a consumer may change; None removes a member.
 _ALTERED: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
     ("filter_subject", 0.25, FILTERS),
     ("filter_subjects", 0.15, (["s.a", "s.b"], ["s.*", "t.a"], ["s.a", "s.*.y", "t.>"])),
@@ -125,7 +125,7 @@ def _some(chance: Random, table: tuple[tuple[str, float, tuple[Any, ...]], ...])
 
 
 def stream_config(chance: Random) -> Fields:
-    """A configuration without its name; most are valid."""
+    """Return a stream configuration without its name; most are valid."""
     config: Fields = {"subjects": ["s.>", "t.a"], "storage": chance.choice(("memory", "file"))}
     config |= _some(chance, _STREAM)
     if chance.random() < 0.12:
@@ -137,7 +137,7 @@ def stream_config(chance: Random) -> Fields:
 
 
 def consumer_config(chance: Random) -> Fields:
-    """A configuration without its name; most are valid."""
+    """Return a consumer configuration without its name; most are valid."""
     policy = chance.choice(("all", "all", "all", "last", "new", "last_per_subject", "seq", "time"))
     config: Fields = {"ack_policy": chance.choice(("explicit", "explicit", "none", "all"))}
     if policy == "seq":
@@ -160,18 +160,18 @@ def consumer_config(chance: Random) -> Fields:
 
 
 def _pushing(chance: Random, number: int, config: Fields) -> Fields:
-    """The configuration of a consumer that pushes instead."""
+    """Return the configuration of a push consumer, made from that of a pull consumer."""
     kept = {name: value for name, value in config.items() if name not in _ONLY_PULLED}
     more = _some(chance, _PUSHED)
     if config["ack_policy"] == "none":
         more.pop("max_ack_pending", None)
-    # Whoever listens listens alone to `pd.>` and in the group to `pq.>`.
+    # The subscriber of `pd.>` is in no queue group; that of `pq.>` is.
     subject = f"pq.{number}" if "deliver_group" in more else f"pd.{number}"
     return kept | more | {"deliver_subject": subject}
 
 
 def headers(chance: Random, stream: Fields) -> list[tuple[str, str]]:
-    """Headers of a publish; `@` stands for the name of the stream."""
+    """Return headers of a publish; `@` stands for the name of the stream."""
     by_filter = chance.random() < 0.05
     drawn: tuple[tuple[float, str, str], ...] = (
         (0.2, "Nats-Msg-Id", chance.choice(("i1", "i2", "i3", "i4"))),
@@ -206,7 +206,7 @@ def _publish(chance: Random, stream: Fields) -> Step:
 
 
 def subject_of(chance: Random, stream: Fields) -> str:
-    """A subject of the stream, or one that holds wildcards."""
+    """Return a subject of the stream, or one that contains wildcards."""
     if chance.random() > 0.1 or any(name in stream for name in _NO_WILDCARDS):
         return chance.choice(SUBJECTS)
     return chance.choice(WILD)
@@ -214,7 +214,7 @@ def subject_of(chance: Random, stream: Fields) -> str:
 
 def _batch(chance: Random, stream: Fields) -> Step:
     messages = [_publish(chance, stream)[1:] for _ in range(chance.randint(1, 4))]
-    # Fewer headers: the first that is refused ends the batch.
+    # Fewer headers, because the first refused message ends the batch.
     fewer = [(s, [h for h in given if chance.random() < 0.6], p) for s, given, p in messages]
     return "batch", fewer, chance.choice(("1", "1", "1", "1", "eob", "x"))
 
@@ -253,7 +253,7 @@ def _purge(chance: Random) -> Step:
 
 
 def _question(chance: Random) -> Fields:
-    """What STREAM.MSG.GET and Direct Get both understand."""
+    """Return a request that both STREAM.MSG.GET and Direct Get accept."""
     wanted, seq = chance.choice(FILTERS), chance.randrange(25)
     questions: tuple[Fields, ...] = (
         {"seq": seq},
@@ -313,7 +313,9 @@ def _step(chance: Random, stream: Fields) -> Step:
 
 
 def history(seed: int, length: int) -> list[Step]:
-    """A stream, some consumers and messages, then `length` random steps."""
+    """Return steps that create a stream, some consumers and messages, then `length` random steps.
+
+    """
     chance = Random(seed)
     config = stream_config(chance)
     steps: list[Step] = [("stream", config)]

@@ -1,7 +1,7 @@
-"""Looks for differences between the servers: plays random histories until the time is over.
+"""Search for differences between the servers: play random histories for some minutes.
 
-Histories with an even seed are those of `histories`, with an odd one those of `volleys`, in real
-time. What differs twice in a row is shortened and printed; the exit code is 1 if anything did.
+Histories with an even seed are those of `histories`, with an odd seed those of `volleys`, in real
+time. A history that differs twice in a row is shortened and printed; the exit code is 1 if any did.
 """
 
 import argparse
@@ -19,12 +19,12 @@ LENGTH = 30
 
 
 def steps_of(seed: int) -> list[Step]:
-    """The history of a seed."""
+    """Return the history of a seed."""
     return (timed_history if seed % 2 else history)(seed // 2, LENGTH)
 
 
 def differs(seed: int, ours: Address, theirs: Address) -> bool:
-    """Play one history; print what differs, and say whether anything did."""
+    """Play one history; print its difference and return True if the servers differ."""
     steps = steps_of(seed)
     first = difference(steps, ours, theirs)
     if first is None or difference(steps, ours, theirs) is None:
@@ -37,7 +37,7 @@ def differs(seed: int, ours: Address, theirs: Address) -> bool:
 
 
 def main() -> int:
-    """Play histories from the first seed on."""
+    """Play histories from the first seed on; return 1 if any differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.oracle.hunt", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="the first seed (%(default)s)")
     parser.add_argument("--minutes", type=float, default=10, help="how long (%(default)s)")

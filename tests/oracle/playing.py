@@ -1,4 +1,4 @@
-"""Plays a history against one server, as a single client; what it sees is made comparable."""
+"""A player of histories against one server, as a single client, with comparable observations."""
 
 import json
 import re
@@ -27,11 +27,11 @@ _HELD = 10.0  # seconds after which an acknowledgement counts as unanswered
 
 
 class Player:
-    """One stream on one server and the client that uses it.
+    """One stream on one server, and the client that uses it.
 
     Args:
-        address: Of the server.
-        name: Of the stream.
+        address: Address of the server.
+        name: Name of the stream.
     """
 
     def __init__(self, address: tuple[str, int], name: str) -> None:
@@ -48,7 +48,7 @@ class Player:
         self._ear.send(b"SUB rp.> rp\r\nSUB pd.> pd\r\nSUB pq.> q pq\r\n")
         self._ear.flush()
         self._heard: list[tuple[str, str, str, str]] = []
-        # How the consumers were last, and those whose ack floor is not compared, see `common`.
+        # The last infos of consumers, and those whose ack floor is not compared, see `common`.
         self._infos: dict[str, Seen] = {}
         self._floorless: set[str] = set()
         self._pushed: list[bytes] = []
@@ -67,7 +67,7 @@ class Player:
     # -- steps -------------------------------------------------------------------------------
 
     def do(self, step: Step) -> Seen:
-        """Do one step and return what is seen of it, without times and made-up names."""
+        """Perform one step and return its answers, without times and generated names."""
         verb, *given = step
         if self._strands(step):
             return None
@@ -78,7 +78,9 @@ class Player:
             return "silence"
 
     def look(self) -> Seen:
-        """The stream and its consumers as they are, and all that came by itself."""
+        """Return the infos of the stream and its consumers, and all messages that arrived
+        unrequested.
+        """
         asked = {"subjects_filter": ">", "deleted_details": True}
         infos = {"stream": self._api("STREAM.INFO", asked)}
         for number in range(CONSUMERS):
@@ -91,21 +93,23 @@ class Player:
             self._heard.append(_message(frame))
             if frame.reply.startswith(b"$JS.ACK"):
                 self._pushed.append(frame.reply)
-        infos["heard"] = sorted(self._heard)  # consumers take turns as they like
+        infos["heard"] = sorted(self._heard)  # the order among consumers is arbitrary
         return infos
 
     def _has_vague_floor(self, name: str) -> bool:
-        """Whether the ack floor of a consumer is not compared.
+        """Return True if the ack floor of a consumer is not compared.
 
-        Where the first of the pending messages was delivered as often as it may be, the floor of
-        the reference server stays before it until nothing is pending; here it goes on.
+        When the first pending message has reached its maximum of deliveries, nats-server keeps the
+        floor before it until no message is pending; jetgate advances it.
         """
         info = self._infos[name]
         gives_up = info.get("config", {}).get("max_deliver", -1) > 0
         return name in self._floorless or (gives_up and info["num_ack_pending"] > 0)
 
     def _strands(self, step: Step) -> bool:
-        """Whether a step is left out, see `removed_filters`; else note whose floor it changes."""
+        """Return True if a step is left out, see `removed_filters`; else record affected ack
+        floors.
+        """
         first = self._infos.get("stream", {}).get("state", {}).get("first_seq", 0)
         wide = {name for pattern in removed_filters(step) for name in self._pending_beside(pattern)}
         if any(self._infos[name]["ack_floor"]["stream_seq"] >= first for name in wide):
@@ -114,7 +118,7 @@ class Player:
         return False
 
     def _pending_beside(self, pattern: str) -> Iterator[str]:
-        """Yield which consumers wait for acknowledgements and want more than a filter has."""
+        """Yield the consumers with pending messages and filters that are wider than a pattern."""
         for number, config in self.consumers.items():
             info = self._infos.get(f"C{number}", {})
             filters = config.get("filter_subjects") or [config.get("filter_subject") or ">"]
@@ -147,7 +151,7 @@ class Player:
     def _batch(self, messages: list[tuple[str, list[tuple[str, str]], str]], commit: str) -> Seen:
         taken = compile_filters([each.encode() for each in self.config["subjects"]])
         if taken is None or not all(taken(subject.encode()) for subject, _, _ in messages):
-            return None  # that nobody takes one of them is answered before the rest
+            return None  # a message that no stream accepts is answered before the rest
         self._batches += 1
         inbox = b"_INBOX.batch.%d" % self._batches
         self.wire.send(b"SUB %b.* b%d\r\n" % (inbox, self._batches))
@@ -173,11 +177,12 @@ class Player:
         return self._configured(number, config, self._api("CONSUMER.CREATE", body, number))
 
     def _is_alike(self, number: int, config: Fields) -> bool:
-        """Whether a consumer may be given a configuration.
+        """Return True if a consumer may get a configuration.
 
-        Where it takes away all filters, the reference server tells it of no new message. Where it
-        changes them while messages are pending, it does not tell it when those go. For last per
-        subject it then counts the last of each subject, and delivers the others too.
+        When a change removes all filters, nats-server sends no new messages to the consumer. When
+        it changes filters while messages are pending, nats-server does not notify the consumer of
+        their removal. With last per subject, nats-server then counts the last message of each
+        subject, and delivers others too.
         """
         before = self.consumers[number]
         if _filters(before) == _filters(config):
@@ -187,13 +192,14 @@ class Player:
         return bool(_filters(config)) and not (is_pending or is_chosen)
 
     def _configured(self, number: int, config: Fields, answer: Any) -> Seen:
-        """Note a configuration that is accepted; return what is compared of the answer."""
+        """Record an accepted configuration; return the part of the answer to compare."""
         if "error" in answer:
             return answer
         before = self.consumers.get(number)
         self.consumers[number] = config
         if before is not None and _filters(before) != _filters(config):
-            # By interest messages may go, of which there the answer does not tell yet.
+            # With interest retention, messages may be removed that nats-server's answer still
+            # counts.
             return answer["config"]
         return answer
 
@@ -222,7 +228,7 @@ class Player:
         while len(seen) < asked["batch"] and not (seen and seen[-1][2].startswith("NATS/1.0 ")):
             try:
                 frame = self.wire.frame()
-            except Silence:  # a request whose bytes are used up to the last ends without a word
+            except Silence:  # a request that has used exactly all its bytes ends without a status
                 seen.append(("silence", "", "", ""))
                 break
             seen.append(_message(frame))
@@ -232,7 +238,7 @@ class Player:
         return seen
 
     def _volley(self, actions: list[Step]) -> Seen:
-        """Do some actions, `GAP` seconds apart, and note what comes until all requests ended."""
+        """Perform some actions, `GAP` seconds apart, and record answers until all requests end."""
         self._fetches += 1
         volley = Volley(self.wire, b"_INBOX.volley.%d" % self._fetches)
         for place, (verb, *given) in enumerate(actions):
@@ -265,9 +271,10 @@ class Player:
             volley.expect(place, asked["batch"], asked["expires"] / 1e9 + GAP)
 
     def _common_pull(self, number: int, asked: Fields) -> Fields:
-        """Return what both servers understand alike of a pull request.
+        """Return the members of a pull request that both servers interpret alike.
 
-        What is too large for one of last per subject comes there as a redelivery with the next.
+        With last per subject, nats-server redelivers a message that is too large with the next
+        request.
         """
         if self.consumers[number].get("deliver_policy") == "last_per_subject":
             return {name: value for name, value in asked.items() if name != "max_bytes"}
@@ -325,7 +332,7 @@ class Player:
         return self._api("CONSUMER.DELETE", None, number)
 
     def _reset(self, number: int, seq: int) -> Seen:
-        # Where there is no consumer nobody answers.
+        # Without a consumer no server answers.
         known = number in self.consumers
         return self._api("CONSUMER.RESET", {"seq": seq} if seq else None, number) if known else None
 
@@ -337,13 +344,13 @@ class Player:
 
 
 class Volley:
-    """What some actions sent at almost the same time are answered, by their place.
+    """The answers to actions that were sent at almost the same time, by index of the action.
 
-    Idle heartbeats without anything between count as one: how many there are is a matter of luck.
+    Consecutive idle heartbeats count as one, because their number depends on timing.
 
     Attributes:
-        seen: What was said to each action.
-        pins: The pin that each request was told.
+        seen: The answers to each action.
+        pins: The pin id in the answers to each request.
     """
 
     def __init__(self, wire: Wire, inbox: bytes) -> None:
@@ -351,32 +358,32 @@ class Volley:
         self.seen: dict[int, list[Any]] = {}
         self.pins: dict[int, str] = {}
         self._places: dict[bytes, int] = {}
-        # When each open request will have ended, and how many messages it still asks for.
+        # The end time of each open request, and its number of remaining messages.
         self._ends: dict[int, float] = {}
         self._asked: dict[int, int] = {}
 
     def send(self, place: int, subject: str, payload: str, headers: bytes = b"") -> None:
-        """Publish with a reply subject of its own, by whose subscription answers are known."""
+        """Publish with a unique reply subject, whose subscription identifies the answers."""
         reply = b"%b.%d" % (self._inbox, place)
         self._places[reply] = place
         self._wire.send(b"SUB %b %b\r\n" % (reply, reply))
         self._wire.publish(subject, payload.encode(), reply=reply, headers=headers)
 
     def expect(self, place: int, batch: int, seconds: float) -> None:
-        """Wait for the end of a request."""
+        """Register the number of messages and the end of a request."""
         self._ends[place], self._asked[place] = time.monotonic() + seconds, max(batch, 1)
 
     def left(self) -> float:
-        """Seconds until all requests have ended."""
+        """Return the seconds until all requests have ended."""
         return max(self._ends.values(), default=0.0) - time.monotonic()
 
     def close(self) -> None:
-        """Take no more answers."""
+        """Unsubscribe from all answers."""
         self._wire.send(b"".join(b"UNSUB %b\r\n" % reply for reply in self._places))
         self._wire.flush()
 
     def gather(self, seconds: float) -> list[bytes]:
-        """Note what comes within some time; return how what was delivered is acknowledged."""
+        """Record frames that arrive within some seconds; return the ack subjects of deliveries."""
         end, delivered = time.monotonic() + seconds, list[bytes]()
         while (left := end - time.monotonic()) > 0:
             try:
@@ -391,7 +398,7 @@ class Volley:
     def _note(self, frame: Frame) -> None:
         place = self._places.get(frame.line.split(b" ")[2])
         if place is None:
-            return  # of an earlier volley
+            return  # an answer to an earlier volley
         told, seen = _message(frame), self.seen.setdefault(place, [])
         if told[2].startswith(_BEAT):
             told = (*told[:2], _LAST.sub(r"\1<any>", told[2]), told[3])
@@ -408,7 +415,7 @@ class Volley:
 
 
 def _changed(config: Fields, changed: Fields) -> Fields:
-    """A configuration with other values; None takes one out."""
+    """Return a configuration with changed members; None removes one."""
     return {name: value for name, value in {**config, **changed}.items() if value is not None}
 
 
@@ -417,7 +424,7 @@ def _filters(config: Fields) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """JSON without what differs from run to run."""
+    """Return JSON without members that differ from run to run."""
     if isinstance(value, dict):
         return {name: _plain(member) for name, member in value.items() if name not in _UNTOLD}
     if isinstance(value, list):
@@ -431,12 +438,12 @@ def _untimed(ack: bytes) -> str:
 
 
 def _answer(frame: Frame) -> tuple[str, str]:
-    """The place in its batch of the message that is answered, and the answer."""
+    """Return the index of the answered message in its batch, and the answer."""
     return frame.subject.decode().rpartition(".")[2], frame.payload.decode()
 
 
 def _message(frame: Frame) -> tuple[str, str, str, str]:
-    """Subject, acknowledgement subject, headers and payload of a delivered message."""
+    """Return subject, ack subject, headers and payload of a delivered message."""
     subject = "" if frame.subject.startswith(b"_INBOX") else frame.subject.decode()
     head = _STAMP.sub("Nats-Time-Stamp: <time>", frame.headers.decode())
     head = _ACK_TIME.sub(r"\1.<time>.", head)

@@ -1,7 +1,7 @@
-"""Stream and consumer configurations, judged by jetgate's rules and by the reference server.
+"""Stream and consumer configurations, judged by jetgate's rules and by nats-server.
 
-The pure functions are given the same request body as the server; the effective configuration they
-compute, or the error, must be the one in the server's reply: same members, same order, same text.
+The pure functions get the same request body as the server. Their effective configuration, or their
+error, must equal the one in the server's reply: same members, same order, same text.
 """
 
 import json
@@ -47,12 +47,12 @@ def _refused(error: ApiError) -> Verdict:
 
 
 def _text(verdict: Verdict) -> str:
-    """A verdict as text, so that the order of members counts."""
+    """Return a verdict as text, so that the order of members counts."""
     return json.dumps(verdict, ensure_ascii=False)
 
 
 class Streams:
-    """jetgate's side: the streams that exist, and what it says to requests."""
+    """jetgate's rules for streams: the existing streams, and answers to requests."""
 
     def __init__(self) -> None:
         self.configs: dict[str, StreamConfig] = {}
@@ -81,7 +81,7 @@ class Streams:
 
 
 class Consumers:
-    """jetgate's side for one stream."""
+    """jetgate's rules for the consumers of one stream."""
 
     def __init__(self, stream: StreamConfig) -> None:
         self.stream = stream

@@ -1,4 +1,4 @@
-"""Configuration files read by both: what is valid, its digest, and every complaint."""
+"""Configuration files read by both servers: validity, digest, and every error message."""
 
 import os
 import subprocess
@@ -369,7 +369,7 @@ FOUND_BY_CHANCE = (
 
 
 def lines_of(said: str) -> list[str]:
-    """Sorted, because the reference server tells several mistakes in an order by chance."""
+    """Return sorted lines, because nats-server reports several errors in a random order."""
     return sorted(said.removeprefix("nats-server: ").splitlines())
 
 

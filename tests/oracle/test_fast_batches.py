@@ -1,4 +1,4 @@
-"""Random messages of fast-ingest batches: both servers tell their publishers the same."""
+"""Random messages of fast-ingest batches: both servers send the same answers to publishers."""
 
 import random
 from typing import Any
@@ -21,10 +21,11 @@ START, APPEND, COMMIT, END, PING = range(5)
 
 
 def history(chance: random.Random, gaps: list[str]) -> bytes:
-    """Publishes of a few batches that mostly go on where they are, and of none.
+    """Return publishes of a few batches, mostly with the next sequence, and some outside of a
+    batch.
 
-    What is refused always ends its batch: where a batch goes on behind it and then ends by going
-    back, the reference server waits for ever for what it refused.
+    A refused message always ends its batch. If a batch continues after it and then ends with a
+    lower sequence, nats-server waits forever for the refused message.
     """
     sent, places = b"", dict.fromkeys("ABCD", 0)
     for _ in range(LENGTH):
@@ -46,7 +47,7 @@ def history(chance: random.Random, gaps: list[str]) -> bytes:
 
 
 def headers(chance: random.Random) -> list[str]:
-    """Headers that refuse a message or make it a copy, at times."""
+    """Return headers, some of which refuse a message or make it a duplicate."""
     lines = []
     if chance.random() < 0.2:
         lines.append(f"Nats-Msg-Id: {chance.randrange(12)}")
@@ -58,7 +59,7 @@ def headers(chance: random.Random) -> list[str]:
 
 
 def publish(chance: random.Random, reply: str, lines: list[str]) -> bytes:
-    """One publish, as it goes over the wire."""
+    """Return the bytes of one publish."""
     block = "\r\n".join(["NATS/1.0", *lines, "", ""]) if lines else ""
     payload = "x" * chance.choice([1, 1, 1, 50])
     subject = f"f.{chance.choice('xyz')}"
@@ -69,7 +70,7 @@ def publish(chance: random.Random, reply: str, lines: list[str]) -> bytes:
 
 
 def play(server: JetgateServer | NatsServer, seed: int, config: dict[str, Any]) -> list[Any]:
-    """What the publisher is told, and what the stream is like in the end."""
+    """Return the answers to the publisher, and the final state of the stream."""
     server.settle()
     with Wire(server.address) as wire:
         wire.hello()
@@ -82,7 +83,7 @@ def play(server: JetgateServer | NatsServer, seed: int, config: dict[str, Any]) 
         created = wire.api("STREAM.CREATE.F", asked | config)
         assert "error" not in created, created
         wire.send(b"SUB r.> 1\r\nSUB end.> 2\r\n")
-        # The last message of a batch is answered whatever the stream is like.
+        # The last message of a batch is answered in any state of the stream.
         last = b"PUB f.x end.E.1.ok.1.2.$FI 0\r\n\r\n"
         gaps = ["fail"] if "discard" in config else ["ok", "fail"]
         wire.send(history(random.Random(seed), gaps) + last)

@@ -1,4 +1,4 @@
-"""Histories that once told the servers apart, as the hunt shortened them: both answer alike now."""
+"""Shortened histories that the hunt found to differ once; both servers answer them alike now."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 
 _MS = 1_000_000
-# Some happen within tenths of a second: a machine that stands still meanwhile proves nothing.
+# Some steps happen within tenths of a second: a result on a paused machine proves nothing.
 TRIES = 3
 _SUBJECTS = {"subjects": ["s.>", "t.a"]}
 _MEMORY, _FILE = {**_SUBJECTS, "storage": "memory"}, {**_SUBJECTS, "storage": "file"}

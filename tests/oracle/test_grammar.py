@@ -1,8 +1,9 @@
-"""Configuration files by chance: both say the same of each, its digest or what is wrong.
+"""Random configuration files: both servers report the same digest or the same errors for each.
 
-Of letters, and of the members of blocks. What is refused by name is not compared.
+Files consist of random characters, or of random members of blocks. Features that jetgate refuses by
+name are not compared.
 
-`python -m tests.oracle.test_grammar SEED COUNT` asks about more of them and shortens what differs.
+`python -m tests.oracle.test_grammar SEED COUNT` compares more files and shortens those that differ.
 """
 
 import contextlib
@@ -27,8 +28,10 @@ from tests.support.natsserver import binary
 SEEDS = 800
 _BLOCK = 100
 _ASKED = 12
-"""How often the reference server is asked before it is taken to differ: it reads maps in an order
-by chance, and the first mistake of some kinds is the only one it tells."""
+"""Number of runs of nats-server before its output counts as different.
+
+It reads maps in a random order, and reports only the first error of some kinds.
+"""
 
 _ITS_OWN_FAULT = "runtime error: invalid memory address"
 
@@ -40,7 +43,7 @@ def said_by_reference(server: str) -> str:
 
 
 def difference(text: str, server: str) -> tuple[str, str] | None:
-    """What both say of a file in the working directory; None when it is the same."""
+    """Return both outputs for a file in the working directory; None when they are the same."""
     if is_refused(text):
         return None
     Path("c.conf").write_bytes(text.encode())
@@ -55,7 +58,7 @@ def difference(text: str, server: str) -> tuple[str, str] | None:
 
 
 def is_refused(text: str) -> bool:
-    """Whether it asks for what is not served, which is refused by name whatever else it says."""
+    """Return True if a file uses a feature that jetgate refuses by name."""
     options = Options()
     with contextlib.suppress(GrammarError, Mistakes):
         read(text, "c.conf", options, included, os.environ)
@@ -91,7 +94,7 @@ def test_both_say_the_same_of_files_by_chance(
 
 
 def shortest(text: str, server: str) -> str:
-    """Leave out letters as long as both differ."""
+    """Remove characters while the servers still differ."""
     size = max(len(text) // 2, 1)
     while size:
         at = 0
@@ -106,7 +109,7 @@ def shortest(text: str, server: str) -> str:
 
 
 def main(first: int, count: int) -> None:
-    """Ask about files and print those that differ, shortened."""
+    """Compare files and print those that differ, shortened."""
     server = binary()
     os.environ.update(ENVIRONMENT)
     with tempfile.TemporaryDirectory() as directory:

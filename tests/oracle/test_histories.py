@@ -1,6 +1,6 @@
 """Random histories of a stream and its consumers: both servers must answer every step alike.
 
-`python -m tests.oracle.hunt` plays more of them and shortens what differs.
+`python -m tests.oracle.hunt` plays more of them and shortens those that differ.
 """
 
 import pytest
@@ -13,7 +13,7 @@ from tests.support.natsserver import NatsServer
 
 LENGTH = 30
 TIMED_LENGTH = 24
-# What goes by within a second is tried again: a machine that stands still meanwhile proves nothing.
+# Steps that last less than a second are repeated: a result on a paused machine proves nothing.
 TRIES = 3
 
 

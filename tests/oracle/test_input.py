@@ -1,6 +1,6 @@
-"""What clients write as numbers, durations, times and JSON: read as the reference server reads it.
+"""Numbers, durations, times and JSON of clients, parsed as nats-server parses them.
 
-Each table is asked of nats-server, and of the function that reads such input here.
+Each table is sent to nats-server, and passed to jetgate's function for such input.
 """
 
 from typing import Any
@@ -86,7 +86,7 @@ def wire(nats_server: NatsServer) -> Any:
 
 
 def test_the_delay_of_a_nak(wire: Wire) -> None:
-    """A message whose delay is an hour is not there for the next request."""
+    """A message with a Nak delay of one hour is not delivered to the next request."""
     consumer = {"name": "C", "ack_policy": "explicit"}
     wire.api("CONSUMER.CREATE.IN.C", {"stream_name": "IN", "config": consumer})
     pull = "$JS.API.CONSUMER.MSG.NEXT.IN.C"
@@ -104,7 +104,7 @@ def test_the_delay_of_a_nak(wire: Wire) -> None:
 
 
 def test_times(wire: Wire) -> None:
-    """With the zone in which they are written, and with the reference's errors."""
+    """Times keep the zone in which they are written; errors equal those of nats-server."""
     for place, text in enumerate(TIMES):
         config = {"name": f"C{place}", "deliver_policy": "by_start_time", "opt_start_time": text}
         asked = {"stream_name": "IN", "config": config | {"ack_policy": "none"}}
@@ -120,7 +120,7 @@ def test_times(wire: Wire) -> None:
 
 
 def test_sequences_in_headers(wire: Wire) -> None:
-    """`Nats-Expected-Last-Subject-Sequence` is right or wrong, for a subject of its own."""
+    """`Nats-Expected-Last-Subject-Sequence` is accepted or refused, on a separate subject each."""
     for place, text in enumerate(NUMBERS):
         subject = f"input.{place}"
         value = text.encode()
@@ -130,7 +130,7 @@ def test_sequences_in_headers(wire: Wire) -> None:
 
 
 def test_requests_for_messages(wire: Wire) -> None:
-    """The number of messages, or the status that refuses a request."""
+    """A request returns the number of messages, or the status that refuses it."""
     for _ in range(2):
         wire.request("input", b"x")
     for place, body in enumerate(PULLS):

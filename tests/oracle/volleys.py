@@ -1,17 +1,21 @@
 """Histories in real time: volleys of pull requests, acknowledgements and publishes.
 
-The histories of `histories`, in which consumers may be full, and every fetch is a volley: some
-actions, `GAP` seconds from one to the next, of which every answer is noted until the last request
-has ended. Times are such that nothing is due within 30 ms of something else.
+They are the histories of `histories`, but consumers may reach their limits, and every fetch is a
+volley: some actions, `GAP` seconds apart, with every answer recorded until the last request has
+ended. Times are chosen so that no two events are due within 30 ms of each other.
 
-Left out is, beside what `common` leaves out, what the reference server tells in more than one
-way: subjects that end in `>` where filters have `*` (its storage by file counts them with these
-filters, its purge leaves them, and a roll-up removes itself instead); counters and schedules on
-subjects that hold wildcards, because there counters go on from whatever these match last, and
-here each counts for itself; purges within a volley, because while the limit of pending acks holds
-a no-wait request it waits there until something is due, and ends here at once. The last sequence
-of the stream in idle heartbeats is not compared: where filters pass over messages it lags behind
-there by one heartbeat.
+In addition to the steps that `common` leaves out, these are left out because nats-server behaves
+inconsistently:
+
+- subjects that end in `>` where filters have `*`: its file storage counts them with these filters,
+  its purge keeps them, and a roll-up removes itself instead;
+- counters and schedules on subjects that contain wildcards: its counters continue from the last
+  message that matches, while jetgate counts each subject separately;
+- purges within a volley: while the limit of pending acks blocks a no-wait request, the request
+  waits in nats-server until a message is due, and ends at once in jetgate.
+
+The last sequence of the stream in idle heartbeats is not compared: where filters skip messages, it
+lags by one heartbeat in nats-server.
 """
 
 from random import Random
@@ -34,7 +38,7 @@ MS = 1_000_000
 GAP = 0.1
 EXPIRES, HEARTBEAT, DELAY = 580 * MS, 250 * MS, 120 * MS
 PIN = "@pin"
-"""Stands for the pin that the consumer named last."""
+"""A placeholder for the last pin id that the consumer sent."""
 
 _LATER = f'-NAK {{"delay":{DELAY}}}'
 _PULLED: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
@@ -44,11 +48,11 @@ _PULLED: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
 
 
 def timed_history(seed: int, length: int) -> list[Step]:
-    """The history of a seed, made wider."""
+    """Return the history of a seed, with fetches replaced by volleys and further requests added."""
     chance = Random(f"timed {seed}")
     steps = history(seed, length)
     stream: Fields = steps[0][1]
-    # Where messages may be refused, see `common`.
+    # Positions at which Naks may occur, see `common`.
     last = max((place for place, step in enumerate(steps) if removes(step)), default=0)
     naks_from = last if seed % 2 else len(steps)
     wider: list[Step] = []
@@ -64,8 +68,8 @@ def _widened(chance: Random, step: Step, stream: Fields, *, naks: bool) -> Step:
         case ("consumer", number, config, action, is_durable):
             wider = _consumer(chance, config, is_durable)
             if "max_msgs_per_subject" in stream:
-                # What an eviction lets go, with acknowledgements of all, is delivered there now
-                # before, now after the message that evicts is counted.
+                # With ack policy "all", nats-server delivers a message that an eviction permits
+                # sometimes before, sometimes after it counts the evicting message.
                 wider.pop("max_ack_pending", None)
             return "consumer", number, wider, action, is_durable
         case ("fetch", number, _):
@@ -74,7 +78,7 @@ def _widened(chance: Random, step: Step, stream: Fields, *, naks: bool) -> Step:
 
 
 def _question(chance: Random) -> Step:
-    """A request that changes nothing, with members that other histories leave alone."""
+    """Return a request that changes nothing, with members that other histories do not use."""
     wanted, seq, offset = (
         chance.choice((*FILTERS, *WILD)),
         chance.randrange(15),
@@ -105,7 +109,7 @@ def _question(chance: Random) -> Step:
 
 def _consumer(chance: Random, config: Fields, is_durable: bool) -> Fields:
     if not is_durable:
-        config = {"inactive_threshold": HOUR, **config}  # No history is to last as long.
+        config = {"inactive_threshold": HOUR, **config}  # longer than any history
     if "deliver_subject" in config:
         return dict(config)
     more = {name: chance.choice(values) for name, p, values in _PULLED if chance.random() < p}
@@ -132,7 +136,7 @@ def _volley(chance: Random, number: int, stream: Fields, *, naks: bool) -> Step:
 
 
 def _allowed(chance: Random, stream: Fields) -> list[tuple[str, str]]:
-    """Headers of a publish, but for those that remove, which not every history may have."""
+    """Return headers of a publish without those that remove messages."""
     removing = ("Nats-Rollup", "Nats-Schedule")
     return [one for one in headers(chance, stream) if one[0] not in removing]
 

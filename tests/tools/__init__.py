@@ -1,1 +1,1 @@
-"""Tools for reading the code: they judge nothing of the product."""
+"""Tools for readers of the code; they do not test the product."""

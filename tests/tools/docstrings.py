@@ -1,9 +1,9 @@
-"""The docstrings of the product, and the constructions that none of them has.
+"""The docstrings of the product, and a check for constructions that none of them may have.
 
-A docstring of a module, or of a public class, function or method, is read by an engineer with
-twenty seconds: subject, verb, object, one idea a sentence. The constructions of `BANNED` cost a
-second reading. `python -m tests.tools.docstrings` lists them by file; `--count` prints only how
-many each file has. `python -m tests.tools.sample_docstrings` draws some to read.
+A docstring has a reader with twenty seconds: subject, verb, object, one idea per sentence. The
+constructions of `BANNED` require a second reading. `python -m tests.tools.docstrings` lists them by
+file, for modules and public classes, functions and methods; `--count` prints only the number per
+file. `python -m tests.tools.sample_docstrings` draws some docstrings to read.
 """
 
 import argparse
@@ -27,17 +27,17 @@ BANNED = {
     "a beginning without a subject": r"\A(it|they|them|this|that|these|those|there|whether|how"
     r"|which|when|where|why)\b",
 }
-"""Each construction with what finds it, in lower case, outside of quotations."""
+"""Each construction with the pattern that finds it in lower-case text without quotations."""
 _QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"\n]*\"|'[^'\n]{2,}'", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Docstring:
-    """A docstring with the place of what it describes.
+    """A docstring with its place and name.
 
     Attributes:
-        path: Of the file, relative to the repository.
-        line: Where the docstring begins.
+        path: Path of the file, relative to the repository.
+        line: First line of the docstring.
         name: Dotted name of the module, class or function, without the file.
         text: The docstring, without the indentation.
     """
@@ -49,7 +49,7 @@ class Docstring:
 
 
 def files(*places: str) -> Iterator[Path]:
-    """Return the files of the product that people wrote."""
+    """Return the hand-written Python files of some places, by default of the product."""
     for place in places or PLACES:
         where = ROOT / place
         for path in [where] if where.is_file() else sorted(where.rglob("*.py")):
@@ -79,7 +79,7 @@ def _of(node: ast.AST, path: str, names: tuple[str, ...]) -> Iterator[Docstring]
 
 
 def faults(docstring: Docstring) -> list[tuple[str, str]]:
-    """Return the banned constructions of a docstring, each with the words that make it."""
+    """Return the banned constructions of a docstring, each with the words that form it."""
     text = _QUOTED.sub("``", docstring.text).lower()
     found = []
     for kind, pattern in BANNED.items():

@@ -1,7 +1,7 @@
-"""Draws docstrings for a reader: `python -m tests.tools.sample_docstrings --seed 7`.
+"""Draw docstrings for a reader: `python -m tests.tools.sample_docstrings --seed 7`.
 
-The reader knows NATS and Python but not this code, and notes for each whether he understands it at
-first reading. Every docstring of the product is as likely as every other one.
+The reader knows NATS and Python but not this code, and judges whether each docstring is clear at
+first reading. All docstrings of the product are equally likely.
 """
 
 import argparse
