@@ -25,7 +25,7 @@ class Expiry:
     count: int
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Do nothing: each run has streams of its own."""
+        """Do nothing (see `Load.prepare`)."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         admin = Connection(peer.address)

@@ -40,7 +40,7 @@ class Guarded:
     count: int
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Do nothing: each run starts servers of its own."""
+        """Do nothing (see `Load.prepare`)."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         rounds = max(1, int(self.count * scale) // (PAIRS * ROUND))

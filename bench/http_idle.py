@@ -22,7 +22,7 @@ class IdleHttp:
     count: int
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Do nothing: each run has a stream of its own."""
+        """Do nothing (see `Load.prepare`)."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         count = int(self.count * scale)

@@ -15,7 +15,10 @@ class Load(Protocol):
     """A load that can run against a server repeatedly."""
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Prepare a server, once before the first run; not measured."""
+        """Prepare a server once before the first run, unmeasured.
+
+        Loads whose runs create their own streams or servers do nothing here.
+        """
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         """Run the load once; return the measured values by name."""

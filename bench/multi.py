@@ -1,4 +1,4 @@
-"""Direct Get of the last messages of a thousand out of a million subjects (ADR-31, multi_last)."""
+"""The load of Direct Get for the last messages of 1,000 of a million subjects (ADR-31)."""
 
 import json
 import random

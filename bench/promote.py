@@ -29,7 +29,7 @@ class Promote:
     ids: bool = False
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Do nothing: each run has a stream of its own."""
+        """Do nothing (see `Load.prepare`)."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         per_attempt = int(self.count * scale) // _ATTEMPTS

@@ -38,7 +38,7 @@ class Publish:
     config: dict[str, object] = field(default_factory=dict)
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Do nothing: each run has a stream of its own."""
+        """Do nothing (see `Load.prepare`)."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         count = int(self.count * scale) // self.connections
@@ -73,7 +73,7 @@ class PublishSync:
     count: int
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Do nothing: each run has a stream of its own."""
+        """Do nothing (see `Load.prepare`)."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         connection = Connection(peer.address)

@@ -15,7 +15,7 @@ ROUNDS = 7
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure both clocks and print the results."""
     machine = SystemClock()
     time = DatabaseTime(machine)
     time.answered(machine.monotonic(), machine.now())

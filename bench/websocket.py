@@ -141,7 +141,7 @@ class FanOut:
     batch: int
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Do nothing: each run has a stream of its own."""
+        """Do nothing (see `Load.prepare`)."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         name = f"FAN{run}"
@@ -175,7 +175,7 @@ class Lateness:
     rate: int
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Do nothing: each run has a stream of its own."""
+        """Do nothing (see `Load.prepare`)."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         name = f"LATE{run}"
@@ -219,7 +219,7 @@ class Idle:
     count: int
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Do nothing: each run has a stream of its own."""
+        """Do nothing (see `Load.prepare`)."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         sender = Connection(peer.address)
@@ -247,7 +247,7 @@ class Resume:
     count: int
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Do nothing: each run has a stream of its own."""
+        """Do nothing (see `Load.prepare`)."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         name = f"RESUME{run}"

@@ -83,7 +83,7 @@ class Connection:
 
 
 class Lane:
-    """The messages that one connection sends in a pump, in one buffer, and its counts."""
+    """The messages that one connection sends in a `pump`, in one buffer, and its counts."""
 
     def __init__(self, connection: Connection, messages: Sequence[bytes]) -> None:
         self.connection = connection

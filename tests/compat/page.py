@@ -1,6 +1,4 @@
-"""The page of compatibility: features of `features.toml`, and verdicts from a run of their tests.
-
-"""
+"""The page of compatibility: features of `features.toml`, and verdicts from a run of tests."""
 
 import re
 import tomllib

@@ -56,9 +56,7 @@ class Client(threading.Thread, ABC):
         return "".join(traceback.format_stack(frame)) if frame is not None else "it is not running"
 
     def stop(self) -> None:
-        """Stop the work and wait for its end. Raises AssertionError if it failed or does not end.
-
-        """
+        """Stop the work and wait for its end. Raises AssertionError if it failed or goes on."""
         self.stopping.set()
         self.join(30)
         assert not self.is_alive(), f"{self.name} does not stop: {self.told()}"

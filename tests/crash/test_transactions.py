@@ -22,8 +22,7 @@ SEED = 20261122
 
 
 class Driver(Client):
-    """A client that commits batch after batch, and may continue as another run after a
-    disconnection.
+    """A client that commits batch after batch, and may continue as another run.
 
     A new run stages its own rows for the current batch, as a restarted query does. Its manifest is
     effective only if the server has none for that batch.

@@ -1,4 +1,4 @@
-"""A leader that is cut off from PostgreSQL during a takeover: it delivers and answers nothing.
+"""A leader that is cut off from PostgreSQL during a takeover: it confirms and delivers nothing.
 
 Otherwise it would deliver messages that its successor has acknowledged, and report them as pending.
 """

@@ -31,7 +31,7 @@ Phase = Literal["", "invoke", "ok", "fail", "unknown"]
 
 
 class Event(msgspec.Struct, omit_defaults=True, gc=False):
-    """One line.
+    """One line of a history.
 
     Attributes:
         t: Time of the event, monotonic nanoseconds.
@@ -46,10 +46,10 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
         identified: True if the message carries a message id.
         how: The kind of an ack ("ack", "nak", "term", "all"), of a get ("last", "seq"), or of a
             removal ("seq", or "purge" for messages of a subject before `seq`). For a final read:
-            "SQL", or the node that was asked over NATS. For an object: "create", "update",
-            "delete", "info", or "left" if it exists at the end. floor, pending, unacked: State of a
-            consumer; `first`, `last`, `messages`: of a stream. subjects, deleted: Numbers in the
-            stream's info at the end.
+            "SQL", "NATS" (at the leader), or the name of another node. For an object: "create",
+            "update", "delete", "info", or "left" if it exists at the end. floor, pending, unacked:
+            State of a consumer; `first`, `last`, `messages`: of a stream. subjects, deleted:
+            Numbers in the stream's info at the end.
         size: Bytes in the stream's info, or of a message in a final read.
         origin: `<stream> <sequence>` in the header of a copied message.
         msg_id: Message id of a message in a final read.

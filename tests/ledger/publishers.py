@@ -221,8 +221,9 @@ def publish_one(
 
 
 def direct_get(client: Client, wire: Wire, stream: str, subject: str, seq: int = 0) -> int:
-    """Read the last message of a subject, or a sequence, and record it; return the sequence or 0.
+    """Read the last message of a subject, or a sequence, and record it; return its sequence.
 
+    Returns 0 when no message was found.
     """
     op, how = client.history.next_op(), "seq" if seq else "last"
     known: dict[str, Any] = {"op": op, "stream": stream, "how": how}

@@ -69,12 +69,12 @@ class View:
 
     Attributes:
         messages: Messages published by clients, by stream and value.
-        seen: The first event about each sequence, of any kind except acknowledgements of publishes.
+        seen: The first event that shows the message at each sequence: a delivery, a read or a get.
         removals: Requests to remove and their outcomes, by stream.
         places: Sequences at which each value was observed.
         conflicts: Pairs of events with different messages at the same sequence.
         about: Deliveries and acknowledgements by stream, consumer and sequence.
-        stored: Final reads by stream, by way of reading ("SQL", "NATS" or node), and by sequence.
+        stored: Final reads by stream, by way of reading (see `Event.how`), and by sequence.
     """
 
     def __init__(self, events: list[Event], rules: Rules) -> None:

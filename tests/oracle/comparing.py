@@ -24,9 +24,7 @@ _names = (f"H{number}" for number in itertools.count())
 
 
 def difference(steps: list[Step], ours: Address, theirs: Address) -> Difference | None:
-    """Return the first step after which the servers differ, and the difference; None without one.
-
-    """
+    """Return the first step after which the servers differ, with the difference; None if none."""
     name = next(_names)
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(2))

@@ -247,5 +247,5 @@ class _Writer:
 
 
 def configuration(seed: int) -> str:
-    """The file of a seed."""
+    """Return the file of a seed."""
     return _Writer(seed).text()

@@ -313,9 +313,7 @@ def _step(chance: Random, stream: Fields) -> Step:
 
 
 def history(seed: int, length: int) -> list[Step]:
-    """Return steps that create a stream, some consumers and messages, then `length` random steps.
-
-    """
+    """Return steps that create a stream, consumers and messages, then `length` random steps."""
     chance = Random(seed)
     config = stream_config(chance)
     steps: list[Step] = [("stream", config)]

@@ -78,9 +78,7 @@ class Player:
             return "silence"
 
     def look(self) -> Seen:
-        """Return the infos of the stream and its consumers, and all messages that arrived
-        unrequested.
-        """
+        """Return the infos of the stream and its consumers, and all messages that were pushed."""
         asked = {"subjects_filter": ">", "deleted_details": True}
         infos = {"stream": self._api("STREAM.INFO", asked)}
         for number in range(CONSUMERS):
@@ -107,9 +105,7 @@ class Player:
         return name in self._floorless or (gives_up and info["num_ack_pending"] > 0)
 
     def _strands(self, step: Step) -> bool:
-        """Return True if a step is left out, see `removed_filters`; else record affected ack
-        floors.
-        """
+        """Return True if a step is left out, see `removed_filters`; else record affected floors."""
         first = self._infos.get("stream", {}).get("state", {}).get("first_seq", 0)
         wide = {name for pattern in removed_filters(step) for name in self._pending_beside(pattern)}
         if any(self._infos[name]["ack_floor"]["stream_seq"] >= first for name in wide):
@@ -294,7 +290,7 @@ class Player:
         if "keep" in asked:
             state = self._api("STREAM.INFO", None).get("state", {})
             if not state.get("last_seq"):
-                return None  # nothing was ever stored, and the stream then begins at 0 there
+                return None  # nothing was ever stored: the stream then begins at 0 there
         return self._api("STREAM.PURGE", asked)
 
     def _delete_message(self, seq: int, no_erase: bool) -> Seen:

@@ -21,12 +21,7 @@ START, APPEND, COMMIT, END, PING = range(5)
 
 
 def history(chance: random.Random, gaps: list[str]) -> bytes:
-    """Return publishes of a few batches, mostly with the next sequence, and some outside of a
-    batch.
-
-    A refused message always ends its batch. If a batch continues after it and then ends with a
-    lower sequence, nats-server waits forever for the refused message.
-    """
+    """Return publishes of a few batches, mostly with the next sequence, and some without batch."""
     sent, places = b"", dict.fromkeys("ABCD", 0)
     for _ in range(LENGTH):
         name = chance.choice("AAABBCD")

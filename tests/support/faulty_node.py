@@ -1,7 +1,7 @@
 """The command `jetgate` with a deliberate fault, for tests that must detect it.
 
 With JETGATE_TEST_ACK_BEFORE_COMMIT=1 the server sends acknowledgements before it sends their
-COMMIT, which follows a little later. No other module refers to this fault.
+COMMIT, which follows a little later. The product itself has no code for this.
 """
 
 import asyncio

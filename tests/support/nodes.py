@@ -64,7 +64,7 @@ class Nodes:
         """Wait until all nodes are linked and own about equally many lease groups.
 
         With `level=False` each node only has to own some. Use it where streams exist: placement
-        then balances the groups that have streams, not all groups.
+        then balances the numbers of streams, not of groups.
         """
 
         def look() -> bool:

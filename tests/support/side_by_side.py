@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 MARK = "quiet"
 WORKERS = 3
 TOGETHER = {"clients", "console", "natspy", "sdks", "spark"}
-"""Suites that one worker runs as a whole: their shared fixtures start slowly, or are checked at the
-end.
+"""Suites that one worker runs as a whole.
+
+Their shared fixtures start slowly, or are checked at the end.
 """
 
 _ROOT = Path(__file__).resolve().parents[1]

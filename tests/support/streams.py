@@ -296,7 +296,7 @@ def stored_subjects(plan: StreamPlan) -> list[bytes]:
 
 
 async def saved() -> None:
-    """Do nothing: a directory that accepts every configuration."""
+    """Do nothing, as a directory store that accepts every configuration."""
 
 
 def _segment(rows: Sequence[tuple[int, Row]]) -> Segment | None:
