@@ -38,7 +38,8 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
         op: Number of a request, unique for a client; its outcome has the same number.
         conn: Number of the client's connection.
         value: The payload, unique for each message of a client: `<client>-<number>`; for an object,
-            its description. cseq, count: Consumer sequence and delivery count of a delivery.
+            its description.
+        cseq, count: Consumer sequence and delivery count of a delivery.
         since: Time before which the delivery was not requested.
         time: Time of storage according to the server, nanoseconds since 1970.
         expect: Expected last sequence of the subject of a publish; -1: none.
@@ -47,9 +48,9 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
         how: The kind of an ack ("ack", "nak", "term", "all"), of a get ("last", "seq"), or of a
             removal ("seq", or "purge" for messages of a subject before `seq`). For a final read:
             "SQL", "NATS" (at the leader), or the name of another node. For an object: "create",
-            "update", "delete", "info", or "left" if it exists at the end. floor, pending, unacked:
-            State of a consumer; `first`, `last`, `messages`: of a stream. subjects, deleted:
-            Numbers in the stream's info at the end.
+            "update", "delete", "info", or "left" if it exists at the end.
+        floor, pending, unacked: State of a consumer; `first`, `last`, `messages`: of a stream.
+        subjects, deleted: Numbers in the stream's info at the end.
         size: Bytes in the stream's info, or of a message in a final read.
         origin: `<stream> <sequence>` in the header of a copied message.
         msg_id: Message id of a message in a final read.
