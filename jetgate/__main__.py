@@ -1,4 +1,4 @@
-"""`python -m jetgate` is the command `jetgate`."""
+"""Entry point of `python -m jetgate`, the command `jetgate`."""
 
 from jetgate.console import main
 

@@ -1,4 +1,4 @@
-"""`jetgate backup`, `restore` and `verify`: copies of a database that can be trusted."""
+"""`jetgate backup`, `restore` and `verify`: verified copies of a database."""
 
 import asyncio
 import contextlib
@@ -53,10 +53,10 @@ def backup_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Back up all streams and consumers, of one moment, while a server works.
+    """Back up all streams and consumers, as of one moment, while servers run.
 
-    The archive is pg_dump's, with sums of the messages; pg_dump and pg_restore
-    have to be installed.
+    The archive is one of pg_dump, with checksums of the messages; pg_dump and
+    pg_restore have to be installed.
 
     [bold]Examples[/bold]
 
@@ -95,10 +95,11 @@ def restore_command(
         str | None, typer.Option(help="Data directory of a jetgate dev that does not run.")
     ] = None,
 ) -> None:
-    """Put a backup into a database that has no streams, while no server runs there.
+    """Restore a backup into a database without streams, while no server runs there.
 
-    Every stream gets a new incarnation, so that readers notice. After pg_restore
-    or a recovery to a point in time, [bold]--adopt[/bold] gives it.
+    Every stream gets a new incarnation, by which readers notice the restore.
+    After pg_restore or a recovery to a point in time, [bold]--adopt[/bold] gives
+    new incarnations to the streams that are there.
 
     [bold]Examples[/bold]
 
@@ -115,7 +116,7 @@ def restore_command(
     names = dict(map(_renaming, rename))
 
     async def work() -> None:
-        # A directory that is named is meant, whatever database the environment has.
+        # An explicit data directory overrides a database in the environment.
         database = given(dsn, dsn_file, dsn_password_file) if data is None else None
         place = None if data is None else directory_of(data)
         async with _target(database, place) as connector:
@@ -130,13 +131,14 @@ def restore_command(
 
 @contextlib.asynccontextmanager
 async def _target(database: Database | None, data: Path | None) -> AsyncIterator[Connector]:
-    """Check the database of flags, or run that of a data directory meanwhile."""
+    """Yield the database of flags, after a check, or start that of a data directory meanwhile."""
     if database is not None:
         connector = database.connector()
         await database.checked(connector, SystemClock())
         yield connector
     elif data is not None:
-        from core.storage.postgres.embedded import EmbeddedPostgres  # not for every command
+        # Imported late: other commands do not need it
+        from core.storage.postgres.embedded import EmbeddedPostgres
 
         postgres = EmbeddedPostgres(data)
         await postgres.start()
@@ -166,7 +168,7 @@ async def _restore(
 
 
 def _renaming(text: str) -> tuple[tuple[str, str], str]:
-    """Return what `OLD=NEW` says."""
+    """Parse `OLD=NEW`; return ((account, old name), new name). Raises typer.BadParameter."""
     old, equals, new = text.partition("=")
     account, _, name = old.rpartition("/")
     if not equals or not name or not new or set(new) & set(" .*>/\\\t\r\n"):
@@ -186,10 +188,10 @@ def verify_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Read every message of a backup or a database, and compare it with its checksum.
+    """Read every message of a backup or a database, and verify its checksum.
 
-    A database that was just restored has all that is in the backup, which
-    [bold]--against[/bold] asks for. The exit code is 1 if anything differs.
+    With [bold]--against[/bold], also check that a database restored just now has
+    all messages of the backup. The exit code is 1 if anything differs.
 
     [bold]Examples[/bold]
 
@@ -199,7 +201,7 @@ def verify_command(
 
       jetgate verify --against monday.jgb --dsn postgresql://db.example/new
     """
-    # A database in the environment is not meant where a backup is named.
+    # With a backup on the command line, a database in the environment is ignored.
     sources = [context.get_parameter_source(name) for name in ("dsn", "dsn_file", "against")]
     if archive is not None and "COMMANDLINE" in [each and each.name for each in sources]:
         raise typer.BadParameter("a backup is read by itself; --against compares a database")
@@ -240,7 +242,7 @@ def _print(verified: Sequence[Verified], differences: Sequence[Difference]) -> N
 
 
 def _show(differences: Sequence[Difference], stream: TextIO) -> None:
-    """Print what differs, a line for each."""
+    """Print the differences, a line each, at most `_DIFFERENCES_SHOWN`."""
     for each in differences[:_DIFFERENCES_SHOWN]:
         where = f"{each.stream}: " if each.stream else ""
         say(f"differs  {where}{each.text}", stream)
@@ -251,7 +253,7 @@ def _show(differences: Sequence[Difference], stream: TextIO) -> None:
 
 @contextlib.asynccontextmanager
 async def _told(progress: Callable[[], str]) -> AsyncIterator[None]:
-    """Say every two seconds how far the work is; SIGTERM ends it in good order."""
+    """Print the progress every two seconds; on SIGTERM cancel the work, clean up and exit."""
 
     async def tell() -> None:
         while True:

@@ -1,4 +1,4 @@
-"""What a started server tells the person in front of it."""
+"""The text that a started server prints for its operator."""
 
 import shlex
 
@@ -6,15 +6,15 @@ import core
 
 
 def ready(nats: str, http: str, *, ws: str = "", where: str, psql: str, dsn: str) -> str:
-    """The addresses, where to look, and three lines to copy.
+    """Return the addresses, the place of the data, and three commands to copy.
 
     Args:
         nats: `nats://host:port`.
         http: `http://host:port`.
-        ws: `ws://host:port`; empty if that is not served.
-        where: where the data are.
-        psql: how to run psql here.
-        dsn: the database, as psql takes it.
+        ws: `ws://host:port`; empty if WebSocket is not served.
+        where: Place of the data.
+        psql: Command of psql on this machine.
+        dsn: The database, as an argument of psql.
     """
     query = "select seq, subject, time, text from jetgate.latest('ORDERS')"
     websocket = f"\n  WS    {ws}" if ws else ""

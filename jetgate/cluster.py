@@ -1,4 +1,4 @@
-"""`jetgate cluster`: the nodes of a database, what each of them leads, and who reaches whom."""
+"""`jetgate cluster`: the nodes of a database, their lease groups and their links."""
 
 import asyncio
 import json
@@ -26,12 +26,12 @@ def cluster_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Show the nodes of a database, what each of them leads, and their links.
+    """Show the nodes of a database, their lease groups and their links.
 
-    It asks the database, where each node writes once a second what it is and
-    whom it reaches. Streams are led in 256 lease groups; the first of them is
+    The command reads the database, where each node records its state and its
+    links once a second. Streams are led in 256 lease groups; the first group is
     that of the stream directory. The exit code is 0 if all groups are led and
-    each node that is there reaches each other one, else 1.
+    all live nodes are linked to one another, else 1.
 
     [bold]Examples[/bold]
 

@@ -23,11 +23,11 @@ _COMMANDS = {
     "migrate": "jetgate.migrate:migrate_command",
     "version": "jetgate.version:version_command",
 }
-"""The module and the function, or group of functions, of each command."""
+"""Module and attribute (a function or a group of functions) of each command."""
 
 
 def command_line(asked: str = "") -> typer.Typer:
-    """Return the command `asked` alone, so that only its modules are imported; else all."""
+    """Return the command `asked` alone, to import only its modules; all commands otherwise."""
     cli = typer.Typer(
         add_completion=False,
         no_args_is_help=True,
@@ -66,11 +66,11 @@ def _before_any_command(
         ),
     ] = False,
 ) -> None:
-    """Take what stands before a command."""
+    """Accept the options before a command."""
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     keep_standard_streams()
     first = "".join(sys.argv[1:2])
     command_line(first.removeprefix("--"))(prog_name="jetgate")

@@ -1,4 +1,4 @@
-"""What the flags of `jetgate dev` and `jetgate serve` say: one frozen value, checked when made."""
+"""The configuration of `jetgate dev` and `jetgate serve`: one frozen value, checked when made."""
 
 import ipaddress
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ from gateway.settings import Settings
 NATS_PORT, HTTP_PORT = 4222, 8080
 _PORT_OF = {"--nats-port": "NATS", "--http-port": "HTTP", "--ws-port": "WebSocket"}
 _SYSTEM_TYPES = frozenset(("STANDARD", "WEBSOCKET"))
-"""How a user of the system account may connect: not over HTTP, which serves streams."""
+"""Connection types of a user of the system account; HTTP is excluded, because it serves streams."""
 DATA_DIRECTORY = Path(".jetgate")
 
 
 class AuthorPermissions(StrEnum):
-    """Over what the author of a message needs permission for what its headers ask for."""
+    """Transports over which authors need permission for the requests in their messages' headers."""
 
     HTTP = "http"
     NATS = "nats"
@@ -30,36 +30,36 @@ class AuthorPermissions(StrEnum):
 
     @property
     def doors(self) -> frozenset[str]:
-        """The types of connections, as `core.pubsub.server.Hub.author_doors` has them."""
+        """Connection types, as in `core.pubsub.server.Hub.author_doors`."""
         over_http = AUTHORS_OVER_HTTP if self in ("http", "all") else frozenset[str]()
         return over_http | AUTHORS_OVER_NATS if self in ("nats", "all") else over_http
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """How a process is to serve.
+    """The configuration of a process.
 
     Attributes:
-        host: the address to listen on; only this machine reaches the default.
+        host: Address to listen on; only this machine reaches the default.
         nats_port: 0 means any free port.
         http_port: 0 means any free port.
-        ws_port: for NATS over WebSocket; 0 means any free port, None: not served.
-        data: where `ports.json` goes, and the data of an embedded PostgreSQL.
-        database: that of flags; None: an embedded one in `data`.
-        standby: a standby of `database` that Direct Get reads from; None: there is none.
-        users: who may connect; None: everybody.
-        mappings: where goes what clients publish.
-        remotes: other systems, besides those of the list in the database.
-        http: limits and rules of HTTP; its key of ack tokens comes from the database.
-        http_tls_cert: the file of the certificate of the HTTP port; empty: no TLS.
-        http_tls_key: the file of its key.
-        cluster_listen: where other nodes connect; None: at `host`, any free port.
-        cluster_advertise: what they are told instead, with the port.
-        tags: by which streams are placed.
-        author_permissions: over what authors need permission for what their headers ask for.
+        ws_port: Port of NATS over WebSocket; 0 means any free port, None: not served.
+        data: Directory of `ports.json`, and of the data of an embedded PostgreSQL.
+        database: The database of flags; None: an embedded one in `data`.
+        standby: A standby of `database` that Direct Get reads from; None: there is none.
+        users: Users that may connect; None: everybody.
+        mappings: Subject mappings of the clients' publishes.
+        remotes: Other systems, besides those in the database.
+        http: Limits and rules of HTTP; its key of ack tokens comes from the database.
+        http_tls_cert: Certificate file of the HTTP port; empty: no TLS.
+        http_tls_key: Key file of the certificate.
+        cluster_listen: Address for links of other nodes; None: `host` with any free port.
+        cluster_advertise: Address that other nodes use instead, with a port.
+        tags: Tags for the placement of streams.
+        author_permissions: Transports over which authors need permission for their headers.
 
     Raises:
-        ConfigError: a value cannot be used.
+        ConfigError: A value is invalid.
     """
 
     host: str = "127.0.0.1"
@@ -98,7 +98,7 @@ class Config:
 
     @property
     def is_exposed(self) -> bool:
-        """Whether other machines may reach us."""
+        """True if other machines may reach this process."""
         try:
             return not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -106,14 +106,14 @@ class Config:
 
 
 def directory_of(text: str) -> Path:
-    """Read `--data`. Raises ConfigError for an empty one, which would be the current directory."""
+    """Parse `--data`. Raises ConfigError for an empty text, which pathlib reads as `.`."""
     if not text:
         raise ConfigError("--data", "is empty, expected a directory")
     return Path(text)
 
 
 def place_of(flag: str, text: str) -> tuple[str, int] | None:
-    """Read `host:port`; None: nothing is said. Raises ConfigError."""
+    """Parse `host:port`; return None for an empty text. Raises ConfigError."""
     if not text:
         return None
     host, colon, port = text.rpartition(":")
@@ -125,9 +125,9 @@ def place_of(flag: str, text: str) -> tuple[str, int] | None:
 def users_of(
     token: str, user: str, password: str, system_user: str = "", system_password: str = ""
 ) -> Users | None:
-    """Return who may connect by the flags of a command; None if they name nobody.
+    """Return the users of a command's flags; None without a user or token.
 
-    Raises ConfigError when they exclude each other, or when one is missing.
+    Raises ConfigError for flags that exclude each other, and for a missing one.
     """
     if bool(system_user) != bool(system_password):
         raise ConfigError("--system-user", "needs --system-pass, which needs --system-user")

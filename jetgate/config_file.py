@@ -1,7 +1,7 @@
-"""The file of `jetgate serve --config` and `jetgate dev --config`: what is too long for a flag.
+"""The file of `--config` for `jetgate serve` and `jetgate dev`: settings too long for flags.
 
-The grammar, and the blocks `mappings` and `remotes`, are those of nats-server's configuration
-files as `jetgate-nats-server` reads them. Everything else is a flag, and refused here by name.
+The grammar, and the blocks `mappings` and `remotes`, are those of nats-server's configuration files
+as `jetgate-nats-server` reads them. All other settings are flags; the file must not contain them.
 """
 
 import os
@@ -24,7 +24,7 @@ _KNOWN = f"{', '.join(KEYS[:-1])} and {KEYS[-1]}"
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """What a file says."""
+    """The blocks of a file."""
 
     mappings: tuple[Mapping, ...] = ()
     remotes: tuple[Remote, ...] = ()
@@ -35,7 +35,7 @@ def read_blocks(path: str) -> Blocks:
     """Read a file.
 
     Raises:
-        ConfigError: it cannot be read or used; the text names the place.
+        ConfigError: The file is unreadable or invalid; the message names the place.
     """
     try:
         top = parse(_text(path), path, _include, os.environ)

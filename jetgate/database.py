@@ -1,4 +1,4 @@
-"""The database of a command: that of `--dsn` or `--dsn-file`, or of a `jetgate dev` that runs."""
+"""The database of a command: that of `--dsn` or `--dsn-file`, or of a running `jetgate dev`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from core.config.secret_files import secret_of
 from core.errors import ConfigError, OperatorError, Unavailable
 from core.node.database import Database
 
-if TYPE_CHECKING:  # what serves imports the driver of PostgreSQL after its ports are open
+if TYPE_CHECKING:  # servers import the driver of PostgreSQL only after opening their ports
     from core.storage.postgres.connect import Connector
 
-# How long, in seconds, a server that has just been started is waited for.
+# Limit and interval, in seconds, of waiting for a server that is starting.
 _START_S, _POLL_S = 10.0, 0.05
 
 
 def finite(seconds: float) -> float:
-    """Refuse seconds that are no number, or never end. Raises typer.BadParameter."""
+    """Return a finite number of seconds. Raises typer.BadParameter for NaN and infinity."""
     if not math.isfinite(seconds):
         raise typer.BadParameter("expected a number of seconds")
     return seconds
@@ -71,10 +71,10 @@ Data = Annotated[Path, typer.Option(help="Data directory of a jetgate dev that r
 def given(
     dsn: str | None, file: str, password_file: str, wait_seconds: float = 0
 ) -> Database | None:
-    """Return what flags say about a database; None if they name none.
+    """Return the database of flags; None without one.
 
     Raises:
-        ConfigError: they exclude each other, or a file cannot be used.
+        ConfigError: The flags exclude each other, or a file is unusable.
     """
     if dsn is None and not file:
         if password_file:
@@ -85,7 +85,7 @@ def given(
 
 
 def standby(dsn: str | None, file: str, password_file: str) -> Database | None:
-    """Return what flags say about a standby; None if they name none. Raises ConfigError."""
+    """Return the standby of flags; None without one. Raises ConfigError."""
     if dsn is None and not file:
         return None
     place = "--read-dsn-file" if file else "--read-dsn"
@@ -93,7 +93,10 @@ def standby(dsn: str | None, file: str, password_file: str) -> Database | None:
 
 
 def required(dsn: str | None, file: str, password_file: str, wait_seconds: float = 0) -> Database:
-    """Return what flags say about a database, of which there must be one. Raises ConfigError."""
+    """Return the database of flags.
+
+    Raises typer.BadParameter without one, and ConfigError as `given`.
+    """
     found = given(dsn, file, password_file, wait_seconds)
     if found is None:
         raise typer.BadParameter("name a database with --dsn or --dsn-file")
@@ -101,9 +104,9 @@ def required(dsn: str | None, file: str, password_file: str, wait_seconds: float
 
 
 async def connector_of(database: Database | None, data: Path) -> Connector:
-    """Return the database of flags, or of a `jetgate dev`, which may be starting.
+    """Return a connector to the database of flags, or of a `jetgate dev` that may be starting.
 
-    Raises OperatorError when nothing runs there.
+    Raises OperatorError if nothing runs there.
     """
     if database is not None:
         return database.connector()
@@ -123,7 +126,7 @@ async def connector_of(database: Database | None, data: Path) -> Connector:
 
 
 async def open_database(connector: Connector) -> Any:
-    """Open a session. Raises OperatorError when it cannot be reached or is not ours."""
+    """Open a session. Raises OperatorError if the database is unreachable or not migrated."""
     from core.storage.postgres.connect import DATABASE_ERRORS, Purpose, reason_of
 
     await _check(connector)
@@ -137,9 +140,9 @@ async def open_database(connector: Connector) -> Any:
 
 @asynccontextmanager
 async def looking(database: Database | None, data: Path) -> AsyncIterator[Any]:
-    """A session with the database of flags, or of a `jetgate dev`.
+    """Open a session with the database of flags, or of a `jetgate dev`, for the `with` block.
 
-    Raises OperatorError when it cannot be reached, is not ours, or fails within the block.
+    Raises OperatorError if the database is unreachable, not of this release, or fails in the block.
     """
     from core.storage.postgres.connect import DATABASE_ERRORS, reason_of
 

@@ -1,4 +1,4 @@
-"""`jetgate doctor`: what would go wrong with a database, before it does."""
+"""`jetgate doctor`: checks of a database before it is served."""
 
 import asyncio
 import json
@@ -21,9 +21,9 @@ def doctor_command(
     dsn_password_file: DsnPasswordFile = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Look at a database before serving from it; nothing is changed.
+    """Check a database before serving from it, without changing it.
 
-    Each line is ok, warn: it costs something, or fail: jetgate will not serve.
+    Each line is ok, warn (a disadvantage) or fail (jetgate will not serve).
     The exit code is 1 if anything fails.
 
     [bold]Examples[/bold]

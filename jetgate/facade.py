@@ -1,7 +1,7 @@
-"""The façade over HTTP in the process of `jetgate dev` and `jetgate serve`.
+"""The HTTP façade in the process of `jetgate dev` and `jetgate serve`.
 
-What it imports takes longer than the rest of a start: a process imports it while clients of NATS
-are served already.
+Its imports take longer than the rest of a start. So the process imports this module while NATS
+clients are served already.
 """
 
 import logging
@@ -27,25 +27,25 @@ log = logging.getLogger("jetgate")
 
 @dataclass(frozen=True, slots=True)
 class NodeClock:
-    """The database's time: as the present runtime has it, else as it was measured last."""
+    """A clock with the database's time: of the present runtime, else as last measured."""
 
     node: Node
 
     def now(self) -> int:
-        """Nanoseconds since the Unix epoch."""
+        """Return nanoseconds since the Unix epoch, by the database's clock."""
         runtime, time = self.node.runtime, self.node.health.time
         return time.now() if runtime is None else runtime.leases.clock.now()
 
     def monotonic(self) -> int:
-        """Nanoseconds of the machine's monotonic clock."""
+        """Return nanoseconds of the machine's monotonic clock."""
         return self.node.clock.monotonic()
 
 
 class Facade:
-    """Life cycle: `serve`, `stop`. Runtimes come and go beneath it.
+    """The HTTP façade of a process, for all its runtimes. Life cycle: `serve`, `stop`.
 
     Attributes:
-        is_answering: whether requests are answered; else they wait until `serve` is called.
+        is_answering: False while requests wait for `serve`.
     """
 
     def __init__(self, start: HttpStart, server: Server, node: Node, settings: Settings) -> None:
@@ -61,8 +61,11 @@ class Facade:
         self._settings = settings
 
     async def serve(self, ack_key: bytes) -> None:
-        """Answer requests from now on; `ack_key` signs ack tokens, on all nodes the same."""
-        # Where users are configured every request has a connection of its own identity.
+        """Answer requests from now on.
+
+        `ack_key` signs ack tokens; it is the same on all nodes.
+        """
+        # With configured users, every request uses a connection of its own identity.
         client = Client(self._link, Options()) if self._knows_users else await connect(self._link)
         self._clients.append(client)
         lookups = None
@@ -97,7 +100,7 @@ class Facade:
             self._hub.endings.failed_over_http(observation.address, observation.user)
 
     async def stop(self) -> None:
-        """Close the port, and end everything."""
+        """Close the port, and end all requests and connections."""
         await self._http.stop()
         self._unsubscribe()
         if self._door is not None:

@@ -1,7 +1,7 @@
-"""Groups of flags that several commands have: each is declared once, as a dataclass.
+"""Groups of flags that several commands share; each is a dataclass.
 
-A command takes a group as one parameter. `grouped` makes a flag of each field of the group, so that
-help, variables of the environment and errors are those of flags that a function declares.
+A command takes a group as one parameter. `grouped` makes a flag of each field of the group. Help,
+environment variables and errors are the same as for flags of a function.
 """
 
 import inspect
@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the flags of a function, and those of each group that it takes."""
+    """Return a command with the flags of a function and of its groups."""
     hints = get_type_hints(function, include_extras=True)
     flags: list[Parameter] = []
     groups: dict[str, type[Any]] = {}

@@ -1,6 +1,6 @@
-"""The rules and limits of HTTP as an operator writes them: the block `http` of --config, and flags.
+"""The HTTP settings of an operator: the block `http` of --config, and flags.
 
-Every member of `gateway.settings.Settings` but the key of ack tokens may stand in the block.
+The block may contain every member of `gateway.settings.Settings` except the key of ack tokens.
 """
 
 from dataclasses import MISSING, fields, replace
@@ -19,7 +19,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def settings_of(block: Any) -> Settings:
-    """Read the block `http`. Raises ConfigError for a member that is unknown or cannot be used."""
+    """Read the block `http`. Raises ConfigError for an unknown or invalid member."""
     if not isinstance(block, dict):
         raise ConfigError("http", "expected a block of limits")
     values = {name: _value(name, value) for name, value in block.items()}
@@ -29,10 +29,10 @@ def settings_of(block: Any) -> Settings:
 def with_flags(
     settings: Settings, *, hosts: list[str], proxies: list[str], origins: list[str], rate: str
 ) -> Settings:
-    """Add what flags say: their lists to those of the block, and their rate limit instead of it.
+    """Apply flags to settings: lists are appended, the rate limit is replaced.
 
     Raises:
-        ConfigError: a value cannot be used.
+        ConfigError: A value is invalid.
     """
     if rate:
         requests, slash, seconds = rate.partition("/")
@@ -54,7 +54,7 @@ def checked(settings: Settings) -> Settings:
     """Return settings with names and origins as browsers write them. Raises ConfigError."""
     if not (settings.trusted_proxies or settings.cors_origins or settings.hosts):
         return settings
-    from core.protocol.hosts import checked_host  # most servers need none of them
+    from core.protocol.hosts import checked_host  # imported late: rarely needed
     from gateway.signin.forwarding import network_of
     from gateway.signin.origins import checked_origin
 

@@ -14,16 +14,16 @@ CERT, KEY = "--http-tls-cert", "--http-tls-key"
 
 
 def tls_of(cert: str, key: str) -> ssl.SSLContext | None:
-    """Read a certificate (with its chain) and its key, both PEM; None when neither is given.
+    """Load a certificate (with its chain) and its key, both PEM; None without both.
 
     Raises:
-        ConfigError: a file cannot be used; the text names it.
+        ConfigError: One of the two is missing, or a file is unusable; the message names it.
     """
     if not cert and not key:
         return None
     if not cert or not key:
         raise ConfigError(CERT if key else KEY, f"{CERT} and {KEY} need each other")
-    import ssl  # a start without TLS does not wait for it
+    import ssl  # imported late: starts without TLS are faster
 
     for flag, path in ((CERT, cert), (KEY, key)):
         try:

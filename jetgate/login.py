@@ -1,4 +1,4 @@
-"""How the façade connects to a server in its own process, as the user whom a request names."""
+"""Connections of the façade to the server in its own process, as the user of a request."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ _NOTHING = Grant(Permissions(Rule(()), Rule(())))
 
 
 def login_to(hub: Hub) -> Login:
-    """Return how the façade connects to a hub as somebody."""
+    """Return the function by which the façade connects to a hub as a user."""
 
     async def login(user: str, password: str, token: str, address: str) -> Client:
         def allowed(subject: bytes) -> bool:
@@ -52,14 +52,14 @@ def login_to(hub: Hub) -> Login:
 
 
 def rights_in(hub: Hub) -> RightsOf:
-    """Return how the façade asks a hub what one of its clients may do."""
+    """Return the function by which the façade looks up the rights of a client of a hub."""
     return partial(SessionRights, hub)
 
 
 class SessionRights:
-    """The permissions of a connection in this process, as its session has them now.
+    """The permissions of a connection in this process, by its current session.
 
-    Where it has no session, because the server has ended it, it has no rights until there is one.
+    Without a session, because the server has closed it, the connection has no rights.
     """
 
     def __init__(self, hub: Hub, client: Client) -> None:
@@ -68,7 +68,7 @@ class SessionRights:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a session."""
+        """True if there is a session."""
         return self._grant is not _NOTHING
 
     @property
@@ -78,12 +78,12 @@ class SessionRights:
         return None if grant is None else grant.permissions
 
     def may_read(self, subject: bytes) -> bool:
-        """Whether all that a filter matches might be subscribed to."""
+        """Return True if a subscription to all subjects of a filter might be permitted."""
         grant = self._grant
         return grant is None or grant.may_read(subject)
 
     def reader(self, subject: bytes) -> MayRead | None:
-        """What judges each message of a permitted filter; None: all of them may be read."""
+        """Return the check of each message of a permitted filter; None if all are permitted."""
         grant = self._grant
         if grant is None or not grant.may_deny(subject, _NO_QUEUE):
             return None
@@ -98,12 +98,12 @@ class SessionRights:
 
 
 def _may_publish(session: Connection, subject: bytes) -> bool:
-    """Whether the server would take a publish, by what mappings make of its subject."""
+    """Return True if the server would accept a publish, after subject mappings."""
     return session.guard is None or session.guard.grant.may_publish(_mapped(session, subject))
 
 
 def _lacking(session: Connection, subject: bytes, headers: bytes) -> NotPermitted | None:
-    """What the server would refuse a publish for, beside its subject."""
+    """Return the error for a permission that a publish's headers lack; None if none is missing."""
     if session.guard is None or not asks_author(session) or not ASKED.search(headers):
         return None
     missing = missing_permission(session, _mapped(session, subject), headers)
@@ -114,7 +114,7 @@ def _lacking(session: Connection, subject: bytes, headers: bytes) -> NotPermitte
 
 
 def _inbox_of(user: str) -> bytes:
-    """Return how the inboxes begin that are a user's own; empty: the name is no token."""
+    """Return the prefix of a user's own inboxes; empty if the name is no subject token."""
     token = user.encode("utf-8", "surrogateescape")
     if b"." in token or not is_valid_literal(token):
         return b""

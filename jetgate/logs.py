@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from core.runtime.log_lines import OneLine
 
-# What libraries say while PostgreSQL is away, the log of outages says better. That somebody sends
-# other things than HTTP is told to him, not to the operator.
+# While PostgreSQL is unavailable, the outage log is clearer than the libraries' messages. A client
+# that sends no HTTP gets an error itself; the operator need not know.
 _QUIET = {
     "alembic": logging.WARNING,
     "asyncio": logging.CRITICAL,
@@ -19,7 +19,7 @@ _QUIET = {
 
 
 class Level(StrEnum):
-    """What is logged: this, and what is worse."""
+    """The least severe level in the log."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -28,34 +28,38 @@ class Level(StrEnum):
 
 
 class Format(StrEnum):
-    """The form of a line."""
+    """The format of a line."""
 
     TEXT = "text"
     JSON = "json"
 
 
 def configure(level: Level, form: Format) -> None:
-    """Send the log of the process to stderr."""
+    """Configure the process's log on stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form is Format.JSON else TextLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    logging.raiseExceptions = False  # a log that cannot be written is no reason to print more
+    logging.raiseExceptions = False  # an unwritable log must not print tracebacks
     for name, least in _QUIET.items():
         logging.getLogger(name).setLevel(least)
 
 
 class TextLines(OneLine):
-    """`2026-01-02T15:04:05.000Z INFO    text`."""
+    """Formatter of `2026-01-02T15:04:05.000Z INFO    text`."""
 
     def head(self, record: logging.LogRecord) -> str:
-        """Return what stands before the text."""
+        """Return the part of a line before the text."""
         return f"{_time(record)} {record.levelname:<7} "
 
 
 class JsonLines(logging.Formatter):
-    """An object: `time`, `level`, `logger`, `message`, perhaps `exception`, fields of the event."""
+    """Formatter of one JSON object per line.
+
+    Members: `time`, `level`, `logger`, `message`, `exception` if there is one, and fields of the
+    event.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""

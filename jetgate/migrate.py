@@ -21,7 +21,8 @@ def migrate_command(
     """
 
     async def work() -> None:
-        import migrations  # what serves takes flags from here, and does not wait for these
+        # Imported late: servers import this module's flags, and must not wait for migrations
+        import migrations
         from core.runtime.clock import SystemClock
 
         database = required(dsn, dsn_file, dsn_password_file, wait_for_db)

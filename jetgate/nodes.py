@@ -1,4 +1,4 @@
-"""Nodes of a database as commands show them."""
+"""Nodes of a database, as commands show them."""
 
 from collections.abc import Sequence
 
@@ -12,17 +12,17 @@ _HEADINGS = (
 
 
 def leader_of(nodes: Sequence[Node]) -> str | None:
-    """Return the name of the node that leads the stream directory."""
+    """Return the name of the node that leads the stream directory; None without one."""
     return next((each.node for each in nodes if each.is_leader), None)
 
 
 def groups_led(nodes: Sequence[Node]) -> int:
-    """Return how many lease groups somebody leads."""
+    """Return the number of lease groups with an owner."""
     return sum(each.groups for each in nodes)
 
 
 def missing_links(nodes: Sequence[Node]) -> list[tuple[str, str]]:
-    """Return who of the nodes that are there does not reach whom."""
+    """Return the missing links between live nodes, as pairs (node, unlinked peer)."""
     there = [each for each in nodes if each.is_there]
     return [
         (each.node, other.node)
@@ -33,7 +33,7 @@ def missing_links(nodes: Sequence[Node]) -> list[tuple[str, str]]:
 
 
 def node_table(nodes: Sequence[Node]) -> str:
-    """Return nodes as lines; of links, to how many of the other nodes that are there."""
+    """Return nodes as lines; their links as the number of linked live peers."""
     there = {each.node for each in nodes if each.is_there}
     return table(_HEADINGS, [_row(each, there) for each in nodes])
 

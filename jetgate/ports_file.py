@@ -1,4 +1,4 @@
-"""Where a server is: addresses as one copies them, and the file `ports.json` that holds them."""
+"""The addresses of a server, and the file `ports.json` that contains them."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from core.errors import OperatorError
 
 
 def url(scheme: str, host: str, port: int) -> str:
-    """An address as one copies it; a wildcard host becomes this machine."""
+    """Return an address for copying; a wildcard host becomes the loopback address."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
     if ":" in shown and not shown.startswith("["):
         shown = f"[{shown}]"
@@ -18,17 +18,17 @@ def url(scheme: str, host: str, port: int) -> str:
 
 
 class PortsFile:
-    """`DIR/ports.json`: there while the addresses in it are served, never half written."""
+    """The file `DIR/ports.json`, present while its addresses are served; replaced atomically."""
 
     def __init__(self, directory: Path | None) -> None:
         self._path = None if directory is None else directory / "ports.json"
         self._is_written = False
 
     def write(self, addresses: Mapping[str, str]) -> None:
-        """Say where we are: an address for each name.
+        """Write the addresses by name.
 
         Raises:
-            OperatorError: the directory cannot be written.
+            OperatorError: The directory cannot be written.
         """
         if self._path is None:
             return
@@ -43,7 +43,7 @@ class PortsFile:
         self._is_written = True
 
     def remove(self) -> None:
-        """Say that we are not there any more; what another process wrote stays."""
+        """Delete the file at the end of serving, if this process has written it."""
         if self._path is not None and self._is_written:
             self._is_written = False
             with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
-"""The process of `jetgate dev` and `jetgate serve`: a server, PostgreSQL, and the façade over HTTP.
+"""The process of `jetgate dev` and `jetgate serve`: a server, PostgreSQL, and the HTTP façade.
 
-`dev` brings its PostgreSQL, `serve` is given one, and shares it with other nodes. What the process
-does, and when, `core.node.lifecycle` says. The modules that serve are imported while PostgreSQL
-starts; with a PostgreSQL that is given, once there is a session with it.
+`dev` starts an embedded PostgreSQL; `serve` uses an existing one, shared with other nodes.
+`core.node.lifecycle` defines the phases. The modules that serve are imported while PostgreSQL
+starts, or with an existing PostgreSQL once there is a session.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ log = logging.getLogger("jetgate")
 
 T = TypeVar("T")
 
-# What is imported before there is a session.
+# Modules imported before there is a session.
 _CAMPAIGN = (
     "core.storage.postgres.preflight",
     "core.storage.postgres.migrate",
     "core.node.campaign",
 )
-# What is imported beside the start of PostgreSQL, or after the first attempt to lead: it takes the
-# processor longer than all before, and would keep it from its session.
+# Modules imported during the start of PostgreSQL, or after the first attempt to acquire leases.
+# They take more CPU time than all others together, and would delay the session.
 _FACADE, _RUNTIME = "jetgate.facade", "core.node.runtime"
 
 
 class Process:
-    """What `core.node.lifecycle.Lifecycle` asks of the two commands."""
+    """The callbacks of `core.node.lifecycle.Lifecycle` for the two commands."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -121,7 +121,7 @@ class Process:
         """Serve until SIGINT or SIGTERM.
 
         Raises:
-            OperatorError: it cannot be started.
+            OperatorError: The start failed.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -138,7 +138,7 @@ class Process:
         log.info("stopping (%s)", signal.Signals(number).name)
         self._manager.stopping()
         self._life.stop()
-        # Whoever asks twice does not want to wait.
+        # A second signal ends the process at once.
         asyncio.get_running_loop().remove_signal_handler(number)
 
     # -- the whole life ----------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Process:
         config = self._config
         if config.database is None:
             self._lock = self._claim()
-        probe(config.host, config.nats_port, "NATS")  # before anybody is let in anywhere
+        probe(config.host, config.nats_port, "NATS")  # before any port accepts a connection
         if config.ws_port:
             probe(config.host, config.ws_port, "WS")
         tls = tls_of(config.http_tls_cert, config.http_tls_key)
@@ -160,22 +160,22 @@ class Process:
         return True
 
     def _claim(self) -> int:
-        """Lock the data directory."""
+        """Lock the data directory; return the lock. Raises OperatorError."""
         if sys.platform == "win32":
             raise OperatorError("embedded PostgreSQL does not run on Windows: use serve --dsn")
-        from core.storage.claims import claim  # not on every platform
+        from core.storage.claims import claim  # imported late: not available on every platform
 
         assert self._config.data is not None
         return claim(Path(os.path.abspath(self._config.data)))
 
     def listening(self) -> None:
-        """Write where everything is: who connects is served, or made to wait."""
+        """Write the addresses; clients that connect now are served, or wait."""
         self._addresses = self._found_addresses()
         self._row.nats, self._row.http = self._addresses["nats"], self._addresses["http"]
         self._ports.write(self._addresses)
 
     async def prepare(self) -> Candidacy:
-        """Open the database, bring the schema up to date, and find the other nodes."""
+        """Open the database, migrate its schema, and find the peers."""
         if (database := self._config.database) is not None:
             is_migrated = await self._open_given(database)
         else:
@@ -200,26 +200,26 @@ class Process:
         return self._bootstrap.candidacy
 
     async def _open_given(self, database: Database) -> bool:
-        """Whether the schema had to be migrated."""
+        """Open the database of flags; return True if its schema was migrated."""
         await imported(*_CAMPAIGN)
         self._connector = database.connector()
         self._manager.starting(f"connecting to PostgreSQL at {self._connector.address}")
         return await database.migrated(self._connector, self._clock)
 
     async def _open_embedded(self) -> bool:
-        """Whether the schema had to be migrated."""
+        """Start the embedded database; return True if its schema was migrated."""
         embedded = await imported(*_CAMPAIGN, "core.storage.postgres.embedded")
         self._postgres = postgres = embedded.EmbeddedPostgres(self._config.data, lock=self._lock)
         self._rest()
         await postgres.start()
         self._connector = postgres.connector
-        from core.storage.postgres.migrate import migrate  # imported by now
+        from core.storage.postgres.migrate import migrate  # imported before, in a thread
 
         return await migrate(self._connector)
 
     async def _join(self, links: DatabaseMesh) -> None:
-        """Accept routes of other nodes, and let them know where."""
-        from core.node.peers import Peers  # a node alone needs none
+        """Accept links of peers, and publish the address in this node's row."""
+        from core.node.peers import Peers  # imported late: a single node does not need them
         from core.storage.postgres.nodes import delete_node
 
         try:
@@ -236,28 +236,33 @@ class Process:
         self._peers = Peers(self._server, partial(delete_node, self._connector))
         cluster = self._peers.cluster
         if SYSTEM_ACCOUNT in self._server.hub.accounts and cluster is not None:
-            from core.monitor.system import SystemServices  # most nodes have no such users
+            # Imported late: most nodes have no users of the system account
+            from core.monitor.system import SystemServices
 
             server = self._server
             self._system = SystemServices(server.hub, server.clock, server.mesh, cluster)
             self._system.start()
 
     def _rest(self) -> asyncio.Task[None]:
-        """The import of what it takes to serve, begun with the first call."""
+        """Return the task that imports the serving modules; the first call starts it."""
         if self._imports is None:
             self._imports = spawn(self._import_rest(), name="imports")
         return self._imports
 
     async def _import_rest(self) -> None:
-        """Import the façade, which may have to say that nobody leads, and the runtime."""
+        """Import the façade, then the runtime.
+
+        The façade comes first, because it may have to answer that no leader is reachable.
+        """
         await imported(_FACADE)
-        from jetgate.facade import Facade  # imported by now
+        from jetgate.facade import Facade  # imported before, in a thread
         from jetgate.server_numbers import Node
 
         assert self._http_start is not None, "opened first"
         settings = self._config.http
         if not (settings.hosts or settings.trusted_proxies or self._config.is_exposed):
-            settings = replace(settings, hosts=("localhost",))  # no name of another leads here
+            # Protects against DNS rebinding: no other name may reach this port
+            settings = replace(settings, hosts=("localhost",))
         server = self._server
         node = Node(server.hub, self._health, self._stalls, self._clock, self._life.gate, server)
         self._node = node
@@ -277,7 +282,7 @@ class Process:
             log.info("some streams have no leader that is reachable: publishes to them wait")
 
     async def _answer(self) -> None:
-        """Answer what is asked over HTTP from now on."""
+        """Answer HTTP requests from now on."""
         async with self._answering:
             await asyncio.shield(self._rest())
             assert self._facade is not None
@@ -285,8 +290,8 @@ class Process:
                 await self._facade.serve(await ack_secret(self._connector))
 
     def _options(self) -> RuntimeOptions:
-        """How JetStream is served."""
-        from core.node.runtime import RuntimeOptions  # imported by now
+        """Return the options of the JetStream runtime."""
+        from core.node.runtime import RuntimeOptions  # imported before, in a thread
 
         peers = self._peers
         return RuntimeOptions(
@@ -296,13 +301,13 @@ class Process:
         )
 
     async def leave(self) -> None:
-        """Have clients go elsewhere, and close the HTTP port."""
+        """Ask clients to reconnect elsewhere, and close the HTTP port."""
         self._ports.remove()
         self._server.begin_lame_duck()
         await self._close_http()
 
     async def close(self) -> None:
-        """Leave the other nodes, and stop an embedded PostgreSQL."""
+        """Close the links to peers, and stop an embedded PostgreSQL."""
         await stop(self._imports)
         await self._close_http()
         if self._system is not None:
@@ -322,15 +327,15 @@ class Process:
             self._http_start.stop()
 
     def cannot_listen(self, error: OSError) -> Exception:
-        """Return the error for a NATS port that cannot be had."""
-        if self._server.hub.port:  # that of NATS was had
+        """Return the error for an unavailable NATS or WebSocket port."""
+        if self._server.hub.port:  # the NATS port was available
             return refusal(self._config.host, self._server.ws_port or 0, "WS", error)
         return refusal(self._config.host, self._server.port, "NATS", error)
 
     # -- one runtime ----------------------------------------------------------------------------
 
     async def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """Serve the façade, and tell that all is there."""
+        """Serve HTTP with this runtime, and announce that the node is ready."""
         assert runtime is not None
         await self._answer()
         assert self._node is not None
@@ -348,7 +353,7 @@ class Process:
             self._manager.starting("looking for the nodes that lead")
 
     def step_down(self) -> None:
-        """Show nothing of a runtime that ends."""
+        """Hide a runtime that ends."""
         if self._node is not None:
             self._node.runtime = None
         if self._system is not None:
@@ -363,7 +368,7 @@ class Process:
         return found | ({"ws": url("ws", host, ws_port)} if ws_port is not None else {})
 
     def _say_ready(self) -> None:
-        """Say that clients are served, the first time."""
+        """Print once that clients are served."""
         self._collections.start()
         if self._was_ready:
             return
@@ -382,7 +387,7 @@ class Process:
 
 
 def _links(config: Config) -> ClusterSettings | None:
-    """Where other nodes connect; None: the database is this node's own."""
+    """Return the settings of links to peers; None for an embedded database."""
     if config.database is None:
         return None
     host, port = config.cluster_listen or (config.host, 0)
@@ -390,7 +395,7 @@ def _links(config: Config) -> ClusterSettings | None:
 
 
 def _psql() -> str:
-    """psql, or the one that came with the embedded server."""
+    """Return the command psql, or the path of the embedded server's."""
     if shutil.which("psql") is None:
         with contextlib.suppress(OperatorError, ImportError):
             from core.storage.postgres.embedded.installation import find_installation

@@ -1,4 +1,4 @@
-"""The command `jetgate reader`: roles of PostgreSQL that may read streams with SQL."""
+"""The command `jetgate reader`: PostgreSQL roles that may read streams with SQL."""
 
 import asyncio
 import getpass
@@ -99,7 +99,8 @@ def create_command(
     async def work() -> None:
         database = given(dsn, dsn_file, dsn_password_file)
         connector = await connector_of(database, data)
-        # The PostgreSQL of jetgate dev lets in whoever may enter its directory, without passwords.
+        # The PostgreSQL of jetgate dev accepts every user with access to its directory, without
+        # passwords.
         wants_none = no_password or existing or database is None
         password = "" if wants_none and password_file is None else _password(password_file, name)
         store = PostgresReaders(await open_database(connector))
@@ -170,7 +171,7 @@ def drop_command(
 
 
 def _password(file: Path | None, name: str) -> str:
-    """Return the password for a role. Raises OperatorError if there is none."""
+    """Return the password for a role. Raises OperatorError without one."""
     if file is not None:
         try:
             password = file.read_text().rstrip("\r\n")

@@ -1,6 +1,6 @@
-"""The command `jetgate remote`: the list of other systems, kept in the database.
+"""The command `jetgate remote`: the list of other systems in the database.
 
-The list is read by each node, within seconds.
+Each node reads changes of the list within seconds.
 """
 
 import asyncio
@@ -92,8 +92,8 @@ def add_command(
 ) -> None:
     """Add a remote, or change the one of this name.
 
-    It is looked at once from here; when that fails it is kept all the same,
-    because a node tries for as long as it takes.
+    The command connects to the remote once. The remote is kept even if that
+    fails, because a node retries without limit.
 
     [bold]Examples[/bold]
 
@@ -126,7 +126,7 @@ def list_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Show all remotes, and what nodes say of their connections.
+    """Show all remotes, with the state of their connections.
 
     [bold]Example[/bold]
 
@@ -153,7 +153,7 @@ def remove_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Remove a remote; mirrors and sources of it wait until there is one of its name again.
+    """Remove a remote; its mirrors and sources wait for a new one of this name.
 
     [bold]Example[/bold]
 
@@ -176,7 +176,9 @@ def check_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Connect to a remote from here, and say what its JetStream has; exit code 1 if it cannot.
+    """Connect to a remote from here, and describe its JetStream.
+
+    The exit code is 1 if that fails.
 
     [bold]Example[/bold]
 
@@ -199,9 +201,9 @@ def check_command(
 
 
 async def _open(database: Database | None, data: Path) -> PostgresRemotes:
-    """Return the list, once the server whose data these are has started.
+    """Return the list of remotes, once the database is available.
 
-    Raises OperatorError when the database cannot be reached or is not ours.
+    Raises OperatorError if the database is unreachable or not of this release.
     """
     return PostgresRemotes(await open_database(await connector_of(database, data)))
 
@@ -210,7 +212,7 @@ async def _open(database: Database | None, data: Path) -> PostgresRemotes:
 
 
 async def _look(remote: Remote) -> str:
-    """What there is, in a line. Raises OperatorError."""
+    """Describe the remote's JetStream in one line. Raises OperatorError."""
     line = open_line(remote)
     try:
         await line.open()

@@ -1,7 +1,6 @@
-"""How a command runs: its log on stderr, its event loop, and its faults as one line.
+"""The execution of a command: log on stderr, event loop, and errors as one line.
 
-What only the operator can mend is `jetgate: ...` on stderr and exit code 1; a wrong use of the
-command is exit code 2.
+An error for the operator is `jetgate: ...` on stderr and exit code 1; wrong usage is exit code 2.
 """
 
 import asyncio
@@ -43,6 +42,6 @@ def run(
 
 
 def fail(error: Exception) -> NoReturn:
-    """Say in one line what went wrong, and end the process: a name may hold line breaks."""
+    """Print an error in one line, with line breaks escaped, and exit with code 1."""
     say(f"jetgate: {str(error).translate(_ESCAPED)}", sys.stderr)
     sys.exit(1)

@@ -1,4 +1,4 @@
-"""`jetgate dev` and `jetgate serve`: their flags, and the configuration that these make."""
+"""`jetgate dev` and `jetgate serve`: their flags, and the resulting configuration."""
 
 import logging
 import re
@@ -137,7 +137,7 @@ RateLimit = Annotated[
 
 @dataclass(frozen=True)
 class Listeners:
-    """Where clients connect."""
+    """The addresses for clients."""
 
     host: Host = "127.0.0.1"
     nats_port: NatsPort = NATS_PORT
@@ -147,7 +147,7 @@ class Listeners:
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who may connect."""
+    """The credentials of clients."""
 
     auth: Auth = ""
     auth_file: AuthFile = ""
@@ -156,7 +156,7 @@ class Credentials:
     password_file: PasswordFile = ""
 
     def users(self, system_user: str = "", system_password: str = "") -> Users | None:
-        """Return who may connect; None: everybody. Raises ConfigError."""
+        """Return the users that may connect; None: everybody. Raises ConfigError."""
         return users_of(
             secret_of("--auth", self.auth, self.auth_file),
             self.user,
@@ -168,7 +168,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class SystemCredentials:
-    """Who may ask about the cluster itself."""
+    """The credentials of the system account, for requests about the cluster itself."""
 
     system_user: SystemUser = ""
     system_password: SystemPass = ""
@@ -181,7 +181,7 @@ class SystemCredentials:
 
 @dataclass(frozen=True)
 class HttpFlags:
-    """How HTTP is served, and the file that says more than flags can."""
+    """The settings of HTTP, and the file with settings too long for flags."""
 
     config: ConfigFile = ""
     http_tls_cert: TlsCert = ""
@@ -208,7 +208,7 @@ class HttpFlags:
 
 @dataclass(frozen=True)
 class DatabaseFlags:
-    """The PostgreSQL that is given."""
+    """The flags of an existing PostgreSQL."""
 
     dsn: Dsn = None
     dsn_file: DsnFile = ""
@@ -227,7 +227,7 @@ class DatabaseFlags:
 
 @dataclass(frozen=True)
 class LinkFlags:
-    """Where other nodes connect."""
+    """The addresses for links of other nodes."""
 
     cluster_listen: ClusterListen = ""
     cluster_advertise: ClusterAdvertise = ""
@@ -242,7 +242,7 @@ class LinkFlags:
 
 @dataclass(frozen=True)
 class NodeFlags:
-    """What else a node is told of itself."""
+    """Further properties of a node."""
 
     author_permissions: Authors = AuthorPermissions.HTTP
     tag: NodeTags = None
@@ -257,7 +257,7 @@ class NodeFlags:
 
 @dataclass(frozen=True)
 class Logging:
-    """What the log has."""
+    """Level and format of the log."""
 
     log_level: LogLevel = Level.INFO
     log_format: LogFormat = Format.TEXT
@@ -285,7 +285,7 @@ def dev(
 
       jetgate dev --nats-port 0 --http-port 0 --data /tmp/try
 
-    The second takes any free ports; /tmp/try/ports.json says which.
+    The second takes any free ports; /tmp/try/ports.json lists them.
     """
     _serve(
         context,
@@ -352,15 +352,18 @@ def members_of(
     origins: list[str] | None,
     rate: str,
 ) -> dict[str, Any]:
-    """What a configuration file and flags say, as members of a Config. Raises ConfigError."""
+    """Return the settings of a configuration file and flags as members of a Config.
+
+    Raises ConfigError.
+    """
     members: dict[str, Any] = {}
     if path:
-        from jetgate.config_file import read_blocks  # most servers have none
+        from jetgate.config_file import read_blocks  # imported late: rarely needed
 
         blocks = read_blocks(path)
         members = {"mappings": blocks.mappings, "remotes": blocks.remotes, "http": blocks.http}
     if hosts or proxies or origins or rate:
-        from jetgate.http_settings import with_flags  # most servers need none of them
+        from jetgate.http_settings import with_flags  # imported late: rarely needed
 
         members["http"] = with_flags(
             members.get("http", Settings()),
@@ -373,9 +376,9 @@ def members_of(
 
 
 def exposed_secrets(context: typer.Context) -> list[str]:
-    """Return the flags by which the command line says a secret: every user of the machine sees it.
+    """Return the flags with a secret on the command line, which every user of the machine sees.
 
-    A variable of the environment is seen by the same user alone.
+    Environment variables are visible to the same user only, so they are not included.
     """
     return [
         flag

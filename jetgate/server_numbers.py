@@ -1,6 +1,6 @@
-"""The numbers of /metrics that the server knows: of connections, streams, consumers and commits.
+"""The server's numbers for /metrics: connections, streams, consumers and commits.
 
-The façade serves them but cannot read them: it is a client, and knows no server.
+The façade serves them but cannot read them: it is a client without access to the server.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ _DIRECTORY = 0
 
 @dataclass(slots=True)
 class Node:
-    """What a process has numbers of; `runtime` None: it can lead nothing now."""
+    """The sources of a process's numbers; `runtime` is None while the node can lead nothing."""
 
     hub: Hub
     health: StorageHealth
@@ -34,7 +34,7 @@ class Node:
     runtime: JetStreamRuntime | None = None
 
     def trouble(self) -> str:
-        """Why nothing can be stored through this node now; empty: it can."""
+        """Return the reason why this node can store nothing now; empty if it can."""
         trouble = self.health.trouble
         if self.gate.is_open:
             return trouble if self.server.reach.leads else ""
@@ -43,7 +43,7 @@ class Node:
 
 
 def snapshot(node: Node) -> Snapshot:
-    """Return the server's numbers at this moment."""
+    """Return the server's current numbers."""
     found, runtime, health = _of_process(node), node.runtime, node.health
     if runtime is None:
         return found

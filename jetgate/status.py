@@ -1,4 +1,4 @@
-"""`jetgate status`: the nodes of a database, and how much its streams do."""
+"""`jetgate status`: the nodes of a database, and the activity of its streams."""
 
 import asyncio
 import json
@@ -40,11 +40,12 @@ def status_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Show nodes, what each leads, latency, streams with rates and lag, outages of the last day.
+    """Show nodes, their lease groups, latency, streams, and recent outages.
 
-    It asks the database, so it answers without a node as well. It also shows
-    who has advisory locks of jetgate and is no node. The exit code is 1 if no
-    node leads the stream directory.
+    The command reads the database, so it works without a node as well. It also
+    shows roles that hold advisory locks of jetgate and are no nodes. The exit
+    code is 1 if no node leads the stream directory. Streams have rates and lag;
+    outages are those of the last day.
 
     [bold]Examples[/bold]
 
@@ -64,7 +65,7 @@ def status_command(
 
 
 async def _looks(database: Database | None, data: Any, seconds: float) -> tuple[Status, Status]:
-    """Look twice, some seconds apart. Raises OperatorError."""
+    """Read the status twice, `seconds` apart. Raises OperatorError."""
     async with looking(database, data) as session:
         before = await look(session)
         if not seconds:

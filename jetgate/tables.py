@@ -6,9 +6,9 @@ from core.runtime.log_lines import on_one_line
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return headings and rows as lines, in columns as wide as what is in them.
+    """Return headings and rows as lines with aligned columns.
 
-    What clients name may hold what a terminal obeys: that is escaped, as in the log.
+    Control characters in names from clients are escaped, as in the log.
     """
     every = [headings, *([on_one_line(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in every) for i in range(len(headings))]

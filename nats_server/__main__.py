@@ -1,4 +1,4 @@
-"""`python -m nats_server` is the command `jetgate-nats-server`."""
+"""Entry point of `python -m nats_server`, the command `jetgate-nats-server`."""
 
 from nats_server.console import main
 

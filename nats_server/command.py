@@ -2,8 +2,8 @@
 
     flags -> configuration -> log -> `nats_server.process`
 
-A start imports as little as it can, because scripts wait for it. Faults are one line, `[FTL] ...`
-in the log or `nats-server: ...` before there is one, and exit code 1.
+Scripts wait for a start, so it imports as little as possible. An error is one line, `[FTL] ...` in
+the log or `nats-server: ...` before the log is configured, and exit code 1.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ _COMMANDS = {"version": "version", "help": "help"}
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script; exit with its code."""
     keep_standard_streams()
     try:
         sys.exit(_main(sys.argv[1:]))
-    except KeyboardInterrupt:  # before there was anything to shut down
+    except KeyboardInterrupt:  # before there is anything to shut down
         sys.exit(_INTERRUPTED)
 
 
@@ -78,7 +78,7 @@ def _signal(order: str) -> int:
 
 
 def executable() -> str:
-    """The name of this command, which is in the name of the ports file."""
+    """Return the name of this command, which is part of the ports file's name."""
     name = os.path.basename(sys.argv[0])
     return NAME if not name or name.endswith(".py") else name
 
@@ -97,7 +97,7 @@ def _serve(flags: Flags) -> int:
         return 1
     except (Contradiction, GrammarError, Mistakes, OperatorError) as error:
         return _fail(str(error))
-    from nats_server.process import Process  # what it takes to serve
+    from nats_server.process import Process  # imported late: only serving needs it
 
     use_all_descriptors()
     try:
@@ -112,7 +112,7 @@ def _serve(flags: Flags) -> int:
 
 
 def check(flags: Flags) -> int:
-    """`-t`: say whether the configuration can be served; the exit code."""
+    """Check for `-t` that the configuration can be served; return the exit code."""
     path = flags.get("config")
     if not path:
         return _fail("must specify [-c, --config] option to check configuration file syntax")
@@ -126,7 +126,7 @@ def check(flags: Flags) -> int:
         users_of(options.authorization, options.no_auth_user)
         websocket_users(options)
     except Contradiction:
-        pass  # a start says so, a check does not
+        pass  # `-t` ignores contradictions, only a start reports them
     except ConfigError as error:
         options.refusals.append(str(error))
     if options.refusals:
@@ -136,11 +136,11 @@ def check(flags: Flags) -> int:
 
 
 def load(flags: Flags) -> Options:
-    """Options from the configuration file, if there is one, and the command line.
+    """Return the options of the configuration file, if any, and the command line.
 
     Raises:
-        GrammarError, Mistakes: the file cannot be used.
-        OperatorError: it cannot be read.
+        GrammarError, Mistakes: The file is invalid.
+        OperatorError: The file cannot be read.
     """
     options = Options()
     if path := flags.get("config"):
@@ -148,7 +148,8 @@ def load(flags: Flags) -> Options:
     apply(flags, options)
     options.complete()
     if options.cluster != ClusterOptions():
-        from nats_server.config.cluster import warnings  # a start without does not wait for it
+        # Imported late: starts without a cluster are faster
+        from nats_server.config.cluster import warnings
 
         options.warnings += warnings(options.cluster)
     return options

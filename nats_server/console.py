@@ -1,8 +1,8 @@
-"""The console script `jetgate-nats-server`: an interrupt ends it from its first line on."""
+"""The console script `jetgate-nats-server`; an interrupt ends it from the first line on."""
 
 from core.runtime.interrupts import end_at_once
 
-end_at_once()  # before the imports, which take a while
+end_at_once()  # before the slow imports
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-"""What `jetgate-nats-server` adds to a server without JetStream: the JetStream of remotes.
+"""The part of `jetgate-nats-server` without JetStream: connections to the JetStream of remotes.
 
-It stands in the place of `nats_server.jetstream.JetStream`, and imports nothing of storage.
+`CoreNats` replaces `nats_server.jetstream.JetStream`, and imports no storage module.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CoreNats:
-    """Publish and subscribe, nothing stored here."""
+    """Core NATS: publish and subscribe, without storage."""
 
     def __init__(self, server: Server, remotes: "tuple[Remote, ...]") -> None:
         self._server = server
@@ -26,20 +26,20 @@ class CoreNats:
         self._remotes: Remotes | None = None
 
     def open(self) -> bool:
-        """Return that clients wait for nothing else, so that nothing has to be held for them."""
+        """Return False: clients wait for nothing else, so publishes need not be held."""
         return False
 
     async def start(self, gate: "PublishGate") -> "Candidacy | None":
-        """Return that there is nothing to lead."""
+        """Return None: there are no streams to lead."""
         return None
 
     def serve(self, runtime: "JetStreamRuntime | None") -> None:
-        """Clients are accepted from now on."""
+        """Connect to the remotes; clients are accepted from now on."""
         self._is_serving = True
         self._connect()
 
     def reconfigure(self, limits: dict[str, int], remotes: "tuple[Remote, ...]") -> None:
-        """Use these remotes, and no others, from now on; there is nothing that `limits` limit."""
+        """Replace the remotes. `limits` has no effect without storage."""
         self._configured = remotes
         if self._is_serving:
             self._connect()
@@ -48,14 +48,15 @@ class CoreNats:
         if self._configured == self._connected:
             return
         if self._remotes is None:
-            from core.remote.keeper import Remotes  # a start without does not wait for it
+            # Imported late: starts without remotes are faster
+            from core.remote.keeper import Remotes
 
             self._remotes = Remotes(self._server.hub.default_account(), self._server.clock)
         self._connected = self._configured
         self._remotes.configure(self._configured)
 
     def step_down(self) -> None:
-        """There is no runtime."""
+        """Do nothing: there is no runtime."""
 
     async def retire(self) -> None:
         """Close the connections to remotes."""

@@ -1,4 +1,4 @@
-"""The PostgreSQL of a server of its own, embedded in the store directory."""
+"""The embedded PostgreSQL of one server, in its store directory."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("jetgate.server")
 
-# What is imported while PostgreSQL starts.
+# Modules that are imported while PostgreSQL starts.
 _REST = ("core.storage.postgres.migrate", "core.node.campaign", "core.node.runtime")
-# Many such servers share one machine; each has a small share of its memory.
+# Many such servers share one machine, so each uses little of its memory.
 _SETTINGS = {"shared_buffers": "64MB", "wal_buffers": "16MB", "min_wal_size": "80MB"}
 
 
 class Embedded:
-    """Life cycle: `open`, `start`, `stop`."""
+    """The embedded PostgreSQL. Life cycle: `open`, `start`, `stop`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -39,7 +39,7 @@ class Embedded:
         self._lock = claim(Path(os.path.abspath(self._directory)))
 
     async def start(self) -> Connector:
-        """Start PostgreSQL, with a schema of this release. Raises OperatorError."""
+        """Start PostgreSQL and migrate its schema to this release. Raises OperatorError."""
         embedded = await imported("core.storage.postgres.embedded")
         self._postgres = postgres = embedded.EmbeddedPostgres(
             self._directory, settings=_SETTINGS, lock=self._lock
@@ -50,7 +50,7 @@ class Embedded:
             await rest
         finally:
             await stop(rest)
-        from core.storage.postgres.migrate import migrate  # imported by now
+        from core.storage.postgres.migrate import migrate  # imported before, in a thread
 
         connector: Connector = postgres.connector
         await migrate(connector)

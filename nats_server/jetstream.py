@@ -1,6 +1,6 @@
-"""JetStream in `jetgate-nats-server`: over a PostgreSQL of its own, or over one that is given.
+"""JetStream in `jetgate-nats-server`, over an embedded or an existing PostgreSQL.
 
-Clients are accepted before it is there.
+Clients are accepted before PostgreSQL is ready.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ log = logging.getLogger("jetgate.server")
 
 
 class JetStream:
-    """Life cycle: `open`, `start`, `serve` and `step_down` for each runtime, `stop`.
+    """JetStream. Life cycle: `open`, `start`, `serve` and `step_down` for each runtime, `stop`.
 
-    `shared`: the database, where it is one that other servers may use too.
+    Attributes:
+        shared: The existing database, which other servers may share; None for an embedded one.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class JetStream:
         self._has_led = False
 
     def open(self) -> bool:
-        """Claim the store directory; clients may be accepted then. Raises OperatorError."""
+        """Claim the store directory; clients may be accepted afterwards. Raises OperatorError."""
         self._began = self._clock.monotonic()
         log.info("Starting JetStream")
         try:
@@ -65,12 +66,12 @@ class JetStream:
         return True
 
     async def start(self, gate: PublishGate) -> Candidacy:
-        """Make PostgreSQL ready. Raises OperatorError."""
+        """Start or reach PostgreSQL, and return the candidacy. Raises OperatorError."""
         try:
             self._connector = await self._storage.start()
         except (ConfigError, OperatorError, Unavailable) as error:
             raise OperatorError(f"Can't start JetStream: {error}") from error
-        from core.storage.health import StorageHealth, waits  # imported by now
+        from core.storage.health import StorageHealth, waits  # imported before, in a thread
 
         self._gate, self._health = gate, StorageHealth(self._clock)
         waits.addFilter(self._health.may_log)
@@ -90,13 +91,13 @@ class JetStream:
         return self._bootstrap.candidacy
 
     def _options(self) -> RuntimeOptions:
-        from core.node.runtime import RuntimeOptions  # imported by `start`
+        from core.node.runtime import RuntimeOptions  # imported by `start`, in a thread
 
         cluster = None if self.shared is None else self.shared.peers.cluster
         return RuntimeOptions(**self._told, cluster=cluster, gate=self._gate)
 
     def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """JetStream is served from now on."""
+        """Record the serving runtime; log the duration of the start once."""
         if not self._has_led:
             taken = (self._clock.monotonic() - self._began) // 1_000_000
             log.info("Took %d ms to start JetStream", taken)
@@ -104,20 +105,20 @@ class JetStream:
         self._runtime = runtime
 
     def step_down(self) -> None:
-        """The runtime of `serve` is about to end."""
+        """Forget the runtime of `serve`, which is about to end."""
         self._runtime = None
 
     def reconfigure(self, limits: dict[str, int], remotes: tuple[Remote, ...]) -> None:
-        """Hold configurations to these limits, and use these remotes, from now on."""
+        """Apply these limits to configurations, and replace the remotes."""
         self._told |= {"limits": limits, "remotes": remotes}
         if self._runtime is not None:
             self._runtime.reconfigure(self._options())
 
     async def retire(self) -> None:
-        """Nothing here ends before PostgreSQL does."""
+        """Do nothing: only the end of PostgreSQL ends a part of this class."""
 
     async def stop(self) -> None:
-        """Stop PostgreSQL."""
+        """Stop PostgreSQL, or leave the shared one."""
         if self._bootstrap is not None:
             await self._bootstrap.close()
         if self._health is not None:

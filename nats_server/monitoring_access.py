@@ -1,7 +1,7 @@
-"""Which pages of browsers may read the monitoring port.
+"""Access of browser pages to the monitoring port.
 
-It asks nobody who he is, so a page of any site that a browser of this machine shows must not read
-it: neither as another origin, nor by a name that it has lead here (`core.protocol.hosts`).
+The port has no authentication. So a page of any site in a browser of this machine must not read it:
+neither as another origin, nor by a DNS name that points to this machine (`core.protocol.hosts`).
 """
 
 from core.protocol.hosts import ANY, is_allowed, is_loopback
@@ -9,7 +9,7 @@ from nats_server.config.options import Options
 
 
 class Access:
-    """The rules of one listener, at `address` as the socket has it."""
+    """The access rules of one listener; `address` is the socket's local address."""
 
     def __init__(self, options: Options, address: str) -> None:
         self._origins = frozenset(map(str.lower, options.http_allowed_origins))
@@ -19,11 +19,11 @@ class Access:
         self._asks_host = ANY not in self._names and bool(self._names or is_loopback(address))
 
     def knows(self, host: str) -> bool:
-        """Whether a request with this Host is answered; empty: it has none."""
+        """Return True if a request with this Host is answered; "" means no Host."""
         return not (self._asks_host and host) or is_allowed(host, self._names)
 
     def headers(self, origin: str) -> list[str]:
-        """Return the header lines that let a page of this origin read the answer, or not."""
+        """Return the header lines that allow or deny a page of this origin to read the answer."""
         if ANY in self._origins:
             return ["Access-Control-Allow-Origin: *"]
         if not self._origins:

@@ -1,8 +1,8 @@
 """The monitoring port: a small HTTP/1.1 server for the pages of `core.monitor`.
 
-It answers GET and HEAD and reads no bodies; one request at a time per connection, and one in a tick
-of the event loop over all connections, which are kept. It is a server of its own so that nothing
-else has to be imported to start it.
+The server answers GET and HEAD and reads no bodies. Connections are kept alive; each has one
+request at a time, and all together have one per tick of the event loop. A server of its own, so
+that a start imports nothing else.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from nats_server.config.websocket import websocket_of
 from nats_server.monitoring_access import Access
 from nats_server.ports_file import join
 
-if TYPE_CHECKING:  # a start without JetStream does not wait for it
+if TYPE_CHECKING:  # a start without JetStream must not import these
     from core.cluster.view import ClusterView
     from core.node.publish_gate import PublishGate
     from core.node.runtime import JetStreamRuntime
@@ -48,9 +48,9 @@ _REASONS = {
 
 
 class Monitor:
-    """Serves the pages.
+    """The HTTP server of the monitoring pages.
 
-    Life cycle: `start`, `watch` before clients come, `show` as soon as all is served, `stop`.
+    Life cycle: `start`, `watch` before clients connect, `show` once everything is served, `stop`.
     """
 
     def __init__(self, options: Options, clock: Clock) -> None:
@@ -68,7 +68,7 @@ class Monitor:
         self.port = 0
 
     async def start(self) -> None:
-        """Listen; until `show`, requests wait, and health is 503. Raises OperatorError."""
+        """Listen. Until `show`, requests wait and `/healthz` answers 503. Raises OperatorError."""
         port = 0 if self._options.http_port == -1 else self._options.http_port
         try:
             if not 0 <= port <= 65535:
@@ -87,7 +87,7 @@ class Monitor:
         log.info("Starting http monitor on %s", join(self.host, self.port))
 
     def watch(self, server: Server, cluster: "ClusterView | None") -> None:
-        """Keep from now on what there is to tell of connections that close, also before `show`.
+        """Record closed connections from now on, even before `show`.
 
         `cluster`: the nodes that could lead.
         """
@@ -109,7 +109,7 @@ class Monitor:
         self._shown.set()
 
     def reloaded(self, options: Options) -> None:
-        """The configuration is another one."""
+        """Use a reloaded configuration."""
         self._options = options
         self._access = Access(options, self._address)
         if self._source is not None:
@@ -117,7 +117,7 @@ class Monitor:
             self._source.config_loaded = self._clock.now()
 
     async def stop(self) -> None:
-        """Listen no longer and close every connection."""
+        """Stop listening and close every connection."""
         if self._server is not None:
             self._server.close()
         for writer in list(self._writers):
@@ -143,14 +143,14 @@ class Monitor:
             writer.close()
 
     async def _answer(self, head: str, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request; whether the connection goes on."""
+        """Answer one request; return True if the connection stays open."""
         lines = head.split("\r\n")
         words = lines[0].split(" ")
         headers = dict[str, str]()
         for name, _, value in (line.partition(":") for line in lines[1:] if line):
             name = name.strip().lower()
             if name == "host" and name in headers:
-                value = f"{headers[name]}, {value}"  # of two, none is a name
+                value = f"{headers[name]}, {value}"  # two names together match no allowed name
             headers[name] = value.strip()
         keeps = headers.get("connection", "").lower() != "close" and words[-1] == "HTTP/1.1"
         if not self._access.knows(headers.get("host", "")):
@@ -159,7 +159,7 @@ class Monitor:
             len(words) != 3 or headers.get("content-length", "0") != "0" or not _is_place(words[1])
         ):
             page, keeps = Page(b"400 Bad Request", 400, "text/plain; charset=utf-8"), False
-        else:  # whatever the method: some health checks come with OPTIONS
+        else:  # any method is answered: some health checks use OPTIONS
             page = await self._page(words[1])
         more = self._access.headers(headers.get("origin", ""))
         writer.write(_written(page, more, with_body=words[0] != "HEAD", keeps=keeps))
@@ -167,7 +167,7 @@ class Monitor:
             async with asyncio.timeout(_IDLE_S):
                 await writer.drain()
         except TimeoutError:
-            writer.transport.abort()  # closing would wait for who reads nothing
+            writer.transport.abort()  # a normal close would wait for a client that reads nothing
             raise
         return keeps
 
@@ -186,14 +186,14 @@ class Monitor:
         return await serve(source, path, query)
 
     async def _until_shown(self) -> None:
-        """Wait for what there is to show, as a publish waits, but not for ever."""
+        """Wait for `show`, at most `_START_S` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_START_S):
                 await self._shown.wait()
 
 
 def _is_place(target: str) -> bool:
-    """Whether the target of a request has a path."""
+    """Return True if the target of a request has a path."""
     try:
         return urlsplit(target).path.startswith("/")
     except ValueError:
@@ -231,7 +231,7 @@ def _jetstream(options: Options) -> dict[str, Any]:
 
 
 def _place(told: JetStreamOptions) -> dict[str, Any]:
-    """Return where streams are stored: what room there is in a database is not known."""
+    """Return place and size of the storage; the free space of a shared database is unknown."""
     if told.is_given:
         return {"max_storage": told.max_file or -1, "store_dir": ""}
     directory = told.directory()

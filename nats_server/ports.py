@@ -1,4 +1,4 @@
-"""The ports for clients and for other servers; what nats-server says of one that is taken."""
+"""The ports for clients and for other servers, and nats-server's errors for an unavailable one."""
 
 import socket
 from collections.abc import Callable
@@ -12,12 +12,12 @@ _PORT_MAX = 65535
 
 
 def client_port(options: Options) -> int:
-    """The port for clients; 0 for any, which the options say as -1."""
+    """Return the port for clients; 0 for any free one, which is -1 in the options."""
     return 0 if options.port == -1 else options.port
 
 
 def probe_ports(options: Options) -> None:
-    """Raise OperatorError for a port that is taken, before anything else is begun."""
+    """Raise OperatorError for an unavailable port, before anything else starts."""
     _probe(options.host, client_port(options), lambda error: no_clients(options, error))
     cluster = options.cluster
     if cluster.port not in (0, -1):
@@ -26,14 +26,14 @@ def probe_ports(options: Options) -> None:
 
 
 def no_clients(options: Options, error: BaseException) -> OperatorError:
-    """The error for a port where clients cannot be accepted."""
+    """Return the error for a port that cannot accept clients."""
     host, port = options.host, client_port(options)
     reason = _why(host, port, error)
     return OperatorError(f'Error listening on port: {join(host, port)}, "{reason}"')
 
 
 def no_routes(options: Options, error: BaseException) -> OperatorError:
-    """The error for a port where other servers cannot be accepted."""
+    """Return the error for a port that cannot accept other servers."""
     host, port = options.cluster.host or DEFAULT_HOST, options.cluster.port
     reason = _why(host, port, error)
     return OperatorError(f"Error listening on router port: {port} - {reason}")
@@ -52,7 +52,7 @@ def _probe(host: str, port: int, refusal: Callable[[BaseException], OperatorErro
 
 
 def _why(host: str, port: int, error: BaseException) -> str:
-    """Say why an address cannot be had, as Go does."""
+    """Return the reason why an address is unavailable, in Go's words."""
     if not 0 <= port <= _PORT_MAX:
         return f"listen tcp: address {port}: invalid port"
     if isinstance(error, socket.gaierror):

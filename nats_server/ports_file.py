@@ -1,4 +1,4 @@
-"""The files that tell where a server is: `<executable>_<pid>.ports` and the PID file."""
+"""The ports file, `<executable>_<pid>.ports`, and the PID file."""
 
 import contextlib
 import json
@@ -16,16 +16,16 @@ _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 
 
 class PortsFile:
-    """`DIR/<executable>_<pid>.ports`: there while the addresses in it are served."""
+    """The file `DIR/<executable>_<pid>.ports`, present while its addresses are served."""
 
     def __init__(self, directory: str, executable: str) -> None:
         self._path = Path(directory) / f"{executable}_{os.getpid()}.ports" if directory else None
         self._is_written = False
 
     def write(self, addresses: dict[str, tuple[str, int]]) -> None:
-        """Write host and port by the names that `LISTENERS` has.
+        """Write the (host, port) of each listener in `LISTENERS`.
 
-        A directory that cannot be written is told, and no reason not to serve.
+        An unwritable directory is logged, and does not prevent serving.
         """
         if self._path is None:
             return
@@ -40,7 +40,7 @@ class PortsFile:
             log.error("Error writing ports file (%s): open %s: %s", self._path, self._path, reason)
 
     def remove(self) -> None:
-        """Nothing is served any more."""
+        """Delete the file at the end of serving."""
         if self._path is not None and self._is_written:
             with contextlib.suppress(OSError):
                 self._path.unlink()
@@ -53,11 +53,11 @@ LISTENERS = {
     "websocket": "ws",
     "leafnodes": "nats",
 }
-"""The listeners that the file tells of, in its order, with the schemes of their addresses."""
+"""The listeners in the file, in its order, with the schemes of their addresses."""
 
 
 def urls(name: str, host: str, port: int) -> list[str]:
-    """The addresses of a listener; a wildcard host becomes those of this machine."""
+    """Return the URLs of a listener; a wildcard host becomes the addresses of this machine."""
     hosts = _own_addresses() if host in WILDCARDS else [_address(host)]
     return [f"{LISTENERS[name]}://{join(each, port)}" for each in hosts]
 
@@ -70,12 +70,12 @@ def _address(host: str) -> str:
 
 
 def join(host: str, port: int) -> str:
-    """`host:port`, brackets around a host with colons."""
+    """Return `host:port`, with brackets around a host with colons."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _own_addresses() -> list[str]:
-    """IPv4 and IPv6 loopback first."""
+    """Return the addresses of this machine, IPv4 and IPv6 loopback first."""
     ipv6 = _ipv6_addresses()
     found = ["127.0.0.1", *(each for each in ipv6 if each == "::1")]
     with contextlib.suppress(OSError):
@@ -85,7 +85,7 @@ def _own_addresses() -> list[str]:
 
 
 def _ipv6_addresses() -> list[str]:
-    """Those of the interfaces; none where the system has no such file."""
+    """Return the IPv6 addresses of the interfaces; [] without `/proc/net/if_inet6`."""
     try:
         lines = _IPV6_ADDRESSES.read_text().splitlines()
     except OSError:
@@ -105,5 +105,5 @@ def write_pid(path: str) -> None:
 
 
 def reason_of(error: OSError) -> str:
-    """Why something failed, as the lines of the log say it."""
+    """Return the reason of a failure in the log's form: lower case."""
     return (error.strerror or str(error)).lower()

@@ -1,9 +1,9 @@
 """The process of `jetgate-nats-server`, from its first log line to its last.
 
-`core.node.lifecycle` says what it does, and when. Its signals: INT and TERM stop;
-HUP reads the configuration again; USR1 opens the log file anew; USR2 is lame duck mode: clients
-are told, nobody new is accepted, after a grace period connections are closed one by one, and the
-server ends with the last.
+`core.node.lifecycle` defines its phases. Signals: INT and TERM stop; HUP reloads the configuration;
+USR1 reopens the log file; USR2 starts lame duck mode. In lame duck mode the server informs its
+clients and accepts no new ones. After a grace period it closes connections one by one, and ends
+with the last.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _TRAPPED = {
 
 
 class Process:
-    """What `core.node.lifecycle.Lifecycle` asks of this command, and what its signals do.
+    """The callbacks of `core.node.lifecycle.Lifecycle` for this command, and its signal handlers.
 
     `load` reads flags and configuration again, for a reload.
     """
@@ -81,10 +81,10 @@ class Process:
         self._is_ready = False
 
     async def run(self) -> None:
-        """Serve until told to stop.
+        """Serve until stopped.
 
         Raises:
-            OperatorError, ConfigError: it cannot be served.
+            OperatorError, ConfigError: The configuration cannot be served.
         """
         loop = asyncio.get_running_loop()
         for number in _TRAPPED:
@@ -189,7 +189,8 @@ class Process:
             raise OperatorError(
                 "Can't start JetStream: embedded PostgreSQL does not run on Windows"
             )
-        from nats_server.jetstream import JetStream  # needed by no start without
+        # Imported late: only starts with JetStream need it
+        from nats_server.jetstream import JetStream
 
         return JetStream(self._server, options.jetstream, options.remotes)
 
@@ -215,7 +216,7 @@ class Process:
         return self._jetstream.open()
 
     async def prepare(self) -> Candidacy | None:
-        """Make PostgreSQL ready, and join the servers over the same one."""
+        """Make PostgreSQL ready, and join the servers over the same database."""
         assert self._life is not None, "it asks"
         if (shared := self._shared) is not None:
             shared.changed.subscribe(self._leader_changed)
@@ -231,7 +232,7 @@ class Process:
             self._say_ready()
 
     def listening(self) -> None:
-        """Tell where everything is."""
+        """Log the addresses and write the ports file."""
         self._has_listened = True
         if self._monitor is not None:
             cluster = None if (shared := self._shared) is None else shared.peers.cluster
@@ -247,7 +248,7 @@ class Process:
         self._ports.write(self._addresses())
 
     async def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """Say that all is there, the first time."""
+        """Serve with this runtime; log once that the server is ready."""
         self._jetstream.serve(runtime)
         if self._monitor is not None:
             assert self._life is not None, "it leads"
@@ -265,8 +266,8 @@ class Process:
         log.info("Server is ready")
 
     def cannot_listen(self, error: OSError) -> OperatorError:
-        """Return the error for a port that cannot be had."""
-        # Routes are accepted after clients.
+        """Return the error for an unavailable port."""
+        # Routes are accepted after clients, so a bound client port means that a route port failed.
         refusal = no_routes if self._server.hub.port else no_clients
         return refusal(self._options, error)
 
@@ -316,7 +317,7 @@ class Process:
         log.info("Reloaded server configuration (%s)", new.digest)
 
     def _follow(self, new: Options) -> None:
-        """Let what serves have new limits, mappings and places."""
+        """Apply new limits, mappings and addresses to the running server."""
         hub = self._server.hub
         hub.use_limits(new.limits())
         hub.tags = new.tags
@@ -343,7 +344,7 @@ class Process:
                 session.close("Maximum Connections Exceeded", "maximum connections exceeded")
 
     def _write_files(self, new: Options) -> None:
-        """Say in other files than before who and where we are, if the options want that."""
+        """Rewrite the PID file and the ports file if their paths have changed."""
         try:
             if new.pid_file != self._options.pid_file:
                 write_pid(new.pid_file)
@@ -383,7 +384,10 @@ class Process:
     # -- stopping ----------------------------------------------------------------------------
 
     def step_down(self) -> None:
-        """Show nothing of a runtime that ends, unless the next one is that of this server too."""
+        """Hide a runtime that ends, unless the database is embedded.
+
+        With an embedded one, the next runtime is that of this server too.
+        """
         shared = self._shared
         if shared is not None and self._monitor is not None and self._life is not None:
             self._monitor.show(None, self._life.gate)
@@ -418,6 +422,7 @@ def _traced(options: Options) -> tuple[bool, bool, int]:
 def _cluster_settings(options: Options) -> ClusterSettings | None:
     if not options.cluster.port:
         return None
-    from nats_server.config.cluster import settings_of  # needed by no start without
+    # Imported late: only starts with a cluster need it
+    from nats_server.config.cluster import settings_of
 
     return settings_of(options.cluster)

@@ -1,4 +1,4 @@
-"""A reload: what changed between two sets of options, and whether a running server can follow."""
+"""A reload: the difference between two sets of options, and its limits in a running server."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ _FIXED = {
     "lame_duck_duration": "LameDuckDuration",
     "lame_duck_grace_period": "LameDuckGracePeriod",
 }
-# Their values are maps, and may hold passwords.
+# Their values are maps and may contain passwords, so errors do not show them.
 _FIXED_BLOCKS = {"websocket": "Websocket", "unserved_listeners": "listeners"}
 _PLAIN = {
     "author_permissions": "author_permissions",
@@ -52,10 +52,10 @@ _UNTOLD = {
 
 
 def changes(old: Options, new: Options) -> list[str]:
-    """What a reload changes, a line each.
+    """Return the changes of a reload, a line each.
 
     Raises:
-        OperatorError: something changed that a running server keeps.
+        OperatorError: An option changed that a running server cannot change.
     """
     for name, shown in _FIXED.items():
         before, after = getattr(old, name), getattr(new, name)
@@ -86,7 +86,7 @@ def changes(old: Options, new: Options) -> list[str]:
         for name in _DURATIONS
         if getattr(old, name) != getattr(new, name)
     ]
-    # The reference server says these two of every reload.
+    # nats-server reports these two in every reload.
     said += ["authorization users", "accounts"]
     if replace(old.cluster, routes=new.cluster.routes) != new.cluster:
         said.append("cluster")
@@ -100,7 +100,7 @@ def changes(old: Options, new: Options) -> list[str]:
 
 
 def _refuse_another_cluster(old: ClusterOptions, new: ClusterOptions) -> None:
-    """Raise OperatorError where routes would be accepted elsewhere, or be those of others."""
+    """Raise OperatorError for another address or name of the cluster."""
     for name in ("host", "port", "name"):
         before, after = getattr(old, name), getattr(new, name)
         if before != after:

@@ -1,4 +1,4 @@
-"""The log of `jetgate-nats-server`: lines in nats-server's shape, on stderr, in a file or syslog.
+"""The log of `jetgate-nats-server`: lines in nats-server's format, on stderr, in a file or syslog.
 
 [pid] 2026/01/02 15:04:05.000000 [INF] text
 """
@@ -20,7 +20,7 @@ log = logging.getLogger("jetgate.server")
 
 FATAL = logging.CRITICAL
 TRACE = logging.INFO - 5
-"""The level of protocol traces: above debug, which is switched apart from them."""
+"""Level of protocol traces: above debug, because the two have separate switches."""
 _LABELS = {
     logging.DEBUG: "DBG",
     TRACE: "TRC",
@@ -34,14 +34,14 @@ _QUIET = ("alembic", "asyncio", "asyncpg")
 
 
 class NoLog(OperatorError):
-    """There is no place for the log; the line that tells it has the time in front."""
+    """The log cannot be opened; the error line begins with the time."""
 
     def __str__(self) -> str:
         return time.strftime("%Y/%m/%d %H:%M:%S ") + super().__str__()
 
 
 class Lines(OneLine):
-    """`[pid] 2026/01/02 15:04:05.000000 [INF] text`, in local time or UTC, or without it."""
+    """Formatter of `[pid] 2026/01/02 15:04:05.000000 [INF] text`; the time is optional."""
 
     def __init__(self, *, with_time: bool, in_utc: bool) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Lines(OneLine):
         self._head = f"[{os.getpid()}] "
 
     def head(self, record: logging.LogRecord) -> str:
-        """Return what stands before the text."""
+        """Return the part of a line before the text."""
         when = ""
         if self._with_time:
             moment = datetime.fromtimestamp(record.created, UTC if self._in_utc else None)
@@ -58,7 +58,7 @@ class Lines(OneLine):
 
 
 class _File(logging.FileHandler):
-    """A log file that starts anew when it grows beyond a size, the old one set aside."""
+    """A log file that is renamed and started anew when it exceeds a size in bytes."""
 
     def __init__(self, path: str, limit: int) -> None:
         super().__init__(path, "a")
@@ -66,13 +66,13 @@ class _File(logging.FileHandler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
-        with contextlib.suppress(OSError):  # as long as the disk is full
+        with contextlib.suppress(OSError):  # while the disk is full
             super().emit(record)
             if self._limit > 0 and self.stream is not None and self.stream.tell() > self._limit:
                 self._set_aside(record)
 
     def close(self) -> None:
-        """Close the file, whether or not all of it could be written."""
+        """Close the file, even if its last bytes cannot be written."""
         with contextlib.suppress(OSError):
             super().close()
 
@@ -85,7 +85,7 @@ class _File(logging.FileHandler):
         self.stream = self._open()
 
     def reopen(self) -> None:
-        """Open the file anew: somebody has moved it."""
+        """Reopen the file after another program has moved it."""
         self.acquire()
         try:
             self.close()
@@ -95,13 +95,13 @@ class _File(logging.FileHandler):
 
 
 def configure(options: Options) -> None:
-    """Send the log where the options say.
+    """Configure the root logger by the options.
 
     Raises:
-        NoLog: the file cannot be opened, or nobody takes the lines.
+        NoLog: The file cannot be opened, or the syslog is unreachable.
     """
     root = logging.getLogger()
-    logging.raiseExceptions = False  # a log that cannot be written is no reason to print more
+    logging.raiseExceptions = False  # an unwritable log must not print tracebacks
     handler = _handler(options)
     handler.setFormatter(
         Lines(
@@ -119,7 +119,7 @@ def configure(options: Options) -> None:
 
 
 def trace_log(options: Options) -> TraceLog | None:
-    """Return where the operations of clients go; None: nobody wants to see them."""
+    """Return the log of the clients' operations; None if tracing is off."""
     if not options.trace:
         return None
     return TraceLog(
@@ -130,7 +130,7 @@ def trace_log(options: Options) -> TraceLog | None:
 
 
 def reopen() -> bool:
-    """Open the log file anew; whether there is one."""
+    """Reopen the log file; return False if there is none."""
     files = [handler for handler in logging.getLogger().handlers if isinstance(handler, _File)]
     for handler in files:
         handler.reopen()
@@ -154,7 +154,7 @@ def _syslog(remote: str) -> logging.Handler:
     from logging.handlers import SysLogHandler  # rarely needed
 
     if not remote:
-        # The handler itself would find out with the first line, and tell it line by line.
+        # SysLogHandler itself would fail only with the first line, and print an error for each.
         if not os.path.exists(_SYSLOG):
             raise NoLog('error connecting to syslog: "Unix syslog delivery error"')
         return SysLogHandler(_SYSLOG)

@@ -1,8 +1,9 @@
-"""A PostgreSQL that is given, `jetstream { dsn }`, and may be that of several servers.
+"""An existing PostgreSQL, `jetstream { dsn }`, which several servers may share.
 
-Each leads a part of the streams. Over routes, with `cluster {}`, each serves its clients what the
-others lead; one that has none stands by, or leads what nobody else does. Links between such servers
-begin with a proof that both know a secret of the database (`core.route.database_mesh`).
+Each server owns a part of the streams. Over routes, with `cluster {}`, each serves its clients the
+streams that peers own; a server without routes stands by, or owns streams that no peer does. A link
+between such servers begins with a proof that both know a secret of the database
+(`core.route.database_mesh`).
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ _MODULES = (
     "core.node.runtime",
 )
 _UNREACHED_S = 10.0
-"""How long a leader without a route is waited for, in seconds, before that is told."""
+"""Seconds to wait for the link to an owner before a warning is logged."""
 _NAME_S, _LOOK_S = 10.0, 0.5
 _SECOND = 1_000_000_000
 
 
 class Shared:
-    """Life cycle: `open`, `start`, `follow`, `stop`.
+    """The shared database. Life cycle: `open`, `start`, `follow`, `stop`.
 
     Attributes:
-        row: what other servers of the database see of this one.
-        peers: told of them with each heartbeat.
-        changed: called when all streams are led, or no longer are.
+        row: This server's row in the node table, which peers read.
+        peers: The peers, updated with each heartbeat.
+        changed: Called when all streams have an owner, or no longer all have one.
     """
 
     def __init__(self, server: Server, options: JetStreamOptions) -> None:
@@ -62,10 +63,10 @@ class Shared:
         self._patience: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
-        """Nothing has to be claimed: the database is told of this server later."""
+        """Do nothing: there is nothing to claim before the database is reachable."""
 
     async def start(self) -> Connector:
-        """Return what opens sessions, with a schema of this release. Raises OperatorError."""
+        """Migrate the schema to this release; return the connector. Raises OperatorError."""
         await imported(*_MODULES)
         options = self._options
         database = Database(
@@ -84,15 +85,15 @@ class Shared:
         return connector
 
     async def _delete(self, node: str) -> None:
-        """Delete the row of a node that is gone. Raises Unavailable."""
-        from core.storage.postgres.nodes import delete_node  # imported by now
+        """Delete the row of a vanished node. Raises Unavailable."""
+        from core.storage.postgres.nodes import delete_node  # imported before, in a thread
 
         assert self._connector is not None, "asked once it has started"
         await delete_node(self._connector, node)
 
     async def _claim_name(self, connector: Connector) -> None:
-        """Wait until no other server of the database has the name. Raises OperatorError."""
-        from core.storage.postgres.node_names import is_taken  # imported by now
+        """Wait until no other server of the database has this name. Raises OperatorError."""
+        from core.storage.postgres.node_names import is_taken  # imported before, in a thread
 
         clock, name = self._server.clock, self.row.node
         began = clock.monotonic()
@@ -103,7 +104,7 @@ class Shared:
             await asyncio.sleep(_LOOK_S)
 
     async def follow(self, connector: Connector, gate: PublishGate) -> None:
-        """Serve through the servers that own streams, where there are routes."""
+        """Serve through the peers that own streams, if there are routes."""
         hub, self._gate = self._server.hub, gate
         self.row.nats = f"nats://{join(hub.host, hub.port)}"
         gate.changed.subscribe(self._owners_changed)
@@ -113,7 +114,7 @@ class Shared:
             await self._server.join(await link_secret(connector))
 
     def _look(self) -> None:
-        """Say once that nobody who leads is reached."""
+        """Log a warning if no owner is reachable."""
         if not self._gate.is_open:
             log.warning(
                 "JetStream is not available here: another server leads over the database, and there"
@@ -128,6 +129,6 @@ class Shared:
         self.changed()
 
     async def stop(self) -> None:
-        """Leave the database as it is."""
+        """Cancel the timer; the database keeps running."""
         if self._patience is not None:
             self._patience.cancel()

@@ -1,4 +1,4 @@
-"""`--signal`: tell a running server to stop, to reload, to leave its clients."""
+"""The flag `--signal`: stop, reload or drain a running server."""
 
 import os
 import signal
@@ -17,10 +17,10 @@ SIGNALS = {
 
 
 def send(order: str, executable: str) -> None:
-    """Send `name` or `name=pid` or `name=pidfile`; without the latter to the one server there is.
+    """Send a signal by `name`, `name=pid` or `name=pidfile`; `name` alone needs a single server.
 
     Raises:
-        OperatorError: there is no such signal or process.
+        OperatorError: The signal or the process does not exist.
     """
     name, _, target = order.partition("=")
     pids = [_pid(target)] if target else running(executable)
@@ -53,7 +53,7 @@ def _pid(target: str) -> int:
 
 
 def running(executable: str) -> list[int]:
-    """The processes that run this command, without ourselves."""
+    """Return the ids of the processes that run this command, except our own."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -1,4 +1,4 @@
-"""The store directory, before anything is kept there: made, and whether it can be written."""
+"""The store directory: creation, and check for write access."""
 
 import os
 import tempfile
@@ -9,17 +9,17 @@ from nats_server.ports_file import reason_of
 
 
 def use_directory(directory: Path) -> None:
-    """Make it if need be.
+    """Create the directory if it is missing, and check that it is writable.
 
     Raises:
-        OperatorError: it cannot be used; the text is the reference server's.
+        OperatorError: The directory is unusable; the message is nats-server's.
     """
     try:
         directory.stat()
     except FileNotFoundError:
         _make(directory)
         return
-    except OSError:  # something above it is a file
+    except OSError:  # a parent is a file
         pass
     if not os.path.isdir(directory):
         raise OperatorError("storage directory is not a directory")
@@ -30,7 +30,7 @@ def use_directory(directory: Path) -> None:
 
 
 def _make(directory: Path) -> None:
-    # Under root, PostgreSQL runs as another user, who must be able to enter.
+    # Under root, PostgreSQL runs as another user, which must be able to enter the directory.
     mode = 0o755 if os.geteuid() == 0 else 0o700
     missing = [place for place in (directory, *directory.parents) if not os.path.exists(place)]
     for place in reversed(missing):

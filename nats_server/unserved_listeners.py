@@ -1,4 +1,4 @@
-"""Listeners of protocols that are not served: bound, and everybody is told so and turned away."""
+"""Listeners of unserved protocols: bound, but every connection gets an error and is closed."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ class _TurnedAway(asyncio.Protocol):
         self._kind = kind
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say why and close."""
+        """Send the reason and close."""
         out = cast(asyncio.WriteTransport, transport)
         if self._kind != "mqtt":
             out.write(f"-ERR '{self._kind} is not served'\r\n".encode())
@@ -30,7 +30,7 @@ class UnservedListeners:
     """All such listeners. Life cycle: `open`, then `close`.
 
     Attributes:
-        addresses: host and port of those that are bound, by kind.
+        addresses: (host, port) of the bound listeners, by kind.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class UnservedListeners:
         self._servers: list[asyncio.Server] = []
 
     async def open(self, listeners: list[UnservedListener]) -> None:
-        """Bind. Raises OperatorError."""
+        """Bind the listeners. Raises OperatorError."""
         loop = asyncio.get_running_loop()
         for listener in listeners:
             listening = listen(listener.host, max(listener.port, 0), listener.kind)
@@ -50,7 +50,7 @@ class UnservedListeners:
             log.info("Listening for %s connections on %s", kind, join(listener.host, port))
 
     def close(self) -> None:
-        """Bind no longer."""
+        """Close the listeners."""
         for server in self._servers:
             server.close()
         self._servers.clear()

@@ -1,25 +1,27 @@
-"""The addresses that clients and other servers are told instead of those we listen on."""
+"""Advertised addresses, which clients and other servers use instead of the listening ones."""
 
 from core.errors import OperatorError
 from nats_server.config.urls import split
 
 
 def advertised(text: str) -> tuple[str, int] | None:
-    """The host and port that clients are told instead of ours; port 0 is the real one.
+    """Return the host and port advertised to clients; None for no text.
+
+    Port 0 means the listening port.
 
     Raises:
-        OperatorError: it is no address; the text is the reference server's.
+        OperatorError: The text is no address; the message is nats-server's.
     """
     return _address(text, "server INFO with ClientAdvertise") if text else None
 
 
 def routes_advertised(text: str) -> tuple[str, int] | None:
-    """The same, for other servers of the cluster. Raises OperatorError."""
+    """Return the address advertised to other servers of the cluster. Raises OperatorError."""
     return _address(text, "route INFO with Cluster.Advertise") if text else None
 
 
 def websocket_advertised(text: str) -> tuple[str, int] | None:
-    """The same, for clients over WebSocket. Raises OperatorError."""
+    """Return the address advertised to clients over WebSocket. Raises OperatorError."""
     try:
         return _split(text) if text else None
     except ValueError as error:

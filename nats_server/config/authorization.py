@@ -1,4 +1,4 @@
-"""The block `authorization` as the value a hub takes."""
+"""The block `authorization` as the `Users` of a hub."""
 
 from typing import Any
 
@@ -27,11 +27,11 @@ NO_SUCH_STRANGER = (
 
 
 def users_of(block: dict[str, Any] | None, no_auth_user: str = "") -> Users | None:
-    """Who may connect; None when there is no block, or one without a guard: everybody.
+    """Return the users that may connect; None if anybody may (no block, or one without a guard).
 
     Raises:
-        Contradiction: there is no such `no_auth_user`.
-        ConfigError: the block cannot be used, or guards by means that are not served.
+        Contradiction: The user `no_auth_user` does not exist.
+        ConfigError: The block is invalid, or uses features that are not served.
     """
     if no_auth_user and not (block or {}).get("users"):
         text = f'no_auth_user: "{no_auth_user}" present, but users/nkeys are not defined'
@@ -61,7 +61,7 @@ def users_of(block: dict[str, Any] | None, no_auth_user: str = "") -> Users | No
 
 
 def has_plain_passwords(block: dict[str, Any] | None) -> bool:
-    """Whether the file keeps a password as it is, not its hash."""
+    """Return True if the file contains a password in plain text instead of its hash."""
     fields = block or {}
     listed = fields.get("users")
     people = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
@@ -117,7 +117,7 @@ def _rule(value: Any) -> Rule:
     for key in fields:
         if key not in ("allow", "deny"):
             raise ConfigError("permissions", f"unknown field {key!r}")
-    # As in the reference server's files, a list that names nothing restricts nothing.
+    # As in nats-server, an empty list restricts nothing.
     return Rule(_subjects(fields.get("allow")) or None, _subjects(fields.get("deny")))
 
 
@@ -160,5 +160,5 @@ def _seconds(value: Any, default: float) -> float:
 
 
 def _get(fields: dict[str, Any], *names: str) -> Any:
-    """The first of several spellings that is there."""
+    """Return the value of the first present spelling; None if there is none."""
     return next((fields[name] for name in names if name in fields), None)

@@ -1,6 +1,6 @@
-"""What is wrong in a block `authorization`, told in the reference server's words.
+"""Check of a block `authorization`, with nats-server's error texts.
 
-Unknown fields are refused there as everywhere, unless some variable refers to them.
+Unknown fields are refused as everywhere, unless a variable refers to them.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _Mistakes = list[str]
 
 
 def check_authorization(block: Item, mistakes: _Mistakes, oddities: list[str]) -> None:
-    """Add what is wrong to the mistakes, what is only odd to the oddities, a line each."""
+    """Append errors to the mistakes and warnings to the oddities, a line each."""
     members: dict[str, Item] = {key.lower(): item for key, item in block.value.items()}
     try:
         if not check_credentials(block, mistakes, oddities):
@@ -45,10 +45,10 @@ def check_authorization(block: Item, mistakes: _Mistakes, oddities: list[str]) -
 
 
 def check_credentials(block: Item, mistakes: _Mistakes, oddities: list[str]) -> bool:
-    """Check each member, not what goes together; whether users, if there are any, could be read.
+    """Check each member, but not their combinations; return False if the users are unreadable.
 
     Raises:
-        GivenUp: the rest is not read; the text is the line of the last mistake.
+        GivenUp: The rest of the block is not read; the message is the line of the last mistake.
     """
     has_users = True
     for key, item in block.value.items():
@@ -105,7 +105,7 @@ def _users(item: Item, mistakes: _Mistakes) -> bool:
 
 
 def _user(entry: Item, mistakes: _Mistakes) -> bool:
-    """Whether the next one is looked at."""
+    """Check one user; return False if nats-server stops reading the list after this one."""
     last, named = entry, False
     for key, item in entry.value.items():
         name, last = key.lower(), item
@@ -128,10 +128,10 @@ def _user(entry: Item, mistakes: _Mistakes) -> bool:
 
 
 def check_permissions(item: Item, mistakes: _Mistakes) -> None:
-    """Add what is wrong in the permissions of a cluster to the mistakes, a line each."""
+    """Append the errors in a cluster's permissions to the mistakes, a line each."""
     if isinstance(item.value, dict):
         _permissions(item, mistakes)
-    else:  # there the reference server says this without a place
+    else:  # nats-server reports this without a place
         shown = in_words(plain(item))
         mistakes.append(f"Expected permissions to be a map/struct, got {shown}")
 
@@ -155,7 +155,7 @@ def _permissions(item: Item, mistakes: _Mistakes) -> None:
 
 def _rule(item: Item, mistakes: _Mistakes, *, with_queue: bool) -> None:
     if not isinstance(item.value, dict):
-        # The reference server says this without a place.
+        # nats-server reports this without a place
         _subjects(item, mistakes, "", with_queue=with_queue)
         return
     for key, member in item.value.items():
@@ -169,7 +169,7 @@ def _rule(item: Item, mistakes: _Mistakes, *, with_queue: bool) -> None:
 
 
 def _subjects(item: Item, mistakes: _Mistakes, place: str, *, with_queue: bool) -> None:
-    """Add why a value names no subjects; `place` is said before that."""
+    """Append the reason if a value is no list of subjects; `place` precedes the reason."""
     value = item.value
     if not isinstance(value, str | list):
         found = GO_TYPES.get(type(value), "nil")
@@ -234,7 +234,7 @@ def _timeout(value: Any) -> None:
 
 
 def _is_high(value: Any) -> str:
-    """What is odd in a timeout that may be meant as less; empty when nothing is."""
+    """Return a warning for a suspiciously high timeout; "" for others."""
     try:
         seconds = duration(value) if isinstance(value, str) else value
     except ValueError:

@@ -1,4 +1,4 @@
-"""The block `cluster`: what it means here, and the settings of the routes that follow from it."""
+"""The block `cluster`: its options, its contradictions, and the settings of the routes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -50,16 +50,16 @@ def route_of(url: str) -> RouteUrl:
     try:
         host, port = split(named.place)
     except ValueError:
-        shown = url.rpartition("@")[2]  # without a password
+        shown = url.rpartition("@")[2]  # without the password
         raise ValueError(f'route url "{shown}" has no host and port') from None
     return RouteUrl(host=host, port=port, user=named.user or "", password=named.password or "")
 
 
 def take_cluster(item: Item, options: Options, mistakes: list[str]) -> None:
-    """Take the block. What is not served goes to the refusals or the warnings.
+    """Read the block into the options; unserved features become refusals or warnings.
 
     Raises:
-        Wrong: it is no block.
+        Wrong: The value is no map.
     """
     if not isinstance(item.value, dict):
         found = GO_TYPES.get(type(plain(item)), "nil")
@@ -125,7 +125,7 @@ def _compression(cluster: ClusterOptions, value: Any) -> None:
 
 
 def contradictions(cluster: ClusterOptions) -> Iterator[str]:
-    """Yield what does not go together within the block, in the reference server's words."""
+    """Yield contradictions within the block, with nats-server's texts."""
     if " " in cluster.name:
         yield "cluster name cannot contain spaces"
     mode = cluster.compression.lower()
@@ -151,7 +151,7 @@ def _threshold_contradictions(mode: str, thresholds: tuple[float, ...]) -> Itera
 
 
 def warnings(cluster: ClusterOptions) -> Iterator[str]:
-    """Yield what is told of a block that is served otherwise than nats-server would."""
+    """Yield warnings about settings without effect here."""
     if cluster.routes and not cluster.port:
         yield "cluster routes have no effect: the cluster has no port"
     if cluster.pool_size > 1:
@@ -163,12 +163,12 @@ def warnings(cluster: ClusterOptions) -> Iterator[str]:
 
 
 def settings_of(cluster: ClusterOptions) -> ClusterSettings | None:
-    """Return the settings of the routes; None: the server is in no cluster.
+    """Return the settings of the routes; None if the server is in no cluster.
 
-    Without a name one is made up, another each time.
+    A cluster without a name gets a generated one at each start.
 
     Raises:
-        OperatorError: it is to advertise what is no address.
+        OperatorError: The advertised address is invalid.
     """
     if not cluster.port:
         return None

@@ -1,4 +1,4 @@
-"""What is wrong in a block `cluster`, told in the reference server's words."""
+"""Check of a block `cluster`, with nats-server's error texts."""
 
 from functools import partial
 from typing import Any
@@ -37,7 +37,7 @@ _PERMISSIONS = ("default_permission", "default_permissions", "permissions")
 
 
 def check_cluster(block: Item, mistakes: list[str], oddities: list[str]) -> None:
-    """Add what is wrong to the mistakes, what is only odd to the oddities, a line each."""
+    """Append errors to the mistakes and warnings to the oddities, a line each."""
     inner = {
         "authorization": partial(_authorization, mistakes, oddities),
         "routes": partial(_routes, mistakes, oddities),

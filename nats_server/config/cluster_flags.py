@@ -1,4 +1,4 @@
-"""The flags `--cluster`, where routes are accepted, and `--routes`, whom to dial."""
+"""The flags `--cluster`, the address to accept routes on, and `--routes`, the servers to dial."""
 
 from core.errors import OperatorError
 from core.route.settings import RouteUrl
@@ -10,12 +10,12 @@ _ANY_PORT = ":-1"
 
 
 def listen_for_routes(options: Options, url: str) -> None:
-    """`--cluster`: accept routes at the place of a URL, from those who know its user info.
+    """Apply `--cluster`: accept routes at a URL's address, with its user and password.
 
-    What the configuration file says of both is void; an empty URL is no cluster.
+    The URL replaces both in the configuration file; an empty URL disables the cluster.
 
     Raises:
-        OperatorError: it is no such URL; the text is the reference server's.
+        OperatorError: The URL is invalid; the message is nats-server's.
     """
     cluster = options.cluster
     if not url:
@@ -34,10 +34,10 @@ def listen_for_routes(options: Options, url: str) -> None:
 
 
 def dial_routes(options: Options, urls: str) -> None:
-    """`--routes`: dial these servers, separated by commas, and no others; none if it is empty.
+    """Apply `--routes`: dial only these servers, separated by commas; an empty text means none.
 
     Raises:
-        OperatorError: one is no URL, or none of a server.
+        OperatorError: A URL is invalid, or names no server.
     """
     options.cluster.routes = tuple(map(_route, urls.split(","))) if urls else ()
 

@@ -1,7 +1,6 @@
-"""Settings that do not go together: told when all are known, before anything is begun.
+"""Contradictory settings, reported before anything starts.
 
-A check of the file alone (`-t`) says nothing of them, as in the reference server, whose texts these
-are.
+As in nats-server, a check of the file alone (`-t`) ignores them. The texts are nats-server's.
 """
 
 from collections.abc import Iterator
@@ -14,18 +13,18 @@ from nats_server.config.websocket import websocket_users
 
 
 def refuse_contradictions(options: Options) -> None:
-    """Raise Contradiction for the first one."""
+    """Raise Contradiction for the first contradiction."""
     for text in _contradictions(options):
         raise Contradiction(text)
     if options.refusals:
-        return  # what is missing then may be missing because of them
+        return  # users may be incomplete because of the refusals
     try:
         users_of(options.authorization, options.no_auth_user)
         websocket_users(options)
     except Contradiction:
         raise
     except ConfigError:
-        pass  # what is not served is told by whoever would serve it
+        pass  # the start reports unserved features
 
 
 def _contradictions(options: Options) -> Iterator[str]:
@@ -43,7 +42,7 @@ def _contradictions(options: Options) -> Iterator[str]:
             f" lame duck duration ({_shown(duration)})"
         )
     if options.cluster != ClusterOptions():
-        from nats_server.config import cluster  # a start without does not wait for it
+        from nats_server.config import cluster  # imported late: starts without a cluster are faster
 
         yield from cluster.contradictions(options.cluster)
     domain = options.jetstream.domain

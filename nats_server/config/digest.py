@@ -1,4 +1,4 @@
-"""The digest of a configuration: of its values, not of its spelling."""
+"""The digest of a configuration: of its values, independent of their spelling."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ _ESCAPED = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u20
 
 
 def digest(top: dict[str, Item]) -> str:
-    """`sha256:...` of the values as Go writes them in JSON."""
+    """Return `sha256:...` of the values as Go encodes them in JSON."""
     shown = _json(plain(top)) + "\n"
     return "sha256:" + hashlib.sha256(shown.encode(errors="replace")).hexdigest()
 

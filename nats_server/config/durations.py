@@ -1,4 +1,4 @@
-"""Durations and sizes as a configuration spells them."""
+"""Durations and sizes in a configuration."""
 
 import re
 
@@ -11,10 +11,10 @@ _UNITS = "KMGT"
 
 
 def duration(text: str) -> float:
-    """Seconds of a text such as `1m30s`.
+    """Return the seconds of a text such as `1m30s`.
 
     Raises:
-        ValueError: it is none; the text of the error is the reference server's.
+        ValueError: The text is no duration; the message is nats-server's.
     """
     rest, sign = text, 1
     if rest[:1] in ("-", "+"):
@@ -39,7 +39,7 @@ def duration(text: str) -> float:
 
 
 def _quoted(text: str) -> str:
-    """A text in double quotes as Go's package `time` shows it."""
+    """Return a text in double quotes, as Go's package `time` quotes it."""
     shown = ""
     for byte in text.encode():
         letter = chr(byte)
@@ -49,10 +49,10 @@ def _quoted(text: str) -> str:
 
 
 def size(text: str) -> int:
-    """Bytes of a text such as `10G`; nothing is 0.
+    """Return the bytes of a text such as `10G`; 0 for an empty one.
 
     Raises:
-        ValueError: it is none; the text of the error is the reference server's.
+        ValueError: The text is no size; the message is nats-server's.
     """
     if not text:
         return 0

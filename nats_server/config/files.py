@@ -1,4 +1,4 @@
-"""Reads configuration files, and those that they include."""
+"""Reader of configuration files and their includes."""
 
 import os
 from pathlib import Path
@@ -8,13 +8,13 @@ from core.errors import OperatorError
 
 
 def text_of(path: str) -> str:
-    """What a file says; bytes that are no UTF-8 keep nobody from reading the rest.
+    """Return the text of a file; bytes that are not UTF-8 become U+FFFD.
 
     Raises:
-        OperatorError: it cannot be read.
+        OperatorError: The file cannot be read.
     """
     try:
-        # Line ends stay as they are: a bare carriage return is one too.
+        # Line ends stay unchanged, because a bare carriage return is a line end too.
         return Path(path).read_bytes().decode(errors="replace")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
@@ -23,13 +23,13 @@ def text_of(path: str) -> str:
 
 
 def included(path: str, including: str) -> tuple[str, str]:
-    """The name and the text of an included file.
+    """Return the name and the text of an included file.
 
-    As for the reference server every path, also one that begins with a slash, is one below the
-    directory of the file that includes it.
+    As in nats-server, every path is relative to the directory of the including file, even one that
+    begins with a slash.
 
     Raises:
-        GrammarError: it cannot be read.
+        GrammarError: The file cannot be read.
     """
     below = os.path.join(os.path.dirname(including), path.lstrip("/"))
     name = os.path.normpath(below or ".")

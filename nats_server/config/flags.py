@@ -12,23 +12,23 @@ _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 class WrongFlag(Exception):
-    """The command line cannot be used; the text says why. The usage follows it, and exit code 0."""
+    """The command line is invalid: the command prints message and usage, and exits with 0."""
 
 
 @dataclass(slots=True)
 class Flags:
-    """What the command line said, in its order.
+    """The parsed command line.
 
     Attributes:
-        values: canonical names and values; the last of equal names wins.
-        rest: arguments from the first on that is no flag.
+        values: Values by canonical name; the last of equal names wins.
+        rest: Arguments from the first one that is no flag.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     rest: list[str] = field(default_factory=list)
 
     def get(self, name: str) -> Any:
-        """The value of a flag, None when it was not given."""
+        """Return the value of a flag; None if it is not given."""
         return self.values.get(name)
 
 
@@ -85,10 +85,10 @@ _FLAGS: dict[str, tuple[str, str]] = {
 
 
 def parse_flags(arguments: list[str]) -> Flags:
-    """Read a command line.
+    """Parse a command line.
 
     Raises:
-        WrongFlag: a flag is unknown or its value is missing or wrong.
+        WrongFlag: A flag is unknown, or its value is missing or invalid.
     """
     flags = Flags()
     at = 0
@@ -128,7 +128,7 @@ def _value(name: str, kind: str, value: str) -> Any:
 
 
 def apply(flags: Flags, options: Options) -> None:
-    """Let the command line have the last word over a configuration. Raises OperatorError."""
+    """Apply the flags to the options; they override the configuration. Raises OperatorError."""
     for name, value in flags.values.items():
         if (special := _SPECIAL.get(name)) is not None:
             special(options, value)
@@ -185,7 +185,7 @@ def _jetstream(options: Options, value: bool) -> None:
 
 def _database(name: str) -> Callable[[Options, Any], None]:
     def apply(options: Options, value: str) -> None:
-        """Name a database in place of what the configuration file names."""
+        """Replace the database of the configuration file."""
         jetstream = options.jetstream
         jetstream.dsn = jetstream.dsn_file = ""
         setattr(jetstream, name, value)

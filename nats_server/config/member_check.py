@@ -1,7 +1,4 @@
-"""Looks at the members of a block by their names and the kinds of their values.
-
-What is wrong is told in the reference server's words.
-"""
+"""Check of a block's members by name and type, with nats-server's error texts."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -28,20 +25,20 @@ Check = Callable[[Any], Any]
 
 
 def write_timeout(value: Any) -> None:
-    """What becomes of slow peers."""
+    """Check the policy for slow peers. Raises Wrong."""
     if text(value) not in ("default", "close", "retry"):
         raise Wrong("write_timeout must be 'default', 'close' or 'retry'")
 
 
 def compression(value: Any) -> None:
-    """A mode, a flag, or a block of both and more."""
+    """Check a compression mode, a boolean, or a block with both and more. Raises Wrong."""
     if not isinstance(value, str | bool | dict):
         found = GO_TYPES.get(type(value), "nil")
         raise Wrong(f'field "compression" should be a boolean or a structure, got {found}')
 
 
 def duration_of(name: str) -> Check:
-    """A duration."""
+    """Return the check of a duration."""
     return partial(period, name)
 
 
@@ -61,9 +58,9 @@ def check_members(
     oddities: list[str],
     inner: Mapping[str, Callable[[Item], None]] | None = None,
 ) -> None:
-    """Add what is wrong to the mistakes, what is only odd to the oddities, a line each.
+    """Append errors to the mistakes and warnings to the oddities, a line each.
 
-    `inner` looks at members that have places of their own inside, and raises as checks do, or
+    `inner` checks members whose own members have places. Its functions raise as checks do, or
     GivenUp with a whole line.
     """
     for key, item in members.items():
@@ -84,6 +81,6 @@ def check_members(
             if wrong.odd:
                 oddities.append(f"{item.place}: {wrong.odd}")
             mistakes.append(f"{item.place}: {wrong}")
-            return  # the reference server gives up on the block there
+            return  # nats-server stops reading the block here
         except Wrong as wrong:
             mistakes.append(f"{item.place}: {wrong}")

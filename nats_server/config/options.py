@@ -1,8 +1,8 @@
-"""The settings of `jetgate-nats-server`: values read from flags and from a configuration file.
+"""The settings of `jetgate-nats-server`, from flags and a configuration file.
 
-Names and defaults are nats-server's; times are seconds, sizes bytes. What is not served here
-ends up in one of two lists: `warnings` for what changes nothing for anybody (a listener that turns
-everybody away), `refusals` for what would connect to others or keep somebody out.
+Names and defaults are nats-server's; times are seconds, sizes bytes. Unserved features end up in
+one of two lists. `warnings` is for harmless ones, such as a listener that closes every connection.
+`refusals` is for features that would connect to other servers or restrict access.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ RANDOM_PORT = -1
 
 @dataclass(slots=True)
 class JetStreamOptions:
-    """The block `jetstream`; 0 means what the machine offers."""
+    """The block `jetstream`; 0 means the resources of the machine."""
 
     enabled: bool = False
     store_dir: str = ""
     dsn: str = ""
-    """The PostgreSQL where streams are stored, as libpq reads it."""
+    """Connection string of the PostgreSQL that stores the streams, in libpq's format."""
     dsn_file: str = ""
     dsn_password_file: str = ""
     wait_for_db: float = 0.0
@@ -44,19 +44,19 @@ class JetStreamOptions:
     domain: str = ""
     strict: bool = True
     is_block: bool = False
-    """Whether it was a block of the file, and not a flag."""
+    """True for a block in the file, False for a flag."""
     sync_interval: float = 120.0
     sync_always: bool = False
     limits: dict[str, int] = field(default_factory=dict)
-    """Of streams and consumers, as `ServerLimits` names them."""
+    """Limits of streams and consumers, by the names of `ServerLimits`."""
 
     @property
     def is_given(self) -> bool:
-        """Whether streams are stored in a PostgreSQL that is there, not in one of its own."""
+        """True if an existing PostgreSQL stores the streams, instead of an embedded one."""
         return bool(self.dsn or self.dsn_file)
 
     def directory(self) -> Path:
-        """Where the data are: as with nats-server, `jetstream` below the given directory."""
+        """Return the directory of the data, `jetstream` in the store directory (as nats-server)."""
         if self.store_dir:
             return Path(self.store_dir) / "jetstream"
         import tempfile  # rarely needed
@@ -69,12 +69,12 @@ class ClusterOptions:
     """The block `cluster`, and its flags.
 
     Attributes:
-        name: of the cluster; empty: one is made up, if there is a port.
-        host: where routes are accepted; empty: every address.
-        port: 0: the server is in no cluster; -1: any.
-        compression: the mode; anything but "off" and "accept" asks for it.
-        thresholds: round trips in seconds at which the mode `s2_auto` compresses more.
-        accounts: those that are to have a connection of their own.
+        name: Name of the cluster; empty: a generated one, if there is a port.
+        host: Address to accept routes on; empty: every address.
+        port: 0: no cluster; -1: any free port.
+        compression: The mode; any except "off" and "accept" requests compression.
+        thresholds: Round trip times in seconds at which the mode `s2_auto` compresses more.
+        accounts: Accounts that are to have a connection of their own.
     """
 
     name: str = ""
@@ -95,7 +95,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True)
 class UnservedListener:
-    """A listener of a protocol that is not served: bound, and everybody is turned away."""
+    """A listener of an unserved protocol: bound, but every connection is closed at once."""
 
     kind: str
     host: str
@@ -104,7 +104,7 @@ class UnservedListener:
 
 @dataclass(slots=True)
 class Options:
-    """Everything the command can be told."""
+    """All options of the command."""
 
     host: str = DEFAULT_HOST
     port: int = PORT
@@ -116,7 +116,7 @@ class Options:
     http_allowed_origins: tuple[str, ...] = ()
     """Origins whose pages may read the monitoring port; `*`: all."""
     http_allowed_hosts: tuple[str, ...] = ()
-    """Names by which it may be asked; `*`: any; none: see `nats_server.monitoring_access`."""
+    """Allowed Host names of the monitoring port; `*`: any; (): see `monitoring_access`."""
     debug: bool = False
     trace: bool = False
     trace_headers: bool = False
@@ -146,34 +146,34 @@ class Options:
     lame_duck_grace_period: float = 10.0
     no_auth_user: str = ""
     author_permissions: bool = False
-    """Whether authors need permission for what the headers of their messages ask for."""
+    """True if authors need permission for the requests in their messages' headers."""
     system_account: str = ""
     store_dir: str = ""
     tags: tuple[str, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
     jetstream: JetStreamOptions = field(default_factory=JetStreamOptions)
     authorization: dict[str, Any] | None = None
-    """The block as plain values, or None: anybody may connect."""
+    """The block as plain values; None: anybody may connect."""
     websocket: dict[str, Any] | None = None
     mappings: tuple[Mapping, ...] | None = None
-    """None: there is no such block, and a reload leaves what is in force."""
+    """None: no such block, and a reload keeps the current mappings."""
     remotes: tuple[Remote, ...] = ()
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
     unserved_listeners: list[UnservedListener] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     oddities: list[str] = field(default_factory=list)
-    """What a check of the file complains of and a start does not, a line each."""
+    """Warnings that only a check of the file treats as errors, a line each."""
     config_file: str = ""
     digest: str = ""
 
     def limits(self) -> Limits:
-        """The limits of the NATS port."""
+        """Return the limits of the NATS port."""
         names = {limit.name for limit in fields(Limits)} & {own.name for own in fields(self)}
         return Limits(**{name: getattr(self, name) for name in names})
 
     def complete(self) -> None:
-        """Fill in what follows from the rest; call it when everything is set."""
+        """Derive the dependent options; call this method once everything else is set."""
         jetstream = self.jetstream
         jetstream.store_dir = jetstream.store_dir or self.store_dir
         if jetstream.enabled:
@@ -185,7 +185,7 @@ class Options:
         self.host = self.host or DEFAULT_HOST
 
     def _read_environment(self) -> None:
-        """Take what variables say of the database where flags and file name none."""
+        """Read the database from environment variables if flags and file name none."""
         told = self.jetstream
         if not told.is_given:
             told.dsn = os.environ.get("JETGATE_DSN", "")
@@ -196,7 +196,7 @@ class Options:
 
 
 def _seconds_of(variable: str) -> float:
-    """Read a variable as seconds; 0 where it is not set. Raises OperatorError."""
+    """Read a variable as seconds; 0 if it is not set. Raises OperatorError."""
     text = os.environ.get(variable, "") or "0"
     try:
         seconds = float(text)

@@ -1,7 +1,7 @@
-"""From a parsed configuration to `Options`, key by key.
+"""Conversion of a parsed configuration to `Options`, key by key.
 
-All mistakes are gathered and told together, each as `file:line:column: text` with the reference
-server's texts.
+All mistakes are collected and reported together, each as `file:line:column: text` with
+nats-server's texts.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ _LAME_DUCK_MIN_S = 30.0
 
 
 class Mistakes(Exception):
-    """The configuration cannot be used; one line per mistake."""
+    """The configuration is invalid; one line per mistake."""
 
 
 def read(
@@ -52,11 +52,11 @@ def read(
     """Read a configuration file into options.
 
     Raises:
-        GrammarError: it is not a configuration.
-        Mistakes: keys or values are wrong.
+        GrammarError: The text has a syntax error.
+        Mistakes: Keys or values are invalid.
     """
     top = parse(text, name, reader, environment)
-    if not top:  # a start goes on, a check does not
+    if not top:  # a start ignores this, a check does not
         into.oddities.append(f"{name}: config has no values or is empty")
     into.config_file = name
     into.digest = digest(top)
@@ -70,7 +70,7 @@ def read(
 
 
 Setter = Callable[[Options, Any], None]
-"""Takes a plain value; raises Wrong."""
+"""Called with the options and a plain value; raises Wrong."""
 
 
 def _read_map(
@@ -92,7 +92,7 @@ def _read_map(
                 into.oddities.append(f"{item.place}: {wrong.odd}")
                 wrong.odd = ""
             if prefix.startswith("jetstream"):
-                raise  # the reference server gives up on the whole block there
+                raise  # nats-server stops reading the whole block here
             mistakes.append(f"{item.place}: {wrong}")
         except GivenUp as wrong:
             mistakes.append(f"{item.place}: {wrong}")
@@ -111,13 +111,14 @@ def _read_member(
     into: Options,
     mistakes: list[str],
 ) -> None:
-    """Take one member; `name` is its key in lower case, behind those of the blocks around it.
+    """Read one member; `name` is its key in lower case, after the keys of the enclosing blocks.
 
     Raises Wrong.
     """
     block = _BLOCKS.get(name)
     if name in _MAPPINGS:
-        from core.config.mappings import mappings_of  # a start without does not wait for it
+        # Imported late: starts without mappings are faster
+        from core.config.mappings import mappings_of
 
         into.mappings = mappings_of(item, mistakes)
     elif name == "cluster":
@@ -128,7 +129,7 @@ def _read_member(
         _CHECKS[name](item, mistakes, into.oddities)
         setters[name](into, plain(item))
     elif block is not None and isinstance(item.value, dict):
-        if block is _JETSTREAM:  # a member may say that it is not enabled
+        if block is _JETSTREAM:  # a member may still disable it
             into.jetstream.enabled = into.jetstream.is_block = True
         _read_map(block, item.value, into, mistakes, f"{name}.")
     elif (setter := setters.get(key.lower())) is not None:
@@ -141,7 +142,10 @@ def _read_member(
 
 
 def small(name: str, most: int = _INT_32_MAX, least: int = -(1 << 63)) -> Callable[[Any], int]:
-    """An integer that is neither too big nor too small, which is told of as if it were negative."""
+    """Return a converter of integers from `least` to `most`.
+
+    A value below `least` has the error text of a negative one, as in nats-server.
+    """
 
     def convert(value: Any) -> int:
         if integer(value) > most:
@@ -154,7 +158,7 @@ def small(name: str, most: int = _INT_32_MAX, least: int = -(1 << 63)) -> Callab
 
 
 def seconds(name: str) -> Callable[[Any], float]:
-    """A duration."""
+    """Return a converter of durations to seconds."""
 
     def convert(value: Any) -> float:
         try:
@@ -166,7 +170,7 @@ def seconds(name: str) -> Callable[[Any], float]:
 
 
 def _duration(name: str, inner: str = "") -> Setter:
-    """A duration, or a number of seconds, which is odd."""
+    """Return a setter of a duration; a number of seconds is accepted with a warning."""
 
     def apply(options: Options, value: Any) -> None:
         into = getattr(options, inner) if inner else options
@@ -277,7 +281,7 @@ def _bytes(name: str) -> Callable[[Any], int]:
 
 
 def _sync_interval(options: Options, value: Any) -> None:
-    # Every acknowledged message is on disk before its acknowledgement, whatever this says.
+    # Every message is on disk before its acknowledgement, regardless of this setting.
     if isinstance(value, str) and value.lower() == "always":
         options.jetstream.sync_always = True
     else:
@@ -324,11 +328,11 @@ def _remotes(options: Options, value: Any) -> None:
 
 
 def _quiet(options: Options, value: Any) -> None:
-    """A key that changes nothing here."""
+    """Ignore a key without effect here."""
 
 
 def _unheeded(convert: Callable[[Any], Any]) -> Setter:
-    """A key that changes nothing here, of a kind nevertheless."""
+    """Return a setter that checks the type of a key without effect here."""
     return lambda options, value: convert(value) and None
 
 
@@ -496,7 +500,7 @@ _CHECKS: dict[str, Callable[[Item, list[str], list[str]], None]] = {
     "leafnodes": partial(check_unserved, "leafnodes"),
     "mqtt": partial(check_unserved, "mqtt"),
 }
-"""What looks at a block before it is taken: adds to mistakes and oddities."""
+"""Checks of blocks before they are read; they append to mistakes and oddities."""
 _JETSTREAM_LIMITS: dict[str, Setter] = {
     "max_ack_pending": _limit("max_ack_pending", integer),
     "max_request_batch": _limit("max_request_batch", integer),

@@ -1,7 +1,8 @@
-"""What nats-server's configuration offers and this server does not: warned of, or refused.
+"""Features of nats-server's configuration that this server lacks: warnings or refusals.
 
-A listener that nobody gets through is bound, so that scripts find it, and turns everybody away.
-What would connect to others, or keep somebody out, is refused: security is never silently absent.
+A listener of an unserved protocol is bound, so that scripts find it, but closes every connection.
+Features that would connect to other servers or restrict access are refused: security is never
+silently absent.
 """
 
 from collections.abc import Callable
@@ -31,7 +32,7 @@ _GUARDS = (
 
 
 def _listen_in_place(options: "Options", kind: str, address: tuple[str, int]) -> None:
-    """Bind this address for a protocol that is not served."""
+    """Add a listener for an unserved protocol, with a warning; without a port, only warn."""
     from nats_server.config.options import UnservedListener
 
     host, port = address

@@ -1,7 +1,7 @@
-"""What is wrong in a block that is not served, told in the reference server's words.
+"""Check of an unserved block, with nats-server's error texts.
 
-Its members are looked at as far as their names and the kinds of their values go: a file that
-nats-server refuses because of a slip is not served without a word.
+The names and types of its members are checked, so that a file that nats-server would refuse is not
+accepted silently.
 """
 
 import re
@@ -21,7 +21,7 @@ from nats_server.config.value_types import Odd, Wrong, flag, integer, text
 
 
 def _any(value: Any) -> None:
-    """Whatever it is, the refusal of the block says enough."""
+    """Accept any value: the refusal of the block suffices."""
 
 
 def _between(least: int, most: int) -> Check:
@@ -93,12 +93,12 @@ _ACCOUNT = (
 
 
 def check_unserved(kind: str, block: Item, mistakes: list[str], oddities: list[str]) -> None:
-    """Add what is wrong in a block `gateway`, `leafnodes` or `mqtt`, a line each."""
+    """Append the errors of a block `gateway`, `leafnodes` or `mqtt`, a line each."""
     check_members(_MEMBERS[kind], block.value, mistakes, oddities)
 
 
 def check_accounts(block: Item, mistakes: list[str], oddities: list[str]) -> None:
-    """Add what is wrong in the block `accounts`, a line each."""
+    """Append the errors of the block `accounts`, a line each."""
     for account in block.value.values():
         if not isinstance(account.value, dict):
             mistakes.append(f"{account.place}: Expected map entries for accounts")

@@ -1,4 +1,4 @@
-"""URLs of other servers (`nats://user:password@host:port`), taken and refused as Go's net/url."""
+"""URLs of other servers (`nats://user:password@host:port`), parsed by the rules of Go's net/url."""
 
 import re
 from collections.abc import Iterator
@@ -14,9 +14,11 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """What stands between `//` and the path: `place` is host and port, as they were written.
+    """The part of a URL between `//` and the path.
 
-    `user` and `password` are None where the URL has none.
+    Attributes:
+        place: Host and port, as written.
+        user, password: None if the URL has none.
     """
 
     place: str = ""
@@ -25,10 +27,10 @@ class Authority:
 
 
 def authority_of(url: str) -> Authority:
-    """Return whom a URL names, and as whom; an empty one where it names nobody.
+    """Return the authority of a URL; an empty one if the URL has none.
 
     Raises:
-        ValueError: it is no URL; the text is Go's.
+        ValueError: The text is no URL; the message is Go's.
     """
     shown = url.partition("#")[0]
     for reason in _mistakes(shown):

@@ -1,4 +1,4 @@
-"""Types of values in a configuration file; a value of another type is reported in Go's words."""
+"""Types of values in a configuration file; type errors have Go's texts."""
 
 from datetime import datetime
 from typing import Any, NoReturn
@@ -21,33 +21,33 @@ _ESCAPED = {
 
 
 class Wrong(Exception):
-    """A value cannot be used; the text says why."""
+    """A value is invalid; the message is the reason."""
 
 
 class WrongType(Wrong):
-    """A value is of another type than it should be.
+    """A value has the wrong type.
 
     Attributes:
-        odd: what is said of it beside that; empty: nothing.
+        odd: An additional warning; "" for none.
     """
 
     odd = ""
 
 
 class Placeless(Wrong):
-    """A value cannot be used; the reference server says so without a place."""
+    """A value is invalid; nats-server reports this without a place."""
 
 
 class GivenUp(Wrong):
-    """A value cannot be used, and the rest of its block is not read: so nats-server does it."""
+    """A value is invalid, and nats-server does not read the rest of its block."""
 
 
 class Odd(Wrong):
-    """One value is not what it should be, and was taken all the same."""
+    """A value is questionable, but accepted with a warning."""
 
 
 class WrongMember(Wrong):
-    """A member of a map cannot be used; the place is that of its key."""
+    """A member of a map is invalid; the place of the error is that of its key."""
 
     def __init__(self, key: str, text: str) -> None:
         super().__init__(text)
@@ -55,15 +55,15 @@ class WrongMember(Wrong):
 
 
 def is_not(value: Any, wanted: str) -> NoReturn:
-    """Raise WrongType: the value is of another kind."""
+    """Raise WrongType for a value of another type than `wanted`."""
     found = GO_TYPES.get(type(value), "nil")
     raise WrongType(f"interface conversion: interface {{}} is {found}, not {wanted}")
 
 
 def period(name: str, value: Any) -> float:
-    """Seconds of a duration, or of a number of seconds, which is odd.
+    """Return the seconds of a duration; a number of seconds is accepted with a warning.
 
-    Raises Wrong; Odd and WrongType as the reference server warns of what is no text.
+    Raises Wrong for an invalid text, Odd for a number, WrongType for other types.
     """
     if isinstance(value, str):
         try:
@@ -80,32 +80,32 @@ def period(name: str, value: Any) -> float:
 
 
 def integer(value: Any) -> int:
-    """An integer. Raises Wrong."""
+    """Return an integer. Raises WrongType for other types."""
     return value if type(value) is int else is_not(value, "int64")
 
 
 def text(value: Any) -> str:
-    """A string. Raises Wrong."""
+    """Return a string. Raises WrongType for other types."""
     return value if isinstance(value, str) else is_not(value, "string")
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A string, or several in an array. Raises Wrong."""
+    """Return a string, or several from an array. Raises WrongType for other types."""
     return tuple(map(text, value)) if isinstance(value, list) else (text(value),)
 
 
 def flag(value: Any) -> bool:
-    """A boolean. Raises Wrong."""
+    """Return a boolean. Raises WrongType for other types."""
     return value if isinstance(value, bool) else is_not(value, "bool")
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """A map. Raises Wrong."""
+    """Return a map. Raises WrongType for other types."""
     return value if isinstance(value, dict) else is_not(value, GO_TYPES[dict])
 
 
 def place(value: Any) -> tuple[str, int]:
-    """A host (may be empty) and a port from `host:port` or a port. Raises Wrong."""
+    """Return a host (may be empty) and a port from `host:port` or a port. Raises Wrong."""
     if type(value) is int:
         return "", value
     if not isinstance(value, str):
@@ -120,12 +120,12 @@ def place(value: Any) -> tuple[str, int]:
 
 
 def unknown(key: str) -> str:
-    """What is said of a key that nobody knows."""
+    """Return the error text for an unknown key."""
     return f'unknown field "{"".join(map(_escaped, key))}"'
 
 
 def _escaped(letter: str) -> str:
-    """A letter as Go quotes it (%q)."""
+    """Return a letter as Go quotes it (%q)."""
     if letter in _ESCAPED or letter.isprintable():
         return _ESCAPED.get(letter, letter)
     number = ord(letter)
@@ -133,7 +133,7 @@ def _escaped(letter: str) -> str:
 
 
 def in_words(value: Any) -> str:
-    """A value as Go prints it (%v)."""
+    """Return a value as Go prints it (%v)."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

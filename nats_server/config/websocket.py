@@ -1,4 +1,4 @@
-"""The block `websocket` as the address and the options of a listener, and who may come there."""
+"""The block `websocket`: address and options of its listener, and its users."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,9 +18,11 @@ _DEFAULT_HOST = "0.0.0.0"
 
 @dataclass(frozen=True, slots=True)
 class WebSocketListener:
-    """Where NATS is served over WebSocket, and how. Port 0 means any free one.
+    """Address and options of the WebSocket listener.
 
-    `advertise`: the `host:port` that clients of other servers are told instead.
+    Attributes:
+        port: 0 means any free port.
+        advertise: `host:port` that clients of other servers see instead; "" for the listening one.
     """
 
     host: str
@@ -30,11 +32,11 @@ class WebSocketListener:
 
 
 def websocket_of(block: dict[str, Any] | None) -> WebSocketListener | None:
-    """The listener that a block asks for; None without one.
+    """Return the listener of a block; None without one.
 
     Raises:
-        Contradiction: the reference server would not serve it.
-        ConfigError: it cannot be served.
+        Contradiction: nats-server would refuse the block.
+        ConfigError: The block is invalid, or uses features that are not served.
     """
     if block is None:
         return None
@@ -87,10 +89,10 @@ def _why_not(origin: str) -> str:
 
 
 def websocket_users(options: Options) -> Users | None:
-    """Who may come over WebSocket, if these are not those who may come at all.
+    """Return the users over WebSocket; None if they are the users of the server.
 
     Raises:
-        ConfigError: the block cannot be used, or contradicts the users of the server.
+        ConfigError: The block is invalid, or contradicts the users of the server.
     """
     block = options.websocket
     if block is None or websocket_of(block) is None:

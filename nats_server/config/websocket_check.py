@@ -1,4 +1,4 @@
-"""What is of a wrong kind in a block `websocket`, told in the reference server's words."""
+"""Check of the types in a block `websocket`, with nats-server's error texts."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +24,7 @@ _Mistakes = list[str]
 
 
 def check_websocket(block: Item, mistakes: _Mistakes, oddities: list[str]) -> None:
-    """Add what is wrong to the mistakes, what is only odd to the oddities, a line each."""
+    """Append errors to the mistakes and warnings to the oddities, a line each."""
     for key, item in block.value.items():
         name = key.lower()
         value = plain(item)
@@ -44,7 +44,7 @@ def check_websocket(block: Item, mistakes: _Mistakes, oddities: list[str]) -> No
             mistakes.append(f"{item.place}: {wrong}")
             if wrong.odd:
                 oddities.append(f"{item.place}: {wrong.odd}")
-            return  # the reference server gives up on the block there
+            return  # nats-server stops reading the block here
         except Wrong as wrong:
             mistakes.append(f"{item.place}: {wrong}")
 

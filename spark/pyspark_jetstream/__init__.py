@@ -1,8 +1,8 @@
 """JetStream streams in Apache Spark: `spark.read.format("jetstream")`, without registration.
 
 PySpark imports every top-level module whose name begins with `pyspark_` and looks for
-`DefaultSource` there. A module that cannot be imported breaks this search for all of them, so
-nothing is imported before that name is asked for.
+`DefaultSource` there. One module that fails to import breaks this search for all formats, so this
+module imports nothing until that name is requested.
 """
 
 from typing import Any
@@ -11,7 +11,10 @@ __all__ = ["DefaultSource"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the data source when it is asked for; a PySpark older than 4.0 finds none."""
+    """Import the data source on first access.
+
+    Raises AttributeError for any other name, and with a PySpark older than 4.0.
+    """
     if name != "DefaultSource":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

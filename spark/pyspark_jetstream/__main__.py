@@ -1,10 +1,11 @@
-"""`python -m pyspark_jetstream`, and what `spark-submit` is given: `.../__main__.py run FILE`."""
+"""`python -m pyspark_jetstream`; `spark-submit` runs the same file: `.../__main__.py run FILE`."""
 
 import os
 import sys
 
 if not __package__:
-    # Run by its path: this directory is no place to import from, its modules would hide others.
+    # Run by path, Python puts this directory into sys.path, where its modules hide others of the
+    # same names.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [place for place in sys.path if os.path.abspath(place) != here]
     sys.path.insert(0, os.path.dirname(here))

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Reads streams once.
+    """Reader of one batch query.
 
     Args:
-        options: What is read.
+        options: Checked options of the query.
         schema: The columns, as Spark knows them.
     """
 
@@ -37,7 +37,7 @@ class BatchReader(DataSourceReader):
         self._narrowed = Narrowed(options.streams, options.filters)
 
     def partitions(self) -> list[InputPartition]:
-        """The partitions of all streams; the positions of options are looked up now."""
+        """Return the partitions of all streams; resolve the positions of the options now."""
         transport = open_transport(self._options.connection)
         try:
             splits = [
@@ -50,7 +50,7 @@ class BatchReader(DataSourceReader):
         return [InputPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition."""
+        """Yield the rows of one partition."""
         return read_split(self._options, self._schema, partition.value)
 
     def _splits(self, transport: Transport, planner: Planner, stream: str) -> list[Split]:
@@ -69,7 +69,9 @@ class BatchReader(DataSourceReader):
             return planner.latest(head, last, what.filters, "found")
         first = max(start.seq + 1, what.first)
         last = min(last, what.last)
-        if options.connection.transport == "sql":  # jetgate's times never go back within a stream
+        # jetgate's times never decrease within a stream, so a range of times is a range of
+        # sequences
+        if options.connection.transport == "sql":
             if what.begin > 0:
                 first = max(first, transport.seq_at(stream, what.begin))
             if what.end <= head.last_ts:
@@ -78,24 +80,28 @@ class BatchReader(DataSourceReader):
 
 
 class PushdownBatchReader(BatchReader):
-    """The same, with conditions of the query evaluated at the source.
+    """A batch reader that evaluates conditions of the query at the source.
 
-    It is a class of its own because Spark refuses a query whose reader has `pushFilters` unless
+    A separate class, because Spark refuses a query whose reader has `pushFilters` unless
     `spark.sql.python.filterPushdown.enabled` is true.
     """
 
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
-        """Take what can be evaluated at the source; return what Spark has to evaluate."""
+        """Accept the filters that the source can evaluate; return those left to Spark."""
         if self._options.as_of is not None or any(
             place.kind == "lastPerSubject" for place in self._options.start.values()
         ):
-            return filters  # which message is the last is decided before any condition
+            # The last message of a subject is determined before any condition applies
+            return filters
         self._narrowed, rest = narrow(self._narrowed, filters)
         return rest
 
 
 def batch_reader(options: ReadOptions, schema: "StructType") -> BatchReader:
-    """The reader that the options ask for."""
+    """Return the reader that the options ask for.
+
+    Raises InvalidOption for `pushdown` before PySpark 4.1.
+    """
     if options.pushdown and not hasattr(DataSourceReader, "pushFilters"):
         raise InvalidOption("pushdown", "true", "false before PySpark 4.1, which has no pushdown")
     kind = PushdownBatchReader if options.pushdown else BatchReader

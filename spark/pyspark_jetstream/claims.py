@@ -1,9 +1,8 @@
-"""Messages that a consumer has delivered and that are not acknowledged yet, small enough for an
-offset (pure).
+"""Delivered but unacknowledged messages of a consumer, in a form small enough for an offset (pure).
 
-A claim is a message's sequence in the stream and in the consumer; both make the subject of its
-acknowledgement. In an offset claims are runs in which both ascend by one, `seq:consumer_seq:count`
-with commas between them: a batch that was delivered in order is one run.
+A claim is a message's stream sequence and consumer sequence; the two determine the subject of its
+acknowledgement. An offset stores claims as comma-separated runs in which both sequences ascend by
+one, `seq:consumer_seq:count`: a batch that was delivered in order is one run.
 """
 
 import re
@@ -13,28 +12,28 @@ from typing import Any
 
 VERSION = 1
 MOST = 10_000
-"""Messages of a batch where nothing else is asked for."""
+"""Default limit of a batch, in messages."""
 
 _RUN = re.compile(r"(\d+):(\d+):(\d+)")
 
 Claim = tuple[int, int]
-"""Sequence in the stream, sequence in the consumer."""
+"""Stream sequence, consumer sequence."""
 
 
 class OffsetError(ValueError):
-    """An offset in a checkpoint that is none of this consumer."""
+    """An offset in a checkpoint that does not belong to this consumer, or has another format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What one micro-batch is made of.
+    """The messages of one micro-batch.
 
-    Args:
+    Attributes:
         stream, consumer: Their names.
-        incarnation: When the stream was created, in nanoseconds since the epoch.
-        number: Of the batch, from 1 on; 0 is before the first one.
-        prefix: What subjects of acknowledgements begin with, up to the consumer's name.
-        runs: First sequence in the stream, first sequence in the consumer, how many.
+        incarnation: Creation time of the stream, in nanoseconds since the epoch.
+        number: Number of the batch, from 1; 0 stands before the first batch.
+        prefix: Subject of the acknowledgements up to and including the consumer's name.
+        runs: Tuples of first stream sequence, first consumer sequence and count.
     """
 
     stream: str
@@ -48,19 +47,19 @@ class Claims:
         return sum(count for _, _, count in self.runs)
 
     def sequences(self) -> list[int]:
-        """Sequences in the stream, ascending."""
+        """Return the stream sequences, ascending, each once."""
         return sorted({seq + step for seq, _, count in self.runs for step in range(count)})
 
     def ack_subjects(self) -> Iterator[str]:
-        """Where each message is acknowledged."""
+        """Yield the subject that acknowledges each message."""
         for seq, consumer_seq, count in self.runs:
             for step in range(count):
-                # The server looks at the two sequences only: not at how often it has delivered
-                # the message, the time and what was pending.
+                # The server evaluates only the two sequences, not the delivery count, the time and
+                # the number of pending messages. So these three are constants.
                 yield f"{self.prefix}.1.{seq + step}.{consumer_seq + step}.0.0"
 
     def to_json(self) -> dict[str, Any]:
-        """The offset."""
+        """Return the offset as Spark stores it."""
         return {
             "v": VERSION,
             "stream": self.stream,
@@ -73,7 +72,7 @@ class Claims:
 
 
 def runs_of(claims: Iterable[Claim]) -> tuple[tuple[int, int, int], ...]:
-    """Runs of claims, which are taken in order of the consumer."""
+    """Return the claims as runs, in the order of the consumer sequences."""
     runs: list[tuple[int, int, int]] = []
     for seq, consumer_seq in sorted(claims, key=lambda claim: claim[1]):
         if runs:
@@ -86,10 +85,10 @@ def runs_of(claims: Iterable[Claim]) -> tuple[tuple[int, int, int], ...]:
 
 
 def from_json(offset: dict[str, Any], stream: str, consumer: str) -> Claims:
-    """Claims of an offset.
+    """Parse an offset.
 
     Raises:
-        OffsetError: It is of another consumer, or not of this format.
+        OffsetError: The offset belongs to another consumer, or has another format or version.
     """
     try:
         found = Claims(

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # the doctor says which package is missing where one cannot be imported
+# Imported lazily: `doctor` names a missing package only if its own import succeeds
+if TYPE_CHECKING:
     from pyspark_jetstream.pipelines.declaration import Pipeline
 
 FAILED = 1
@@ -17,7 +18,7 @@ WRONG = 2
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return its exit code."""
+    """Run the command and return its exit code: 0, FAILED or WRONG."""
     options = _parser().parse_args(arguments)
     try:
         if options.command == "doctor":
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check(one: "Pipeline", check: "Callable[[Pipeline], None]") -> None:
-    """Check a pipeline. Raises ValueError that names it."""
+    """Check a pipeline. Raises ValueError whose message names the pipeline."""
     try:
         check(one)
     except ValueError as error:
@@ -82,7 +83,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _missing(error: ModuleNotFoundError) -> int:
-    """Say which package is missing; return the exit code."""
+    """Print which package is missing; return the exit code.
+
+    Raises `error` again if the missing module belongs to this package.
+    """
     name = (error.name or str(error)).partition(".")[0]
     if name in ("", "pyspark_jetstream"):
         raise error
@@ -92,7 +96,7 @@ def _missing(error: ModuleNotFoundError) -> int:
 
 
 def _check_report(path: Path | None) -> None:
-    """Raise DeclarationError for a report that could not be written once everything has run."""
+    """Raise DeclarationError if the report cannot be written to `path` after the run."""
     from pyspark_jetstream.pipelines.fields import DeclarationError
 
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
@@ -156,7 +160,7 @@ def _run(pipelines: "tuple[Pipeline, ...]", options: argparse.Namespace) -> int:
 
 
 def _session(name: str, master: str, settings: dict[str, str]) -> Any:
-    """Start Spark; None where it does not start, which has been said."""
+    """Start Spark; print the reason and return None if it does not start."""
     from pyspark_jetstream.pipelines.session import LOCAL, open_session
 
     try:

@@ -1,11 +1,11 @@
-"""Streaming reads of `mode=consumer`: what a durable consumer delivers, acknowledged when written.
+"""Streaming reads of `mode=consumer`: a durable consumer delivers, the query acknowledges.
 
-The driver pulls. An offset holds the sequences of one batch and what their acknowledgements take,
-so tasks read by sequence and a batch that is replayed is the same. While a batch runs the driver
-reports progress, so that its messages are not delivered again; when it is committed it
-acknowledges them. Spark does not call `commit` for the last batch of a run with `AvailableNow`, so
-batches are acknowledged in `latestOffset`, too: what it is called with is in Spark's log of
-commits. Whatever fails in between, a message is read at least once.
+The driver pulls. An offset contains the sequences of one batch and the parts of their ack subjects.
+Tasks read by sequence, so a replayed batch has the same rows. While a batch runs, the driver
+reports progress, so that its messages are not redelivered. It acknowledges a batch once Spark
+commits it. Spark does not call `commit` for the last batch of a run with `AvailableNow`. So
+`latestOffset` acknowledges too: its `start` is in Spark's log of commits. Every message is read at
+least once, through any failure in between.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ _PER_PARTITION = 10_000
 
 
 def consumer_reader(options: ReadOptions, schema: "StructType") -> DataSourceStreamReader:
-    """The reader, which needs what PySpark 4.2 has brought. Raises InvalidOption."""
+    """Return the reader. Raises InvalidOption before PySpark 4.2, whose interfaces it needs."""
     if not MODERN:
         raise InvalidOption("mode", "consumer", "log: mode=consumer needs PySpark 4.2 or newer")
     return ConsumerReader(options, schema)
@@ -53,10 +53,10 @@ def consumer_reader(options: ReadOptions, schema: "StructType") -> DataSourceStr
 if MODERN:
 
     class ConsumerReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-        """Reads what one consumer of one stream delivers.
+        """Reader of the messages that one consumer of one stream delivers.
 
         Args:
-            options: What is read; one stream, a consumer, servers.
+            options: Checked options of the query: one stream, a consumer, servers.
             schema: The columns, as Spark knows them.
         """
 
@@ -69,11 +69,11 @@ if MODERN:
             self._left: int | None = None
 
         def __getstate__(self) -> dict[str, Any]:
-            """What tasks get: they connect by themselves."""
+            """Return the state for tasks, without the lease: each task opens its own connection."""
             return {**self.__dict__, "_lease": None}
 
         def _leased(self) -> Lease:
-            """The consumer, which is made if it is not there. Only the driver has it."""
+            """Return the lease, which creates a missing consumer. The driver alone has one."""
             if self._lease is None:
                 assert self._options.connection.nats is not None, "checked with the options"
                 self._lease = Lease(
@@ -82,20 +82,23 @@ if MODERN:
             return self._lease
 
         def initialOffset(self) -> dict[str, Any]:
-            """Before the first batch: where a consumer stands is its own business."""
+            """Return the offset before the first batch. The server keeps the position."""
             incarnation = self._leased().incarnation()
             return Claims(self._stream, self._name, incarnation, 0, "", ()).to_json()
 
         def getDefaultReadLimit(self) -> ReadLimit:
-            """How much one batch may hold."""
+            """Return the limit of one batch, in messages."""
             return ReadMaxRows(self._options.max_messages or claims.MOST)
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """Read no more than what waits now."""
+            """Limit the reads that follow to the messages that wait now."""
             self._left = self._leased().waiting()
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-            """Acknowledge the committed batch, pull the next one; `start` if nothing waits."""
+            """Acknowledge the committed batch and pull the next one.
+
+            Returns the offset of the new batch, or `start` if no message waits.
+            """
             before = claims.from_json(start, self._stream, self._name)
             lease = self._leased()
             lease.done(before)
@@ -112,7 +115,7 @@ if MODERN:
             return found.to_json()
 
         def reportLatestOffset(self) -> dict[str, Any]:
-            """For the progress: how far the consumer is, in the words of `CONSUMER.INFO`."""
+            """Return the consumer's progress with the field names of `CONSUMER.INFO`."""
             info = self._leased().info()
             return {
                 "v": claims.VERSION,
@@ -126,9 +129,10 @@ if MODERN:
             }
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-            """The partitions of a batch, by the numbers of the offset alone."""
+            """Return the partitions of a batch, computed from the offset alone."""
             batch = claims.from_json(end, self._stream, self._name)
-            # After a restart the batch in the checkpoint is read again without being pulled.
+            # After a restart, Spark reads the batch of the checkpoint again; no pull has registered
+            # it.
             self._leased().hold(batch)
             sequences = batch.sequences()
             most = self._options.split.max_messages or _PER_PARTITION
@@ -139,8 +143,9 @@ if MODERN:
             ]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            """The rows of one partition."""
-            if partition.value is None:  # what Spark plans where there is nothing to read
+            """Yield the rows of one partition."""
+            # Spark plans a partition of None if there is nothing to read
+            if partition.value is None:
                 return
             incarnation, sequences = partition.value
             transport = open_transport(self._options.connection)
@@ -161,11 +166,11 @@ if MODERN:
             policy.removed(self._stream, sequences[0], sequences[-1], missing)
 
         def commit(self, end: dict[str, Any]) -> None:
-            """A batch is written: acknowledge it."""
+            """Acknowledge a batch that Spark has written."""
             self._leased().done(claims.from_json(end, self._stream, self._name))
 
         def stop(self) -> None:
-            """The query has ended; what is not committed is delivered again or read again."""
+            """Close the lease. Uncommitted messages are redelivered or read again."""
             lease, self._lease = self._lease, None
             if lease is not None:
                 lease.close()

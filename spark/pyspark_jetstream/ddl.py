@@ -1,4 +1,4 @@
-"""Types of JSON payloads written as DDL, checked here before Spark parses them (pure).
+"""DDL types of JSON payloads, checked before Spark parses them (pure).
 
 The grammar is that of Spark's `StructType.fromDDL`: `name type, ...` or one of `struct<...>`,
 `array<...>` and `map<string, ...>`, with the types that `from_json` reads.
@@ -28,7 +28,7 @@ _MOST_LEVELS = 100
 
 
 class _Reader:
-    """Reads the text of a type once, from left to right; a mistake is an InvalidOption."""
+    """Parser of one type, in one pass from left to right. Errors are InvalidOption."""
 
     def __init__(self, option: str, text: str) -> None:
         self._option, self._text = option, text
@@ -39,7 +39,7 @@ class _Reader:
         self.texts: set[str] = set()
 
     def whole(self) -> str:
-        """The type as DDL."""
+        """Return the type as DDL."""
         if not self._words:
             raise self._wrong("is empty")
         if self._lower() in _NESTED and self._next(1) == "<":
@@ -77,7 +77,7 @@ class _Reader:
         return ", ".join(fields)
 
     def _skip_rest(self) -> None:
-        """Read `NOT NULL` and `COMMENT`, which say nothing about payloads."""
+        """Skip `NOT NULL` and `COMMENT`, which have no meaning for payloads."""
         if self._lower() == "not" and self._next(1).lower() == "null":
             self._at += 2
         if self._lower() == "comment" and self._next(1).startswith("'"):
@@ -132,7 +132,7 @@ class _Reader:
         return f"{name}<{inner}>"
 
     def _inner(self) -> str:
-        """The type of elements or values, whose fields are none of the payload."""
+        """Return the type of elements or values; their fields are not fields of the payload."""
         self._depth += 1
         found = self._type()
         self._depth -= 1
@@ -174,9 +174,9 @@ class _Reader:
 class JsonType:
     """The type of `data`.
 
-    Args:
-        ddl: As Spark parses it.
-        texts: Names of its fields that are strings, where it is a struct.
+    Attributes:
+        ddl: The type as Spark parses it.
+        texts: Names of its top-level string fields; empty unless it is a struct.
     """
 
     ddl: str
@@ -184,6 +184,6 @@ class JsonType:
 
 
 def json_type(option: str, text: str) -> JsonType:
-    """The type of `data` that a text declares. Raises InvalidOption."""
+    """Parse a declared type of `data`. Raises InvalidOption."""
     reader = _Reader(option, text)
     return JsonType(reader.whole(), frozenset(reader.texts))

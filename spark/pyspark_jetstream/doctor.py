@@ -1,7 +1,7 @@
-"""Looks whether everything is there that a query needs, and says what to do where it is not.
+"""Checks of all that a query needs, each with a remedy.
 
-Nothing is changed and nothing is read but the heads of streams. Each look is a finding of its own;
-one that fails does not keep the others from being made.
+The checks change nothing and read nothing but the heads of streams. Every check is a finding of its
+own; a failed one does not prevent the others.
 """
 
 import contextlib
@@ -31,17 +31,17 @@ PACKAGES = {
     "pyarrow": ("18.0", "pip install 'pyarrow>=18'"),
     "pandas": ("2.2", "pip install 'pandas>=2.2,<3'"),
 }
-"""What every query needs: the oldest version, and what to do."""
+"""Packages that every query needs: the oldest version, and the remedy."""
 
 SINCE = {
     (4, 1): "filter pushdown (option pushdown) and streaming writes in Arrow",
     (4, 2): "limits of a micro-batch, Trigger.AvailableNow, lag in the progress",
 }
-"""What a version of PySpark brings, which an older one goes without."""
+"""Features by the PySpark version that introduced them."""
 
 _NOBODY = "no-stream-of-this-name"
 PATIENCE = 5.0
-"""Seconds that a server may take to answer, whatever a query allows it."""
+"""Limit of an answer in seconds, even if the query allows more."""
 
 _PROBE = """
 import importlib.metadata as m, json, sys
@@ -64,13 +64,13 @@ print(json.dumps(found))
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, and how it is.
+    """The result of one check.
 
-    Args:
-        what: What was looked at.
-        state: `ok`, `warn`: something is left out, or `fail`: queries will fail.
-        found: What is there.
-        todo: What to do; empty when there is nothing to do.
+    Attributes:
+        `what`: Subject of the check.
+        state: `ok`, `warn` (a feature is missing) or `fail` (queries fail).
+        found: Observed state.
+        todo: Remedy; empty if none is needed.
     """
 
     what: str
@@ -79,7 +79,7 @@ class Finding:
     todo: str = ""
 
     def text(self) -> str:
-        """The finding as one or two lines."""
+        """Return the finding as one or two lines."""
         line = f"{self.state:<4}  {self.what}: {' '.join(self.found.split())}"
         return line + (f"\n      -> {self.todo}" if self.todo else "")
 
@@ -91,12 +91,12 @@ def examine(
     servers: str = "",
     spark: tuple[str, Mapping[str, str]] | None = ("", {}),
 ) -> Iterator[Finding]:
-    """Look at everything, and yield what was found as it is found.
+    """Run every check; yield each finding at once.
 
     Args:
         pipelines: Pipelines that are to run.
-        dsn: A database to reach besides; a secret is `env:NAME` or `file:PATH`.
-        servers: NATS servers to reach besides.
+        dsn: An additional database to reach; a secret is `env:NAME` or `file:PATH`.
+        servers: Additional NATS servers to reach.
         spark: Master and settings of the session to start; None starts none.
     """
     yield from packages(_installed)
@@ -114,10 +114,10 @@ def examine(
 
 
 def packages(installed: Callable[[str], str]) -> Iterator[Finding]:
-    """The packages of this Python, and what they leave out.
+    """Check the packages of this Python; name the features that missing ones disable.
 
     Args:
-        installed: Gives the version of a package, empty where there is none.
+        installed: Returns the version of a package, empty if it is not installed.
     """
     for name, (oldest, todo) in PACKAGES.items():
         version = installed(name)
@@ -156,10 +156,10 @@ def _pyspark(version: str) -> Finding:
 
 
 def java(run: Callable[[Sequence[str]], str]) -> Finding:
-    """The Java that Spark will start.
+    """Check the Java that Spark will start.
 
     Args:
-        run: Runs a command and returns what it prints; raises OSError.
+        run: Runs a command and returns its output; raises OSError.
     """
     home = os.environ.get("JAVA_HOME", "")
     command = os.path.join(home, "bin", "java") if home else shutil.which("java") or "java"
@@ -186,14 +186,14 @@ def java(run: Callable[[Sequence[str]], str]) -> Finding:
 
 
 def interpreters(probe: Callable[[str], Mapping[str, Any]]) -> Iterator[Finding]:
-    """The Python of this process, and those that Spark starts.
+    """Check the Python of this process, and those that Spark starts.
 
-    One finds formats, on the driver; one runs tasks. Spark takes them from the environment, and
-    without it whatever `python3` is, which need not be the Python that runs this.
+    One finds formats, on the driver; one runs tasks. Spark reads both from the environment. By
+    default it runs the `python3` on the path, which may differ from the Python of this process.
 
     Args:
-        probe: Runs `_PROBE` in an interpreter and returns what it prints; raises OSError, and
-            ValueError where it prints something else.
+        probe: Runs `_PROBE` in an interpreter and returns its output; raises OSError, and
+            ValueError for any other output.
     """
     here = ".".join(map(str, sys.version_info[:3]))
     yield Finding("Python", "ok", f"{here} ({sys.executable})")
@@ -214,7 +214,7 @@ def interpreters(probe: Callable[[str], Mapping[str, Any]]) -> Iterator[Finding]
 
 
 def executor(what: str, found: Mapping[str, Any], todo: str, where: str = "") -> Finding:
-    """What an interpreter that runs tasks has: the version of this one, and the format."""
+    """Compare an interpreter that runs tasks with this one: same version, format present."""
     version = tuple(found["python"])
     text = ".".join(map(str, version)) + (f" ({where})" if where else "")
     if version[:2] != tuple(sys.version_info[:2]):
@@ -227,7 +227,7 @@ def executor(what: str, found: Mapping[str, Any], todo: str, where: str = "") ->
 
 
 def declared(pipelines: Sequence["Pipeline"]) -> Iterator[Finding]:
-    """Whether the options of pipelines can be used, and their streams be reached."""
+    """Check the options of pipelines, and reach their streams and target tables."""
     from pyspark_jetstream.pipelines.declaration import Table
     from pyspark_jetstream.pipelines.fields import DeclarationError
 
@@ -250,12 +250,12 @@ def declared(pipelines: Sequence["Pipeline"]) -> Iterator[Finding]:
 
 
 def reach(use: str, given: Mapping[str, str], *, of: str = "") -> Iterator[Finding]:
-    """Whether the streams of a query can be reached the way its options say.
+    """Reach the streams of a query with its own options.
 
     Args:
         use: How the query uses the format, as in `queries.Query`.
         given: Its options.
-        of: Whose query it is, for findings.
+        of: Suffix of the findings that names the query's owner.
     """
     try:
         from pyspark_jetstream.queries import Query, connection_of, streams_of
@@ -284,7 +284,7 @@ def reach(use: str, given: Mapping[str, str], *, of: str = "") -> Iterator[Findi
 
 
 def _impatient(connection: "ConnectionOptions") -> "ConnectionOptions":
-    """The same connection, which waits only briefly for what is away."""
+    """Return the same connection with every time limit cut to `PATIENCE`."""
     from pyspark_jetstream.nats.tries import tries_within
 
     nats = connection.nats
@@ -334,7 +334,10 @@ def _heads(connection: "ConnectionOptions", streams: Sequence[str]) -> Iterator[
 
 
 def _targets(connection: "ConnectionOptions", streams: Sequence[str]) -> Iterator[Finding]:
-    """The streams that a query writes and that are not there; who writes need not see more."""
+    """Report the streams that a query writes and that do not exist.
+
+    Other refusals are ignored: a user who may write needs no right to read infos.
+    """
     from pyspark_jetstream.transport import open_transport
     from pyspark_jetstream.transport.errors import JetStreamError, StreamNotFound
 
@@ -353,7 +356,7 @@ def _targets(connection: "ConnectionOptions", streams: Sequence[str]) -> Iterato
 
 
 def _table(dsn: str, of: str) -> Finding:
-    """Whether the database of a target table can be reached."""
+    """Check that the database of a target table can be reached."""
     what = f"target.dsn{of}"
     try:
         from pyspark_jetstream.pipelines.postgres import connected
@@ -367,7 +370,7 @@ def _table(dsn: str, of: str) -> Finding:
 
 
 def transactions(settings: "Settings", stream: str, *, is_needed: bool = False) -> Finding:
-    """Whether a server stores what Spark writes exactly once."""
+    """Check that a server supports transactions, for exactly-once writes."""
     from pyspark_jetstream.nats.connection import Connection
     from pyspark_jetstream.nats.errors import NatsError, NoResponders, Refused
     from pyspark_jetstream.nats.requests import Requests
@@ -376,7 +379,8 @@ def transactions(settings: "Settings", stream: str, *, is_needed: bool = False) 
     try:
         with Connection(settings) as connection:
             where = connection.server
-            with contextlib.suppress(Refused):  # an answer of its API, as for a stream unknown
+            # An API error also proves that the API is served, such as an unknown stream
+            with contextlib.suppress(Refused):
                 Requests(connection).api(f"$JG.API.TXN.INFO.{stream}")
     except NoResponders:
         found = "the server has none, as every JetStream server but jetgate"
@@ -388,7 +392,7 @@ def transactions(settings: "Settings", stream: str, *, is_needed: bool = False) 
 
 
 def unreachable(way: str, error: Exception) -> Finding:
-    """The finding that a server does not answer as it should."""
+    """Return the finding for a server that does not answer as expected."""
     todo = {
         "sql": "look at the option dsn: host, port, user, rights on schema jetgate (docs/sql.md)",
         "nats": "look at the option servers: host, port, credentials, JetStream enabled",
@@ -397,7 +401,7 @@ def unreachable(way: str, error: Exception) -> Finding:
 
 
 def session(master: str, settings: Mapping[str, str]) -> Iterator[Finding]:
-    """Start Spark and ask its executors what they have."""
+    """Start Spark and probe the Python of its executors."""
     from pyspark_jetstream.pipelines.session import LOCAL, open_session
 
     try:
@@ -422,7 +426,7 @@ def session(master: str, settings: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def formats(spark: Any) -> Iterator[Finding]:
-    """Whether the table formats are there that archives can write besides Parquet."""
+    """Look for the table formats that archives can use besides Parquet."""
     for name in ("delta", "iceberg"):
         try:
             spark.read.format(name).load("/nowhere/at/all")
@@ -448,7 +452,7 @@ def _executor_probe(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """A version as numbers that can be compared."""
+    """Return a version as at most three numbers that can be compared."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 

@@ -1,7 +1,7 @@
-"""Header blocks as maps from a name to its values, for a whole column at a time.
+r"""Header blocks as maps from a name to its values, for a whole column at a time.
 
-A block is `NATS/1.0\r\nName: value\r\n...\r\n\r\n`. Names are kept as they were sent; a name that
-occurs several times has all of its values, in order. White space around a value does not count.
+A block is `NATS/1.0\r\nName: value\r\n...\r\n\r\n`. Names keep their case; a repeated name has all
+of its values, in order. White space around a value is removed.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ _LINE = "\r\n"
 
 
 def as_maps(blocks: pa.Array, kind: pa.MapType) -> pa.Array:
-    """Maps in place of header blocks; null where there is none.
+    """Convert header blocks to maps; null stays null.
 
     Args:
         blocks: Binary.
@@ -31,11 +31,11 @@ def as_maps(blocks: pa.Array, kind: pa.MapType) -> pa.Array:
 
 
 def _vectorized(lines: pa.ListArray, kind: pa.MapType) -> pa.Array | None:
-    """Maps from lists of lines; None when a name occurs twice in a block."""
+    """Convert lists of lines to maps; return None if a name occurs twice in a block."""
     row = pc.list_parent_indices(lines)
     line = pc.list_flatten(lines)
     colon = pc.find_substring(line, ":")
-    is_pair = pc.greater(colon, 0)  # the first line, empty lines and broken ones are none
+    is_pair = pc.greater(colon, 0)  # excludes the first line, empty lines and malformed ones
     row, line = row.filter(is_pair), line.filter(is_pair)
     pair = pc.split_pattern(line, ":", max_splits=1)
     name = pc.list_element(pair, 0)
@@ -51,7 +51,7 @@ def _vectorized(lines: pa.ListArray, kind: pa.MapType) -> pa.Array | None:
 
 
 def _repeats(rows: "np.ndarray[Any, np.dtype[np.int64]]", name: pa.Array) -> bool:
-    """Whether a name occurs twice in a row."""
+    """Return True if a name occurs twice in a row of the column."""
     names = name.dictionary_encode()
     keys = rows.astype(np.int64) * max(1, len(names.dictionary)) + np.asarray(names.indices)
     keys.sort()
@@ -63,7 +63,7 @@ def _one_by_one(blocks: pa.Array, kind: pa.MapType) -> pa.Array:
 
 
 def pairs(block: bytes) -> list[tuple[str, list[str]]]:
-    """The names and values of one block; bytes that are not UTF-8 are shown as U+FFFD."""
+    """Return the names of one block with their values; bytes that are not UTF-8 become U+FFFD."""
     found: dict[str, list[str]] = {}
     for line in block.decode(errors="replace").split(_LINE):
         name, colon, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""The driver's hold on what a consumer delivers: pulled, kept from redelivery, acknowledged."""
+"""The driver's lease on the deliveries of a consumer: pull, report progress, acknowledge."""
 
 import logging
 import threading
@@ -20,20 +20,20 @@ from pyspark_jetstream.transport.translate import head_of, translated
 _log = logging.getLogger("pyspark_jetstream")
 
 _ACK_WAIT = 60.0
-"""Seconds, of a consumer that is made here."""
+"""`ack_wait` of a consumer that the lease creates, in seconds."""
 _MAX_ACK_PENDING = 200_000
 _T = TypeVar("_T")
 
 
 class Lease:
-    """One consumer, for one query; made as a durable one if it is not there.
+    """One consumer, used by one query; created as a durable consumer if it does not exist.
 
     A thread of its own reports progress, three times within the consumer's `ack_wait`.
 
     Args:
         settings: Servers and secrets.
         stream, consumer: Their names.
-        filters: Subjects that a consumer made here delivers.
+        filters: Filter subjects of a consumer that the lease creates.
     """
 
     def __init__(
@@ -58,23 +58,25 @@ class Lease:
         self._reporter.start()
 
     def incarnation(self) -> int:
-        """When the stream was created, in nanoseconds since the epoch."""
+        """Return the creation time of the stream, in nanoseconds since the epoch."""
         return self._ask(lambda queue: head_of(self._stream, self._info()).incarnation)
 
     def info(self) -> dict[str, Any]:
-        """CONSUMER.INFO."""
+        """Return the answer of CONSUMER.INFO. Raises JetStreamError if the consumer is gone."""
         return self._ask(self._existing)
 
     def waiting(self) -> int:
-        """How many messages may still be delivered, those included that were and are not acked."""
+        """Return the number of undelivered plus delivered but unacknowledged messages."""
         info = self.info()
         return int(info["num_pending"]) + int(info["num_ack_pending"])
 
     def pull(self, most: int, before: Claims) -> Claims | None:
-        """The next batch, of at most so many messages; None if nothing waits.
+        """Pull the next batch; None if no message waits.
 
         Args:
-            before: The batch that was committed last; what is delivered again of it is left out.
+            most: Largest number of messages.
+            before: The batch committed last; its redelivered messages are acknowledged and left
+                out.
         """
         known = set(before.sequences())
 
@@ -103,12 +105,15 @@ class Lease:
         )
 
     def hold(self, batch: Claims) -> None:
-        """Keep a batch from being delivered again, until it is done."""
+        """Protect a batch from redelivery until it is done."""
         with self._lock:
             self._held = batch
 
     def done(self, batch: Claims) -> None:
-        """Acknowledge a batch, and wait until the server has confirmed it."""
+        """Acknowledge a batch and wait for the server's confirmation.
+
+        A batch of an earlier incarnation of the stream is skipped.
+        """
         if not len(batch) or batch == self._acked:
             return
         if batch.incarnation == self.incarnation():
@@ -122,18 +127,19 @@ class Lease:
         try:
             queue.acknowledge(batch.ack_subjects())
         except NoResponders:
-            self._existing(queue)  # without a consumer nobody would ever take them
+            # Raises if the consumer is gone: the acks would never find a responder
+            self._existing(queue)
             raise
 
     def close(self) -> None:
-        """End the reports and the connection."""
+        """Stop the progress reports and close the connection."""
         self._ended.set()
         self._reporter.join()
         with self._lock:
             self._disconnect()
 
     def _report(self) -> None:
-        """Report progress of the batch that runs, until the end."""
+        """Report progress of the running batch until the lease is closed."""
         while not self._ended.wait(self._interval):
             with self._lock:
                 batch = self._held
@@ -145,7 +151,10 @@ class Lease:
                     _log.warning("progress of a batch could not be reported: %s", error)
 
     def _check(self, queue: WorkQueue) -> float:
-        """Make the consumer if it is not there; its `ack_wait` in seconds."""
+        """Create a missing consumer; return its `ack_wait` in seconds.
+
+        Raises JetStreamError for a push consumer or an `ack_policy` other than explicit.
+        """
         info = queue.info()
         if info is None:
             queue.create(self._filters, _ACK_WAIT, _MAX_ACK_PENDING)
@@ -174,7 +183,7 @@ class Lease:
         return self._api.info(self._stream)
 
     def _ask(self, ask: Callable[[WorkQueue], _T]) -> _T:
-        """Ask, again on a new connection after what passes. Raises JetStreamError."""
+        """Call `ask`; retry transient errors on a new connection. Raises JetStreamError."""
         tries = Tries(self._settings, self._ended.wait)
         with self._lock:
             while True:

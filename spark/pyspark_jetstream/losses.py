@@ -1,7 +1,7 @@
-"""What can be known about messages that were to be read and are not stored, and what follows.
+"""Detection of messages in a requested range that are no longer stored, and the reaction to it.
 
-Which messages there were is not known: a sequence may have been deleted, purged, expired, replaced
-or rolled up. So what is told is which sequences are not there, and a cause only where it shows.
+The missing messages themselves are unknown: a sequence may have been deleted, purged, expired,
+replaced or rolled up. So reports name the missing sequences, and a cause only if it is evident.
 """
 
 import logging
@@ -13,11 +13,11 @@ _log = logging.getLogger("pyspark_jetstream")
 
 
 class LossPolicy:
-    """What the option `failOnDataLoss` asks for.
+    """The policy of the option `failOnDataLoss`.
 
     Args:
-        mode: `true` raises, `false` logs a warning and goes on, `strict` raises for sequences
-            that are missing in between, too.
+        mode: `true` raises, `false` logs a warning and continues, `strict` raises also for missing
+            sequences in between.
     """
 
     def __init__(self, mode: str) -> None:
@@ -25,18 +25,21 @@ class LossPolicy:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a loss is no reason to end."""
+        """True if a loss does not end the query."""
         return self._mode == "false"
 
     def unreached(self, head: Head, seq: int, option: str) -> None:
-        """Tell that an option names a position behind the end. Raises NotReachedYet."""
+        """Report an option that names a position behind the end. Raises NotReachedYet."""
         error = NotReachedYet(head.stream, option, seq, head.last_seq)
         if not self.goes_on:
             raise error
         _log.warning("%s (failOnDataLoss=false)", error)
 
     def recreated(self, head: Head, incarnation: int) -> bool:
-        """Whether the stream is another one than the position is of. Raises StreamRecreated."""
+        """Return True if the position belongs to an earlier stream of this name.
+
+        Raises StreamRecreated unless losses are allowed.
+        """
         if head.incarnation == incarnation:
             return False
         error = StreamRecreated(head.stream, incarnation, head.incarnation)
@@ -46,7 +49,10 @@ class LossPolicy:
         return True
 
     def trimmed(self, head: Head, after: int, through: int) -> int:
-        """How many of the sequences behind `after` are below the first one. Raises DataLoss."""
+        """Return the number of sequences after `after` that lie below the stream's first one.
+
+        Raises DataLoss if there are any, unless losses are allowed.
+        """
         lost = min(head.first_seq - 1, through) - after
         if lost <= 0:
             return 0
@@ -58,7 +64,15 @@ class LossPolicy:
         return lost
 
     def beyond(self, head: Head, seq: int, what: str) -> bool:
-        """Whether a position is behind the end of the stream. Raises DataLoss."""
+        """Return True if a position is behind the end of the stream.
+
+        Raises DataLoss in that case, unless losses are allowed.
+
+        Args:
+            head: State of the stream.
+            seq: The position.
+            `what`: Name of the position in the message.
+        """
         if seq <= head.last_seq:
             return False
         self._lost(
@@ -69,7 +83,7 @@ class LossPolicy:
         return True
 
     def removed(self, stream: str, first: int, last: int, missing: int) -> None:
-        """Tell how many sequences in between are not stored. Raises DataLoss when strict."""
+        """Report the number of missing sequences in between. Raises DataLoss when strict."""
         if not missing:
             return
         text = (

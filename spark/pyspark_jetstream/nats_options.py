@@ -24,17 +24,17 @@ NAMES = (
     "inboxPrefix",
     "retries",
 )
-"""Options of connections to NATS."""
+"""Names of these options."""
 
 _TLS = ("tls.ca", "tls.cert", "tls.key", "tls.keyPassword", "tls.verify", "tls.first")
 
 
 def nats_settings(values: Values, timeout: float) -> Settings | None:
-    """How to reach NATS; None without the option `servers`. Raises InvalidOption.
+    """Return the settings of NATS; None without the option `servers`. Raises InvalidOption.
 
     Args:
         values: The options of the query.
-        timeout: Seconds that a server may take to answer.
+        timeout: Limit of a server's answer, in seconds.
     """
     servers = values.names_list("servers")
     if not servers:
@@ -104,7 +104,7 @@ def _prefix(values: Values) -> str:
 
 
 def _subject(values: Values, name: str) -> str | None:
-    """What subjects begin with, without a dot at its end."""
+    """Return a subject prefix without its final dot; None if the option is empty or not set."""
     text = (values.text(name) or "").removesuffix(".")
     if text and not (is_filter(text) and is_literal(text)):
         raise InvalidOption(name, values.text(name), "what subjects begin with, without wildcards")

@@ -1,7 +1,7 @@
-"""The options of the `jetstream` format as values; what they mean is in the README's table.
+"""The options of the `jetstream` format as values; the README's table explains them.
 
-Names are the same whatever their case, as everywhere in Spark. An option that does not exist is
-refused, for a mistyped one would be ignored silently. Secrets may be `env:NAME` or `file:PATH`.
+Names ignore case, as everywhere in Spark. An unknown option is refused, because a mistyped one
+would otherwise be ignored silently. Secrets may be `env:NAME` or `file:PATH`.
 """
 
 import difflib
@@ -65,14 +65,14 @@ _PARTITION_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How to reach the streams.
+    """The connection to the streams.
 
-    Args:
+    Attributes:
         transport: `sql` or `nats`.
         dsn: PostgreSQL's connection string, for `sql`.
-        account: The account whose streams are meant, for `sql`.
-        timeout: Seconds that a read waits for a server that is away or a standby that lags.
-        verify: Whether the checksum of every message is computed again, for `sql`.
+        account: Account of the streams, for `sql`.
+        timeout: Seconds that a read waits for an unavailable server or a lagging standby.
+        verify: True to recompute the checksum of every message, for `sql`.
         nats: Servers and secrets, for `nats`.
     """
 
@@ -86,7 +86,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class SplitOptions:
-    """How a range of messages becomes partitions; None: no such limit."""
+    """Limits of the partitions of a range; None: no such limit."""
 
     min_partitions: int
     max_messages: int | None
@@ -95,12 +95,12 @@ class SplitOptions:
 
 @dataclass(frozen=True, slots=True)
 class JsonOptions:
-    """How JSON payloads are read, as the options of `from_json`.
+    """The interpretation of JSON payloads, as the options of `from_json`.
 
-    Args:
-        fail_fast: Whether a payload that is no JSON of the type is an error.
-        corrupt: The field of the type that takes such a payload as it is, where the type has it.
-        zone: The zone of times that name none.
+    Attributes:
+        fail_fast: True if a payload that does not fit the type is an error.
+        corrupt: Name of the field that keeps such a payload as text, if the type has it.
+        zone: Time zone of times without one.
     """
 
     fail_fast: bool = False
@@ -110,25 +110,25 @@ class JsonOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What is read, and how.
+    """The options of a read.
 
-    Args:
-        connection: How to reach the streams.
+    Attributes:
+        connection: The connection to the streams.
         streams: Their names.
         filters: Subjects to read, with wildcards; empty for all.
-        mode: `log` reads by position, `consumer` what a consumer delivers.
-        consumer: Its name; "" for `log`.
-        start: Where reading begins when there is no checkpoint.
-        end: Where a batch read ends.
+        mode: `log` reads by position, `consumer` through a durable consumer.
+        consumer: Name of the consumer; "" for `log`.
+        start: Start of a read without a checkpoint.
+        end: End of a batch read.
         as_of: Read the last message of each subject as of a place; None: read the log.
-        as_of_exact: Leave out subjects whose message of then is not stored any more.
+        as_of_exact: Leave out subjects whose message of that time is no longer stored.
         fail_on_loss: `true`, `false`, or `strict`: interior removals are losses too.
-        payload: What becomes of payloads: `binary`, `string`, `json` or `none`.
-        json: How JSON payloads are read.
-        columns: What is read, in order.
-        split: How partitions are cut.
-        pushdown: Whether conditions of a batch query are evaluated at the source.
-        max_messages, max_bytes: The most that one micro-batch holds; None: everything there is.
+        payload: Form of payloads: `binary`, `string`, `json` or `none`.
+        json: Interpretation of JSON payloads.
+        columns: Columns to read, in order.
+        split: Limits of partitions.
+        pushdown: True to evaluate conditions of a batch query at the source.
+        max_messages, max_bytes: Limits of one micro-batch; None: no limit.
     """
 
     connection: ConnectionOptions
@@ -151,7 +151,7 @@ class ReadOptions:
 
 
 def connection_options(values: Values) -> ConnectionOptions:
-    """How to reach the streams. Raises InvalidOption."""
+    """Return the options of the connection. Raises InvalidOption."""
     dsn = values.secret("dsn")
     timeout = values.seconds("timeout", 60.0)
     nats = nats_options.nats_settings(values, timeout)
@@ -184,7 +184,7 @@ def _account(values: Values) -> str:
 
 
 def checked_dsn(dsn: Secret) -> str:
-    """The connection string, looked up where this runs. Raises InvalidOption."""
+    """Return the connection string, resolved on this machine. Raises InvalidOption."""
     text = dsn.resolve()
     if not text.startswith(("postgresql://", "postgres://")) and "=" not in text:
         raise InvalidOption(dsn.name, SET, "postgresql://user@host/database or host=... dbname=...")
@@ -192,7 +192,7 @@ def checked_dsn(dsn: Secret) -> str:
 
 
 def stream_names(values: Values) -> tuple[str, ...]:
-    """The option `stream`. Raises InvalidOption."""
+    """Return the names in the option `stream`. Raises InvalidOption."""
     streams = values.names_list("stream")
     for name in streams:
         if not is_name(name):
@@ -201,17 +201,17 @@ def stream_names(values: Values) -> tuple[str, ...]:
 
 
 def batch_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options of `spark.read`. Raises InvalidOption."""
+    """Return the options of `spark.read`. Raises InvalidOption."""
     return _read_options(options, default_start="earliest", refused=STREAM_READ, by="readStream")
 
 
 def stream_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options of `spark.readStream`. Raises InvalidOption."""
+    """Return the options of `spark.readStream`. Raises InvalidOption."""
     return _read_options(options, default_start="latest", refused=BATCH_READ, by="read")
 
 
 def schema_text(options: Mapping[str, str]) -> str:
-    """The schema of a query, as DDL; Spark asks before it is known whether it streams."""
+    """Return the schema of a query as DDL; Spark asks for it before choosing batch or streaming."""
     values = Values(options)
     refuse_unknown(values, KNOWN, WRITE, "writing")
     payload, json_ddl, _ = _payload(values)
@@ -307,7 +307,7 @@ def _columns(values: Values, payload: str) -> tuple[str, ...]:
 
 
 def _payload(values: Values) -> tuple[str, str, JsonOptions]:
-    """What becomes of payloads, the type of `data` as DDL for `json`, and how JSON is read."""
+    """Return form of payloads, DDL of `data` for `json` (else ""), and the JSON options."""
     payload = values.choice("payload", ("binary", "string", "json", "none"), "binary")
     text = values.text("jsonSchema")
     if payload != "json":
@@ -350,13 +350,13 @@ def _known(
 def refuse_unknown(
     values: Values, names: tuple[str, ...], others: tuple[str, ...], use: str
 ) -> None:
-    """Refuse options that are none of these, and guess which was meant. Raises InvalidOption.
+    """Refuse options outside `names`, and suggest a similar name. Raises InvalidOption.
 
     Args:
         values: The options of a query.
-        names: Those that it may have.
-        others: Those of queries of another use.
-        use: What that use is.
+        names: Options that the query may have.
+        others: Options of queries of another use.
+        use: Name of that other use.
     """
     known = {name.lower(): name for name in names}
     elsewhere = {name.lower(): name for name in others}

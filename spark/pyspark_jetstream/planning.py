@@ -1,4 +1,4 @@
-"""What a query reads: positions into ranges, ranges into partitions. Runs on the driver."""
+"""Plans of a query, on the driver: positions into ranges, ranges into partitions."""
 
 import time
 from collections.abc import Collection
@@ -21,10 +21,10 @@ _POLL = 0.05
 
 
 class Planner:
-    """Plans reads of the streams of a query.
+    """Planner of reads of a query's streams.
 
     Args:
-        options: What is read.
+        options: Options of the query.
         transport: Reads heads and positions.
     """
 
@@ -34,18 +34,18 @@ class Planner:
         self._policy = LossPolicy(options.fail_on_loss)
 
     def heads(self, known: Collection[str] = ()) -> dict[str, Head]:
-        """The head of every stream. Raises StreamNotFound.
+        """Return the head of every stream. Raises StreamNotFound.
 
         Args:
-            known: Streams that the query has read: one of them that was deleted is waited for
-                where losses are no reason to end, for it may be created again.
+            known: Streams that the query has read. If losses are allowed, a deleted one of them
+                gets time to be created again.
         """
         return {
             stream: self._head(stream, is_known=stream in known) for stream in self._options.streams
         }
 
     def heads_there(self) -> dict[str, Head]:
-        """The head of every stream that is there now."""
+        """Return the heads of the streams that exist now."""
         found = {}
         for stream in self._options.streams:
             with suppress(StreamNotFound):
@@ -57,16 +57,16 @@ class Planner:
         return head_when_there(self._transport, stream, patience)
 
     def head_at(self, stream: str, seq: int, what: str) -> Head:
-        """The head, once the stream has come to a sequence. Raises DataLoss when it does not.
+        """Return the head once the stream has reached a sequence. Raises DataLoss on timeout.
 
-        A standby may lag behind the server where the position was taken, so this waits.
+        A standby may lag behind the server of the position, so this method waits.
         """
         head = self._awaited(stream, seq)
         self._policy.beyond(head, seq, what)
         return head
 
     def _awaited(self, stream: str, seq: int) -> Head:
-        """The head, once the stream has come to a sequence, or after the time allowed."""
+        """Return the head once the stream has reached a sequence, or after the timeout."""
         until = time.monotonic() + self._options.connection.timeout
         while True:
             head = self._head(stream, is_known=True)
@@ -75,15 +75,16 @@ class Planner:
             time.sleep(_POLL)
 
     def _reached(self, head: Head, seq: int, option: str, named: int | None = None) -> Head:
-        """The head, with a sequence that an option needs. Raises NotReachedYet, or goes on.
+        """Return a head with a sequence that an option needs.
 
-        Nobody says that the stream was ever there, so only a standby is waited for.
+        Raises NotReachedYet unless losses are allowed. Nothing proves that the sequence ever
+        existed, so only a standby gets time to catch up.
 
         Args:
-            head: The head before.
+            head: The head so far.
             seq: The sequence.
             option: The option.
-            named: The sequence that the option names, where that is another one.
+            named: The sequence in the option, if it differs from `seq`.
         """
         if head.last_seq < seq and self._transport.may_lag():
             head = self._awaited(head.stream, seq)
@@ -92,7 +93,7 @@ class Planner:
         return head
 
     def start(self, head: Head) -> Position:
-        """Where a query without a checkpoint begins in one stream."""
+        """Return the start of one stream for a query without a checkpoint."""
         place = place_of(self._options.start, head.stream, "earliest")
         if place.kind == "lastPerSubject":
             return Position(head.incarnation, 0, head.last_seq)
@@ -109,7 +110,7 @@ class Planner:
         return Position(head.incarnation, min(seq, head.last_seq))
 
     def end(self, head: Head, place: Place, *, inclusive: bool = False) -> int:
-        """The last sequence of a batch read, or of `asOf`, where a time counts as a whole."""
+        """Return the last sequence of a batch read, or of `asOf` (which includes its time)."""
         if place.kind == "latest":
             return head.last_seq
         if place.kind == "time":
@@ -118,8 +119,8 @@ class Planner:
         return min(place.value, self._reached(head, place.value, option).last_seq)
 
     def ranges(self, head: Head, after: int, last: int, filters: tuple[str, ...]) -> list[Split]:
-        """The partitions of the messages behind `after`, up to `last`."""
-        # What is known to be gone needs no partition, but has been told by then.
+        """Return the partitions of the messages after `after` through `last`."""
+        # Removed sequences at the start need no partition; they have been reported before.
         span = Span(max(after + 1, head.first_seq), last)
         return [
             RangeSplit(head.stream, head.incarnation, one.first, one.last, filters)
@@ -135,14 +136,14 @@ class Planner:
         *,
         span: Span | None = None,
     ) -> list[Split]:
-        """The partitions of the last messages of subjects as of `up_to`; those in a span only.
+        """Return the partitions of the last messages of subjects as of `up_to`.
 
         Args:
             head: The stream.
             up_to: A sequence.
             filters: Subjects; empty for all.
             kind: As in `LatestSplit`.
-            span: Sequences; None for all.
+            span: Only messages with these sequences; None for all.
         """
         current = kind == "current"
         found = find_latest(self._transport, head.stream, filters, up_to, current=current)
@@ -163,7 +164,14 @@ class Planner:
     def latest_bound(
         self, stream: str, position: Position, rows: int | None, size: int | None
     ) -> int:
-        """Where a batch of last messages ends that holds so many rows and bytes, at least one."""
+        """Return the end of a batch of last messages, within limits but with at least one message.
+
+        Args:
+            stream: Its name.
+            position: Position before the batch.
+            rows: Limit of messages; None for none.
+            size: Limit of bytes; None for none.
+        """
         found = find_latest(
             self._transport, stream, self._options.filters, position.snapshot, current=False
         )
@@ -177,12 +185,12 @@ class Planner:
         return int(found["seq"][fits - 1].as_py())
 
     def batch(self, start: Position | None, end: Position, head: Head) -> list[Split]:
-        """The partitions of a micro-batch in one stream, wherever it begins.
+        """Return the partitions of a micro-batch in one stream.
 
         Args:
-            start: The end of the batch before; None when that did not have the stream.
-            end: The end of this one.
-            head: The stream now.
+            start: The end of the previous batch; None if that lacked the stream.
+            end: The end of this batch.
+            head: The current head of the stream.
         """
         if self._policy.recreated(head, end.incarnation):
             return []
@@ -201,10 +209,10 @@ class Planner:
         return self.ranges(head, after, end.seq, filters)
 
     def lag(self, head: Head, position: Position) -> tuple[int, float]:
-        """How many messages are stored behind a position, and how long the first of them is there.
+        """Return the number of messages after a position, and the age of the first one in seconds.
 
-        The messages are at most so many: what was removed in between, or does not match the
-        filters, is not told apart. The seconds are by the clock of this machine.
+        The number is an upper bound: it includes removed messages and those that do not match the
+        filters. The age depends on this machine's clock.
         """
         if position.incarnation != head.incarnation or position.seq < position.snapshot:
             position = replace(position, seq=0)
@@ -216,7 +224,7 @@ class Planner:
         return left, round(max(0, time.time_ns() - stored) / 1e9, 3)
 
     def resumed(self, position: Position, head: Head) -> Position:
-        """Where to go on from a position of a checkpoint; it names its origin where it moved."""
+        """Return the position to resume from, with an origin if it differs from `position`."""
         if self._policy.recreated(head, position.incarnation):
             return Position(head.incarnation, 0, 0, 0)
         if position.seq > head.last_seq:

@@ -1,13 +1,13 @@
-"""Places in a stream: what options say, and what a checkpoint holds.
+"""Positions in a stream: in options and in a checkpoint.
 
 An offset is a JSON object of primitives, one entry for each stream:
 
     {"v": 1, "streams": {"ORDERS": {"incarnation": 1763800000000000000, "seq": 42}}}
 
-`seq` is the last sequence that was read, 0 before the first. `snapshot` is there when reading began
-at `lastPerSubject`: through that sequence only the last message of each subject is read. `origin`
-is there in the end of a batch that does not begin where the one before ended, as the first one:
-Spark does not keep where a query began, and would ask again when it repeats its first batch.
+`seq` is the last sequence read, 0 before the first. `snapshot` is present if reading began at
+`lastPerSubject`: through that sequence only the last message of each subject is read. `origin` is
+present in the end of a batch that does not begin at the end of the previous one, such as the first:
+Spark does not store the start of a query, and would ask for it again to repeat the first batch.
 """
 
 import json
@@ -25,9 +25,9 @@ _ENDS = "latest, seq:N, time:RFC3339"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place as an option names it.
+    """A position as an option names it.
 
-    Args:
+    Attributes:
         kind: earliest, latest, seq, time or lastPerSubject.
         value: The sequence, or the time in nanoseconds since the epoch; else 0.
     """
@@ -38,14 +38,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far one stream was read.
+    """The progress of a read in one stream.
 
-    Args:
-        incarnation: When the stream was created, in nanoseconds since the epoch.
-        seq: The last sequence that was read.
+    Attributes:
+        incarnation: Creation time of the stream, in nanoseconds since the epoch.
+        seq: The last sequence read.
         snapshot: Through this sequence only the last message of each subject counts; 0 for none.
-        origin: The sequence behind which the batch that ends here begins; None: where the batch
-            before it ended.
+        origin: Sequence before the batch that ends here; None: the end of the previous batch.
     """
 
     incarnation: int
@@ -55,14 +54,14 @@ class Position:
 
 
 Offset = dict[str, Position]
-"""How far each stream was read."""
+"""The position in each stream."""
 
 Places = dict[str, Place]
-"""A place for each stream; the empty name stands for those that are not named."""
+"""A place for each stream; the empty name means all others."""
 
 
 def to_json(offset: Mapping[str, Position]) -> dict[str, Any]:
-    """The offset as Spark keeps it in a checkpoint."""
+    """Return the offset as Spark stores it in a checkpoint."""
     streams: dict[str, dict[str, int]] = {}
     for name, position in sorted(offset.items()):
         entry = {"incarnation": position.incarnation, "seq": position.seq}
@@ -75,7 +74,7 @@ def to_json(offset: Mapping[str, Position]) -> dict[str, Any]:
 
 
 def from_json(value: Mapping[str, Any]) -> Offset:
-    """Read what `to_json` wrote. Raises ValueError that shows the value."""
+    """Parse the output of `to_json`. Raises ValueError that shows the value."""
     try:
         if value["v"] != VERSION:
             raise ValueError(f"offset of version {value['v']!r}, this release reads {VERSION}")
@@ -93,17 +92,17 @@ def from_json(value: Mapping[str, Any]) -> Offset:
 
 
 def starts(option: str, text: str | None, default: str) -> Places:
-    """The option `startingPosition`. Raises InvalidOption."""
+    """Parse the option `startingPosition`. Raises InvalidOption."""
     return _places(option, text or default, _STARTS)
 
 
 def ends(option: str, text: str | None, default: str) -> Places:
-    """The options `endingPosition` and `asOf`. Raises InvalidOption."""
+    """Parse the option `endingPosition` or `asOf`. Raises InvalidOption."""
     return _places(option, text or default, _ENDS)
 
 
 def place_of(places: Places, stream: str, default: str) -> Place:
-    """The place of one stream."""
+    """Return the place of one stream."""
     return places.get(stream) or places.get("") or Place(default)
 
 
@@ -132,6 +131,6 @@ def _place(option: str, value: object, allowed: str) -> Place:
             return Place("seq", int(rest))
         moment = rfc3339_ns(rest) if kind == "time" else None
         if moment is not None:
-            # What is before or behind all times of 64 bits is before or behind every message.
+            # A time outside 64 bits is before or after every message.
             return Place("time", max(-LARGEST, min(moment, LARGEST - 1)))
     raise InvalidOption(option, value, f"one of {allowed}, or JSON with one of them per stream")

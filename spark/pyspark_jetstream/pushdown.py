@@ -1,7 +1,7 @@
-"""Conditions of a batch query that are evaluated at the source, when `pushdown=true`.
+"""Conditions of a batch query that the source evaluates, when `pushdown=true`.
 
-Sequences, streams and subjects are exact, so Spark need not look at them again. Times narrow the
-range of sequences, and Spark evaluates them on what is left: it has microseconds only.
+Conditions on sequences, streams and subjects are exact, so Spark need not evaluate them. Times only
+narrow the range of sequences, and Spark evaluates them on the rest, in microseconds.
 """
 
 from collections.abc import Iterable
@@ -17,13 +17,13 @@ _LAST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What is left to read.
+    """The remaining part of a read.
 
-    Args:
-        streams: Those that are read.
-        first, last: Sequences, both included.
+    Attributes:
+        streams: Streams to read.
+        first, last: Sequences, inclusive.
         begin, end: Times in nanoseconds since the epoch: at or after `begin`, before `end`.
-        filters: Subjects; None when none can match, empty for all.
+        filters: Subjects; None if none can match, empty for all.
     """
 
     streams: tuple[str, ...]
@@ -35,11 +35,11 @@ class Narrowed:
 
 
 def narrow(what: Narrowed, filters: Iterable[Any]) -> tuple[Narrowed, list[Any]]:
-    """Apply filters as PySpark gives them; return what is left, and those Spark has to evaluate.
+    """Apply PySpark's filters; return the narrowed read and the filters left to Spark.
 
     Args:
-        what: All that would be read.
-        filters: Objects of the classes in `pyspark.sql.datasource`, known by their names here.
+        `what`: The read so far.
+        filters: Instances of classes in `pyspark.sql.datasource`, recognised by class name.
     """
     rest = []
     for one in filters:
@@ -54,7 +54,10 @@ def narrow(what: Narrowed, filters: Iterable[Any]) -> tuple[Narrowed, list[Any]]
 
 
 def _apply(what: Narrowed, kind: str, one: Any) -> tuple[Narrowed, bool] | None:
-    """What is left, and whether exactly that; None when nothing is known about the filter."""
+    """Apply one filter; return the narrowed read and True if it is exact.
+
+    Returns None for a filter that the source cannot evaluate.
+    """
     attribute: tuple[str, ...] = getattr(one, "attribute", ())
     if len(attribute) != 1:
         return None
@@ -63,7 +66,7 @@ def _apply(what: Narrowed, kind: str, one: Any) -> tuple[Narrowed, bool] | None:
     if column not in ("stream", "subject", "seq", "timestamp", "timestamp_ns"):
         return None
     if kind == "IsNotNull":
-        return what, True  # none of these is ever null
+        return what, True  # none of these columns is ever null
     values = list(value) if kind == "In" else [value]
     if kind == "EqualNullSafe":
         kind = "EqualTo"
@@ -105,7 +108,7 @@ def _by_sequence(what: Narrowed, kind: str, values: list[int]) -> tuple[Narrowed
 
 
 def _by_time(what: Narrowed, kind: str, begin: int, length: int) -> tuple[Narrowed, bool] | None:
-    """Narrow by a moment that is the nanoseconds from `begin`, `length` of them."""
+    """Narrow by a moment that spans the nanoseconds `begin` to `begin + length - 1`."""
     match kind:
         case "EqualTo":
             low, high = begin, begin + length
@@ -124,7 +127,7 @@ def _by_time(what: Narrowed, kind: str, begin: int, length: int) -> tuple[Narrow
 
 def _by_subject(what: Narrowed, kind: str, values: list[Any]) -> tuple[Narrowed, bool] | None:
     if kind in ("EqualTo", "In"):
-        # A text that is no subject, or has wildcards, is not to be taken for a filter.
+        # A text with wildcards, or one that is no subject, must not act as a filter.
         if not all(subjects.is_filter(one) and subjects.is_literal(one) for one in values):
             return None
         return _with_filters(what, tuple(dict.fromkeys(values))), True
@@ -144,7 +147,7 @@ def _by_subject(what: Narrowed, kind: str, values: list[Any]) -> tuple[Narrowed,
 
 
 def _with_filters(what: Narrowed, wanted: tuple[str, ...]) -> Narrowed:
-    """The subjects that match a filter of both; each pair includes the other or has none."""
+    """Intersect the filters with `wanted`; each pair is nested or disjoint."""
     if what.filters is None:
         return what
     both: list[str] = []

@@ -1,7 +1,7 @@
-"""A query of the format by its options, and the one check that all who read options share.
+"""A query of the format by its options, and the common check of options.
 
-The data source, `check`, `run` and the doctor look at options here, so that none of them takes
-what another refuses.
+The data source, `check`, `run` and the doctor all use this check, so that none of them accepts
+options that another refuses.
 """
 
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from pyspark_jetstream.options import ConnectionOptions, ReadOptions, batch_opti
 from pyspark_jetstream.sink.options import WriteOptions, write_options
 
 READ, READ_STREAM, WRITE, WRITE_STREAM = "read", "readStream", "write", "writeStream"
-"""How a query uses the format, by the words of a Spark session and a DataFrame."""
+"""Uses of the format, named as the methods of a Spark session and a DataFrame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """A query that is to run.
 
-    Args:
+    Attributes:
         use: One of `READ`, `READ_STREAM`, `WRITE` and `WRITE_STREAM`.
         options: The options of `format("jetstream")`.
     """
@@ -27,7 +27,7 @@ class Query:
     options: Mapping[str, str]
 
     def checked(self) -> ReadOptions | WriteOptions:
-        """The options as values. Raises InvalidOption."""
+        """Return the options as values. Raises InvalidOption."""
         if self.use == READ:
             return batch_options(self.options)
         if self.use == READ_STREAM:
@@ -36,12 +36,12 @@ class Query:
 
 
 def connection_of(checked: ReadOptions | WriteOptions) -> ConnectionOptions:
-    """How the streams of a query are reached."""
+    """Return the connection options of a query."""
     return checked.connection
 
 
 def streams_of(checked: ReadOptions | WriteOptions) -> tuple[str, ...]:
-    """The streams that a query names."""
+    """Return the streams that a query names."""
     if isinstance(checked, ReadOptions):
         return checked.streams
     return (checked.stream,) if checked.stream else ()

@@ -1,4 +1,4 @@
-"""Reading one partition, in a task: what `read` of every reader of `mode=log` does."""
+"""The read of one partition, in a task: the common `read` of the readers of `mode=log`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from pyspark_jetstream.transport.waiting import head_when_there
 class RangeSplit:
     """A partition: the messages of one stream in a range of sequences.
 
-    Args:
+    Attributes:
         stream: Its name.
-        incarnation: When the stream that was planned was created, in nanoseconds since the epoch.
-        first, last: The range, both included.
+        incarnation: Creation time of the planned stream, in nanoseconds since the epoch.
+        first, last: The range, inclusive.
         filters: Subjects to read; empty for all.
     """
 
@@ -37,14 +37,14 @@ class RangeSplit:
 class LatestSplit:
     """A partition: the last messages of some subjects of one stream.
 
-    Args:
+    Attributes:
         stream: Its name.
-        incarnation: When the stream that was planned was created, in nanoseconds since the epoch.
+        incarnation: Creation time of the planned stream, in nanoseconds since the epoch.
         latest: Their sequences and subjects.
-        kind: What is read. `current`: a message that is not there any more is replaced by the one
-            that replaced it, subjects that were deleted are left out. `exact`: without replacing.
-            `found`: what was found, deleted subjects too.
-        up_to: The last sequence of the moment that is meant.
+        kind: `current`: a message that is no longer stored is replaced by the newest of its
+            subject, and deleted subjects are left out. `exact`: the same without replacement.
+            `found`: the messages as found, deleted subjects included.
+        up_to: The last sequence of the requested moment.
     """
 
     stream: str
@@ -60,8 +60,8 @@ Split = RangeSplit | LatestSplit
 def read_split(
     options: ReadOptions, schema: pa.Schema, split: Split | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition, in batches of `schema`; none of no partition."""
-    if split is None:  # what Spark plans where there is nothing to read
+    """Yield the rows of a partition in batches of `schema`; nothing for None."""
+    if split is None:  # Spark plans a partition of None if there is nothing to read
         return
     transport = open_transport(options.connection)
     shaper = RowShaper(split.stream, schema, options.payload, options.json)
@@ -69,7 +69,8 @@ def read_split(
     patience = options.connection.timeout if policy.goes_on else 0.0
     try:
         if isinstance(split, RangeSplit):
-            # Over NATS a range behind the end is waited for, also where the stream is another one.
+            # Over NATS, a read beyond the end of the stream waits, even if the stream was
+            # recreated.
             is_checked = policy.goes_on or options.connection.transport == "nats"
             yield from _read_range(transport, policy, shaper, split, patience, is_checked)
         else:
@@ -92,15 +93,15 @@ def _read_range(
     patience: float,
     is_checked: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a range.
+    """Yield the rows of a range.
 
     Args:
         transport: Reads the stream.
-        policy: What losses mean.
-        shaper: Makes rows of messages.
+        policy: Reaction to losses.
+        shaper: Converts messages to rows.
         split: The range.
-        patience: Seconds to wait for a stream that was deleted to be created again.
-        is_checked: Whether to look before the first page whether the stream is the planned one.
+        patience: Seconds to wait for a deleted stream to be created again.
+        is_checked: True to check before the first page that the stream is the planned one.
     """
     after, missing = split.first - 1, 0
     if is_checked and policy.recreated(
@@ -126,5 +127,5 @@ def _read_range(
             head = head_when_there(transport, split.stream, patience)
             if policy.recreated(head, split.incarnation):
                 return
-    if not split.filters:  # else what is missing may just not match
+    if not split.filters:  # with filters, a missing sequence may simply not match
         policy.removed(split.stream, split.first, split.last, missing)

@@ -1,7 +1,7 @@
-"""Raw rows of a transport as rows of the schema: whole columns at a time, copied where they must.
+"""Rows of a transport as rows of the schema, in whole columns, copied only if necessary.
 
-Numbers, subjects and payloads pass through as they are. What cannot be read as asked for (text
-that is not UTF-8) is null; JSON is read as `from_json` reads it.
+Numbers, subjects and payloads pass unchanged. Text that is not UTF-8 becomes null; JSON is parsed
+as by `from_json`.
 """
 
 import numpy as np
@@ -16,13 +16,13 @@ from pyspark_jetstream.transport.errors import JetStreamError
 
 
 class RowShaper:
-    """Turns raw batches of one stream into batches of a schema.
+    """Converter of raw batches of one stream to batches of a schema.
 
     Args:
         stream: Its name, for the column `stream`.
         schema: The Arrow schema that Spark expects; its names are columns of `schema.TYPES`.
-        payload: What becomes of payloads: binary, string, json or none.
-        json: How JSON payloads are read.
+        payload: Form of payloads: binary, string, json or none.
+        json: Interpretation of JSON payloads.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class RowShaper:
 
     @property
     def wanted(self) -> Wanted:
-        """What the schema needs of a row."""
+        """The parts of a row that the schema needs."""
         names = self._schema.names
         return Wanted(
             headers="headers" in names or "header_block" in names,
@@ -48,11 +48,11 @@ class RowShaper:
         )
 
     def shape(self, rows: pa.RecordBatch, up_to: int = 0) -> pa.RecordBatch:
-        """The batch with the columns of the schema.
+        """Return the batch with the columns of the schema.
 
         Args:
-            rows: Of a transport.
-            up_to: The last sequence of the moment that is meant, for the column `is_later`.
+            rows: A batch of a transport.
+            up_to: The last sequence of the requested moment, for the column `is_later`.
         """
         columns = [
             pc.greater(rows.column("seq"), up_to)
@@ -69,7 +69,7 @@ class RowShaper:
             case "stream":
                 return _repeated(self._stream, rows.num_rows)
             case "timestamp":
-                # Nanoseconds are cut to microseconds, the second cast is all that computes.
+                # The cast to nanoseconds is free; the second cast cuts to microseconds.
                 exact = rows.column("ts").cast(pa.timestamp("ns", "UTC"))
                 return exact.cast(field.type, safe=False)
             case "timestamp_ns":
@@ -86,7 +86,7 @@ class RowShaper:
                 return rows.column(name)
 
     def _parsed(self, json: JsonColumns, rows: pa.RecordBatch) -> pa.Array:
-        """Payloads as values. Raises JetStreamError that names the message in mode FAILFAST."""
+        """Parse payloads. Raises JetStreamError that names the message in mode FAILFAST."""
         try:
             return json.parse(rows.column("data"))
         except CorruptPayload as error:
@@ -98,7 +98,10 @@ class RowShaper:
 
 
 def _repeated(value: str, count: int) -> pa.Array:
-    """A column of one text. `pa.scalar` would import pandas, which takes longer than most tasks."""
+    """Return a column of one repeated text.
+
+    `pa.scalar` would import pandas, which takes longer than most tasks.
+    """
     data = value.encode()
     offsets = pa.py_buffer(np.array([0, len(data)], np.int32))
     one = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(data)])
@@ -106,7 +109,7 @@ def _repeated(value: str, count: int) -> pa.Array:
 
 
 def text(column: pa.Array) -> pa.Array:
-    """Bytes as text; null where they are not UTF-8."""
+    """Convert bytes to text; null if they are not UTF-8."""
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:

@@ -15,15 +15,15 @@ TYPES = {
     "stream": "string",
     "subject": "string",
     "seq": "bigint",
-    "timestamp": "timestamp",  # microseconds, all that Spark has
+    "timestamp": "timestamp",  # microseconds, the finest resolution of Spark
     "timestamp_ns": "bigint",  # nanoseconds since the epoch
     "headers": "map<string,array<string>>",
     "data": "binary",
     "size": "bigint",
-    "header_block": "binary",  # the headers byte by byte, only if the option columns names it
-    "is_later": "boolean",  # with asOf: the value of then is not stored, this is a later one
+    "header_block": "binary",  # the headers byte for byte, only if the option columns names it
+    "is_later": "boolean",  # with asOf: the message of that time is not stored, this is a later one
 }
-"""Every column in order, with its type as DDL; that of `data` is the one of `payload=binary`."""
+"""Every column in order, with its type as DDL; `data` has the type of `payload=binary`."""
 
 _JSON = frozenset(
     ("boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string")
@@ -32,28 +32,28 @@ _JSON = frozenset(
 
 
 def columns_of(payload: str, *, as_of: bool = False) -> tuple[str, ...]:
-    """The columns there are with a kind of payload.
+    """Return the available columns for a form of payload.
 
     Args:
-        payload: What becomes of payloads.
-        as_of: Whether the query reads the last messages as of a moment.
+        payload: Form of payloads.
+        as_of: True if the query reads the last messages as of a moment.
     """
     absent = {"data": payload == "none", "is_later": not as_of}
     return tuple(name for name in TYPES if not absent.get(name, False))
 
 
 def defaults(payload: str, *, as_of: bool = False) -> tuple[str, ...]:
-    """The columns of a query that does not choose."""
+    """Return the columns of a query without the option columns."""
     return tuple(name for name in columns_of(payload, as_of=as_of) if name != "header_block")
 
 
 def ddl(columns: tuple[str, ...], payload: str, json_ddl: str) -> str:
-    """The schema as DDL, which Spark parses.
+    """Return the schema as DDL, which Spark parses.
 
     Args:
         columns: Names of the columns, in order.
-        payload: What becomes of payloads.
-        json_ddl: The type of `data` where they are JSON.
+        payload: Form of payloads.
+        json_ddl: The type of `data` for JSON payloads.
     """
     return ", ".join(
         f"{name} {_data_type(payload, json_ddl) if name == 'data' else TYPES[name]}"
@@ -66,7 +66,7 @@ def _data_type(payload: str, json_ddl: str) -> str:
 
 
 def to_arrow(schema: "StructType") -> "pa.Schema":
-    """The Arrow schema that Spark expects of the rows of a schema."""
+    """Return the Arrow schema that Spark expects for the rows of a schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
@@ -76,9 +76,9 @@ def to_arrow(schema: "StructType") -> "pa.Schema":
 
 
 def check(schema: "StructType", columns: tuple[str, ...], payload: str) -> None:
-    """Refuse a schema that a user gave and that is not made of these columns.
+    """Refuse a user's schema with other columns or types; any order is valid.
 
-    Some of the columns in another order are fine. Raises InvalidOption.
+    Raises InvalidOption.
     """
     for field in schema.fields:
         if field.name not in columns:
@@ -93,7 +93,7 @@ def check(schema: "StructType", columns: tuple[str, ...], payload: str) -> None:
 
 
 def _check_json(kind: "DataType", shown: str) -> None:
-    """Refuse a type that payloads are not read as. Raises InvalidOption."""
+    """Refuse a type that JSON payloads cannot have. Raises InvalidOption."""
     waiting: list[Any] = [kind]
     if kind.typeName() not in ("struct", "array", "map"):
         raise InvalidOption("schema", f"data {shown}", "data of a struct, an array or a map")

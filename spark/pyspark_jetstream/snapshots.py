@@ -1,8 +1,8 @@
-"""The last message of each subject: which ones they are, and reading them while they change.
+"""The last message of each subject: finding them, and reading them while the stream changes.
 
-The driver finds their sequences, tasks read them. In between a subject may get another message,
-which may remove the one that was found; then the newer one is found again by its subject. So every
-subject that is not deleted has a row, however fast the stream changes.
+The driver finds their sequences, and tasks read them. In between, a newer message of a subject may
+remove the one that was found; then its subject leads to the newer one. So every subject that is not
+deleted has a row, however fast the stream changes.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from pyspark_jetstream.splits import even
 from pyspark_jetstream.transport.base import Page, Transport, Wanted
 
 _FEW = 64
-"""So many subjects are looked for one by one, in one statement that also reads their messages."""
+"""Up to this number, subjects are looked up by name, in statements that also read the messages."""
 
 _ROUNDS = 4
 _DELETED = rb"\r\n(KV-Operation: *(DEL|PURGE)|Nats-Marker-Reason:)"
@@ -26,7 +26,7 @@ _NOTHING = Wanted(headers=False, data=False, ts=False)
 class Latest:
     """Last messages of subjects, by ascending sequence; small when pickled.
 
-    Args:
+    Attributes:
         table: Columns seq, subject and size, as a stream of Arrow's IPC format.
     """
 
@@ -34,7 +34,7 @@ class Latest:
 
     @classmethod
     def of(cls, table: pa.Table) -> "Latest":
-        """From a table with at least these columns."""
+        """Pack a table with at least these columns."""
         sink = pa.BufferOutputStream()
         chosen = table.select(["seq", "subject", "size"])
         codec = "zstd" if pa.Codec.is_available("zstd") else None
@@ -44,26 +44,26 @@ class Latest:
         return cls(sink.getvalue().to_pybytes())
 
     def rows(self) -> pa.Table:
-        """The table."""
+        """Return the table."""
         return pa.ipc.open_stream(self.table).read_all()
 
 
 def find_latest(
     transport: Transport, stream: str, filters: tuple[str, ...], up_to: int, *, current: bool
 ) -> pa.Table:
-    """The last message of each subject as of a sequence: columns seq, subject, size.
+    """Return the last message of each subject as of a sequence: columns seq, subject, size.
 
     Args:
         transport: Reads the stream.
         stream: Its name.
         filters: Subjects; empty for all.
         up_to: Later messages do not count.
-        current: A subject that has only later messages is there with the last one of them, for it
-            may have been replaced since.
+        current: True to include the last message of a subject with later messages only, because the
+            earlier one may have been replaced since.
     """
     found = _table(transport.last_by_subject(stream, filters, up_to, _NOTHING))
     if current:
-        # Asked after the first: a subject that was replaced in between is in one of both.
+        # The order matters: a subject that is replaced in between is in one of both results.
         now = _table(transport.last_by_subject(stream, filters, None, _NOTHING))
         now = now.filter(pc.greater(now["seq"], up_to))
         known = pc.is_in(now["subject"], value_set=found["subject"].combine_chunks())
@@ -72,20 +72,20 @@ def find_latest(
 
 
 def divide(table: pa.Table, parts: int) -> list[Latest]:
-    """Cut a table into at most so many parts of nearly equal length."""
+    """Cut a table into at most `parts` parts of nearly equal length."""
     return [Latest.of(table.slice(a, b - a)) for a, b in even(table.num_rows, parts)]
 
 
 def read_latest(
     transport: Transport, stream: str, latest: Latest, wanted: Wanted, kind: str
 ) -> Iterator[pa.RecordBatch]:
-    """Read the messages that were found, raw.
+    """Read the found messages, raw.
 
     Args:
         transport: Reads the stream.
         stream: Its name.
-        latest: What was found.
-        wanted: Which of the expensive columns are read.
+        latest: The found messages.
+        wanted: Columns to read.
         kind: As in `LatestSplit`.
     """
     planned = latest.rows()
@@ -93,7 +93,7 @@ def read_latest(
         for page in transport.points(stream, planned["seq"].to_pylist(), wanted):
             yield page.rows
         return
-    wanted = replace(wanted, headers=True)  # they tell what was deleted
+    wanted = replace(wanted, headers=True)  # headers mark deleted keys
     if kind == "exact":
         for page in transport.points(stream, planned["seq"].to_pylist(), wanted):
             yield without_deleted(page.rows)
@@ -115,7 +115,7 @@ def read_latest(
 
 
 def without_deleted(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows without those that say that a key was deleted or has expired."""
+    """Remove the rows that mark a key as deleted or expired."""
     blocks = rows.column("headers")
     if blocks.null_count == len(blocks):
         return rows
@@ -126,7 +126,7 @@ def without_deleted(rows: pa.RecordBatch) -> pa.RecordBatch:
 def _one_by_one(
     transport: Transport, stream: str, subjects: list[str], wanted: Wanted
 ) -> Iterator[pa.RecordBatch]:
-    """The last messages of subjects; each statement finds and reads in one state of the stream."""
+    """Read the last messages of subjects; each statement sees one state of the stream."""
     for begin in range(0, len(subjects), _FEW):
         some = tuple(subjects[begin : begin + _FEW])
         for page in transport.last_by_subject(stream, some, None, wanted):

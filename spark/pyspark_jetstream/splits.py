@@ -1,4 +1,4 @@
-"""How a range of sequences becomes partitions, by count and by estimated size."""
+"""Partitions of a range of sequences, by count and by estimated size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pyspark_jetstream.transport.base import Head
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Sequences from `first` to `last`, both included; `last < first` is none."""
+    """Sequences from `first` to `last`, inclusive; empty if `last < first`."""
 
     first: int
     last: int
@@ -20,7 +20,7 @@ class Span:
 
 
 def estimate(head: Head, span: Span) -> tuple[int, int]:
-    """How many messages and bytes a span holds, if they are spread evenly over the stream."""
+    """Return estimates of a span's messages and bytes, for an even distribution in the stream."""
     there = Span(head.first_seq, head.last_seq)
     inside = len(Span(max(span.first, there.first), min(span.last, there.last)))
     if not inside or not len(there):
@@ -32,9 +32,9 @@ def cut(span: Span, messages: int, size: int, options: SplitOptions) -> list[Spa
     """Cut a span into spans of nearly equal length that cover it.
 
     Args:
-        span: What is to be read; none gives no partition.
-        messages: How many messages it is thought to hold.
-        size: How many bytes.
+        span: Sequences to read; an empty span gives no partition.
+        messages: Estimated number of messages.
+        size: Estimated bytes.
         options: The limits of a partition.
     """
     if not len(span):
@@ -46,17 +46,17 @@ def cut(span: Span, messages: int, size: int, options: SplitOptions) -> list[Spa
 
 
 def even(length: int, parts: int) -> list[tuple[int, int]]:
-    """Cut `length` items into at most `parts` runs, none empty: their begins and ends."""
+    """Cut `length` items into at most `parts` non-empty runs; return their (begin, end) pairs."""
     parts = max(1, min(parts, length))
     edges = [length * place // parts for place in range(parts + 1)]
     return list(pairwise(edges)) if length else []
 
 
 def shares(total: int, waiting: Sequence[int]) -> list[int]:
-    """Divide `total` exactly among those who wait, in proportion to how much waits for each.
+    """Divide `total` exactly among streams, in proportion to their waiting messages.
 
-    Where there is less to divide than there are those who wait, the largest get one each. Nobody
-    gets more than waits for him as long as `total` is at most all that waits.
+    If `total` is less than the number of streams, the largest get one each. No share exceeds its
+    stream's waiting messages if `total` is at most their sum.
     """
     everything = sum(waiting)
     if not everything:

@@ -1,7 +1,7 @@
-"""Streaming reads of `mode=log`: micro-batches between positions that a checkpoint holds.
+"""Streaming reads of `mode=log`: micro-batches between positions of a checkpoint.
 
-A batch is the same whenever it is read, as far as its messages are still stored: its end is in the
-checkpoint, and where a query began is in the end of its first batch.
+A replayed batch is the same as far as its messages are still stored: the checkpoint contains its
+end, and the end of the first batch contains the start of the query.
 """
 
 from collections.abc import Iterator
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 class StreamReader(DataSourceStreamReader):
-    """What every PySpark has: offsets into partitions, partitions into rows.
+    """Reader with the features of every PySpark: offsets to partitions, partitions to rows.
 
     Args:
-        options: What is read.
+        options: Options of the query.
         schema: The columns, as Spark knows them.
     """
 
@@ -54,7 +54,7 @@ class StreamReader(DataSourceStreamReader):
         self._transport: Transport | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What tasks get: they connect by themselves."""
+        """Return the state for tasks, without the transport: each task opens its own connection."""
         return {**self.__dict__, "_transport": None}
 
     @property
@@ -64,14 +64,14 @@ class StreamReader(DataSourceStreamReader):
         return Planner(self._options, self._transport)
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins."""
+        """Return the start of a query without a checkpoint."""
         planner = self._planner
         return positions.to_json(
             {stream: planner.start(head) for stream, head in planner.heads().items()}
         )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The partitions of a micro-batch, by the numbers of a checkpoint alone."""
+        """Return the partitions of a micro-batch, computed from the offsets alone."""
         planner = self._planner
         before, after = positions.from_json(start), positions.from_json(end)
         heads = planner.heads(known=after)
@@ -83,23 +83,23 @@ class StreamReader(DataSourceStreamReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition."""
+        """Yield the rows of one partition."""
         return read_split(self._options, self._schema, partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is kept at the source, so nothing is let go of there."""
+        """Do nothing: the source keeps no state of the query."""
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Close the connection at the end of the query."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()
 
 
 class OldStreamReader(StreamReader):
-    """For PySpark 4.0 and 4.1, which have no rate limits and no lag.
+    """Reader for PySpark 4.0 and 4.1, which have neither rate limits nor lag.
 
-    `Trigger.AvailableNow` is there one batch of everything.
+    `Trigger.AvailableNow` reads all messages in one batch there.
     """
 
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
@@ -115,13 +115,13 @@ class OldStreamReader(StreamReader):
         self._initial: Offset = {}
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins."""
+        """Return the start of a query without a checkpoint."""
         value = super().initialOffset()
         self._initial = positions.from_json(value)
         return value
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
-        """Everything there is."""
+        """Return the current ends of the streams."""
         initial, self._initial = self._initial, {}
         return positions.to_json(
             {
@@ -136,7 +136,7 @@ class OldStreamReader(StreamReader):
 
 
 def _same(one: Offset, other: Offset) -> bool:
-    """Whether two offsets are the same place, wherever their batches began."""
+    """Return True if two offsets are the same position, regardless of their origins."""
 
     def bare(offset: Offset) -> Offset:
         return {stream: replace(position, origin=None) for stream, position in offset.items()}
@@ -145,7 +145,7 @@ def _same(one: Offset, other: Offset) -> bool:
 
 
 def stream_reader(options: ReadOptions, schema: "StructType") -> StreamReader:
-    """The reader for this PySpark."""
+    """Return the reader for this PySpark."""
     if not MODERN:
         return OldStreamReader(options, schema)
     return LimitedStreamReader(options, schema)
@@ -154,19 +154,19 @@ def stream_reader(options: ReadOptions, schema: "StructType") -> StreamReader:
 if MODERN:
 
     class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
-        """With rate limits, `Trigger.AvailableNow` and the lag in the progress of the query."""
+        """Reader with rate limits, `Trigger.AvailableNow` and lag in the progress of the query."""
 
         _initial: dict[str, Any] | None = None
         _target: dict[str, Head] | None = None
         _reached: Offset | None = None
 
         def initialOffset(self) -> dict[str, Any]:
-            """Where a query without a checkpoint begins."""
+            """Return the start of a query without a checkpoint."""
             self._initial = super().initialOffset()
             return self._initial
 
         def getDefaultReadLimit(self) -> "ReadLimit":
-            """The limit that Spark hands to `latestOffset`; the other one is applied there."""
+            """Return the limit for `latestOffset`, which also applies the other one."""
             if self._options.max_messages is not None:
                 return ReadMaxRows(self._options.max_messages)
             if self._options.max_bytes is not None:
@@ -174,11 +174,11 @@ if MODERN:
             return ReadAllAvailable()
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """Read no further than what is there now."""
+            """Limit the reads that follow to the current ends of the streams."""
             self._target = self._planner.heads_there()
 
         def latestOffset(self, start: dict[str, Any], limit: "ReadLimit") -> dict[str, Any]:
-            """The end of the next batch within the limits; `start` when there is nothing new."""
+            """Return the end of the next batch within the limits; `start` if nothing is new."""
             planner = self._planner
             rows, size = self._limits(limit)
             before, first = positions.from_json(start), start == self._initial
@@ -200,11 +200,11 @@ if MODERN:
                 )
             self._reached = ends
             if not first and _same(ends, before):
-                return start  # as it is written, for any other text would be a batch to Spark
+                return start  # unchanged, because any other text would be a new batch to Spark
             return positions.to_json(ends)
 
         def reportLatestOffset(self) -> dict[str, Any]:
-            """For the progress: how far the streams go, and what the planned batch leaves."""
+            """Return heads and lags of the streams, for the query's progress."""
             planner, reached = self._planner, self._reached or {}
             streams = {}
             for stream, head in planner.heads_there().items():
@@ -222,7 +222,7 @@ if MODERN:
             return {"v": positions.VERSION, "streams": streams}
 
         def _limits(self, limit: "ReadLimit") -> tuple[int | None, int | None]:
-            """Rows and bytes of the next batch; `Trigger.Once` asks for everything."""
+            """Return the limits of rows and bytes of the next batch; `Trigger.Once` has none."""
             default = self.getDefaultReadLimit()
             if isinstance(limit, ReadAllAvailable) and not isinstance(default, ReadAllAvailable):
                 return None, None
@@ -233,10 +233,10 @@ if MODERN:
         def _begins(
             self, planner: Planner, start: Offset, heads: dict[str, Head], first: bool
         ) -> Offset:
-            """Where the next batch begins; an origin is set where the checkpoint does not say so.
+            """Return the start of the next batch, with an origin if the checkpoint lacks it.
 
-            The first batch of a query is made even when it is empty, so that the checkpoint says
-            from then on where the query began.
+            Spark makes the first batch of a query even if it is empty, so that the checkpoint then
+            contains the start of the query.
             """
             begins: Offset = {}
             for stream, head in heads.items():

@@ -1,6 +1,6 @@
-"""Subjects and filters: which filters are valid, what they match, and the same in SQL.
+"""Subjects and filters: their validity, matching, and the same as SQL.
 
-A filter is tokens with dots between them; `*` stands for one token, a last `>` for one or more.
+A filter consists of tokens separated by dots; `*` matches one token, a final `>` one or more.
 """
 
 import re
@@ -17,14 +17,14 @@ _UNTEXTUAL = re.compile("[\0\n \udc80-\udcff]")
 def text_of(subject: bytes) -> str:
     """Return a subject as text; a byte that is not UTF-8, or NUL, is a blank and two hex digits.
 
-    No subject has blanks, so that each has a text of its own.
+    No subject contains blanks, so different subjects have different texts.
     """
     text = subject.decode("utf-8", "surrogateescape")
     return _UNTEXTUAL.sub(lambda found: f" {ord(found[0]) & 0xFF:02x}", text)
 
 
 def checked(filters: tuple[str, ...], option: str) -> tuple[str, ...]:
-    """The filters without those that another one includes. Raises InvalidOption."""
+    """Return the filters without those that another one includes. Raises InvalidOption."""
     for filter_ in filters:
         if not is_filter(filter_):
             raise InvalidOption(option, filter_, "subjects such as orders.*.new or orders.>")
@@ -36,36 +36,36 @@ def checked(filters: tuple[str, ...], option: str) -> tuple[str, ...]:
 
 
 def is_filter(text: str) -> bool:
-    """Whether it is a subject or a subject with wildcards."""
+    """Return True for a subject, with or without wildcards."""
     tokens = text.split(".")
     return all(tokens) and not _SPACE.search(text) and ">" not in tokens[:-1]
 
 
 def is_name(text: str) -> bool:
-    """Whether it can be the name of a stream or a consumer (ADR-6)."""
+    """Return True for a valid name of a stream or a consumer (ADR-6)."""
     return bool(text) and not re.search(r"[\s\x00-\x1f.*>/\\]", text)
 
 
 def is_literal(filter_: str) -> bool:
-    """Whether a filter has no wildcards, so that it is a subject."""
+    """Return True if a filter has no wildcards, so that it is a subject."""
     return not any(token in ("*", ">") for token in filter_.split("."))
 
 
 def is_of_the_server(subject: str, api_prefix: str = "") -> bool:
-    """Whether a subject is one of the server's API or of its system, which no message belongs to.
+    """Return True for a subject of the server's API or system, which stores no message.
 
-    Of the subjects that begin with `$` only those of key-value and object stores hold messages.
+    Of the subjects that begin with `$`, only those of key-value and object stores hold messages.
 
     Args:
         subject: Without wildcards.
-        api_prefix: What the subjects of the API begin with, where that is another word than `$JS`.
+        api_prefix: Prefix of the API, if it does not begin with `$JS`.
     """
     of_api = bool(api_prefix) and f"{subject}.".startswith(f"{api_prefix}.")
     return of_api or (subject.startswith("$") and not subject.startswith(("$KV.", "$O.")))
 
 
 def includes(wider: str, narrower: str) -> bool:
-    """Whether every subject that `narrower` matches is matched by `wider`."""
+    """Return True if `wider` matches every subject that `narrower` matches."""
     left, right = wider.split("."), narrower.split(".")
     for place, token in enumerate(left):
         if token == ">":
@@ -78,12 +78,12 @@ def includes(wider: str, narrower: str) -> bool:
 
 
 def matches(filters: tuple[str, ...], subject: str) -> bool:
-    """Whether any filter matches; no filters match everything."""
+    """Return True if any filter matches; no filters match everything."""
     return not filters or any(includes(one, subject) for one in filters)
 
 
 def apart(one: str, other: str) -> bool:
-    """Whether no subject matches both filters, for certain."""
+    """Return True if certainly no subject matches both filters."""
     for left, right in zip(one.split("."), other.split("."), strict=False):
         if ">" in (left, right):
             return False
@@ -94,7 +94,7 @@ def apart(one: str, other: str) -> bool:
 
 
 def regex(filter_: str) -> str:
-    """The regular expression of a filter, for Python, PostgreSQL and RE2 alike.
+    """Return the regular expression of a filter, valid in Python, PostgreSQL and RE2.
 
     As in `includes`, and in a purge, `*` does not match the token `>` of a stored subject.
     """
@@ -111,7 +111,7 @@ def regex(filter_: str) -> str:
 
 
 def prefix(filter_: str) -> str:
-    """What every subject that the filter matches begins with, dot included where one must come."""
+    """Return the common prefix of all matching subjects, with the dot before a wildcard."""
     fixed: list[str] = []
     for token in filter_.split("."):
         if token in ("*", ">"):
@@ -121,15 +121,15 @@ def prefix(filter_: str) -> str:
 
 
 def after_prefix(start: str) -> str:
-    """The least text, in byte order, behind all texts that begin with a prefix ending in a dot."""
-    return start[:-1] + "/"  # the character behind the dot
+    """Return the least text, in byte order, after all texts with a prefix that ends in a dot."""
+    return start[:-1] + "/"  # the character after the dot
 
 
 def sql_condition(filters: tuple[str, ...], column: str = "subject") -> str:
-    """The condition that any of the filters matches, as SQL over a column that collates "C".
+    """Return the SQL condition that any of the filters matches, for a column that collates "C".
 
-    A subject is compared, a filter that ends in its only wildcard `>` is a range, and only what
-    is left needs a regular expression.
+    Subjects are compared, a filter whose only wildcard is a final `>` is a range, and only other
+    filters need a regular expression.
     """
     if not filters:
         return "true"
@@ -152,6 +152,6 @@ def _wildcard_condition(filter_: str, column: str) -> str:
 
 
 def sql_text(text: str) -> str:
-    """A text as an SQL literal, whatever is in it and however the session is set."""
+    """Return a text as an SQL literal, valid for any content and any session setting."""
     quoted = text.replace("'", "''")
     return "E'" + quoted.replace("\\", "\\\\") + "'" if "\\" in text else f"'{quoted}'"

@@ -1,7 +1,7 @@
-"""Texts that are times, by the rules of Spark's casts (pure).
+"""Times in text, by the rules of Spark's casts (pure).
 
-A time is cut to microseconds. Years have four to six digits, those of dates up to seven, everything
-behind the year may be left out from the right, numbers of two digits may have one.
+A time is cut to microseconds. Years have four to six digits, in dates up to seven. Parts after the
+year may be omitted from the right, and two-digit numbers may have one digit.
 """
 
 import re
@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 MICROS = 1_000_000
 _DAY = 86_400
 _GREGORIAN = -141_427
-"""The first day of the Gregorian calendar, 15 October 1582."""
+"""The first day of the Gregorian calendar, 15 October 1582, in days since the epoch."""
 _LONG, _INT = 1 << 63, 1 << 31
 _NUMBER = re.compile(r"[+-]?\d{1,4000}")
 _DATE = r"([+-]?\d{4,%d})(?:-(\d{1,2})(?:-(\d{1,2})%s)?)?"
@@ -56,11 +56,11 @@ _TRIMMED = "".join(map(chr, range(0x21))) + "\x7f"
 
 
 def timestamp(text: str, zone: str) -> int | None:
-    """A time as microseconds since the epoch; None when it is none.
+    """Return a time as microseconds since the epoch; None for other text.
 
     Args:
         text: Such as `2026-01-02T03:04:05.123456789Z`.
-        zone: The zone of a time that names none.
+        zone: The zone of a time without one.
     """
     found = _fields(text.strip(_TRIMMED), zone)
     if found is None:
@@ -71,7 +71,7 @@ def timestamp(text: str, zone: str) -> int | None:
 
 
 def local(text: str) -> int | None:
-    """A time without a zone, as microseconds; None when it is none, or has a zone."""
+    """Return a time without a zone as microseconds; None for other text, or with a zone."""
     text = text.strip(_TRIMMED)
     if _TIMESTAMP.fullmatch(text) is None:
         return None
@@ -82,30 +82,33 @@ def local(text: str) -> int | None:
 
 
 def date(text: str) -> int | None:
-    """A day as days since the epoch; None when it is none. A number in a text is such days."""
+    """Return a date as days since the epoch; None for other text.
+
+    A number counts as days, as Spark reads it.
+    """
     match = _DAYS.fullmatch(text.strip(_TRIMMED))
     if match is not None:
         days = _days(int(match[1]), int(match[2] or 1), int(match[3] or 1))
         if days is not None and -_INT <= days < _INT:
             return days
-    # Java takes the digits of every script that has one character for each in UTF-16.
+    # Java accepts the digits of every script in the Basic Multilingual Plane.
     if _NUMBER.fullmatch(text) and max(text) <= "\uffff" and -_INT <= int(text) < _INT:
         return _rebased(int(text))
     return None
 
 
 def is_zone(name: str) -> bool:
-    """Whether this names a time zone: an offset such as `+02:00`, or `Europe/Berlin`."""
+    """Return True for a time zone: an offset such as `+02:00`, or `Europe/Berlin`."""
     return _offset(name) is not None or _region(name) is not None
 
 
 def _fields(text: str, zone: str) -> tuple[int, str] | None:
-    """Microseconds of the wall clock, and the zone that is named, or ""."""
+    """Return microseconds of the wall clock, and the named zone or ""."""
     match = _TIMESTAMP.fullmatch(text)
     if match is not None:
         days = _days(int(match[1]), int(match[2] or 1), int(match[3] or 1))
         clock = match.groups()[3:]
-    else:  # a time of today
+    else:  # a time of the current day
         match = _TODAY.fullmatch(text)
         if match is None:
             return None
@@ -122,9 +125,9 @@ def _fields(text: str, zone: str) -> tuple[int, str] | None:
 
 
 def _days(year: int, month: int, day: int) -> int | None:
-    """Days since the epoch of a date in the proleptic Gregorian calendar."""
+    """Return the days since the epoch of a proleptic Gregorian date; None if it does not exist."""
     try:
-        # The calendar repeats itself after 400 years, which are 146,097 days.
+        # The calendar repeats after 400 years, which are 146,097 days.
         cycle, inside = divmod(year, 400)
         days = datetime(inside + 400, month, day, tzinfo=UTC).toordinal()
     except ValueError:
@@ -133,7 +136,7 @@ def _days(year: int, month: int, day: int) -> int | None:
 
 
 def _rebased(days: int) -> int:
-    """Days of a number: before 15 October 1582 they count dates of the Julian calendar."""
+    """Return the days of a number: before 15 October 1582 numbers count Julian dates."""
     if days >= _GREGORIAN:
         return days
     shifted = days + 2_472_670
@@ -146,7 +149,7 @@ def _rebased(days: int) -> int:
 
 
 def _utc(micros: int, zone: str) -> int | None:
-    """A time of the wall clock of a zone as a moment; None where the zone is none."""
+    """Convert a wall clock time of a zone to UTC; None for an unknown zone."""
     offset = _offset(zone)
     if offset is not None:
         return micros - offset * MICROS
@@ -157,11 +160,11 @@ def _utc(micros: int, zone: str) -> int | None:
 
 
 def _region_offset(wall: int, region: ZoneInfo) -> int:
-    """Seconds that a region is ahead at a time of its wall clock.
+    """Return the seconds that a region is ahead of UTC at a wall clock time.
 
-    A time that is there twice is the first one; one that is skipped counts by the offset before.
+    An ambiguous time is the first of the two; a skipped one has the offset before the gap.
     """
-    # Rules repeat at most every 400 years, and are those of the first or last year beyond.
+    # Rules repeat at least every 400 years; outside this range the first or last rule applies.
     year = 146_097 * _DAY
     while wall < -62_000_000_000:
         wall += year
@@ -175,7 +178,7 @@ def _region_offset(wall: int, region: ZoneInfo) -> int:
 
 @lru_cache(256)
 def _offset(zone: str) -> int | None:
-    """Seconds that a fixed offset is ahead of UTC, at most 18 hours; None when it is none."""
+    """Return a fixed offset from UTC in seconds, at most 18 hours; None for other text."""
     if zone in ("Z", "UTC", "GMT", "UT"):
         return 0
     match = _OFFSET.fullmatch(_SHORT_OFFSETS.get(zone, zone))

@@ -1,6 +1,6 @@
 """Option strings as values: numbers, sizes, durations, lists, secrets.
 
-Every failure is an `InvalidOption` that names the option, the value and what was expected.
+Every failure is an `InvalidOption` that names the option, the value and the expected form.
 """
 
 import json
@@ -21,37 +21,37 @@ _RFC3339 = re.compile(
 _PASSWORD = re.compile(r"://[^/@]*?:([^@/]+)@|password\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]+)")
 _USER = re.compile(r"://[^/@\s]+@")
 _SHOWN = 200
-"""Characters of a value that a message shows."""
+"""Largest number of characters of a value in a message."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Hidden:
-    """Stands for a value that may be secret."""
+    """Placeholder of a value that may be secret."""
 
     def __repr__(self) -> str:
         return "set"
 
 
 SET = _Hidden()
-"""The value of an option that is set to what no message shows."""
+"""Placeholder value of an option whose value no message shows."""
 
 LARGEST = (1 << 63) - 1
-"""The largest number of Spark and PostgreSQL."""
+"""The largest integer of Spark and PostgreSQL."""
 _LONGEST = 100 * 366 * 86400.0
-"""Seconds of the longest duration: clocks and sockets take no more than some centuries."""
+"""The longest duration in seconds: clocks and sockets support only some centuries."""
 
 
 class InvalidOption(ValueError):
-    """An option that cannot be used.
+    """An option is invalid.
 
     Args:
         name: The option, as it is documented.
-        value: What it was set to, `SET` where that may be secret, None where it was not set.
-        expected: What it may be.
+        value: Its value; `SET` if it may be secret, None if it is not set.
+        expected: The valid values.
     """
 
     def __init__(self, name: str, value: object, expected: str) -> None:
-        if isinstance(value, str):  # it may be a connection string in the wrong place
+        if isinstance(value, str):  # the value may be a misplaced connection string
             value = _USER.sub("://***@", _PASSWORD.sub(_without_password, value))
         shown = "not set" if value is None else repr(value)
         if len(shown) > _SHOWN:
@@ -68,8 +68,8 @@ class UnknownOption(InvalidOption):
     """An option that the format does not have.
 
     Args:
-        name: As it was given.
-        hint: What it may be.
+        name: The given name.
+        hint: A similar name, or all names.
     """
 
     def __init__(self, name: str, hint: str) -> None:
@@ -79,9 +79,9 @@ class UnknownOption(InvalidOption):
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A value that is never printed, taken from where it is kept only when it is used.
+    """A value that is never printed, resolved only on use.
 
-    Args:
+    Attributes:
         name: The option, for messages.
         reference: `env:NAME`, `file:PATH`, or the value itself.
     """
@@ -94,11 +94,11 @@ class Secret:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the value is kept in the environment or in a file."""
+        """True if the environment or a file contains the value."""
         return self.reference.startswith(("env:", "file:"))
 
     def resolve(self) -> str:
-        """The value; in a task it is the executor's environment or file. Raises InvalidOption."""
+        """Return the value, from this machine's environment or file. Raises InvalidOption."""
         kind, _, rest = self.reference.partition(":")
         if kind == "env":
             if rest not in os.environ:
@@ -120,10 +120,10 @@ class Secret:
         return self.reference
 
     def without(self, text: str) -> str:
-        """What somebody says about the value, without the value or a password in it."""
+        """Remove the value, and a password in it, from the text of a message."""
         value = self.resolve()
         hidden = [(found[1] or found[2]).strip("'") for found in _PASSWORD.finditer(value)]
-        # Of what is no connection string a message may repeat any word.
+        # If the value is no connection string, the message may repeat any word of it.
         hidden += [word for word in value.split() if "=" not in word and "://" not in word]
         for word in sorted(hidden, key=len, reverse=True):
             text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", text)
@@ -131,30 +131,32 @@ class Secret:
 
 
 class Values:
-    """The options of a query, by name whatever its case.
+    """The options of a query by name, regardless of case.
+
+    Methods raise InvalidOption for an invalid value.
 
     Args:
-        options: As Spark gives them.
+        options: The options from Spark.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
 
     def names(self) -> list[str]:
-        """What was set, in lower case."""
+        """Return the names of the options set, in lower case."""
         return list(self._options)
 
     def text(self, name: str) -> str | None:
-        """The value as it is; None when it was not set or is empty."""
+        """Return the unparsed value; None if not set or empty."""
         return self._options.get(name.lower(), "").strip() or None
 
     def secret(self, name: str) -> Secret | None:
-        """A value that may be kept elsewhere."""
+        """Return a value that the environment or a file may contain; None if not set."""
         value = self.text(name)
         return Secret(name, value) if value is not None else None
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        """One of some words, in any case."""
+        """Return one of the given words, regardless of case."""
         value = self.text(name) or default
         found = {choice.lower(): choice for choice in choices}.get(value.lower())
         if found is None:
@@ -162,11 +164,11 @@ class Values:
         return found
 
     def flag(self, name: str, default: bool) -> bool:
-        """`true` or `false`."""
+        """Return a boolean, `true` or `false`."""
         return self.choice(name, ("true", "false"), "true" if default else "false") == "true"
 
     def number(self, name: str, *, least: int = 1) -> int | None:
-        """A whole number."""
+        """Return an integer; None if not set."""
         value = self.text(name)
         if value is None:
             return None
@@ -175,7 +177,7 @@ class Values:
         return int(value)
 
     def size(self, name: str) -> int | None:
-        """Bytes: `1048576`, `64MiB`, `64m` (powers of 1024)."""
+        """Return bytes from `1048576`, `64MiB`, `64m` (powers of 1024); None if not set."""
         value = self.text(name)
         if value is None:
             return None
@@ -186,7 +188,7 @@ class Values:
         return found
 
     def seconds(self, name: str, default: float) -> float:
-        """A duration: `90`, `500ms`, `1.5s`, `5m`, `1h`; seconds without a unit."""
+        """Return seconds from `90`, `500ms`, `1.5s`, `5m`, `1h`; without a unit: seconds."""
         value = self.text(name)
         if value is None:
             return default
@@ -198,7 +200,7 @@ class Values:
         return found
 
     def names_list(self, name: str) -> tuple[str, ...]:
-        """Names with commas between them, or a JSON array where a name holds a comma."""
+        """Return names separated by commas, or from a JSON array if a name contains a comma."""
         value = self.text(name)
         if value is None:
             return ()
@@ -217,12 +219,12 @@ class Values:
 
 
 def _number(digits: str) -> int:
-    """A number of any length; one of very many digits as one that is too large for all uses."""
+    """Convert digits of any number; very many become one number too large for all uses."""
     return int(digits) if len(digits) < 40 else 1 << 100
 
 
 def rfc3339_ns(text: str) -> int | None:
-    """A time as nanoseconds since the epoch, exact to the last digit; None when it is no time."""
+    """Return an RFC 3339 time as nanoseconds since the epoch, exactly; None for other text."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""jetgate over HTTP: publish, consume and key-value, safe to repeat and hard to interrupt."""
+"""jetgate over HTTP: publish, consume and key-value, with safe retries and automatic reconnects."""
 
 from jetgate_client.client import Jetgate, connect
 from jetgate_client.consuming import Consumption, Delivery

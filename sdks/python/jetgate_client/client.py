@@ -1,4 +1,4 @@
-"""The client: everything begins with `connect`."""
+"""The client, which `connect` returns."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
@@ -44,16 +44,16 @@ def connect(
     timeout: float = 30.0,
     verify: Any = True,
 ) -> "Jetgate":
-    """A client of the server at `url`; nothing is sent yet.
+    """Return a client of the server at `url`; no request is sent yet.
 
     Args:
-        url: Where the HTTP side of the server is.
-        token: Sent as a bearer token; a function is asked for it before each request.
-        user: With `password`, sent as basic credentials.
-        password: Of the user.
-        retry: How often and how long things are tried again.
-        timeout: Seconds that a request may take.
-        verify: As httpx takes it: an `ssl.SSLContext` for a certificate of one's own.
+        url: HTTP address of the server.
+        token: Bearer token, or a function that returns it, called before each request.
+        user: User of basic credentials, with `password`.
+        password: Password of the user.
+        retry: Limits of retries.
+        timeout: Limit of a request, in seconds.
+        verify: As in httpx: an `ssl.SSLContext` for a private certificate.
     """
     transport = Transport(
         url,
@@ -66,11 +66,11 @@ def connect(
 
 
 class Jetgate:
-    """A client, to be closed by `aclose` or the end of `async with`.
+    """A client; `aclose` or the end of `async with` closes it.
 
     Attributes:
-        api: What the functions below `jetgate_client.generated.api` take as their `client`: one
-            for each operation of the server. Their refusals are raised as Problem, too.
+        api: The `client` argument of the functions in `jetgate_client.generated.api`, one for each
+            operation of the server. They raise Problem, too.
     """
 
     def __init__(self, url: str, transport: Transport) -> None:
@@ -90,7 +90,7 @@ class Jetgate:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End what is left open, and close the connections."""
+        """End open iterations, and close the connections."""
         await self._transport.aclose()
 
     async def put_stream(self, name: str, **config: Any) -> StreamInfo:
@@ -110,7 +110,7 @@ class Jetgate:
         return self.bucket(name)
 
     def bucket(self, name: str) -> Bucket:
-        """A bucket that is there."""
+        """Return an existing bucket, without a request."""
         return Bucket(self._transport, name)
 
     async def put_store(self, name: str, **config: Any) -> ObjectStore:
@@ -120,7 +120,7 @@ class Jetgate:
         return self.store(name)
 
     def store(self, name: str) -> ObjectStore:
-        """An object store that is there."""
+        """Return an existing object store, without a request."""
         return ObjectStore(self._transport, name)
 
     async def publish(
@@ -133,11 +133,17 @@ class Jetgate:
         last_seq: int | None = None,
         ttl: str = "",
     ) -> Receipt:
-        """Publish a message; return when it is stored.
+        """Publish a message; return once it is stored.
 
-        It carries `msg_id`, or an id of its own, and is sent again until there is an outcome.
-        `last_seq`: only if that is the last sequence of the subject, 0: if it has none.
-        `ttl`: how long it is kept (`10s`). Raises Problem, OutcomeUnknown.
+        The message is sent with its id until there is an outcome. Raises Problem, OutcomeUnknown.
+
+        Args:
+            subject: Subject of the message.
+            payload: Its payload.
+            headers: Its headers.
+            msg_id: Id for deduplication; "" generates one.
+            last_seq: Store only if this is the last sequence of the subject; 0: if it has none.
+            ttl: Lifetime of the message, such as `10s`.
         """
         return await publishing.publish(
             self._transport,
@@ -152,7 +158,7 @@ class Jetgate:
     async def publish_many(
         self, messages: Iterable[Outgoing]
     ) -> list[Receipt | Problem | OutcomeUnknown]:
-        """Publish messages, a thousand in a request; what became of each, in their order."""
+        """Publish messages, a thousand per request; return the outcome of each, in order."""
         return await publishing.publish_many(self._transport, messages)
 
     async def request(
@@ -163,19 +169,22 @@ class Jetgate:
         headers: Mapping[str, str] | None = None,
         within: float = 5.0,
     ) -> Message:
-        """Ask who serves a subject, once, and wait so long. Raises Problem, ConnectionLost."""
+        """Send a request once; return the first answer.
+
+        Raises Problem, and ConnectionLost without an answer `within` this number of seconds.
+        """
         return await publishing.request(
             self._transport, subject, payload, headers=headers or {}, within=within
         )
 
     async def message(self, stream: str, seq: int) -> Message:
-        """The message of a sequence. Raises NotFound."""
+        """Return the message of a sequence. Raises NotFound."""
         return await publishing.read(
             self._transport, path_of("streams", stream, "messages", str(seq))
         )
 
     async def last_message(self, stream: str, subject: str) -> Message:
-        """The last message of a subject. Raises NotFound."""
+        """Return the last message of a subject. Raises NotFound."""
         path = path_of("streams", stream, "messages")
         return await publishing.read(self._transport, path, last_by=subject)
 
@@ -190,40 +199,43 @@ class Jetgate:
         max_bytes: int | None = None,
         **place: Any,
     ) -> Consumption:
-        """The messages of a consumer, without end: iterate over it.
+        """Return an endless iteration over the messages of a consumer.
 
         Args:
             stream: The name of the stream.
             consumer: The name of the consumer.
-            batch: How many messages are fetched at once; 1 where one takes long.
+            batch: Messages per fetch; 1 if each takes long.
             expires: Seconds that a fetch waits for messages.
-            heartbeat: Seconds between the server's signs of life; two without one is silence.
-            max_bytes: How much is fetched at once.
+            heartbeat: Seconds between heartbeats of the server; after two without one the client
+                reconnects.
+            max_bytes: Bytes per fetch; None: no limit.
             **place: In a priority group: `group`, `priority`, `min_pending`, `min_ack_pending`.
         """
         fetch = Fetch(stream, consumer, batch, expires, heartbeat, max_bytes, place)
         return Consumption(self._transport, fetch)
 
     async def ack(self, deliveries: Iterable[Delivery], *, sync: bool = False) -> None:
-        """Acknowledge many at once. Raises the first Problem."""
+        """Acknowledge many deliveries at once. Raises the first Problem."""
         await settle(self._transport, "ack", deliveries, sync=sync)
 
     def tail(
         self, stream: str, *, subject: str = "", begin: str = "new"
     ) -> AsyncIterator[Message | Gap]:
-        """The messages of a stream as they are stored, and a Gap where some are missing.
+        """Yield the messages of a stream as they are stored, and a Gap for missing ones.
 
-        `subject`: only what matches it. `begin`: `new`, `all`, `last`, `last_per_subject`, a
-        sequence, or a time in RFC 3339.
+        Args:
+            stream: The name of the stream.
+            subject: Subject filter; "" for all.
+            begin: `new`, `all`, `last`, `last_per_subject`, a sequence, or a time in RFC 3339.
         """
         return tail(self._transport, stream, subject, begin)
 
     def socket(self) -> Socket:
-        """Feeds and publishes over one WebSocket; it is opened when it is first needed."""
+        """Return a socket for feeds and publishes over one WebSocket, opened on first use."""
         return Socket(self._transport)
 
     def advisories(self, subject: str = "") -> AsyncIterator[events.Event]:
-        """Advisories, as they are published."""
+        """Yield advisories as they are published; `subject` filters them."""
         return events.advisories(self._transport, subject)
 
 

@@ -1,4 +1,4 @@
-"""Opening a WebSocket, and why there is none or no longer one."""
+"""Opening of a WebSocket, and the errors of a refused or closed one."""
 
 import asyncio
 import json
@@ -12,14 +12,14 @@ from jetgate_client.errors import ConnectionLost, JetgateError, problem_from
 from jetgate_client.transport import Transport
 
 QUIET_S = 20.0
-"""How long a handshake and the beginning of a feed may take."""
+"""Limit of a handshake, and of the beginning of a feed, in seconds."""
 _PROTOCOL = Subprotocol("js.v1.msgpack")
 _AT_ONCE = (1001, 1012)
 _FINAL = (1002, 1007, 1009)
 
 
 async def welcomed(transport: Transport) -> tuple[ClientConnection, int]:
-    """A connection that has been welcomed, and how large a frame may be.
+    """Open a WebSocket and wait for the welcome; return it and its largest frame in bytes.
 
     Raises Problem, ConnectionLost.
     """
@@ -52,11 +52,11 @@ async def welcomed(transport: Transport) -> tuple[ClientConnection, int]:
 
 
 class Restarted(ConnectionLost):
-    """The server said that one may connect again at once."""
+    """The server restarts, and a reconnect may follow at once."""
 
 
 def ending(closed: ConnectionClosed) -> JetgateError:
-    """What a close means: the table is in docs/websocket.md."""
+    """Return the error for a close code, by the table in docs/websocket.md."""
     code, reason = (closed.rcvd.code, closed.rcvd.reason) if closed.rcvd else (1006, "cut off")
     said = {"type": reason, "title": reason, "detail": f"the socket was closed: {code}"}
     if 4000 <= code < 4100:
@@ -68,13 +68,13 @@ def ending(closed: ConnectionClosed) -> JetgateError:
 
 
 def _refused(refused: InvalidStatus) -> JetgateError:
-    """What the answer to a handshake says."""
+    """Return the error for a refused handshake."""
     answer = refused.response
     try:
         members = json.loads(answer.body or b"")
     except ValueError:
         members = None
-    if not isinstance(members, dict):  # of a proxy, perhaps
+    if not isinstance(members, dict):  # for example from a proxy
         members = {"title": answer.reason_phrase}
     after = answer.headers.get("Retry-After", "")
     retry_after = float(after) if after.isdecimal() else 0.0

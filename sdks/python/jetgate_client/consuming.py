@@ -1,4 +1,4 @@
-"""Fetching without end: a loop of long polls that outlives servers and connections."""
+"""Endless fetching: a loop of long polls that survives lost connections and restarts."""
 
 import asyncio
 from collections import deque
@@ -21,8 +21,10 @@ _DRAIN_S = 1.0
 class Delivery(Message):
     """A delivery of a message to a consumer.
 
-    `delivered`: how often it was, this time included; `pending`: how many messages follow;
-    `token`: what acknowledges it, empty where the consumer wants no acknowledgement.
+    Attributes:
+        delivered: Number of deliveries of this message, including this one.
+        pending: Number of messages that follow.
+        token: Token of the acknowledgement; empty if the consumer needs none.
     """
 
     consumer: str
@@ -33,33 +35,33 @@ class Delivery(Message):
     _transport: Transport = field(repr=False, compare=False)
 
     async def ack(self, *, sync: bool = False) -> None:
-        """It is done. `sync`: return when the server has recorded it.
+        """Acknowledge the message. With `sync`, return once the server has recorded it.
 
-        Raises Problem, and OutcomeUnknown when nobody confirms it: it may be delivered again.
+        Raises Problem, and OutcomeUnknown without a confirmation: the message may be redelivered.
         """
         await settle(self._transport, "ack", [self], sync=sync)
 
     async def nak(self, *, delay: float = 0.0, sync: bool = False) -> None:
-        """Give it back, to be delivered again after `delay` seconds."""
+        """Nak the message: it is redelivered after `delay` seconds."""
         await settle(self._transport, "nak", [self], sync=sync, delay=int(delay * 1e9))
 
     async def term(self, reason: str = "", *, sync: bool = False) -> None:
-        """Never deliver it again."""
+        """Terminate the message: it is never redelivered."""
         await settle(self._transport, "term", [self], sync=sync, reason=reason)
 
     async def progress(self, *, sync: bool = False) -> None:
-        """Still working: the ack wait begins again."""
+        """Report progress, which restarts the ack wait."""
         await settle(self._transport, "progress", [self], sync=sync)
 
 
 async def settle(
     transport: Transport, verb: str, deliveries: Iterable[Delivery], **said: Any
 ) -> None:
-    """Acknowledge deliveries, in one request for each consumer and 10,000 of them.
+    """Settle deliveries, with one request per consumer and 10,000 deliveries.
 
-    A request without an answer is repeated, and so is, once, what the server could not confirm.
-    Raises the first Problem of those that had no effect, and OutcomeUnknown for what nobody
-    confirms: it may be delivered again.
+    A request without an answer is repeated. Tokens that the server could not confirm are sent once
+    more. Raises the first Problem of those without effect, and OutcomeUnknown without a
+    confirmation: such a message may be redelivered.
     """
     tokens: dict[tuple[str, str], list[str]] = {}
     for each in deliveries:
@@ -88,7 +90,7 @@ async def _settle(transport: Transport, path: str, tokens: list[str], said: dict
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """How a consumer is fetched from. Times in seconds."""
+    """The parameters of a fetch. Times are in seconds."""
 
     stream: str
     consumer: str
@@ -99,7 +101,7 @@ class Fetch:
     place: dict[str, Any]
 
     def body(self) -> dict[str, Any]:
-        """The request."""
+        """Return the body of the request."""
         body = {
             "batch": self.batch,
             "expires": int(self.expires * 1e9),
@@ -110,11 +112,11 @@ class Fetch:
 
 
 class Consumption:
-    """The messages of a consumer as they come, for as long as one iterates.
+    """An endless iteration over the messages of a consumer.
 
-    Lost connections, restarts and a silence of two heartbeats are waited for and begun again; what
-    cannot pass by itself is raised. `aclose`, or the end of `async with`, gives back what was
-    fetched and not yet taken.
+    After lost connections, restarts and a silence of two heartbeats, fetching resumes. Permanent
+    errors are raised. `aclose`, or the end of `async with`, naks fetched messages that were not
+    yielded.
     """
 
     def __init__(self, transport: Transport, fetch: Fetch) -> None:
@@ -135,19 +137,19 @@ class Consumption:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop, and give back what was fetched and not taken."""
+        """Stop, and nak the fetched messages that were not yielded."""
         await self._deliveries.aclose()
 
 
 class _Fetching:
-    """One fetch after the other; it knows nothing of who iterates, and so ends when he is gone."""
+    """The loop of fetches. It holds no reference to its iterator, so a dropped iterator ends it."""
 
     def __init__(self, transport: Transport, fetch: Fetch) -> None:
         self._transport = transport
         self._fetch = fetch
 
     async def run(self) -> AsyncGenerator[Delivery, None]:
-        """The deliveries, without end."""
+        """Yield the deliveries, without end."""
         backoff = Backoff(self._transport.retry)
         while True:
             try:
@@ -162,7 +164,7 @@ class _Fetching:
                 await backoff.wait(error)
 
     async def _once(self) -> AsyncGenerator[Delivery, None]:
-        """One long poll."""
+        """Yield the deliveries of one long poll."""
         fetch = self._fetch
         path = path_of("streams", fetch.stream, "consumers", fetch.consumer, verb="fetch")
         async with self._transport.stream(
@@ -187,7 +189,10 @@ class _Fetching:
                 raise
 
     async def _give_back(self, waiting: deque[Delivery], pieces: AsyncIterator[list[str]]) -> None:
-        """Give back what is here and what is on its way: an answer ends soon after it began."""
+        """Nak the received messages and those under way.
+
+        An answer ends soon after its first message, so those under way are awaited.
+        """
         with suppress(JetgateError, TimeoutError, OSError):
             async with asyncio.timeout(_DRAIN_S):
                 async for piece in pieces:

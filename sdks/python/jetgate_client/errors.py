@@ -10,8 +10,8 @@ JetgateError
 │   ├── PreconditionFailed  412
 │   ├── TooManyRequests     429
 │   └── ServerProblem       500 to 599
-├── ConnectionLost          no answer, or the end of it is missing
-└── OutcomeUnknown          repeated for as long as allowed, and nobody said what became of it
+├── ConnectionLost          no answer, or an incomplete one
+└── OutcomeUnknown          no outcome within the limit of retries
 """
 
 import json
@@ -24,15 +24,15 @@ _PREFIX = "urn:jetgate:problem:"
 
 
 class JetgateError(Exception):
-    """Any failure that the SDK tells."""
+    """Base class of the SDK's errors."""
 
 
 class ConnectionLost(JetgateError):
-    """The server could not be reached, or fell silent before the end of its answer."""
+    """The server is unreachable, or fell silent before the end of its answer."""
 
 
 class OutcomeUnknown(JetgateError):
-    """A write may have been done or not; `msg_id` is what it was sent with each time."""
+    """A write may or may not be stored; `msg_id` is the id of all its attempts."""
 
     def __init__(self, msg_id: str) -> None:
         super().__init__(f"nobody has said what became of {msg_id}")
@@ -43,13 +43,13 @@ class Problem(JetgateError):
     """A refusal.
 
     Attributes:
-        status: of HTTP.
-        kind: a word for what has happened, such as `stream-not-found`.
-        title: the same for people.
-        detail: what it was in this case.
-        err_code: JetStream's number, 0 where the façade itself refused.
-        members: everything that the server said.
-        retry_after: seconds after which it may be tried again, 0 where nothing was said.
+        status: HTTP status.
+        kind: Identifier of the problem, such as `stream-not-found`.
+        title: Summary of the problem.
+        detail: Description of this occurrence.
+        err_code: JetStream's number; 0 if the façade itself refused.
+        members: All members of the answer.
+        retry_after: Seconds before a retry; 0 if the server gave none.
     """
 
     def __init__(self, members: Mapping[str, Any], retry_after: float = 0.0) -> None:
@@ -64,30 +64,30 @@ class Problem(JetgateError):
 
 
 class BadRequest(Problem):
-    """400: the request makes no sense."""
+    """400: the request is invalid."""
 
 
 class Unauthorized(Problem):
-    """401: credentials are missing, expired or not known."""
+    """401: credentials are missing, expired or unknown."""
 
 
 class Forbidden(Problem):
-    """403: this user may not."""
+    """403: the user lacks a permission."""
 
 
 class NotFound(Problem):
-    """404: there is no such thing."""
+    """404: the resource does not exist."""
 
 
 class Conflict(Problem):
-    """409: not in this state."""
+    """409: the operation is impossible in the present state."""
 
 
 class PreconditionFailed(Problem):
-    """412: it was changed meanwhile.
+    """412: the resource has changed meanwhile.
 
     Attributes:
-        current_sequence: the last sequence or revision, 0 where the server did not say it.
+        current_sequence: The last sequence or revision; 0 if the server gave none.
     """
 
     def __init__(self, members: Mapping[str, Any], retry_after: float = 0.0) -> None:
@@ -96,11 +96,11 @@ class PreconditionFailed(Problem):
 
 
 class TooManyRequests(Problem):
-    """429: too much at once; nothing was done."""
+    """429: too many requests or messages at once; the server did nothing."""
 
 
 class ServerProblem(Problem):
-    """5xx: the server cannot, or does not know whether it did."""
+    """5xx: the server cannot answer, or does not know the outcome."""
 
 
 _BY_STATUS: dict[int, type[Problem]] = {
@@ -115,19 +115,19 @@ _BY_STATUS: dict[int, type[Problem]] = {
 
 
 def problem_from(members: Mapping[str, Any], retry_after: float = 0.0) -> Problem:
-    """The exception for a problem, by its status."""
+    """Return the exception for a problem, by its status."""
     status = int(members.get("status", 0))
     kind = _BY_STATUS.get(status, ServerProblem if status >= 500 else Problem)
     return kind(members, retry_after)
 
 
 def problem_of(response: httpx.Response) -> Problem:
-    """The exception for an answer whose body was read."""
+    """Return the exception for an answer whose body was read."""
     try:
         members = json.loads(response.content)
     except ValueError:
         members = None
-    if not isinstance(members, dict) or "type" not in members:  # of a proxy, perhaps
+    if not isinstance(members, dict) or "type" not in members:  # for example from a proxy
         members = {"title": response.reason_phrase, "detail": response.text[:200]}
     members["status"] = response.status_code
     after = response.headers.get("Retry-After", "")
@@ -135,7 +135,10 @@ def problem_of(response: httpx.Response) -> Problem:
 
 
 def too_large(size: int, limit: int) -> Problem:
-    """The refusal of a message of so many bytes, before it is sent."""
+    """Return the refusal of a message that exceeds the server's limit, before it is sent.
+
+    `size` and `limit` are in bytes.
+    """
     return problem_from(
         {
             "type": f"{_PREFIX}body-too-large",
@@ -151,10 +154,11 @@ _FINAL_KINDS = ("bad-object-info", "digest-mismatch", "not-a-receipt", "stream-s
 
 
 def is_passing(error: JetgateError) -> bool:
-    """Whether the same request may be answered otherwise a little later.
+    """Return True if the same request may succeed a little later.
 
-    A refusal is final: the server has decided, and nothing was stored. Among those of status 5xx
-    are a full stream, and what the server does not implement.
+    Refusals are final, and nothing was stored, except for status 408, 423, 429 and most of 5xx.
+    Final among 5xx are unsupported operations (501, 505) and the kinds in `_FINAL_KINDS`, such as a
+    full stream (`stream-store-failed`).
     """
     if not isinstance(error, Problem):
         return isinstance(error, ConnectionLost)

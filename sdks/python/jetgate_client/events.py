@@ -1,4 +1,4 @@
-"""Server-sent events over HTTP with the credentials of the client, begun again when they break."""
+"""Server-sent events over HTTP with the client's credentials, resumed after a break."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -12,12 +12,12 @@ from jetgate_client.retrying import Backoff
 from jetgate_client.transport import EVENTS, Answer, Transport, path_of
 
 SILENCE_S = 40.0
-"""The server says something every 15 s."""
+"""Limit of silence in seconds; the server sends something every 15 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """An event as it came; `id` is that of the feed's place."""
+    """A server-sent event; `id` is the position in the feed."""
 
     event: str
     data: str
@@ -25,7 +25,7 @@ class ServerEvent:
 
 
 async def parsed(answer: Answer) -> AsyncGenerator[ServerEvent, None]:
-    """The events of an answer, as the HTML standard (server-sent events) says."""
+    """Parse the events of an answer, by the HTML standard (server-sent events)."""
     event, place = "", ""
     data: list[str] = []
     async for lines in answer.lines():
@@ -48,10 +48,10 @@ async def parsed(answer: Answer) -> AsyncGenerator[ServerEvent, None]:
 def follow(
     transport: Transport, path: str, query: Mapping[str, str], *, resumes: bool
 ) -> Iteration[ServerEvent | None]:
-    """The events of a feed, for ever; None: it was begun again.
+    """Return an endless iteration over a feed's events; None marks a reconnect.
 
-    `resumes`: the feed goes on behind the last event, as Last-Event-ID. Raises what cannot pass by
-    itself, and the problem of an event `end`.
+    With `resumes`, the feed continues after the last event, by Last-Event-ID. Raises permanent
+    errors, and the problem of an event `end`.
     """
     return transport.kept(_followed(transport, path, query, resumes))
 
@@ -89,10 +89,11 @@ async def _followed(
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An advisory, or what happened to the feed of them.
+    """An advisory, or a change of their feed.
 
-    `kind`: the last word of the advisory's type; `dropped`: `count` of them were not sent to a slow
-    reader; `gap`: the connection was lost, and nobody kept what there was meanwhile.
+    `kind` is the last token of the advisory's type, or one of two others. `dropped`: the server
+    left out `count` advisories for a slow reader. `gap`: the connection was lost, and the
+    advisories meanwhile are lost too.
     """
 
     kind: str
@@ -102,7 +103,7 @@ class Event:
 
 
 async def advisories(transport: Transport, subject: str) -> AsyncIterator[Event]:
-    """Advisories as they are published."""
+    """Yield advisories as they are published."""
     query = {"filter": subject} if subject else {}
     async for event in follow(transport, path_of("advisories"), query, resumes=False):
         if event is None:

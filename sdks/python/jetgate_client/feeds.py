@@ -1,4 +1,4 @@
-"""Feeds over a WebSocket: what comes by itself, and goes on where it was after a break."""
+"""Feeds over a WebSocket, which resume after a break."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -17,16 +17,16 @@ Frame = dict[str, Any]
 
 
 class Credit(NamedTuple):
-    """How many messages of a feed may wait to be taken, and how many bytes they may have.
+    """Limits of a feed's waiting messages and of their bytes.
 
-    The bytes are those of subjects, headers and payloads; the last message may exceed them.
+    The bytes are those of subjects, headers and payloads; the last message may exceed the limit.
     """
 
     msgs: int
     bytes: int
 
     def after(self, msgs: int, nbytes: int) -> "Credit":
-        """The totals to grant when so much was taken."""
+        """Return the totals to grant after `msgs` messages with `nbytes` bytes were taken."""
         return Credit(self.msgs + msgs, self.bytes + nbytes)
 
 
@@ -35,44 +35,52 @@ CREDIT_BYTES = 4 << 20
 
 
 class Line(Protocol):
-    """What feeds and deliveries see of a socket."""
+    """The interface of a socket for feeds and deliveries."""
 
     def follow(self, feed: "Feed[Any]") -> int:
-        """Begin a feed, now and after every break; its number."""
+        """Start a feed, now and after every reconnect; return its number."""
         ...
 
     async def leave(self, feed: "Feed[Any]") -> None:
-        """End a feed; it still takes what was on its way to it."""
+        """End a feed; it still receives messages under way."""
         ...
 
     def send(self, frame: Frame) -> None:
-        """Send a frame without an answer, if there is a connection."""
+        """Send a frame without an answer; drop it without a connection."""
         ...
 
     async def confirm(self, frame: Frame, what: str) -> Frame:
-        """Send a frame until it is answered. Raises Problem, OutcomeUnknown."""
+        """Send a frame until it is answered. Raises Problem, OutcomeUnknown.
+
+        `what` is the id in OutcomeUnknown.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class CoreMessage(Message):
-    """A message that nobody keeps: no stream, `seq` 0. `reply`: where an answer is awaited."""
+    """A message of core NATS, without stream; `seq` is 0.
+
+    `reply` is the subject for an answer; "" for none.
+    """
 
     reply: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """So many messages of a subject were not sent; -1 after a break: nobody knows how many."""
+    """Messages of a subject that were not sent; `count` is -1 after a break: unknown."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class SocketDelivery(Message):
-    """A delivery over a socket. Its token is good on any connection.
+    """A delivery over a socket. Its token is valid on any connection.
 
-    `delivered`: how often it was, this time included; `pending`: how many messages follow.
+    Attributes:
+        delivered: Number of deliveries of this message, including this one.
+        pending: Number of messages that follow.
     """
 
     delivered: int
@@ -81,22 +89,22 @@ class SocketDelivery(Message):
     _line: Line = field(repr=False, compare=False)
 
     async def ack(self) -> None:
-        """It is done; recorded by the server when this returns.
+        """Acknowledge the message; return once the server has recorded it.
 
-        Raises Problem, and OutcomeUnknown when nobody confirms it: it may be delivered again.
+        Raises Problem, and OutcomeUnknown without a confirmation: the message may be redelivered.
         """
         await self._settle("ack")
 
     async def nak(self, *, delay: float = 0.0) -> None:
-        """Give it back, to be delivered again after `delay` seconds."""
+        """Nak the message: it is redelivered after `delay` seconds."""
         await self._settle("nak", delay=int(delay * 1e9))
 
     async def term(self, reason: str = "") -> None:
-        """Never deliver it again."""
+        """Terminate the message: it is never redelivered."""
         await self._settle("term", reason=reason)
 
     async def progress(self) -> None:
-        """Still working: the ack wait begins again."""
+        """Report progress, which restarts the ack wait."""
         await self._settle("progress")
 
     async def _settle(self, verb: str, **said: object) -> None:
@@ -112,7 +120,7 @@ class SocketDelivery(Message):
 
 
 class Feed(ABC, Generic[T]):
-    """What comes, for as long as one iterates, across lost connections and restarts.
+    """An endless iteration that survives lost connections and restarts.
 
     `aclose`, or the end of `async with`, ends it.
     """
@@ -120,7 +128,7 @@ class Feed(ABC, Generic[T]):
     def __init__(self, line: Line, credit: Credit) -> None:
         self._line = line
         self._credit = credit
-        # The bytes of a frame are those of its last message: the others of it have 0.
+        # The last message of a frame has the bytes of the whole frame, the others have 0.
         self._waiting: deque[tuple[T, int]] = deque()
         self._changed = asyncio.Event()
         self._failure: JetgateError | None = None
@@ -144,41 +152,41 @@ class Feed(ABC, Generic[T]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End it, and give back what came and was not taken."""
+        """End the feed; a durable one naks the messages that were not yielded."""
         await self._items.aclose()
 
-    # -- what the socket calls ---------------------------------------------------------------
+    # -- callbacks for the socket -------------------------------------------------------------
 
     def wanted(self) -> Frame:
-        """The members of `sub`. Totals of credit begin again with it."""
+        """Return the members of `sub`. Its totals of credit begin again."""
         self._taken = -len(self._waiting), -sum(nbytes for _, nbytes in self._waiting)
         self._granted = self._credit
         return {**self._asked(), "credit": self._credit._asdict()}
 
     def take(self, frame: Frame) -> None:
-        """Something came: `subscribed`, `msg`, `gap` or `dropped`."""
+        """Receive a frame: `subscribed`, `msg`, `gap` or `dropped`."""
         if found := self._read(frame):
             self._waiting += [(each, 0) for each in found[:-1]]
             self._waiting.append((found[-1], frame.get("bytes", 0)))
         self._changed.set()
 
     def fail(self, error: JetgateError) -> None:
-        """Nothing more will come."""
+        """End the feed with an error."""
         self._failure = error
         self._changed.set()
 
-    # -- what kinds of feeds say --------------------------------------------------------------
+    # -- methods of each kind of feed ---------------------------------------------------------
 
     @abstractmethod
     def _asked(self) -> Frame:
-        """What to follow, and from where."""
+        """Return the subject or stream to follow, and the start."""
 
     @abstractmethod
     def _read(self, frame: Frame) -> list[T]:
-        """What a frame means."""
+        """Return the items of a frame."""
 
     def _left(self, waiting: list[T]) -> None:
-        """These came and were not taken."""
+        """Handle the items that were not yielded."""
 
     async def _run(self) -> AsyncGenerator[T, None]:
         self._sid = self._line.follow(self)
@@ -197,7 +205,7 @@ class Feed(ABC, Generic[T]):
             self._left([item for item, _ in self._waiting])
 
     def _count(self, nbytes: int) -> None:
-        """One was taken: grant more when half of the credit is used up."""
+        """Count a yielded item; grant new credit once half of it is used."""
         credit, granted = self._credit, self._granted
         msgs, taken = self._taken[0] + 1, self._taken[1] + nbytes
         self._taken = msgs, taken
@@ -207,7 +215,7 @@ class Feed(ABC, Generic[T]):
 
 
 class Tail(Feed[Message | Gap]):
-    """Every message of a stream from a place on, and a Gap where some are missing."""
+    """Every message of a stream from a position on, and a Gap for missing ones."""
 
     def __init__(self, line: Line, credit: Credit, stream: str, subject: str, begin: str) -> None:
         super().__init__(line, credit)
@@ -266,7 +274,7 @@ class Durable(Feed[SocketDelivery]):
 
 
 class Core(Feed[CoreMessage | Dropped]):
-    """What is published to a subject from now on, stored or not."""
+    """The messages published to a subject from now on, stored or not."""
 
     def __init__(self, line: Line, credit: Credit, subject: str, queue: str) -> None:
         super().__init__(line, credit)
@@ -290,7 +298,7 @@ class Core(Feed[CoreMessage | Dropped]):
 
 
 def _origin(shown: Frame, stream: str) -> Frame:
-    """What all messages have."""
+    """Return the fields that all messages have."""
     return {
         "stream": stream,
         "subject": shown["subject"],

@@ -1,4 +1,4 @@
-"""Iterations that nobody has to end: whoever drops one, or closes the client, ends it."""
+"""Iterations that end by themselves when they are dropped or the client is closed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Iterations:
-    """The iterations of one client.
+    """The open iterations of one client, which holds a reference to each until its end.
 
-    Each is held here until it ends. A generator that nobody held would be ended by the collector,
-    together with the connection that it reads from, in any order.
+    Without a reference, the garbage collector would end a generator together with its connection,
+    in any order.
     """
 
     def __init__(self) -> None:
@@ -23,21 +23,24 @@ class Iterations:
         self._ending: set[asyncio.Task[None]] = set()
 
     def hold(self, generator: AsyncGenerator[Any, None]) -> None:
-        """Hold one that begins."""
+        """Hold a reference to a starting generator."""
         self._open.add(generator)
 
     async def end(self, generator: AsyncGenerator[Any, None]) -> None:
-        """End one, unless somebody reads it: the end of its connection ends that."""
+        """End a generator, unless a task is reading it: the end of its connection ends that one."""
         self._open.discard(generator)
         with suppress(RuntimeError):
             await generator.aclose()
 
     def forget(self, generator: AsyncGenerator[Any, None]) -> None:
-        """Hold one no longer that has ended."""
+        """Release the reference to an ended generator."""
         self._open.discard(generator)
 
     def drop(self, generator: AsyncGenerator[Any, None], loop: asyncio.AbstractEventLoop) -> None:
-        """End one that nobody iterates over any more; called by the collector, in any thread."""
+        """End a generator whose iterator was dropped.
+
+        The garbage collector calls this method, in any thread.
+        """
         if generator in self._open and not loop.is_closed():
             loop.call_soon_threadsafe(self._end_soon, generator)
 
@@ -47,7 +50,7 @@ class Iterations:
         task.add_done_callback(self._ending.discard)
 
     async def aclose(self) -> None:
-        """End all."""
+        """End all generators."""
         for generator in list(self._open):
             await self.end(generator)
         if self._ending:
@@ -55,7 +58,7 @@ class Iterations:
 
 
 class Iteration(AsyncIterator[T], Generic[T]):
-    """What a generator yields; once dropped, it is ended soon."""
+    """The iterator of a generator; the generator ends soon after its iterator is dropped."""
 
     def __init__(self, iterations: Iterations, generator: AsyncGenerator[T, None]) -> None:
         self._iterations = iterations
@@ -80,5 +83,5 @@ class Iteration(AsyncIterator[T], Generic[T]):
             raise
 
     async def aclose(self) -> None:
-        """End it now."""
+        """End the generator now."""
         await self._iterations.end(self._generator)

@@ -1,4 +1,4 @@
-"""Key-value buckets: the same that official NATS clients see."""
+"""Key-value buckets, compatible with those of official NATS clients."""
 
 import json
 from collections.abc import AsyncIterator, Iterable
@@ -14,9 +14,9 @@ from jetgate_client.transport import NDJSON, Transport, path_of, revision_of
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value of a key, or the marker of its end.
+    """A value of a key, or a delete marker.
 
-    `operation` is PUT, DEL or PURGE; `created` in RFC 3339; `revision` is the sequence.
+    `operation` is PUT, DEL or PURGE; `created` is in RFC 3339; `revision` is the sequence.
     """
 
     bucket: str
@@ -27,21 +27,21 @@ class Entry:
     value: bytes
 
     def text(self) -> str:
-        """The value as UTF-8."""
+        """Return the value as UTF-8."""
         return self.value.decode()
 
     def json(self) -> Any:
-        """The value as JSON."""
+        """Return the value as JSON."""
         return json.loads(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a watch tells.
+    """An item of a watch.
 
-    `event` is `put`, `delete` or `purge` of the `entry`; `ready`: what was there has been told,
-    changes follow; `reset`: what happened meanwhile is not known, so forget everything: all there
-    is follows.
+    `event` is `put`, `delete` or `purge` of the `entry`, or one of two others. `ready`: all present
+    entries were yielded, and changes follow. `reset`: changes may have been missed, so the caller
+    must discard its state, and all present entries follow.
     """
 
     event: str
@@ -57,7 +57,7 @@ class Bucket:
         self._transport = transport
 
     async def get(self, key: str, *, revision: int | None = None) -> Entry | None:
-        """The value of a key, the last or that of a revision; None where it has none."""
+        """Return the value of a key, the last or that of a revision; None without one."""
         query = {} if revision is None else {"revision": str(revision)}
         path = path_of("kv", self.name, key)
         try:
@@ -72,7 +72,7 @@ class Bucket:
         return Entry(self.name, key, found, created, "PUT", answer.content)
 
     async def put(self, key: str, value: Payload) -> int:
-        """Store a value; its revision."""
+        """Store a value; return its revision."""
         return await self._write(key, value, {})
 
     async def create(self, key: str, value: Payload, *, ttl: str = "") -> int:
@@ -105,25 +105,25 @@ class Bucket:
         )
 
     async def delete(self, key: str, *, revision: int | None = None) -> None:
-        """Put a marker behind the values of a key, if the last one has this revision."""
+        """Append a delete marker to a key, if its last value has this revision."""
         headers = {} if revision is None else {"If-Match": f'"{revision}"'}
         await self._changed("DELETE", path_of("kv", self.name, key), headers)
 
     async def purge(self, key: str, *, revision: int | None = None, ttl: str = "") -> None:
-        """Remove the values of a key but for a marker, which is kept for `ttl`."""
+        """Remove the values of a key; a marker stays for `ttl`."""
         headers = {} if revision is None else {"If-Match": f'"{revision}"'}
         if ttl:
             headers["Nats-TTL"] = ttl
         await self._changed("POST", path_of("kv", self.name, key, verb="purge"), headers)
 
     async def history(self, key: str) -> list[Entry]:
-        """What is kept of a key, markers too, oldest first. Raises NotFound."""
+        """Return the stored history of a key with markers, oldest first. Raises NotFound."""
         path = path_of("kv", self.name, key, verb="history")
         answer = await self._transport.send("GET", path, headers={"Accept": NDJSON})
         return [_entry(line) for line in answer.content.decode().split("\n") if line]
 
     async def keys(self, *filters: str) -> list[str]:
-        """The keys that have a value, of those that one of the filters selects."""
+        """Return the keys with a value that match one of the filters."""
         path = path_of("kv", self.name, verb="keys")
         answer = await self._transport.send("GET", path, params=_query(filters))
         return [each["key"] for each in answer.json()["keys"]]
@@ -136,7 +136,7 @@ class Bucket:
         ignore_deletes: bool = False,
         meta_only: bool = False,
     ) -> AsyncIterator[Change]:
-        """What is there, then changes as they happen, across lost connections and restarts."""
+        """Yield the present entries, then changes, across lost connections and restarts."""
         options = {
             "history": history,
             "updates_only": updates_only,

@@ -1,4 +1,4 @@
-"""Object stores: the same that official NATS clients see. Objects of any size, in pieces."""
+"""Object stores, compatible with those of official NATS clients; objects of any size."""
 
 import asyncio
 import hashlib
@@ -25,7 +25,7 @@ from jetgate_client.retrying import Backoff
 from jetgate_client.transport import Answer, Transport, path_of, revision_of
 
 Content = bytes | str | BinaryIO | AsyncIterable[bytes]
-"""Bytes, text in UTF-8, a file that is open for reading, or pieces as they come."""
+"""Bytes, text in UTF-8, an open file, or an asynchronous iterable of pieces."""
 
 _PIECE = 256 * 1024
 _SILENCE_S = 30.0
@@ -34,10 +34,14 @@ _SHA256 = re.compile("sha-256=:([^:]*):")
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What is known of an object.
+    """The description of an object.
 
-    `revision` is that of this information; `digest`: `SHA-256=` and base64url; `mtime` in RFC 3339;
-    `link`: where it leads, `bucket` and maybe `name`; `deleted`: only its name is left.
+    Attributes:
+        revision: Revision of the description.
+        mtime: Time of the last change, in RFC 3339.
+        digest: `SHA-256=` and base64url.
+        link: Target of a link: `bucket`, and `name` unless the target is the whole bucket.
+        deleted: True if only the name remains.
     """
 
     bucket: str
@@ -56,11 +60,10 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """What a watch tells.
+    """An item of a watch.
 
-    `event` is `put` or `delete` of the object of `info`; `ready`: what was there has been told,
-    changes follow; `reset`: what happened meanwhile is not known, so forget everything: all there
-    is follows.
+    `event` is `put` or `delete` of the object of `info`, or one of two others, as in `kv.Change`:
+    `ready` and `reset`.
     """
 
     event: str
@@ -69,29 +72,30 @@ class ObjectChange:
 
 
 class DigestMismatch(JetgateError):
-    """What came or was stored is not what was sent."""
+    """The received or stored bytes differ from the sent ones."""
 
 
 class DigestMissing(JetgateError):
-    """A whole object cannot be checked, because no SHA-256 of it came.
+    """A whole object cannot be verified, because the answer has no SHA-256.
 
-    Whoever stored it gave none, or what is between took `Repr-Digest` away.
+    Either the object was stored without one, or a proxy removed `Repr-Digest`.
     """
 
 
 class Download:
     """An object that is read in pieces, with `async with` and `async for`.
 
-    A connection that breaks is opened again where it broke. At the end of a whole object its digest
-    is checked. Raises NotFound, DigestMismatch, DigestMissing unless it may be `unchecked`, and
-    Conflict when it was replaced meanwhile.
+    A broken connection resumes at the same byte. At the end of a whole object its digest is
+    verified. Raises NotFound, DigestMismatch, DigestMissing unless `unchecked`, and Conflict if the
+    object was replaced meanwhile.
 
     Attributes:
-        size: of what is read, in bytes.
-        revision: of the object.
-        headers: of the answer, such as `content-type` and those of the object, `nats-h-<name>`.
-        is_checked: whether its SHA-256 is compared at the end: of a whole object whose digest is
-            known.
+        size: Size of the requested part, in bytes.
+        revision: Revision of the object.
+        headers: Headers of the answer, such as `content-type`, and the object's own,
+            `nats-h-<name>`.
+        is_checked: True if the SHA-256 is verified at the end: for a whole object with a known
+            digest.
     """
 
     def __init__(
@@ -111,7 +115,7 @@ class Download:
         self._pieces = transport.kept(self._run())
 
     async def __aenter__(self) -> Self:
-        await anext(self._pieces)  # an empty one: there is an answer
+        await anext(self._pieces)  # the first piece is empty and means that the answer has begun
         return self
 
     async def __aexit__(
@@ -203,11 +207,11 @@ class ObjectStore:
         chunk_size: int = 0,
         revision: int | None = None,
     ) -> ObjectInfo:
-        """Store an object, a new one or in place of what it was.
+        """Store an object, replacing an existing one.
 
-        The server compares its SHA-256. Bytes and text are sent again where the outcome is not
-        known; what can be read only once is not. `revision`: only if that is the last one, 0: if
-        there is none; then it is sent once.
+        The server verifies the SHA-256. After an unknown outcome, bytes and text are sent again;
+        content that can be read only once is not. With `revision`, the object is stored only if
+        that is the last revision (0: none), and sent once.
 
         Raises Problem, DigestMismatch, and ConnectionLost or OutcomeUnknown without an outcome.
         """
@@ -238,7 +242,7 @@ class ObjectStore:
         return _info(answer.json())
 
     async def _ask(self, attempt: int) -> None:
-        """Before an object is sent again: without a store it was refused, and the answer lost."""
+        """Check before a retry that the store exists: the lost answer may have been a refusal."""
         if not attempt:
             return
         try:
@@ -246,7 +250,7 @@ class ObjectStore:
         except (NotFound, Unauthorized):
             raise
         except Problem as refused:
-            # Who may put an object may not always read what is known of its store.
+            # A user may be permitted to put objects, but not to read the store's description.
             if is_passing(refused):
                 raise
 
@@ -269,9 +273,9 @@ class ObjectStore:
     def open(
         self, name: str, *, begin: int = 0, end: int | None = None, unchecked: bool = False
     ) -> Download:
-        """Read an object in pieces, or its bytes from `begin` to before `end`.
+        """Return a download of an object, or of its bytes from `begin` to before `end`.
 
-        `unchecked`: also when the whole of it has no digest to be compared.
+        `unchecked` allows a whole object without a digest.
         """
         path = path_of("objects", self.name, name)
         return Download(self._transport, path, begin, end, unchecked=unchecked)
@@ -279,12 +283,12 @@ class ObjectStore:
     async def get(
         self, name: str, *, begin: int = 0, end: int | None = None, unchecked: bool = False
     ) -> bytes:
-        """Read an object into memory, or its bytes from `begin` to before `end`, as `open` does."""
+        """Return an object, or its bytes from `begin` to before `end`, read as by `open`."""
         async with self.open(name, begin=begin, end=end, unchecked=unchecked) as download:
             return b"".join([piece async for piece in download])
 
     async def info(self, name: str) -> ObjectInfo | None:
-        """What is known of an object, or of a link; None where there is none."""
+        """Return the description of an object or a link; None if it does not exist."""
         try:
             answer = await self._transport.send("GET", self._at(name, "info"))
         except NotFound as problem:
@@ -294,22 +298,22 @@ class ObjectStore:
         return _info(answer.json())
 
     async def update(self, name: str, /, **members: Any) -> ObjectInfo:
-        """Change `name`, `description`, `headers` or `metadata`; None takes one away."""
+        """Change `name`, `description`, `headers` or `metadata`; None removes one."""
         answer = await self._transport.send("PATCH", self._at(name), json=members)
         return _info(answer.json())
 
     async def delete(self, name: str) -> None:
-        """Remove an object. Raises NotFound."""
+        """Delete an object. Raises NotFound."""
         await self._transport.send("DELETE", self._at(name))
 
     async def link(self, name: str, to: str, *, bucket: str = "") -> ObjectInfo:
-        """Let a name lead to an object of this store or of another."""
+        """Create a link to an object of this store or of another."""
         body = {"bucket": bucket or self.name, "name": to}
         answer = await self._transport.send("POST", self._at(name, "link"), json=body)
         return _info(answer.json())
 
     async def list(self, *, deleted: bool = False) -> list[ObjectInfo]:
-        """The objects that are there; `deleted`: those that were, too."""
+        """Return the present objects; with `deleted`, the deleted ones too."""
         query = {"deleted": "true"} if deleted else {}
         path = path_of("objects", self.name, verb="list")
         answer = await self._transport.send("GET", path, params=query)
@@ -318,7 +322,7 @@ class ObjectStore:
     async def watch(
         self, *, updates_only: bool = False, ignore_deletes: bool = False
     ) -> AsyncIterator[ObjectChange]:
-        """What is there, then changes as they happen, across lost connections and restarts."""
+        """Yield the present objects, then changes, across lost connections and restarts."""
         options = {"updates_only": updates_only, "ignore_deletes": ignore_deletes}
         query = {name: "true" for name, on in options.items() if on}
         path = path_of("objects", self.name, verb="watch")

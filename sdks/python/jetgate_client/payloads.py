@@ -1,4 +1,4 @@
-"""Payloads, as they go out and as they come in JSON."""
+"""Payloads: their encoding for requests, and their form in JSON answers."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def encoded(payload: Payload) -> tuple[bytes, str]:
-    """The bytes of a payload, and its media type; empty where nothing is to be said of it."""
+    """Return the bytes of a payload and its media type; "" for bytes and text."""
     if isinstance(payload, bytes | bytearray | memoryview):
         return bytes(payload), ""
     if isinstance(payload, str):
@@ -25,9 +25,9 @@ def encoded(payload: Payload) -> tuple[bytes, str]:
 
 
 def members(text: str) -> tuple[dict[str, Any], bytes]:
-    """The members of an object that shows a payload, and the payload.
+    """Return the members of a JSON object with a payload, and the payload.
 
-    JSON in `data` is taken as it was written: digits, blanks and the order of names are kept.
+    JSON in `data` keeps its exact bytes: digits, blanks and the order of names.
     """
     if '"data":' not in text:
         shown = json.loads(text)
@@ -59,7 +59,7 @@ def _plain(shown: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Message:
-    """A message of a stream; `time` in RFC 3339, when it was stored."""
+    """A message of a stream; `time` is the time of storage, in RFC 3339."""
 
     stream: str
     subject: str
@@ -69,22 +69,22 @@ class Message:
     payload: bytes
 
     def text(self) -> str:
-        """The payload as UTF-8."""
+        """Return the payload as UTF-8."""
         return self.payload.decode()
 
     def json(self) -> Any:
-        """The payload as JSON."""
+        """Return the payload as JSON."""
         return json.loads(self.payload)
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """The message that JSON shows."""
+        """Parse a message in JSON."""
         shown, payload = members(text)
         return cls(**origin(shown), payload=payload)
 
 
 def origin(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """What all messages have beside their payload."""
+    """Return the fields of a message except the payload."""
     return {
         "stream": shown["stream"],
         "subject": shown["subject"],

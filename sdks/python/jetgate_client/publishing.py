@@ -1,4 +1,4 @@
-"""Publishing: every message has an id, so that what may have been stored is sent again safely."""
+"""Publishing: every message has an id, so that a retry never stores it twice."""
 
 import json
 from base64 import b64encode
@@ -13,12 +13,17 @@ from jetgate_client.retrying import Backoff
 from jetgate_client.transport import JSON, Transport, path_of
 
 _BATCH = 1000
-_BATCH_BYTES = 700_000  # the server takes 1 MiB
+_BATCH_BYTES = 700_000  # the server accepts 1 MiB
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Where a message is stored. `duplicate`: it was there already; `val`: of a counter."""
+    """The place of a stored message.
+
+    Attributes:
+        duplicate: True if the message was stored before.
+        val: Value of a counter; "" for other streams.
+    """
 
     stream: str
     seq: int
@@ -38,7 +43,7 @@ class Outgoing:
 
 
 Outcome = Receipt | Problem | OutcomeUnknown
-"""What became of a message."""
+"""The outcome of a message."""
 
 
 async def publish(
@@ -83,7 +88,7 @@ def _receipt(said: Mapping[str, Any]) -> Receipt:
 
 
 async def publish_many(transport: Transport, messages: Iterable[Outgoing]) -> list[Outcome]:
-    """Publish messages in batches; what became of each, in their order."""
+    """Publish messages in batches; return the outcome of each, in order."""
     outcomes: list[Outcome] = []
     batch: list[bytes] = []
     ids: list[str] = []
@@ -106,7 +111,7 @@ async def publish_many(transport: Transport, messages: Iterable[Outgoing]) -> li
 
 
 async def _alone(transport: Transport, message: Outgoing, msg_id: str) -> Outcome:
-    """Publish what may be too large for a batch, which takes less than a message may have."""
+    """Publish a message that may be too large for a batch, whose limit is below max_payload."""
     try:
         return await publish(
             transport,
@@ -136,7 +141,7 @@ def _line(message: Outgoing, msg_id: str) -> bytes:
 async def _settled(
     transport: Transport, lines: Sequence[bytes], ids: Sequence[str]
 ) -> list[Outcome]:
-    """Send a batch, and again what of it has no outcome yet."""
+    """Send a batch; send messages without an outcome again."""
     outcomes: list[Outcome] = [OutcomeUnknown(msg_id) for msg_id in ids]
     left = list(range(len(lines)))
     backoff = Backoff(transport.retry)
@@ -180,7 +185,7 @@ async def request(
     headers: Mapping[str, str],
     within: float,
 ) -> Message:
-    """Ask whoever serves a subject, once; wait `within` seconds. Raises Problem, ConnectionLost."""
+    """Send a request once; wait `within` seconds. Raises Problem, ConnectionLost."""
     content, media_type = encoded(payload)
     sent = {f"Nats-H-{name}": value for name, value in headers.items()}
     if media_type:

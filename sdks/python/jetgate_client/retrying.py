@@ -1,4 +1,4 @@
-"""How long to wait before something is tried again."""
+"""The waits between attempts."""
 
 import asyncio
 import random
@@ -10,11 +10,11 @@ from jetgate_client.errors import JetgateError, Problem
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Waits that double from `first` to `most` seconds, each a random part of that.
+    """Waits that double from `first` to `most` seconds, each shortened by a random part.
 
-    A write is repeated for at most `writes_for` seconds: well within the duplicate window of the
-    stream (two minutes by default), for what is repeated later would be stored twice. Feeds and
-    fetches are repeated for ever.
+    A write is repeated for at most `writes_for` seconds. This must be well within the duplicate
+    window of the stream (two minutes by default): a later repetition would be stored twice. Feeds
+    and fetches are repeated for ever.
     """
 
     first: float = 0.1
@@ -22,23 +22,23 @@ class Retry:
     writes_for: float = 45.0
 
     def deadline(self) -> float:
-        """When writes that begin now are given up, in the time of the loop."""
+        """Return the deadline of writes that begin now, in the time of the loop."""
         return asyncio.get_running_loop().time() + self.writes_for
 
 
 class Backoff:
-    """The waits of one thing that is tried again and again."""
+    """The waits of one repeated operation."""
 
     def __init__(self, retry: Retry) -> None:
         self._retry = retry
         self._bound = retry.first
 
     def reset(self) -> None:
-        """It worked: begin with short waits again."""
+        """Return to short waits after a success."""
         self._bound = self._retry.first
 
     async def wait(self, error: JetgateError | None = None, *, until: float = inf) -> bool:
-        """Wait, at least as long as the server asks for; False, at once: it would be too long."""
+        """Wait, at least `retry_after` of the error; return False at once if `until` is earlier."""
         bound, self._bound = self._bound, min(self._bound * 2, self._retry.most)
         asked = error.retry_after if isinstance(error, Problem) else 0.0
         pause = max(asked, random.uniform(bound / 2, bound))

@@ -1,7 +1,7 @@
-"""One WebSocket for everything: publishes, requests, reads, feeds and acknowledgements.
+"""One WebSocket for publishes, requests, reads, feeds and acknowledgements.
 
-It is opened when it is first needed, and opened again when it breaks. Frames are MessagePack, so
-that payloads come as they were sent.
+The WebSocket is opened on first use, and reopened after a break. Frames are MessagePack, so
+payloads keep their bytes.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ from jetgate_client.transport import Transport
 _FRAME_MAX = 2 << 20
 _TOGETHER_BYTES = 256 * 1024
 _MORE_S = 5.0
-"""How much longer than the server one waits for its answer."""
+"""Seconds to wait for an answer beyond the server's own limit."""
 _FLUSH_S = 1.0
 
 
 @dataclass(slots=True)
 class _Question:
-    """A frame that waits for its answer; `repeats`: over another connection, too."""
+    """A frame that waits for its answer; `repeats` permits another connection."""
 
     frame: bytes
     repeats: bool
@@ -49,10 +49,10 @@ class _Question:
 
 
 class Socket:
-    """A connection for any number of feeds and questions; `aclose` or `async with` ends it.
+    """A connection for any number of feeds and requests; `aclose` or `async with` ends it.
 
-    After a break feeds go on behind what they have given; publishes, reads and acknowledgements
-    without an answer are sent again.
+    After a break, feeds resume after their last item. Publishes, reads and acknowledgements without
+    an answer are sent again.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -83,10 +83,10 @@ class Socket:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End every feed, and close."""
+        """End every feed, and close the connection."""
         self._closed = True
         self._fail(ConnectionLost("the socket was closed"))
-        if self._ws is not None:  # what ends feeds, and gives back
+        if self._ws is not None:  # flushes the frames that end feeds and nak messages
             with suppress(ConnectionClosed, TimeoutError):
                 async with asyncio.timeout(_FLUSH_S):
                     await self._write(self._ws)
@@ -96,7 +96,7 @@ class Socket:
                 with suppress(asyncio.CancelledError):
                     await task
 
-    # -- what one does with it -----------------------------------------------------------------
+    # -- the public interface ------------------------------------------------------------------
 
     async def publish(
         self,
@@ -129,18 +129,18 @@ class Socket:
         headers: dict[str, str] | None = None,
         within: float = 5.0,
     ) -> Message:
-        """Ask who serves a subject, once, and wait so long. Raises Problem, ConnectionLost."""
+        """Send a request once; wait `within` seconds. Raises Problem, ConnectionLost."""
         frame: Frame = {"type": "req", "timeout": int(within * 1e9)}
         frame |= _outgoing(subject, payload, headers or {})
         said = (await self._ask(frame, within=within + _MORE_S))["message"]
         return Message("", subject, 0, "", said.get("headers", {}), said["data"])
 
     async def message(self, stream: str, seq: int) -> Message:
-        """The message of a sequence. Raises NotFound."""
+        """Return the message of a sequence. Raises NotFound."""
         return await self._read(stream, seq=seq)
 
     async def last_message(self, stream: str, subject: str) -> Message:
-        """The last message of a subject. Raises NotFound."""
+        """Return the last message of a subject. Raises NotFound."""
         return await self._read(stream, last_by=subject)
 
     async def _read(self, stream: str, **which: Any) -> Message:
@@ -160,11 +160,15 @@ class Socket:
         credit: int = CREDIT,
         credit_bytes: int = CREDIT_BYTES,
     ) -> Tail:
-        """The messages of a stream as they are stored, and a Gap where some are missing.
+        """Return a feed of a stream's messages as they are stored, with a Gap for missing ones.
 
-        `begin`: `new`, `all`, `last`, `last_per_subject`, a sequence, or a time in RFC 3339.
-        `credit`, `credit_bytes`: how many may wait here to be taken, and with how many bytes of
-        subjects, headers and payloads; the last of them may exceed those.
+        Args:
+            stream: The name of the stream.
+            subject: Subject filter; "" for all.
+            begin: `new`, `all`, `last`, `last_per_subject`, a sequence, or a time in RFC 3339.
+            credit: Limit of messages that wait in the client.
+            credit_bytes: Limit of the bytes of their subjects, headers and payloads; the last
+                message may exceed it.
         """
         return Tail(self, Credit(credit, credit_bytes), stream, subject, begin)
 
@@ -176,7 +180,7 @@ class Socket:
         credit: int = CREDIT,
         credit_bytes: int = CREDIT_BYTES,
     ) -> Durable:
-        """The messages of a consumer, without end. `credit`, `credit_bytes`: as in `tail`."""
+        """Return an endless feed of a consumer's messages, with limits as in `tail`."""
         return Durable(self, Credit(credit, credit_bytes), stream, consumer)
 
     def listen(
@@ -187,17 +191,17 @@ class Socket:
         credit: int = CREDIT,
         credit_bytes: int = CREDIT_BYTES,
     ) -> Core:
-        """What is published to a subject from now on, stored or not; what was missed is counted.
+        """Return a feed of the messages published to a subject from now on, stored or not.
 
-        `queue`: of those who listen in a queue each message has one. `credit`, `credit_bytes`: as
-        in `tail`, but what is more is dropped.
+        Missed messages are counted. With `queue`, each message goes to one member of the queue
+        group. `credit` and `credit_bytes` are as in `tail`, but messages beyond them are dropped.
         """
         return Core(self, Credit(credit, credit_bytes), subject, queue)
 
-    # -- what feeds and deliveries see ---------------------------------------------------------
+    # -- the interface `Line` ------------------------------------------------------------------
 
     def follow(self, feed: Feed[Any]) -> int:
-        """Begin a feed, now and after every break; its number."""
+        """Start a feed, now and after every reconnect; return its number."""
         if self._closed:
             feed.fail(ConnectionLost("the socket was closed"))
             return 0
@@ -209,19 +213,19 @@ class Socket:
         return sid
 
     async def leave(self, feed: Feed[Any]) -> None:
-        """End a feed; it still takes what was on its way to it."""
+        """End a feed; it still receives messages under way."""
         sid = self._sids.pop(feed, 0)
         if self._feeds.pop(sid, None) is None or self._ws is None:
             return
         self._leaving[sid] = feed
         try:
-            with suppress(JetgateError):  # without a connection nothing is on its way
+            with suppress(JetgateError):  # without a connection no message is under way
                 await self._ask({"type": "unsub", "sid": sid}, within=QUIET_S)
         finally:
             del self._leaving[sid]
 
     def send(self, frame: Frame) -> None:
-        """Send a frame without an answer, if there is a connection."""
+        """Send a frame without an answer; drop it without a connection."""
         if self._ws is not None:
             self._put(msgspec.msgpack.encode(frame))
 
@@ -244,7 +248,7 @@ class Socket:
                         raise OutcomeUnknown(what) from error
                     raise
 
-    # -- questions -----------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------
 
     async def _ask(self, frame: Frame, *, within: float, repeats: bool = False) -> Frame:
         """Send a frame and wait for its answer. Raises Problem, ConnectionLost."""
@@ -279,7 +283,7 @@ class Socket:
         task.add_done_callback(self._begins.discard)
 
     async def _begins_feed(self, sid: int, feed: Feed[Any]) -> None:
-        """Begin a feed on this connection; whoever opens the next one begins it there."""
+        """Start a feed on this connection; after a reconnect, another task starts it there."""
         backoff = Backoff(self._transport.retry)
         ws = self._ws
         while self._feeds.get(sid) is feed and self._ws is ws is not None:
@@ -287,7 +291,7 @@ class Socket:
                 await self._ask({"type": "sub", "sid": sid, **feed.wanted()}, within=QUIET_S)
                 return
             except ConnectionLost as error:
-                if self._ws is ws:  # it is there, and answers nothing
+                if self._ws is ws:  # the connection is open, but unresponsive
                     await ws.close(1001, str(error))
                 return
             except JetgateError as error:
@@ -304,7 +308,7 @@ class Socket:
             self._life = asyncio.create_task(self._lives())
 
     async def _lives(self) -> None:
-        """Connect, and again, for as long as somebody waits for something."""
+        """Connect, and reconnect, while there are feeds or requests."""
         backoff = Backoff(self._transport.retry)
         while self._feeds or self._questions:
             try:
@@ -322,7 +326,7 @@ class Socket:
                     await backoff.wait(error)
 
     async def _serve(self, ws: ClientConnection, backoff: Backoff) -> None:
-        """Read to the end, and raise what it was."""
+        """Process frames until the connection closes; raise the reason."""
         self._ws = ws
         self._out.clear()
         for question in self._questions.values():
@@ -349,7 +353,7 @@ class Socket:
             await self._written.wait()
 
     async def _write(self, ws: ClientConnection) -> None:
-        """Send what is to be sent, frames that wait together."""
+        """Send the waiting frames, several in one WebSocket message."""
         while self._out:
             parts = [self._out.popleft()]
             size = len(parts[0])
@@ -363,7 +367,7 @@ class Socket:
         sid = frame.get("sid", 0)
         feed = self._feeds.get(sid) or self._leaving.get(sid)
         if feed is not None:
-            # At once also what begins it: the first messages may have come with it.
+            # `subscribed` is handled at once too: the first messages may follow it immediately.
             if kind in ("msg", "gap", "dropped", "subscribed"):
                 feed.take(frame)
             elif kind == "ended":
@@ -378,7 +382,7 @@ class Socket:
             question.answer.set_result(frame)
 
     def _lose(self) -> None:
-        """Give up what may not be sent again."""
+        """Fail the requests that must not be sent again."""
         for question in self._questions.values():
             if not question.repeats and not question.answer.done():
                 lost = ConnectionLost("the connection broke before the answer")
@@ -400,5 +404,5 @@ def _outgoing(subject: str, payload: Payload, headers: dict[str, str]) -> Frame:
 
 
 def _array(parts: list[bytes]) -> bytes:
-    """Frames as one array of MessagePack (`array 32`)."""
+    """Return frames as one MessagePack array (`array 32`)."""
     return b"\xdd" + len(parts).to_bytes(4, "big") + b"".join(parts)

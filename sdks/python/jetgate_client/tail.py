@@ -1,4 +1,4 @@
-"""Following a stream: every message from a place on, across lost connections and restarts."""
+"""Reading of a stream from a position on, across lost connections and restarts."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,10 +11,10 @@ from jetgate_client.transport import Transport, path_of
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Messages behind `after` may be missing; what follows is behind `seq`.
+    """Messages after `after` may be missing; the following ones are after `seq`.
 
-    They were removed before they could be sent, or the stream was made anew or restored.
-    `first_seq` and `last_seq` are what it had.
+    They were removed before they could be sent, or the stream was recreated or restored.
+    `first_seq` and `last_seq` are those of the stream.
     """
 
     after: int
@@ -26,7 +26,7 @@ class Gap:
 async def tail(
     transport: Transport, stream: str, subject: str, begin: str
 ) -> AsyncIterator[Message | Gap]:
-    """The messages of a stream that match a subject, and what could not be sent."""
+    """Yield the messages of a stream that match a subject, and a Gap for missing ones."""
     query = {"filter": subject} if subject else {}
     if begin:
         query["from"] = begin

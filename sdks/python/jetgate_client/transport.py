@@ -1,4 +1,4 @@
-"""Requests: refusals are raised, writes that may be repeated are, answers come line by line."""
+"""HTTP requests: refusals are raised, idempotent writes repeated, answers read line by line."""
 
 import re
 import ssl
@@ -31,15 +31,15 @@ EVENTS = "text/event-stream"
 
 
 _SURELY_TAKEN = 262_144
-"""Bytes of a message that are sent without asking how many the server takes."""
+"""Size in bytes below which a message is sent without asking for the server's limit."""
 _LIMIT_KNOWN_S = 60.0
-"""How long the answer to that is good: a server may be configured anew."""
+"""Seconds for which that limit is cached: the server's configuration may change."""
 
 
 def path_of(*segments: str, verb: str = "") -> str:
-    """A path below /v1, its segments percent-encoded.
+    """Return a path below /v1 with percent-encoded segments.
 
-    Raises ValueError for the names "." and "..": every URL that has them means another path.
+    Raises ValueError for the names "." and "..", because URLs resolve them.
     """
     if any(name in (".", "..") for name in (segments[:-1] if verb else segments)):
         raise ValueError('"." and ".." cannot be names in a URL')
@@ -51,9 +51,9 @@ _ETAG = re.compile(r'(?:W/)?"([0-9]+)"')
 
 
 def revision_of(headers: httpx.Headers, path: str) -> int:
-    """The revision that the ETag of an answer is, weak where a proxy has compressed the answer.
+    """Return the revision in an answer's ETag, a weak one if a proxy has compressed the answer.
 
-    Raises JetgateError where none came: what is between took it away.
+    Raises JetgateError without one: a proxy removed it.
     """
     found = _ETAG.fullmatch(headers.get("ETag", ""))
     if found is None:
@@ -68,7 +68,7 @@ async def _refuse(response: httpx.Response) -> None:
 
 
 class Bearer(httpx.Auth):
-    """A bearer token, or whoever knows it."""
+    """Authentication by a bearer token, or by a function that returns one."""
 
     def __init__(self, token: str | Callable[[], str]) -> None:
         self._token = token
@@ -83,8 +83,8 @@ class Transport:
     """The HTTP client of one server.
 
     Attributes:
-        http: the client; it raises problems.
-        retry: how often and how long things are tried again.
+        http: The client; it raises problems.
+        retry: Limits of retries.
     """
 
     def __init__(
@@ -109,53 +109,53 @@ class Transport:
             headers={"Accept": JSON},
             timeout=timeout,
             verify=verify,
-            # Every feed holds a connection for as long as it lasts.
+            # Every feed holds a connection as long as it lasts, so their number is unlimited.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
             event_hooks={"response": [_refuse]},
         )
 
     @property
     def socket_url(self) -> str:
-        """Where WebSockets are opened."""
+        """The URL of WebSockets."""
         url = self.http.base_url
         scheme = "wss" if url.scheme == "https" else "ws"
         return str(url.copy_with(scheme=scheme, path="/v1/ws"))
 
     @property
     def socket_ssl(self) -> ssl.SSLContext | None:
-        """The TLS of WebSockets; None where there is none."""
+        """The TLS context of WebSockets; None without TLS."""
         if self.http.base_url.scheme != "https":
             return None
         return httpx.create_ssl_context(verify=self._verify)
 
     def authorization(self) -> dict[str, str]:
-        """The header that says who asks."""
+        """Return the header with the credentials; {} without any."""
         if self._auth is None:
             return {}
         asked = next(self._auth.auth_flow(httpx.Request("GET", self.http.base_url)))
         return {"Authorization": asked.headers["Authorization"]}
 
     def kept(self, generator: AsyncGenerator[T, None]) -> Iteration[T]:
-        """Iterate over what ends before its connection does, if it is left open."""
+        """Return an iteration over a generator; `aclose` ends it before its connection."""
         return Iteration(self._iterations, generator)
 
     async def aclose(self) -> None:
-        """End what is left open, and close the connections."""
+        """End open iterations, and close the connections."""
         await self._iterations.aclose()
         await self.http.aclose()
 
     async def send(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """Send once. Raises Problem, ConnectionLost."""
+        """Send a request once. Raises Problem, ConnectionLost."""
         try:
             return await self.http.request(method, path, **request)
         except httpx.TransportError as error:
             raise ConnectionLost(f"{method} {path}: {error or type(error).__name__}") from error
 
     async def refuse_large(self, size: int) -> None:
-        """Raise the Problem 413 of a message that is larger than the server takes.
+        """Raise the Problem 413 for a message that exceeds the server's limit.
 
-        Before it is sent: the answer to a large body may be lost, because it comes while the body
-        is still on its way. Nothing is raised where the server does not tell how much it takes.
+        The check precedes the request, because the answer to a large body may be lost: it arrives
+        while the body is still being sent. Without a known limit, nothing is raised.
         """
         if size <= _SURELY_TAKEN:
             return
@@ -180,11 +180,14 @@ class Transport:
         before: Callable[[int], Awaitable[None]] | None = None,
         **request: Any,
     ) -> httpx.Response:
-        """Send until there is an outcome; `what`: how the server knows a repetition.
+        """Send a request until there is an outcome.
 
-        `before` is awaited before each attempt, the first being 0, and raises what ends them.
+        Args:
+            `what`: Id by which the server recognises a repetition.
+            until: Deadline in the time of the loop; None: that of `retry`.
+            before: Awaited before each attempt, with its number from 0; may raise to end them.
 
-        Raises Problem, and OutcomeUnknown when the time is over.
+        Raises Problem, and OutcomeUnknown after the deadline.
         """
         backoff = Backoff(self.retry)
         until = self.retry.deadline() if until is None else until
@@ -208,9 +211,9 @@ class Transport:
     async def stream(
         self, method: str, path: str, *, silence: float, **request: Any
     ) -> AsyncIterator["Answer"]:
-        """Send once; the answer comes in pieces. `silence`: seconds without one that are too many.
+        """Send a request once and read the answer in pieces.
 
-        Raises Problem, ConnectionLost.
+        `silence` is the longest time without a piece, in seconds. Raises Problem, ConnectionLost.
         """
         timeout = httpx.Timeout(self._timeout, read=silence)
         try:
@@ -221,7 +224,7 @@ class Transport:
 
 
 class Answer:
-    """An answer that comes in pieces."""
+    """An answer that is read in pieces."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.status = response.status_code
@@ -229,14 +232,14 @@ class Answer:
         self._response = response
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it comes."""
+        """Return the pieces of the body as they arrive."""
         return self._response.aiter_bytes()
 
     async def lines(self) -> AsyncIterator[list[str]]:
-        """Lines that came together, without their ends.
+        """Yield lists of lines that arrived together, without their ends.
 
-        Cut at line feeds alone: JSON may have the other separators of Unicode inside strings. What
-        follows the last line feed was cut off, and is no line.
+        Only line feeds end a line: JSON strings may contain Unicode's other separators. Text after
+        the last line feed is incomplete and left out.
         """
         rest = b""
         async for piece in self._response.aiter_bytes():

@@ -11,10 +11,10 @@ EXPECTED = "nats://host:port or tls://host:port"
 
 
 def parse(server: str) -> SplitResult:
-    """A server's address taken apart; `host:port` counts as `nats://host:port`.
+    """Split a server's address into its parts; `host:port` means `nats://host:port`.
 
     Raises:
-        ValueError: It is no address of a NATS server; the text says what is expected.
+        ValueError: The address is not one of a NATS server; the message names the expected form.
     """
     try:
         address = urlsplit(server if "://" in server else f"nats://{server}")
@@ -36,6 +36,6 @@ def parse(server: str) -> SplitResult:
 
 
 def shown(server: str) -> str:
-    """A server's address without what may be secret in it."""
+    """Return a server's address without user and password."""
     scheme, separator, rest = server.rpartition("://")
     return scheme + separator + rest.rpartition("@")[2]

@@ -1,4 +1,4 @@
-"""What a client says about itself in CONNECT: tokens, passwords, nkeys, JWTs."""
+"""The credentials of a client in CONNECT: tokens, passwords, nkeys, JWTs."""
 
 import base64
 import binascii
@@ -14,14 +14,14 @@ _SECTION = re.compile(r"-{3,}BEGIN ([A-Z ]+)-{3,}\s*(\S+?)\s*-{3,}END \1-{3,}")
 
 
 def credentials(settings: Settings, nonce: str) -> dict[str, Any]:
-    """Members of CONNECT for the secrets of the settings, resolved on this machine.
+    """Return the members of CONNECT for the secrets of the settings, resolved on this machine.
 
     Args:
-        nonce: What the server's INFO asks to sign; "" where it asks for nothing.
+        nonce: The nonce of the server's INFO, which the client signs; "" if INFO has none.
 
     Raises:
-        Rejected: The seed or the credentials are none, or the server sent no nonce for them.
-        InvalidOption: A named secret is not there.
+        Rejected: The seed or the credentials are malformed, or need a nonce that INFO lacks.
+        InvalidOption: A named secret does not exist.
     """
     fields: dict[str, Any] = {}
     if settings.token:
@@ -41,7 +41,7 @@ def credentials(settings: Settings, nonce: str) -> dict[str, Any]:
 
 
 def parse_creds(text: str) -> tuple[str, str]:
-    """JWT and seed of what a `.creds` file holds.
+    """Return JWT and seed from the text of a `.creds` file.
 
     Raises:
         Rejected: One of the two sections is missing.
@@ -61,14 +61,14 @@ def _signature(seed: str, nonce: str) -> str:
 
 
 def public_key(seed: str) -> str:
-    """The public key of a user, `U...`, that belongs to a seed, `SU...`."""
+    """Return the public key of a user, `U...`, that belongs to a seed, `SU...`."""
     body = bytes([_USER_PREFIX]) + bytes(_signer(_raw_seed(seed)).verify_key)
     check = _crc16(body).to_bytes(2, "little")
     return base64.b32encode(body + check).decode().rstrip("=")
 
 
 def _raw_seed(seed: str) -> bytes:
-    """The 32 bytes in a user's seed, whose checksum and prefix are checked."""
+    """Return the 32 bytes of a user's seed. Raises Rejected for a wrong checksum or prefix."""
     try:
         raw = base64.b32decode(seed + "=" * (-len(seed) % 8))
     except (binascii.Error, ValueError):
@@ -93,5 +93,5 @@ def _signer(seed: bytes) -> Any:
 
 
 def _crc16(data: bytes) -> int:
-    """CRC-16/XMODEM, the checksum in nkeys."""
+    """Return the CRC-16/XMODEM, the checksum of nkeys."""
     return binascii.crc_hqx(data, 0)

@@ -16,28 +16,28 @@ from pyspark_jetstream.nats.parser import Columns, Parser
 from pyspark_jetstream.nats.settings import Settings, Tls
 
 READ = 1 << 18
-"""Bytes of a read; parsing takes about as long as the next read takes to arrive."""
+"""Bytes per read; parsing a read takes about as long as the next one takes to arrive."""
 
 _INFO, _HTTP = b"INFO ", b"HTTP/"
 _SHOWN = 40
-"""Bytes by which a server is told from others."""
+"""Length of a server's first bytes that is enough to recognise the protocol, in bytes."""
 _SILENCE = 1.0
-"""Seconds without an INFO after which a server is asked whether it speaks HTTP."""
+"""Seconds without an INFO after which the client probes the server for HTTP."""
 _DENIED = ("permissions violation",)
 _HARMLESS = ("invalid subject", "invalid publish subject")
 _NOT_AGAIN = ("authorization violation", "user authentication", "account authentication")
 
 
 class Connection:
-    """A connection that answers the server's PINGs while it is read, and never otherwise.
+    """A blocking connection. It answers the server's PINGs only during reads.
 
     Args:
         settings: Servers and secrets; see `Settings`.
-        seconds: How long the servers may take together; None: `connect_timeout` for each.
+        seconds: Time limit for all servers together; None: `connect_timeout` for each.
 
     Raises:
-        Disconnected: No server could be reached; the message names each and why.
-        Rejected: A server refused the credentials or the handshake of TLS, or is no NATS server.
+        Disconnected: No server could be reached; the message names each and the reason.
+        Rejected: A server refused the credentials or the TLS handshake, or is no NATS server.
     """
 
     def __init__(self, settings: Settings, seconds: float | None = None) -> None:
@@ -54,7 +54,7 @@ class Connection:
 
     @property
     def max_payload(self) -> int:
-        """Bytes that headers and payload of a message may have together."""
+        """Largest size of a message's headers and payload together, in bytes."""
         return int(self.info.get("max_payload", 1 << 20))
 
     def _connect(self, seconds: float | None) -> socket.socket:
@@ -74,7 +74,7 @@ class Connection:
         raise Disconnected("no NATS server could be reached: " + "; ".join(failures))
 
     def _open(self, server: str, seconds: float) -> socket.socket:
-        """Connect to one server and wait until it has accepted the CONNECT."""
+        """Connect to one server and wait until the server has accepted the CONNECT."""
         address = parse(server)
         deadline = Deadline(seconds)
         self.server = shown(server)
@@ -88,7 +88,7 @@ class Connection:
             return self._shake_hands(plain, address, deadline)
         except BaseException:
             plain.close()
-            self._socket.close()  # the same one, or TLS over it
+            self._socket.close()  # the same socket, or TLS over it
             raise
 
     def _shake_hands(
@@ -99,7 +99,7 @@ class Connection:
         self._socket = plain
         if tls is not None and tls.first:
             self._socket = self._secured(plain, address, tls)
-        # What follows INFO belongs to the handshake of TLS, so this line is read byte by byte.
+        # The bytes after INFO belong to the TLS handshake, so this line is read byte by byte.
         self._on_line(self._first_line(address, deadline))
         wanted = tls is not None or address.scheme == "tls" or self.info.get("tls_required")
         if wanted and not isinstance(self._socket, ssl.SSLSocket):
@@ -141,7 +141,7 @@ class Connection:
         return bytes(line[:-2])
 
     def _no_server(self, begin: bytes) -> str:
-        """What is said of a server whose first bytes are no INFO."""
+        """Return the error text for a server whose first bytes are no INFO."""
         if begin.startswith(_HTTP):
             return f"{self.server} answers HTTP, expected a NATS server"
         return f"{self.server} is no NATS server: it began with {begin[:_SHOWN]!r}"
@@ -170,10 +170,10 @@ class Connection:
         self.send(b"CONNECT %s\r\n" % json.dumps(fields).encode())
 
     def send(self, data: bytes) -> None:
-        """Write all of `data`; blocks while the server takes nothing.
+        """Write all of `data`; block while the server reads nothing.
 
         Raises:
-            Disconnected: The connection broke, or the server took nothing within the timeout.
+            Disconnected: The connection broke, or the server read nothing within the timeout.
         """
         try:
             self._socket.settimeout(self.settings.timeout)
@@ -182,7 +182,7 @@ class Connection:
             self._broken(error)
 
     def subscribe(self, subject: str) -> tuple[bytes, Columns]:
-        """Subscribe; messages gather in the columns whenever the connection is read."""
+        """Subscribe; return the subscription id and the columns that later reads fill."""
         self._sids += 1
         sid = b"%d" % self._sids
         columns = self._parser.inboxes[sid] = Columns()
@@ -190,17 +190,17 @@ class Connection:
         return sid, columns
 
     def unsubscribe(self, sid: bytes) -> None:
-        """End a subscription; what is still under way is dropped."""
+        """End a subscription; messages still under way are dropped."""
         if self._parser.inboxes.pop(sid, None) is not None:
             self.send(b"UNSUB %s\r\n" % sid)
 
     def read(self, timeout: float) -> bool:
-        """Read once and parse it; False when nothing came within the timeout, in seconds.
+        """Read once and parse the bytes; return False if none came within the timeout (seconds).
 
         Raises:
             Disconnected: The connection broke.
             Rejected: The server no longer accepts the credentials.
-            Denied: A permission is missing for something that was sent.
+            Denied: The server refused an earlier operation for lack of a permission.
         """
         try:
             self._socket.settimeout(timeout or 0.001)
@@ -218,10 +218,10 @@ class Connection:
         return True
 
     def wait(self, ready: Callable[[], bool], timeout: float, what: str) -> None:
-        """Read until `ready`; the timeout counts the seconds in which nothing at all came.
+        """Read until `ready`; every read that brings bytes restarts the timeout (seconds).
 
         Raises:
-            Timeout: Nothing came for so long; the message names `what` was waited for.
+            Timeout: No byte came for the timeout; the message names `what`.
         """
         deadline = Deadline(timeout)
         while not ready():
@@ -231,7 +231,7 @@ class Connection:
                 deadline = Deadline(timeout)
 
     def flush(self) -> None:
-        """Wait until the server has taken everything that was sent before."""
+        """Wait until the server has processed everything sent before, by a PING."""
         self._pings += 1
         self.send(b"PING\r\n")
         target = self._pings
@@ -269,7 +269,7 @@ class Connection:
         return found
 
     def close(self) -> None:
-        """Close the socket; what was not acknowledged may or may not have arrived."""
+        """Close the socket; unacknowledged publishes may or may not have arrived."""
         self._socket.close()
 
     def __enter__(self) -> "Connection":
@@ -280,7 +280,7 @@ class Connection:
 
 
 def speaks_http(address: SplitResult, deadline: Deadline) -> bool:
-    """Whether a server answers a request of HTTP, on a connection of its own."""
+    """Return True if a server answers an HTTP request, on a connection of its own."""
     left = min(_SILENCE, deadline.left()) or 0.001
     try:
         place = address.hostname or "", address.port or PORT
@@ -292,7 +292,7 @@ def speaks_http(address: SplitResult, deadline: Deadline) -> bool:
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
-    """What encrypts a connection. Raises Rejected where a file is not there, or is none such."""
+    """Return the TLS context. Raises Rejected if a file is missing or unusable."""
     files = tls.ca
     try:
         context = ssl.create_default_context(cafile=tls.ca or None)
@@ -303,7 +303,7 @@ def _context(tls: Tls) -> ssl.SSLContext:
             files = ", ".join(filter(None, (tls.cert, tls.key)))
             password = tls.key_password.resolve() if tls.key_password else ""
             context.load_cert_chain(tls.cert, tls.key or None, password)
-    except OSError as error:  # of which ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError is a subclass
         reason = getattr(error, "reason", None) or error.strerror or error
         raise Rejected(f"the files of TLS ({files}) cannot be used: {reason}") from error
     return context

@@ -1,16 +1,16 @@
-"""The one clock of the client."""
+"""The only clock of the client."""
 
 import time
 
 
 class Deadline:
-    """A moment some seconds ahead."""
+    """A moment `seconds` ahead, by the monotonic clock."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds that remain, at least 0."""
+        """Return the seconds that remain, at least 0."""
         return max(0.0, self._at - time.monotonic())
 
     def passed(self) -> bool:
@@ -18,10 +18,10 @@ class Deadline:
 
 
 def pause(seconds: float) -> None:
-    """Wait before something is tried again."""
+    """Sleep for `seconds` before another attempt."""
     time.sleep(seconds)
 
 
 def since() -> float:
-    """Seconds of a clock that never goes back; only differences mean something."""
+    """Return the seconds of a monotonic clock; only differences have a meaning."""
     return time.monotonic()

@@ -13,7 +13,7 @@ from pyspark_jetstream.nats.requests import encoded
 
 _BEHIND_PAUSE = 0.05
 _SILENCE = 2.0
-"""Seconds without a word after which the server is asked whether it still searches."""
+"""Seconds without data after which the client probes the server for a dropped request."""
 _BEYOND = 2**62
 """A sequence that no stream reaches."""
 _STATE_BYTES = 64 << 20
@@ -22,31 +22,31 @@ TOO_MANY = 413
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One answer: the messages, if any, and the status that ended it."""
+    """One answer: the messages, if any, and the status that ends it."""
 
     raw: Raw | None
     end: Status
 
     @property
     def complete(self) -> bool:
-        """Nothing that matches follows, as far as the one who answered knows."""
+        """True if no further message matches, as far as the answering replica knows."""
         return self.end.code == 404 or self.end.headers.get("Nats-Num-Pending") == "0"
 
 
 class DirectGet:
-    """Reads a stream with `allow_direct`; there is at most one batch ahead of who reads."""
+    """Reader of a stream with `allow_direct`; requests at most one batch ahead of its caller."""
 
     def __init__(self, api: Api, limits: Limits) -> None:
         self._api = api
         self._limits = limits
 
     def read(self, wanted: Range) -> Iterator[Part]:
-        """The range in parts, each with STREAM.INFO as it was after its messages were read.
+        """Yield the range in parts, each with the STREAM.INFO after its messages were read.
 
         Raises:
-            NotServed: The stream has no Direct Get, or a mirror answers in its place, which may
-                lack messages that the stream has; or there are several filters.
-            Behind: A replica answers that has not got what the leader has, for too long.
+            NotServed: The stream has no Direct Get, there are several filters, or a mirror answers
+                instead of the stream, which may lack messages of the stream.
+            Behind: The answering replica lags behind the leader for too long.
         """
         if len(wanted.filters) > 1:
             raise NotServed("Direct Get takes one filter")
@@ -106,13 +106,14 @@ class DirectGet:
     def _await(self, stream: str, token: bytes) -> None:
         """Wait for the status that ends an answer.
 
-        A server whose storage is away for a moment drops what it is asked then. It answers the
-        requests of a connection one after the other, so one that asks for nothing tells, by its
-        answer, that the one before it was dropped; until then the server is searching.
+        A server whose storage is away drops the requests that arrive meanwhile. It answers the
+        requests of one connection in order. So after `_SILENCE` the client sends a probe for a
+        sequence that no stream reaches: an answer to the probe proves that the request before it
+        was dropped. Without one, the server is still searching.
 
         Raises:
             Disconnected: The request was dropped.
-            Timeout: There was no word for too long.
+            Timeout: No data came within the timeout.
         """
         requests, connection = self._api.requests, self._api.connection
         what, timeout = f"Direct Get of {stream}", connection.settings.timeout
@@ -144,9 +145,9 @@ class DirectGet:
             requests.done(one)
 
     def _through(self, batch: Batch, wanted: Range, at: int) -> int:
-        """Through which sequence a batch from `at` on is complete.
+        """Return the sequence through which a batch from `at` on is complete.
 
-        Where it says that nothing follows, the leader is asked: another replica may have answered.
+        If the batch ends the range, the leader confirms this: another replica may have answered.
         """
         reached = at - 1 if batch.raw is None else min(batch.raw.last, wanted.last)
         if reached == wanted.last or not batch.complete:
@@ -159,7 +160,7 @@ class DirectGet:
         return reached
 
     def _wait_for(self, wanted: Range, sequence: int) -> None:
-        """Wait until Direct Get finds a message that the leader has, or no longer has."""
+        """Wait until Direct Get finds a message of the leader, or the leader has removed it."""
         deadline = Deadline(self._api.connection.settings.timeout)
         one = Range(wanted.stream, sequence, sequence)
         while True:
@@ -177,7 +178,7 @@ class DirectGet:
             pause(_BEHIND_PAUSE)
 
     def _next_at_leader(self, wanted: Range, sequence: int) -> int | None:
-        """The first sequence from `sequence` on that matches; None if there is none."""
+        """Return the leader's first matching sequence from `sequence` on; None if there is none."""
         body = {"seq": sequence, "next_by_subj": (wanted.filters or (">",))[0]}
         try:
             found = self._api.call(f"STREAM.MSG.GET.{wanted.stream}", body)
@@ -190,12 +191,17 @@ class DirectGet:
     def last(
         self, wanted: Range, filters: Sequence[str], up_to: int | None
     ) -> Iterator[tuple[Raw | None, bool]]:
-        """The newest messages of the subjects that match, ascending; up to a sequence, or all.
+        """Yield the newest messages of the matching subjects, ascending.
 
-        The second value says that more subjects match than one request may name (1024); then
-        there are no messages. One request sees one state of the stream; only messages of more
-        than `_STATE_BYTES` take several. What is replaced in between is left out with `up_to`, and
-        there again without.
+        Each item is a tuple of the messages and a flag. The flag is True if more subjects match
+        than one request may name (1024); the messages are None then. One request reads one state of
+        the stream. Messages of more than `_STATE_BYTES` take several requests; a message that is
+        replaced between them is left out with `up_to`, and its replacement follows without.
+
+        Args:
+            wanted: The stream, and the parts of messages to keep.
+            filters: Subject filters.
+            up_to: Last sequence of the state to read; None for the current state.
         """
         at = 1
         while True:

@@ -1,18 +1,18 @@
-"""What goes wrong on a NATS connection."""
+"""Errors of a NATS connection."""
 
 from typing import Any
 
 
 class NatsError(Exception):
-    """The client could not do what it was asked."""
+    """Base class of the client's errors."""
 
 
 class Disconnected(NatsError):
-    """The connection broke or no server could be reached; the same may work on another one."""
+    """The connection broke, or no server could be reached. A new connection may succeed."""
 
 
 class Rejected(NatsError):
-    """The server refused the client (credentials, TLS, its CONNECT); trying again does not help."""
+    """The server refused the client (credentials, TLS, CONNECT). A retry does not help."""
 
 
 class Denied(NatsError):
@@ -20,7 +20,7 @@ class Denied(NatsError):
 
 
 class NoResponders(NatsError):
-    """Nobody serves the subject of a request, as while a node takes over."""
+    """No subscription serves the subject of a request, as during a failover."""
 
 
 class Timeout(NatsError):
@@ -28,16 +28,16 @@ class Timeout(NatsError):
 
 
 class ProtocolError(NatsError):
-    """What the server sent is no NATS protocol, or is none that a client is sent."""
+    """The server sent bytes outside the NATS protocol, or an operation not meant for clients."""
 
 
 class Refused(NatsError):
-    """An API answered with an error.
+    """An error in the answer of an API.
 
     Args:
-        code: As in HTTP, such as 404.
-        err_code: JetStream's own number, such as 10059; 0 when there is none.
-        description: The server's words.
+        code: Status as in HTTP, such as 404.
+        err_code: JetStream's own number, such as 10059; 0 if there is none.
+        description: The server's text.
     """
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
@@ -46,38 +46,38 @@ class Refused(NatsError):
 
 
 class Away(Refused):
-    """An API that cannot do it now, as while its storage is away; soon it may."""
+    """A temporary failure of an API, as while its storage is away."""
 
 
 PASSES = (Disconnected, Timeout, NoResponders, Away)
-"""Errors that pass, as when a node takes over from another one; every other one stays."""
+"""Transient errors, as during a failover. Every other error persists."""
 
 _PASSING = {
     10008: "JetStream is away: its storage, or the leader of the cluster",
     10009: "the node that was asked does not lead any more",
     10023: "the server has no memory or storage for the moment",
 }
-"""Errors of JetStream's API that pass; every other number stays until somebody mends something."""
+"""Transient errors of JetStream's API. Every other number persists until an operator acts."""
 
 _FULL = 10077
-"""A stream with `discard: new` is full, which passes; or the message is too large, which stays."""
+"""Either a stream with `discard: new` is full (transient), or the message is too large."""
 _TOO_MANY = 429
 
 
 def refused(error: dict[str, Any]) -> Refused:
-    """The error in an answer of an API."""
+    """Return the exception for the error object in an answer of an API."""
     err_code = int(error.get("err_code", 0))
     kind = Away if err_code in _PASSING else Refused
     return kind(int(error.get("code", 0)), err_code, str(error.get("description", "")))
 
 
 def is_passing(error: Refused) -> bool:
-    """Whether a stream that refused a message may take the same one soon."""
+    """Return True if the stream may accept the refused message soon."""
     if error.err_code == _FULL:
         return "too large" not in error.description
     return isinstance(error, Away) or error.code == _TOO_MANY
 
 
 def is_unserved(error: Refused) -> bool:
-    """Whether it is the server's status that nobody subscribes to a subject."""
+    """Return True for the server's status 503: no subscription serves the subject."""
     return error.code == 503 and not error.err_code

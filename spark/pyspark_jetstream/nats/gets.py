@@ -1,4 +1,4 @@
-"""Ranges of a stream message by message, where there is neither Direct Get nor a consumer."""
+"""Ranges of a stream message by message, for streams with neither Direct Get nor a consumer."""
 
 import base64
 from collections.abc import Callable, Iterator, Sequence
@@ -18,15 +18,15 @@ Found = dict[str, Any]
 
 
 class Gets:
-    """Reads single messages with STREAM.MSG.GET, which the leader of every stream answers."""
+    """Reader of single messages by STREAM.MSG.GET, which the leader of every stream answers."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
     def read(self, wanted: Range, matches: Callable[[str], bool]) -> Iterator[Part]:
-        """The range in parts of `WINDOW` sequences, each with STREAM.INFO as it was after them.
+        """Yield the range in parts of `WINDOW` sequences, each with the STREAM.INFO after them.
 
-        Sequences that are not there are stepped over with one request each time.
+        If all sequences of a part are missing, one request finds the next message.
         """
         at = wanted.first
         while at <= wanted.last:
@@ -41,16 +41,13 @@ class Gets:
             at = through + 1
 
     def points(self, stream: str, sequences: range | list[int]) -> list[Found]:
-        """Messages with these sequences, in their order; those that are not there are left out.
-
-        At most `WINDOW` sequences.
-        """
+        """Return the stored ones among at most `WINDOW` sequences, in the order given."""
         return self._ask(stream, [{"seq": max(1, seq)} for seq in sequences])
 
     def newest(self, stream: str, subjects: Sequence[str]) -> list[Found]:
-        """The newest message of each of these subjects; those without one are left out.
+        """Return the newest message of each of these subjects (at most `WINDOW`); skip empty ones.
 
-        At most `WINDOW` subjects. Each is found and read in one state of the stream.
+        The server finds and reads each in one state of the stream.
         """
         return self._ask(stream, [{"last_by_subj": subject} for subject in subjects])
 
@@ -69,7 +66,7 @@ class Gets:
         return found
 
     def _next(self, wanted: Range, sequence: int) -> int | None:
-        """The first sequence from `sequence` on that is there; None if there is none."""
+        """Return the first stored sequence from `sequence` on; None if there is none."""
         body = {"seq": max(1, sequence), "next_by_subj": ">"}
         try:
             answer = self._api.call(f"STREAM.MSG.GET.{wanted.stream}", body)
@@ -81,7 +78,7 @@ class Gets:
 
 
 def columns(found: list[Found], wanted: Range) -> Raw:
-    """Answers of STREAM.MSG.GET as columns."""
+    """Convert answers of STREAM.MSG.GET to columns."""
     payloads = [base64.b64decode(message.get("data", "")) for message in found]
     headers = [
         base64.b64decode(message["hdrs"]) if message.get("hdrs") else None for message in found

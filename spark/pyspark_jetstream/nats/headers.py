@@ -7,7 +7,7 @@ BEGIN = b"NATS/1.0"
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A message of the server itself: a number, a text and perhaps headers."""
+    """A status message of the server: a number, a text and perhaps headers."""
 
     code: int
     text: str
@@ -15,9 +15,10 @@ class Status:
 
 
 def status_of(block: bytes) -> Status | None:
-    """The status in a header block; None for headers of an ordinary message.
+    """Return the status in a header block; None for the headers of an ordinary message.
 
-    Servers remove a status from what they store, so a block with one is a word of the server.
+    Servers remove the status from messages that they store, so a block with one is the server's
+    own.
     """
     if block[:9] != b"NATS/1.0 ":
         return None
@@ -34,7 +35,7 @@ def _pair(line: bytes) -> tuple[str, str]:
 
 
 def first_value(block: bytes, name: bytes) -> bytes | None:
-    """The first value of a header, whose name is compared with its case; None without it."""
+    """Return the first value of a header; None without one. The name is case-sensitive."""
     at = block.find(b"\r\n" + name + b":")
     if at < 0:
         return None

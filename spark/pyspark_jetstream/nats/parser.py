@@ -1,4 +1,4 @@
-"""What a server sends, taken apart into columns (pure)."""
+"""Parser of a server's bytes, into columns of messages (pure)."""
 
 import re
 from collections.abc import Callable
@@ -8,17 +8,17 @@ from pyspark_jetstream.nats.errors import ProtocolError
 
 _CRLF = b"\r\n"
 LONGEST_LINE = 1 << 20
-"""Bytes of a line; INFO is the longest that a server sends."""
+"""Largest length of a line in bytes; INFO is the longest line of a server."""
 _ALIKE = 8
-"""Messages in a row, alike in form, after which one expression reads those that follow."""
+"""Consecutive messages of the same form after which one regular expression reads the rest."""
 _ALIKE_SIZE = 4096
-"""Bytes of the largest payload with an expression."""
+"""Largest payload with a regular expression, in bytes."""
 
 
 class Columns:
     """Messages of one subscription, a list for each part; entry i of all lists is message i.
 
-    `replies` and `headers` have `b""` where a message has none.
+    `replies` and `headers` contain `b""` for a message without one.
     """
 
     __slots__ = ("headers", "payloads", "replies", "subjects")
@@ -40,26 +40,26 @@ class Columns:
 
 
 class Parser:
-    """Takes reads of a socket, cut anywhere, and appends whole messages to columns.
+    """Parser of reads of a socket, cut anywhere; appends whole messages to columns.
 
     Args:
-        control: Called with every other line (INFO, PING, PONG, +OK, -ERR), without its end, in
-            the order in which it came among the messages.
+        control: Called with every other line (INFO, PING, PONG, +OK, -ERR), without its line end,
+            in the order of arrival among the messages.
     """
 
     def __init__(self, control: Callable[[bytes], None]) -> None:
         self.inboxes: dict[bytes, Columns] = {}
-        """Columns by the id of the subscription; messages of other ids are dropped."""
+        """Columns by subscription id; messages of other ids are dropped."""
         self._control = control
         self._rest: list[bytes] = []
         self._held = 0
         self._wanted = 0
 
     def feed(self, data: bytes) -> None:
-        """Parse what has arrived.
+        """Parse the bytes of one read.
 
         Raises:
-            ProtocolError: It is not what a NATS server sends; the connection is of no use.
+            ProtocolError: The bytes are not NATS protocol; the connection is unusable.
         """
         if self._rest:
             self._rest.append(data)
@@ -75,12 +75,17 @@ class Parser:
             self._wanted = wanted
 
     def _parse(self, data: bytes) -> tuple[int, int]:
-        """Where the first incomplete operation begins, and how many bytes it takes at least."""
+        """Parse as much as possible.
+
+        Returns the start of the first incomplete operation, and the least number of bytes it needs
+        (0 if unknown).
+        """
         find = data.find
         inboxes = self.inboxes
         size = len(data)
         at = alike = 0
-        before: list[bytes] = []  # subscription and size of the message before, if it is plain
+        # Subscription and size of the previous message, if it has neither reply nor headers
+        before: list[bytes] = []
         while True:
             eol = find(_CRLF, at)
             if eol < 0:
@@ -115,7 +120,7 @@ class Parser:
             columns.replies.append(words[3] if len(words) == full else b"")
             columns.headers.append(data[start:middle])
             columns.payloads.append(data[middle:stop])
-            if len(words) != 4:  # acknowledgements have no replies and no headers
+            if len(words) != 4:  # acks have neither replies nor headers
                 continue
             if words[2:] != before:
                 before, alike = words[2:], 0
@@ -131,7 +136,7 @@ def _plain(sid: bytes, size: int) -> "re.Pattern[bytes]":
 
 
 def _read_alike(columns: Columns, data: bytes, at: int, sid: bytes, size: int) -> int:
-    """Take the messages from `at` on that have neither reply nor headers; where they end."""
+    """Append the messages from `at` on that have neither reply nor headers; return their end."""
     if size > _ALIKE_SIZE:
         return at
     found = _plain(sid, size).findall(data, at)
@@ -148,7 +153,7 @@ def _read_alike(columns: Columns, data: bytes, at: int, sid: bytes, size: int) -
 
 
 def _bounds(words: list[bytes], start: int) -> tuple[int, int]:
-    """Where headers and payload of an HMSG end whose line is followed by `start`."""
+    """Return the ends of headers and payload of an HMSG whose line ends before `start`."""
     try:
         headers, total = int(words[-2]), int(words[-1])
     except (ValueError, IndexError):
@@ -159,7 +164,7 @@ def _bounds(words: list[bytes], start: int) -> tuple[int, int]:
 
 
 def _end(words: list[bytes], start: int) -> int:
-    """Where the payload of a MSG ends whose line is followed by `start`."""
+    """Return the end of the payload of a MSG whose line ends before `start`."""
     size = int(words[-1]) if words[-1].isdigit() else -1
     if size < 0 or not 4 <= len(words) <= 5:
         raise ProtocolError(f"not a line of a message: {b' '.join(words)[:200]!r}")

@@ -1,4 +1,4 @@
-"""Publishing into streams: many messages under way at once, each of them acknowledged."""
+"""Publishing into streams: many messages in flight, each acknowledged."""
 
 import json
 import re
@@ -28,7 +28,7 @@ from pyspark_jetstream.nats.tries import Tries
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages in columns; a header block is `b""` where a message has none."""
+    """Messages in columns; a header block is `b""` for a message without headers."""
 
     subjects: list[bytes]
     blocks: list[bytes]
@@ -39,16 +39,16 @@ class Messages:
 
 
 _ASK = 5.0
-"""Seconds for the server to say which streams take a subject."""
+"""Timeout of the request for the streams of a subject, in seconds."""
 
 
 class NotStored(NatsError):
     """A stream refused a message.
 
     Args:
-        place: Which message, counted from 0 over all that were sent.
-        subject: Where it was sent.
-        error: The server's words.
+        place: Index of the message, from 0, over all messages sent.
+        subject: Subject of the message.
+        error: The server's error.
     """
 
     def __init__(self, place: int, subject: str, error: Refused) -> None:
@@ -57,7 +57,7 @@ class NotStored(NatsError):
 
 
 class _Chunk:
-    """Messages that are sent together, and what was answered to each."""
+    """Messages that are sent together, with the acknowledgement of each."""
 
     __slots__ = ("acks", "first", "left", "messages", "number", "replies", "size")
 
@@ -71,11 +71,12 @@ class _Chunk:
         self.size = sum(map(len, messages.blocks)) + sum(map(len, messages.payloads))
 
     def take_run(self, subjects: list[bytes], payloads: list[bytes], begin: int) -> int:
-        """Take answers from `begin` on, if they are acknowledgements of what is next here.
+        """Accept answers from `begin` on if they acknowledge the chunk's next messages.
 
-        Returns how many were taken: all that are there for this chunk, or none.
+        Returns how many were accepted: all answers to this chunk, or none.
         """
-        at = len(self.acks) - self.left  # where the rest begins, if all came in order so far
+        # The first unacknowledged message, if all acks came in order so far
+        at = len(self.acks) - self.left
         end = min(begin + self.left, len(subjects))
         stop = at + end - begin
         if subjects[begin:end] != self.replies[at:stop] or any(self.acks[at:stop]):
@@ -86,18 +87,17 @@ class _Chunk:
 
 
 class Publisher:
-    """Sends messages to be stored, over one connection that is made again when it breaks.
+    """Publisher over one connection, which it reopens after a failure.
 
-    What was under way on a broken connection is sent again, so messages need an id each
-    (`Nats-Msg-Id`) if none is to be stored twice.
+    A reopened connection sends all unacknowledged messages again. To prevent duplicates, each
+    message needs a `Nats-Msg-Id`.
 
     Args:
         settings: Servers and secrets.
-        in_flight: How many messages may be without an acknowledgement.
-        bytes_in_flight: How many bytes these may have together; one chunk may always be sent.
-        on_stored: Called with the acknowledgements of each chunk, in the order in which the
-            chunks were sent.
-        stream: The stream that has to take the messages; "" for whichever takes a subject.
+        in_flight: Largest number of unacknowledged messages.
+        bytes_in_flight: Largest number of their bytes; one chunk may always be sent.
+        on_stored: Called with the acknowledgements of each chunk, in the order of sending.
+        stream: The stream that must store the messages; "" for any.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Publisher:
 
     @property
     def connection(self) -> Connection:
-        """The connection, made when it is needed."""
+        """The connection, opened on first use."""
         if self._connection is None:
             connection = Connection(self._settings, self._tries.left())
             self._inbox = f"{self._settings.inbox_prefix}.{secrets.token_hex(11)}.".encode()
@@ -136,16 +136,16 @@ class Publisher:
 
     @property
     def max_payload(self) -> int:
-        """Bytes that headers and payload of a message may have together; raises as `send`."""
+        """Largest size of headers and payload together, in bytes; raises as `send`."""
         self._retried(lambda: self.connection)
         return self.connection.max_payload
 
     def send(self, messages: Messages) -> None:
-        """Send a chunk of messages, once there is room for it; returns before they are stored.
+        """Send a chunk as soon as the limits allow it; return before it is stored.
 
         Raises:
             NotStored: A stream refused one of the messages sent so far.
-            Disconnected, Timeout: There were enough tries.
+            Disconnected, Timeout: The attempts are exhausted.
         """
         chunk = _Chunk(self._chunks, self._sent, messages)
         while self._open and (
@@ -161,7 +161,7 @@ class Publisher:
         self._retried(lambda: self._write(chunk))
 
     def finish(self) -> None:
-        """Wait until everything that was sent is stored; raises as `send`."""
+        """Wait until everything sent is stored; raises as `send`."""
         while self._open:
             self._retried(self._wait)
 
@@ -172,13 +172,13 @@ class Publisher:
             connection.close()
 
     def _write(self, chunk: _Chunk) -> None:
-        """Send what is not acknowledged of a chunk."""
+        """Send the unacknowledged messages of a chunk."""
         connection = self.connection
         chunk.replies = places(b"%b%d." % (self._inbox, chunk.number), len(chunk.messages))
         connection.send(operations(chunk.messages, chunk.acks, chunk.replies))
 
     def _wait(self) -> None:
-        """Read until the oldest chunk is stored, and hand on its acknowledgements."""
+        """Read until the oldest chunk is stored, and pass on the acks of stored chunks."""
         chunk = self._open[0]
         connection = self.connection
 
@@ -195,7 +195,7 @@ class Publisher:
             self._on_stored([ack or b"" for ack in done.acks])
 
     def _take(self) -> None:
-        """Give the acknowledgements that have come to their messages."""
+        """Assign the received acks to their messages."""
         acks = self._acks
         if not len(acks):
             return
@@ -205,7 +205,7 @@ class Publisher:
             self._take_each(subjects, payloads, headers, check=True)
             return
         at = 0
-        for chunk in self._open:  # mostly answered in the order in which they were sent
+        for chunk in self._open:  # answers mostly arrive in the order of sending
             taken = chunk.take_run(subjects, payloads, at)
             at += taken
             self._left -= taken
@@ -217,7 +217,7 @@ class Publisher:
     def _take_each(
         self, subjects: list[bytes], payloads: list[bytes], headers: list[bytes], *, check: bool
     ) -> None:
-        """The same for answers in any order, of which, with `check`, some may refuse."""
+        """Assign answers in any order; with `check`, look for errors among them."""
         failure: tuple[int, str, Refused] | None = None
         for subject, payload, header in zip(subjects, payloads, headers, strict=True):
             _, number, place = subject.rsplit(b".", 2)
@@ -235,7 +235,7 @@ class Publisher:
             raise NotStored(*failure)
 
     def _retried(self, step: Callable[[], object]) -> None:
-        """Do a step; when the connection breaks, send again what is not acknowledged."""
+        """Run a step; after a broken connection, send unacknowledged messages again."""
         while True:
             try:
                 step()
@@ -255,10 +255,10 @@ class Publisher:
             step = self._write_all
 
     def _refuse_unserved(self, error: NotStored | None = None) -> None:
-        """Raise NotStored where no stream takes a subject, so that nobody ever answers.
+        """Raise NotStored if no stream stores a subject: its messages would never be acknowledged.
 
         Args:
-            error: That nobody answered; None where a message just has no answer.
+            error: The error "no responders"; None if a message has no answer at all.
         """
         if error is None:
             chunk = self._open[0] if self._open else None
@@ -273,7 +273,7 @@ class Publisher:
             raise NotStored(place, subject, Refused(503, 0, "no stream takes this subject"))
 
     def _streams_of(self, subject: str) -> int | None:
-        """How many streams take a subject; None where that is not known."""
+        """Return the number of streams that store a subject; None if unknown."""
         try:
             with Connection(self._settings) as connection:
                 names = f"{self._settings.api_prefix}.STREAM.NAMES"
@@ -283,15 +283,15 @@ class Publisher:
         return len(answer.get("streams") or ())
 
     def _write_all(self) -> None:
-        """Connect, and send what is not acknowledged; whoever waits for it does so after this."""
+        """Connect, and send all unacknowledged messages. The caller waits for them afterwards."""
         assert self.connection is not None, "it is made here"
         for chunk in self._open:
             self._write(chunk)
 
     def _again(self, error: NatsError) -> None:
-        """Prepare to send again; raises the error when there were enough tries.
+        """Prepare to send again; raise the error if the attempts are exhausted.
 
-        Answers that are still under way belong to the inbox of the connection that is closed.
+        Acks still under way go to the inbox of the closed connection, so none is counted twice.
         """
         self.close()
         if not self._tries.again():
@@ -299,24 +299,24 @@ class Publisher:
 
 
 def places(begin: bytes, count: int) -> list[bytes]:
-    """So many subjects that begin alike, with their place at the end."""
+    """Return `count` subjects with a common beginning and their index at the end."""
     for place in range(len(_PLACES), count):
         _PLACES.append(b"%d" % place)
     return [begin + place for place in _PLACES[:count]]
 
 
 _PLACES: list[bytes] = []
-"""Numbers as text: making them anew is most of what a reply subject costs."""
+"""Numbers as text, kept because formatting them is most of the cost of a reply subject."""
 
 
 def operations(messages: Messages, acks: Sequence[bytes | None], replies: Sequence[bytes]) -> bytes:
-    """Operations that publish those messages that have no acknowledgement yet."""
+    """Return the PUB and HPUB operations of the messages without an ack."""
     if not any(acks) and all(messages.blocks):
         blocks, payloads = messages.blocks, messages.payloads
         sizes = list(map(len, blocks))
         totals = map(add, sizes, map(len, payloads))
         rows = zip(messages.subjects, replies, sizes, totals, blocks, payloads, strict=True)
-        # One format for all is faster than one for each.
+        # One format string for all messages is faster than one for each.
         return b"HPUB %b %b %d %d\r\n%b%b\r\n" * len(acks) % tuple(chain.from_iterable(rows))
     each = zip(messages.subjects, messages.blocks, messages.payloads, replies, acks, strict=True)
     return b"".join(
@@ -332,7 +332,7 @@ def operations(messages: Messages, acks: Sequence[bytes | None], replies: Sequen
 
 
 def usual(stream: str) -> "re.Pattern[bytes]":
-    """What acknowledgements of a stream look like; "" stands for every stream."""
+    """Return the pattern of acknowledgements of a stream; "" means any stream."""
     name = re.escape(json.dumps(stream)[1:-1].encode()) if stream else rb'[^"\\]+'
     return re.compile(
         rb'\{"stream": ?"%b", ?"seq": ?[0-9]{1,20}(, ?"[a-z]+": ?(true|"[^"\\]*"|[0-9]{1,20}))*\}'
@@ -341,16 +341,19 @@ def usual(stream: str) -> "re.Pattern[bytes]":
 
 
 def acknowledge(answers: Sequence[bytes], pattern: "re.Pattern[bytes]") -> bool:
-    """Whether all of these are acknowledgements; one that does not look so may still be one."""
+    """Return True if all answers match the pattern of acknowledgements.
+
+    False proves nothing: an acknowledgement may have another form.
+    """
     return all(map(pattern.fullmatch, answers)) and b'"error"' not in b"".join(answers)
 
 
 def error_of(payload: bytes, header: bytes, stream: str = "") -> Refused | None:
-    """What an answer to a published message says is wrong; None for an acknowledgement.
+    """Return the error in an answer to a publish; None for an acknowledgement.
 
     Args:
-        payload, header: The answer; whichever client subscribes to the subject may have sent it.
-        stream: The stream that has to take the message; "" for whichever takes its subject.
+        payload, header: The answer, from any client that subscribes to the subject.
+        stream: The stream that must store the message; "" for any.
     """
     nothing = Refused(0, 0, f"the answer is no acknowledgement: {payload[:200]!r}")
     try:

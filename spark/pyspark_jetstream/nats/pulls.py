@@ -13,25 +13,27 @@ from pyspark_jetstream.nats.reading import Api, Limits, NotServed, Part, Range
 from pyspark_jetstream.nats.requests import encoded
 
 _INACTIVE = 300
-"""Seconds after which the server removes the consumer of a reader that went away."""
+"""Seconds after which the server removes the consumer of a vanished reader."""
 
 
 class OrderedPulls:
-    """Reads a stream through a consumer that lives as long as the read."""
+    """Reader of a stream through a consumer that lives as long as the read."""
 
     def __init__(self, api: Api, limits: Limits) -> None:
         self._api = api
         self._limits = limits
 
     def read(self, wanted: Range, policy: dict[str, Any] | None = None) -> Iterator[Part]:
-        """The range in parts, each with STREAM.INFO as it was after its messages were read.
+        """Yield the range in parts, each with the STREAM.INFO after its messages were read.
 
         Args:
-            policy: Other members of the consumer's configuration, such as where it starts.
+            wanted: The range.
+            policy: Members of the consumer's configuration that replace the start by sequence.
 
         Raises:
-            NotServed: The stream takes no such consumer; `max_consumers` may be reached.
-            Disconnected: A delivery was lost or the consumer is gone; read again from there.
+            NotServed: The stream refused the consumer; `max_consumers` may be reached.
+            Disconnected: A delivery was lost or the consumer is gone; the caller reads on from
+                there.
         """
         name = f"spark{secrets.token_hex(8)}"
         pull = _Pull(self._api, wanted, self._create(name, wanted, policy), self._limits)
@@ -70,7 +72,7 @@ class OrderedPulls:
 
 
 class _Pull:
-    """The pulls of one consumer, one at a time, the next one sent before a page is handed on."""
+    """The pulls of one consumer, one at a time; each is sent before a page is yielded."""
 
     def __init__(self, api: Api, wanted: Range, name: str, limits: Limits) -> None:
         self._api = api
@@ -84,7 +86,7 @@ class _Pull:
         self._delivered = 0
 
     def parts(self) -> Iterator[Part]:
-        """Pull until the range is read."""
+        """Pull until the range is complete."""
         wanted, api = self._wanted, self._api
         through = wanted.first - 1
         api.connection.send(self._operation(through))
@@ -101,7 +103,7 @@ class _Pull:
             yield Part(raw, through, api.requests.answer(asked, subject))
 
     def _operation(self, through: int) -> bytes:
-        """The next pull, behind a sequence; no more is asked for than may lie before the end."""
+        """Return the next pull, from `through` + 1; its batch never reaches beyond the range."""
         self._pulls += 1
         self._asked = min(self._limits.rows, self._wanted.last - through)
         body = encoded({"batch": self._asked, "max_bytes": self._limits.bytes, "no_wait": True})
@@ -109,7 +111,10 @@ class _Pull:
         return f"PUB {self._subject} {reply} {len(body)}\r\n".encode() + body + b"\r\n"
 
     def _collect(self) -> Status | None:
-        """Wait until the current pull is over; the status that ended it, None if it is filled."""
+        """Wait for the end of the current pull.
+
+        Returns the status that ended it, or None if the batch is full.
+        """
         connection = self._api.connection
         ended: list[Status] = []
 
@@ -127,13 +132,13 @@ class _Pull:
             return status
         if "exceeds maxbytes" in status.text.lower():
             if not len(self._columns):
-                # One message is larger than what is asked for at once: ask for more.
+                # A single message exceeds max_bytes: raise the limit
                 self._limits = type(self._limits)(self._limits.rows, self._limits.bytes * 4)
             return status
         raise Disconnected(f"{self._wanted.stream}: {status.code} {status.text}")
 
     def _take(self) -> tuple[Raw | None, int | None]:
-        """What was delivered, and how many messages follow it; None for both if nothing was."""
+        """Return the delivered messages and the number pending after them; None, None for none."""
         columns = self._columns
         if not len(columns):
             return None, None
@@ -156,15 +161,15 @@ class _Pull:
         return raw, int(last[place + 2])
 
     def close(self) -> None:
-        """End the subscription, as far as the connection still is."""
+        """Unsubscribe, if the connection still works."""
         with suppress(NatsError):
             self._api.connection.unsubscribe(self._sid)
 
 
 def _drop_statuses(columns: Columns, current: bytes) -> Status | None:
-    """Take statuses out of what was delivered; the one that ends the current pull, if it is there.
+    """Remove statuses from the deliveries; return the one that ends the current pull, if any.
 
-    Those of pulls before it only confirm what their deliveries have shown.
+    Statuses of earlier pulls carry no news: their deliveries already showed the end.
     """
     found = None
     while b"" in columns.replies:

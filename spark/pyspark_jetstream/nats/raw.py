@@ -19,12 +19,12 @@ _NAMES = (b"Nats-Stream: ", b"Nats-Subject: ", b"Nats-Sequence: ", b"Nats-Time-S
 _SIZE = b"\r\nNats-Msg-Size:"
 _NO_HEADERS = b"NATS/1.0\r\n\r\n"
 _EMPTY = 8
-"""Length of `NATS/1.0`: what is before the added headers where the message had none."""
+"""Length of `NATS/1.0`: all that precedes the added headers if the message had none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Messages of a stream by column, and who answered: the name of a stream or of its mirror."""
+    """Messages of a stream by column, with the names of the answering stream or mirrors."""
 
     arrays: list[pa.Array]
     streams: frozenset[bytes]
@@ -41,10 +41,10 @@ class Raw:
 def from_direct(
     headers: Sequence[bytes], payloads: Sequence[bytes], *, with_headers: bool, with_data: bool
 ) -> Raw:
-    """Messages of Direct Get, whose own headers are followed by those that the server adds.
+    """Convert messages of Direct Get, whose own headers precede those that the server adds.
 
     Raises:
-        ProtocolError: A message lacks what Direct Get adds.
+        ProtocolError: A message lacks the headers that Direct Get adds.
     """
     cuts = [block.rfind(_ADDED) for block in headers]
     if -1 in cuts:
@@ -73,7 +73,7 @@ def from_direct(
 
 
 def _columns(added: list[bytes]) -> list[list[bytes]]:
-    """Values of the first four added headers; all messages have as many as the first one."""
+    """Return the values of the first four added headers, if all messages have equally many."""
     count = added[0].count(b"\r\n") + 1
     lines = b"\r\n".join(added).split(b"\r\n")
     if count < len(_NAMES) or len(lines) != count * len(added):
@@ -89,7 +89,7 @@ def _columns(added: list[bytes]) -> list[list[bytes]]:
 
 
 def _one_by_one(added: list[bytes]) -> list[list[bytes]]:
-    """The same where messages differ in what was added."""
+    """Return the same values for messages that differ in their added headers."""
     columns: list[list[bytes]] = [[] for _ in _NAMES]
     for text in added:
         for column, name in zip(columns, _NAMES, strict=True):
@@ -101,7 +101,10 @@ def _one_by_one(added: list[bytes]) -> list[list[bytes]]:
 
 
 def _texts(subjects: Sequence[bytes]) -> pa.Array:
-    """Subjects as the SQL views of jetgate show them: what is no text as a blank and two digits."""
+    """Return subjects as jetgate's SQL views show them.
+
+    A byte that is no text becomes a blank and two digits.
+    """
     array = pa.array(subjects, pa.binary())
     if b"\0" not in b"\n".join(subjects):
         try:
@@ -112,13 +115,13 @@ def _texts(subjects: Sequence[bytes]) -> pa.Array:
 
 
 def _nanoseconds(times: list[bytes]) -> pa.Array:
-    """RFC 3339 times as ns since the epoch."""
+    """Convert RFC 3339 times to ns since the epoch."""
     texts = pa.array(times, pa.binary()).cast(pa.string())
     return texts.cast(pa.timestamp("ns", "UTC")).cast(pa.int64())
 
 
 def nanoseconds(time: str) -> int:
-    """An RFC 3339 time as ns since the epoch; 0 for Go's zero time, `0001-01-01T00:00:00Z`."""
+    """Convert an RFC 3339 time to ns since the epoch; Go's zero time (year 1) to 0."""
     if time.startswith("0001-"):
         return 0
     return int(pa.scalar(time).cast(pa.timestamp("ns", "UTC")).cast(pa.int64()).as_py())
@@ -133,9 +136,9 @@ def from_deliveries(
     with_headers: bool,
     with_data: bool,
 ) -> Raw:
-    """Deliveries of a consumer; sequence and time are in the subjects of their acknowledgements.
+    """Convert deliveries of a consumer; their ack subjects contain sequence and time.
 
-    Where the consumer sends headers only, the size is that in `Nats-Msg-Size`, which is removed.
+    For a consumer with `headers_only`, the size is the value of `Nats-Msg-Size`, which is removed.
 
     Raises:
         ProtocolError: A message has no reply subject of the form `$JS.ACK...`.
@@ -168,9 +171,9 @@ def from_deliveries(
 
 
 def _without_size(block: bytes) -> tuple[bytes, int]:
-    """A header block without the `Nats-Msg-Size` that the server added, and that size.
+    """Remove the `Nats-Msg-Size` that the server added; return the block and that size.
 
-    The added one is the last; the block is empty where it was the only header.
+    The added header is the last; the block becomes empty if it was the only one.
     """
     at = block.rfind(_SIZE)
     if at < 0:
@@ -181,7 +184,7 @@ def _without_size(block: bytes) -> tuple[bytes, int]:
 
 
 def kept(raw: Raw, last: int, wanted: Sequence[int] | None = None) -> Raw:
-    """The messages up to a sequence, and of those only the wanted ones."""
+    """Return the messages through sequence `last`, and of those only the wanted ones."""
     sequences = raw.arrays[0]
     mask = pc.less_equal(sequences, last)
     if wanted is not None:

@@ -1,4 +1,4 @@
-"""What the ways to read a range of a stream have in common."""
+"""Types that all ways to read a range of a stream share."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,16 +9,16 @@ from pyspark_jetstream.nats.requests import Requests
 
 
 class NotServed(NatsError):
-    """This way to read does not work for the stream; another one may."""
+    """The stream does not support this way of reading; another one may work."""
 
 
 class Behind(NatsError):
-    """Whoever answers reads has not yet copied what the leader has."""
+    """The answering replica has not yet copied all messages of the leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is asked for at once. A page holds as much, and one more is under way."""
+    """The size of one request. One page holds as much, and one more is under way."""
 
     rows: int = 4096
     bytes: int = 4 << 20
@@ -26,9 +26,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is read of a stream: sequences `first` to `last`, of subjects that match a filter.
+    """The part of a stream to read: sequences `first` to `last`, of subjects that match a filter.
 
-    Without filters every subject is read.
+    Without filters all subjects are read.
     """
 
     stream: str
@@ -57,15 +57,15 @@ class Api:
         self.prefix = requests.connection.settings.api_prefix
 
     def call(self, subject: str, body: dict[str, Any] | None = None, timeout: float = 0.0) -> Any:
-        """The JSON that answers `subject`, which is given without the prefix."""
+        """Return the JSON answer of `subject`, which is given without the prefix."""
         return self.requests.api(f"{self.prefix}.{subject}", body, timeout)
 
     def info(self, stream: str) -> dict[str, Any]:
-        """STREAM.INFO."""
+        """Return the answer of STREAM.INFO."""
         return dict(self.call(f"STREAM.INFO.{stream}"))
 
     def info_beside(self, stream: str, operation: bytes) -> tuple[bytes, str]:
-        """Ask for STREAM.INFO in one write with another operation, which is answered behind it.
+        """Send a STREAM.INFO request and another operation in one write, in this order.
 
         Returns the token and the subject, for `Requests.answer`.
         """

@@ -11,10 +11,9 @@ from pyspark_jetstream.nats.parser import Columns
 
 
 class Requests:
-    """Asks subjects and sorts the replies by the last token of their subject.
+    """Requests of a connection, each with its own replies, by the last token of their subject.
 
-    Several requests may be under way at once, each with replies of its own; there is one
-    subscription for all of them, made with the first request.
+    Several requests may be under way at once. All share one subscription, made with the first.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -26,13 +25,13 @@ class Requests:
         self._open: dict[bytes, Columns] = {}
 
     def send(self, subject: str, payload: bytes = b"") -> bytes:
-        """Send a request; the token under which `columns` gathers what is replied."""
+        """Send a request; return the token by which `columns` finds its replies."""
         token, line = self.operation(subject, payload)
         self.connection.send(line)
         return token
 
     def operation(self, subject: str, payload: bytes = b"") -> tuple[bytes, bytes]:
-        """A request that is not sent yet: its token and the bytes of its operation."""
+        """Return the token of a new request and the bytes of its operation, without sending it."""
         if not self._subscribed:
             _, self._columns = self.connection.subscribe(f"{self._prefix}.*")
             self._subscribed = True
@@ -43,16 +42,16 @@ class Requests:
         return reply, line
 
     def columns(self, token: bytes) -> Columns:
-        """Replies that have arrived for an open request."""
+        """Return the replies that have arrived for an open request."""
         self._sort()
         return self._open[token]
 
     def done(self, token: bytes) -> None:
-        """Forget a request; replies that come later are dropped."""
+        """Forget a request; its later replies are dropped."""
         self._open.pop(token, None)
 
     def _sort(self) -> None:
-        """Give each gathered reply to its request; mostly all of them belong to one."""
+        """Assign the gathered replies to their requests; mostly all belong to one."""
         gathered = self._columns
         if not len(gathered):
             return
@@ -70,11 +69,11 @@ class Requests:
         gathered.clear()
 
     def first(self, token: bytes, what: str, timeout: float = 0.0) -> tuple[bytes, bytes]:
-        """Wait for the one reply of a request: its header block and its payload.
+        """Wait for the first reply of a request; return its header block and its payload.
 
         Raises:
-            NoResponders: Nobody serves the subject.
-            Timeout: No reply came within the timeout, that of the settings if 0.
+            NoResponders: No subscription serves the subject.
+            Timeout: No reply came within the timeout (seconds; 0 means that of the settings).
         """
         connection = self.connection
         connection.wait(
@@ -89,7 +88,7 @@ class Requests:
         return block, payload
 
     def api(self, subject: str, body: dict[str, Any] | None = None, timeout: float = 0.0) -> Any:
-        """Ask JetStream's API, or one like it, and return the JSON of the answer.
+        """Send a request to JetStream's API, or a similar one; return the JSON of the answer.
 
         Raises:
             Refused: The answer is an error.
@@ -97,7 +96,7 @@ class Requests:
         return self.answer(self.send(subject, encoded(body)), subject, timeout)
 
     def answer(self, token: bytes, subject: str, timeout: float = 0.0) -> Any:
-        """The JSON that answers a request which was sent before; raises as `api`."""
+        """Return the JSON answer of a request sent before; raises as `api`."""
         block, payload = self.first(token, subject, timeout)
         if not payload:
             status = status_of(block) or Status(0, "an empty answer", {})
@@ -115,7 +114,7 @@ class Requests:
 
 
 def encoded(body: dict[str, Any] | None) -> bytes:
-    """A request's JSON; nothing where there is none."""
+    """Return a request body as JSON; `b""` for None."""
     return b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
 
 

@@ -1,4 +1,4 @@
-"""How a NATS server is reached: values only, so that executors can be sent them."""
+"""Settings of a connection to NATS: values only, so that Spark can send them to executors."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ CONNECT_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What encrypts a connection; paths are files on the machine that connects.
+    """TLS settings of a connection; paths are files on the machine that connects.
 
-    `first` says that the server expects the handshake before it says anything
-    (`handshake_first` in its configuration).
+    `first` means that the server expects the handshake before INFO (`handshake_first` in its
+    configuration).
     """
 
     ca: str = ""
@@ -26,18 +26,18 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One set of servers and who connects to them.
+    """Servers and the credentials to connect with.
 
-    Secrets are looked up where a connection is made, on the machine that makes it.
+    Each connection resolves the secrets on the machine that opens it.
 
-    Args:
+    Attributes:
         servers: `nats://host:port` or `tls://host:port`, tried in turn from a random one on.
-        creds: What a `.creds` file holds, a JWT and the seed of its key; mostly `file:PATH`.
+        creds: Text of a `.creds` file, a JWT and the seed of its key; mostly `file:PATH`.
         nkey: The seed of a user's key, `SU...`.
-        connect_timeout: Seconds for one server to answer the handshake.
-        timeout: Seconds without a word from a server that was asked.
-        retries: How often a broken connection is made again without progress; see `tries_within`.
-        patience: Seconds after which it is not made again, whatever `retries` says.
+        connect_timeout: Limit of one server's handshake, in seconds.
+        timeout: Limit of silence after a request, in seconds.
+        retries: Consecutive attempts to reconnect without progress; see `tries_within`.
+        patience: Limit of reconnecting in seconds, even if `retries` allows more.
     """
 
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)

@@ -1,4 +1,4 @@
-"""Trying again what a broken connection, or a server that is away, has made fail."""
+"""Retries after a broken connection or while a server is unavailable."""
 
 from collections.abc import Callable
 
@@ -8,16 +8,16 @@ from pyspark_jetstream.nats.settings import Settings
 _FIRST = 0.2
 _LONGEST = 5.0
 _LEAST = 1.0
-"""Seconds that a connection may take, however little is left of the timeout."""
+"""Least time for one connection in seconds, even if less of the timeout remains."""
 
 
 def pauses(failed: int) -> float:
-    """Seconds before the next try, after so many in a row have failed."""
+    """Return the pause before the next attempt, in seconds, after `failed` consecutive failures."""
     return _LONGEST if failed > 10 else min(_LONGEST, _FIRST * 2.0 ** (failed - 1))
 
 
 def tries_within(seconds: float) -> int:
-    """How many pauses take so long together."""
+    """Return the number of pauses that last `seconds` together."""
     tries, waited = 0, 0.0
     while waited < seconds:
         tries += 1
@@ -26,11 +26,11 @@ def tries_within(seconds: float) -> int:
 
 
 class Tries:
-    """How often something was tried in vain, with longer and longer pauses.
+    """Count of consecutive failures, with growing pauses between attempts.
 
     Args:
-        settings: How often, and for how long, something is tried.
-        wait: Waits so many seconds, less where it is told to end.
+        settings: Limits of attempts (`retries`) and of time (`patience`).
+        wait: Waits for a number of seconds, or less if interrupted.
     """
 
     def __init__(self, settings: Settings, wait: Callable[[float], object] | None = None) -> None:
@@ -40,20 +40,21 @@ class Tries:
         self.failed = 0
 
     def restart(self) -> None:
-        """Something was achieved."""
+        """Reset the count and the deadline after progress."""
         self.failed = 0
         self._deadline = None
 
     def left(self) -> float:
-        """Seconds for the next connection, at least one where the timeout has as many.
+        """Return the time limit of the next connection in seconds.
 
-        They count from the first connection on that was made since something was achieved.
+        The limit counts from the first attempt after the last progress. It is at least one second,
+        or `patience` if that is less.
         """
         deadline = self._begun()
         return max(deadline.left(), min(_LEAST, self._settings.patience))
 
     def again(self) -> bool:
-        """Wait before the next try; False, at once, when there were enough."""
+        """Wait before the next attempt; return False at once if the attempts are exhausted."""
         self.failed += 1
         left = self._begun().left()
         if self.failed > self._settings.retries or not left:

@@ -10,19 +10,19 @@ from pyspark_jetstream.nats.headers import status_of
 from pyspark_jetstream.nats.reading import Api
 
 _ACKS = 1024
-"""Acknowledgements that are sent before the first of them has to be confirmed."""
+"""Acks sent before the first of them must be confirmed."""
 _PULL_BYTES = 4 << 20
 _NOT_FOUND = 10014
 
 Delivery = tuple[int, int]
-"""Sequence in the stream, sequence in the consumer."""
+"""Stream sequence, consumer sequence."""
 
 
 class WorkQueue:
     """One consumer over one connection.
 
     Args:
-        api: The connection.
+        api: JetStream's API over the connection.
         stream, consumer: Their names.
     """
 
@@ -34,10 +34,10 @@ class WorkQueue:
         self._sid, self._columns = api.connection.subscribe(f"{self._inbox}.*")
         self._pulls = 0
         self.prefix = ""
-        """What subjects of acknowledgements begin with; known from the first delivery on."""
+        """Subject of the acks through the consumer's name; "" before the first delivery."""
 
     def info(self) -> dict[str, Any] | None:
-        """CONSUMER.INFO; None if there is no such consumer."""
+        """Return the answer of CONSUMER.INFO; None if there is no such consumer."""
         try:
             return dict(self._api.call(f"CONSUMER.INFO.{self._stream}.{self._consumer}"))
         except Refused as error:
@@ -46,7 +46,13 @@ class WorkQueue:
             return None
 
     def create(self, filters: tuple[str, ...], ack_wait: float, max_pending: int) -> None:
-        """Create the consumer as a durable one that delivers everything."""
+        """Create the consumer as a durable one that delivers all messages.
+
+        Args:
+            filters: Filter subjects; empty for all.
+            ack_wait: In seconds.
+            max_pending: `max_ack_pending`.
+        """
         config: dict[str, Any] = {
             "durable_name": self._consumer,
             "name": self._consumer,
@@ -60,7 +66,7 @@ class WorkQueue:
         self._api.call(f"CONSUMER.CREATE.{self._stream}.{self._consumer}", body)
 
     def pull(self, most: int) -> list[Delivery]:
-        """What is there now, at most so many messages; payloads are dropped."""
+        """Pull the messages that wait now, at most `most`; their payloads are dropped."""
         found: list[Delivery] = []
         while len(found) < most:
             some = self._pull(most - len(found))
@@ -114,7 +120,7 @@ class WorkQueue:
                 requests.first(token, subject)
 
     def in_progress(self, subjects: Iterator[str]) -> None:
-        """Have the server wait longer before it delivers messages again."""
+        """Report progress of messages, which restarts their `ack_wait`; wait for a PONG."""
         lines = (f"PUB {subject} 4\r\n+WPI\r\n".encode() for subject in subjects)
         while some := b"".join(islice(lines, _ACKS)):
             self._api.connection.send(some)

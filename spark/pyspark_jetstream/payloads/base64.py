@@ -1,4 +1,4 @@
-"""Texts in base64 as bytes, by the rules of Jackson (pure)."""
+"""Base64 text as bytes, by the rules of Jackson (pure)."""
 
 import re
 from base64 import b64decode
@@ -10,7 +10,7 @@ _DIGIT = re.compile(r"[A-Za-z0-9+/]")
 
 
 def base64_bytes(text: str) -> bytes | None:
-    """The bytes of a text in base64, with padding, blanks only between groups of four; or None."""
+    """Decode base64 with padding and blanks only between groups of four; None for other text."""
     if not _QUADS.fullmatch(text):
         return None
     packed = re.sub(r"[\x00- ]", "", text)
@@ -20,7 +20,7 @@ def base64_bytes(text: str) -> bytes | None:
 
 
 def goes_on(group: str, char: str) -> bool:
-    """Whether a character may follow the characters of a group of four that are there."""
+    """Return True if `char` may follow the characters `group` of an incomplete group of four."""
     if group.endswith("=") or char == "=":
         return char == "=" and len(group) >= 2
     return _DIGIT.fullmatch(char) is not None

@@ -1,7 +1,7 @@
-"""Payloads as a column of a type: whole batches by Arrow, single ones in Python where it differs.
+"""Payloads as a column of a type: batches by Arrow, single payloads in Python where it differs.
 
-What both give is what Spark's `from_json` gives. A batch that Arrow does not take, or would take
-otherwise, is halved until the payloads at fault are few; these are read one by one.
+Both paths give the values of Spark's `from_json`. A batch that Arrow refuses, or would parse
+differently, is halved until few payloads remain, which are then parsed one by one.
 """
 
 import re
@@ -19,7 +19,7 @@ from pyspark_jetstream.payloads.tokens import MAX_DEPTH, MAX_DIGITS, MAX_NAME
 
 _KEY = "v"
 _FEW = 64
-"""So few payloads are not halved any more: to call Arrow takes as long as to read some of them."""
+"""Batches of this size are not halved: a call of Arrow costs as much as parsing some payloads."""
 _UTC = ("UTC", "Z", "+00:00", "GMT", "UT")
 
 _WITH_ZONE = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-](0\d|1[0-7]):[0-5]\d)$"
@@ -28,7 +28,7 @@ _CLOCK_ALONE = r"^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?)$"
 _WITHOUT_ZONE = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d{1,6})?)?$"
 _DAY = r"^\d{4}-\d\d-\d\d([T ].*)?$"
 _ODD_INFINITY = r"[:\[,][ \t\r\n]*-?Inf[^i]"
-"""What Arrow reads as a number and Spark does not."""
+"""Text that Arrow parses as a number and Spark does not."""
 _LONG_NUMBER = rf"[-+.0-9eE]{{{MAX_DIGITS}}}[-+.0-9eE]"
 _END_OF_NAME = re.compile(rb'"[ \t\n\r]*:')
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
@@ -36,11 +36,11 @@ _OPENED, _CLOSED = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8
 
 
 class CorruptPayload(ValueError):
-    """A payload is no JSON of the type, and the mode is FAILFAST.
+    """A payload does not fit the type, and the mode is FAILFAST.
 
     Args:
-        place: Which payload, from 0 on.
-        reason: What is wrong with it.
+        place: Index of the payload, from 0.
+        reason: The mismatch.
     """
 
     def __init__(self, place: int, reason: str) -> None:
@@ -49,15 +49,15 @@ class CorruptPayload(ValueError):
 
 
 class _Otherwise(Exception):
-    """Arrow would read something of these payloads otherwise than Spark."""
+    """Arrow would parse one of these payloads differently from Spark."""
 
 
 class JsonColumns:
-    """Reads payloads as a column.
+    """Parser of payloads into a column.
 
     Args:
         kind: The type: a struct, a list or a map.
-        options: How payloads are read.
+        options: Interpretation of the payloads.
     """
 
     def __init__(self, kind: pa.DataType, options: JsonOptions) -> None:
@@ -72,7 +72,7 @@ class JsonColumns:
         self._raw = _raw(self._parsed)
 
     def parse(self, payloads: pa.Array) -> pa.Array:
-        """The values of a column of bytes. Raises CorruptPayload in the mode FAILFAST."""
+        """Parse a column of bytes. Raises CorruptPayload in the mode FAILFAST."""
         return self._parse(payloads, 0)
 
     def _parse(self, payloads: pa.Array, first: int) -> pa.Array:
@@ -104,7 +104,7 @@ class JsonColumns:
             return pa.concat_arrays([self._alone(*row, place) for place, row in rows])
 
     def _marked(self, value: Any, reason: str, text: str | None, place: int) -> Any:
-        """A value with the field for corrupt payloads. Raises CorruptPayload in mode FAILFAST."""
+        """Fill a value's field for corrupt payloads. Raises CorruptPayload in mode FAILFAST."""
         if reason and self._options.fail_fast:
             raise CorruptPayload(place, reason)
         if self._corrupt >= 0 and value is not None:
@@ -112,7 +112,7 @@ class JsonColumns:
         return value
 
     def _alone(self, value: Any, text: str | None, place: int) -> pa.Array:
-        """A column of one value; a value that Arrow does not take is a corrupt payload."""
+        """Return a column of one value; a value that Arrow refuses is a corrupt payload."""
         try:
             return pa.array([value], self._kind)
         except Exception as error:
@@ -120,7 +120,7 @@ class JsonColumns:
             return pa.array([nothing], self._kind)
 
     def _at_once(self, payloads: pa.Array) -> pa.Array | None:
-        """All values by Arrow; None when it gives none, or others than Spark."""
+        """Parse all values by Arrow; return None if Arrow fails or would differ from Spark."""
         if self._raw is None:
             return None
         try:
@@ -129,7 +129,7 @@ class JsonColumns:
             if parsed is None or parsed.null_count != texts.null_count:
                 return None
             converted = _converted(parsed, self._parsed, self._options.zone in _UTC)
-        except Exception:  # the reader of single payloads finds the one at fault, and names it
+        except Exception:  # the parser of single payloads finds and names the faulty one
             return None
         if self._corrupt < 0:
             return converted
@@ -139,11 +139,11 @@ class JsonColumns:
 
 
 def _raw(kind: pa.DataType) -> pa.DataType | None:
-    """The type that Arrow reads, to be converted afterwards; None where it reads none such."""
+    """Return the type for Arrow, converted afterwards; None if Arrow cannot parse it."""
     types = pa.types
     if types.is_struct(kind):
         fields = [(one.name, _raw(one.type)) for one in kind]
-        # Arrow tells members that are there twice by their name.
+        # Arrow distinguishes duplicate members by name, so duplicate field names are excluded
         known = all(one is not None for _, one in fields)
         return pa.struct(fields) if known and len(dict(fields)) == len(fields) else None
     if types.is_list(kind):
@@ -155,11 +155,11 @@ def _raw(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _parse_all(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """All values, or None when one of them cannot be parsed.
+    """Parse all values; return None if one of them cannot be parsed.
 
-    Each payload becomes a line `{"v": payload}`. After the brace that closes it, JSON can only go
-    on with another value on the top level, so that no payload can take part of the next one, and
-    as many values as payloads are one value for each.
+    Each payload becomes a line `{"v": payload}`. After its closing brace, JSON can only continue
+    with another top-level value. So no payload can consume part of the next one, and an equal
+    number of values and payloads proves one value for each.
     """
     column = pc.if_else(texts.is_valid(), texts, "null")
     lines = pc.binary_join_element_wise(f'{{"{_KEY}":', column, "}\n", "")
@@ -186,7 +186,7 @@ def _parse_all(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def _has_limits_of_jackson(lines: pa.Array) -> bool:
-    """Whether a line may have more levels, a longer number or a longer name than Jackson takes."""
+    """Return True if a line may exceed Jackson's limits of nesting, numbers or names."""
     if pc.max(pc.binary_length(lines)).as_py() <= MAX_DIGITS:
         return False
     long = lines.filter(pc.greater(pc.binary_length(lines), MAX_DIGITS))
@@ -195,7 +195,7 @@ def _has_limits_of_jackson(lines: pa.Array) -> bool:
     opened = pc.add(pc.count_substring(long, "["), pc.count_substring(long, "{"))
     for line in long.filter(pc.greater(opened, MAX_DEPTH)):
         steps = np.frombuffer(line.as_buffer(), np.uint8)
-        # Brackets within texts count as well: such a line may be read one by one for nothing.
+        # Brackets within strings count as well: such a line may be parsed one by one needlessly.
         ups = np.isin(steps, _OPENED).astype(np.int32) - np.isin(steps, _CLOSED)
         if ups.cumsum().max() > MAX_DEPTH:
             return True
@@ -204,10 +204,10 @@ def _has_limits_of_jackson(lines: pa.Array) -> bool:
 
 
 def _has_long_name(line: pa.Buffer) -> bool:
-    """Whether the name of a member may be longer than Jackson takes."""
+    """Return True if the name of a member may exceed Jackson's limit."""
     text = memoryview(line).tobytes()
     quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == _QUOTE)
-    # A quote behind a backslash may be part of a text: it ends a name here, and begins none.
+    # A quote after a backslash may be part of a string: it can end a name here, but begins none.
     begins = quotes[[not at or text[at - 1] != _BACKSLASH for at in quotes]]
     for match in _END_OF_NAME.finditer(text):
         place = int(np.searchsorted(begins, match.start()))
@@ -217,18 +217,18 @@ def _has_long_name(line: pa.Buffer) -> bool:
 
 
 def _contiguous(lines: pa.Array) -> pa.Buffer:
-    """The bytes of a column of text without nulls, one value after the other."""
+    """Return the bytes of a text column without nulls, one value after the other."""
     offsets, data = lines.buffers()[1:]
     ends = pa.Array.from_buffers(pa.int32(), len(lines) + 1, [None, offsets], offset=lines.offset)
     return data.slice(ends[0].as_py(), ends[-1].as_py() - ends[0].as_py())
 
 
 def _struct(columns: list[pa.Array], kind: pa.DataType, like: pa.Array) -> pa.Array:
-    """Columns as structs, as many and null where those of `like` are; there may be no columns."""
+    """Combine columns (or none) into structs with the length and the nulls of `like`."""
     if columns:
         mask = like.is_null() if like.null_count else None
         return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
-    # Without columns `from_arrays` makes a column without rows.
+    # `from_arrays` without columns makes an array without rows
     if not like.null_count:
         return pa.Array.from_buffers(kind, len(like), [None], 0, children=[])
     valid = like.is_valid()
@@ -238,7 +238,7 @@ def _struct(columns: list[pa.Array], kind: pa.DataType, like: pa.Array) -> pa.Ar
 
 
 def _converted(values: pa.Array, kind: pa.DataType, is_utc: bool) -> pa.Array:
-    """Raw values as those of a type. Raises _Otherwise where Spark has a rule of its own."""
+    """Convert raw values to a type. Raises _Otherwise if Spark has a rule of its own."""
     types = pa.types
     if types.is_struct(kind):
         columns = [
@@ -252,10 +252,10 @@ def _converted(values: pa.Array, kind: pa.DataType, is_utc: bool) -> pa.Array:
     if types.is_floating(kind):
         numbers = values.fill_null(1).to_numpy(zero_copy_only=False)
         if np.any((numbers == 0) & np.signbit(numbers)):
-            raise _Otherwise  # -0 is 0 to Spark, -0.0 is not
+            raise _Otherwise  # Spark parses -0 as 0, and -0.0 as -0.0
         return values
     if types.is_decimal(kind):
-        values.validate(full=True)  # Arrow takes more digits than the type has
+        values.validate(full=True)  # Arrow accepts more digits than the type has
         return values
     if types.is_binary(kind):
         found = [None if text is None else base64_bytes(text) for text in values.to_pylist()]

@@ -1,9 +1,9 @@
 """One payload as one value, by the rules of Spark's `from_json` (pure Python).
 
-This reads what Arrow does not: it takes some microseconds a byte, and is asked for single payloads.
-Its source is `JacksonParser` of Spark 4: a member that does not fit its type is null, the others
-keep their values; a member that is there twice has its last value; text behind the value is not
-read.
+This module parses the payloads that Arrow cannot. It needs some microseconds per byte, and serves
+single payloads. Its model is `JacksonParser` of Spark 4: a member that does not fit its type is
+null and the others keep their values; a duplicate member has its last value; text after the value
+is ignored.
 """
 
 import re
@@ -20,7 +20,7 @@ from pyspark_jetstream.payloads.tokens import Malformed, Tokens
 Convert = Callable[[Tokens], Any]
 
 _SIZES = {"int8": (-128, 255), "int16": (-(1 << 15), (1 << 15) - 1)}
-"""Jackson takes a byte without a sign, too."""
+"""Value ranges by type; Jackson also accepts a byte without sign."""
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WORDS = ("NaN", "Infinity", "+Infinity", "+INF", "-Infinity", "-INF")
 _EXACT = Context(prec=2000, Emin=-10_000, Emax=10_000)
@@ -31,11 +31,11 @@ class Mismatch(ValueError):
 
 
 class Partial(Exception):
-    """A value of which some members did not fit.
+    """A value with some members that did not fit.
 
     Args:
-        value: What is left of it.
-        reason: The first of the mistakes.
+        value: The value with null for those members.
+        reason: The first mismatch.
     """
 
     def __init__(self, value: Any, reason: str) -> None:
@@ -44,16 +44,16 @@ class Partial(Exception):
 
 
 def unexpected(error: Exception) -> str:
-    """The reason of a corrupt payload whose reading ended with an error that nobody foresaw."""
+    """Return the reason of a corrupt payload for an unexpected exception."""
     return f"the payload cannot be read ({type(error).__name__}: {error})"
 
 
 class RowReader:
-    """Reads payloads as values of a type.
+    """Parser of payloads into values of a type.
 
     Args:
-        kind: A struct, list or map, as Arrow has it.
-        zone: The zone of times that name none.
+        kind: A struct, list or map, as an Arrow type.
+        zone: Time zone of times without one.
     """
 
     def __init__(self, kind: pa.DataType, zone: str) -> None:
@@ -62,17 +62,17 @@ class RowReader:
         self._root = self._root_converter(kind)
 
     def read(self, text: str) -> tuple[Any, str]:
-        """The value, and why it is not all of the payload; "" when it is.
+        """Return the value, and the reason why parts of the payload are missing ("" if none are).
 
-        A payload of blanks is null. One that is no JSON of the type is a struct of nulls, or null.
+        A payload of blanks is null. One that does not fit the type is a struct of nulls, or null.
         """
         try:
             return self._read(Tokens(text))
-        except Exception as error:  # no payload ends a query
+        except Exception as error:  # no payload may end a query
             return self.nothing(), unexpected(error)
 
     def nothing(self) -> Any:
-        """The value of a payload that is no JSON of the type: a struct of nulls, or null."""
+        """Return the value of a payload that does not fit the type: a struct of nulls, or null."""
         is_struct = pa.types.is_struct(self._kind)
         return {one.name: None for one in self._kind} if is_struct else None
 
@@ -96,7 +96,7 @@ class RowReader:
         element = self._converter(kind.value_type)
 
         def one_or_many(tokens: Tokens) -> Any:
-            """An object stands for a list of it."""
+            """Accept an object as a list of one."""
             if tokens.kind != "{":
                 return convert(tokens)
             try:
@@ -200,7 +200,7 @@ def _array(tokens: Tokens, element: Convert) -> list[Any]:
 
 
 def _map(tokens: Tokens, item: Convert) -> list[tuple[str, Any]]:
-    """Entries as they come, a name that is there twice twice; no map when one does not fit."""
+    """Return the entries in order, with duplicate names. Raises Mismatch if one does not fit."""
     entries = []
     reason = failure = ""
     while tokens.next() not in (None, "}"):
@@ -222,7 +222,7 @@ def _map(tokens: Tokens, item: Convert) -> list[tuple[str, Any]]:
 
 def _mismatch(tokens: Tokens) -> Mismatch:
     if tokens.kind == "string":
-        tokens.string()  # a mistake within the text counts first, as with Spark
+        tokens.string()  # a mistake within the string takes precedence, as in Spark
     where = f"member {tokens.name!r}" if tokens.name is not None else "the payload"
     return Mismatch(f"{where} has a value of another type ({tokens.kind})")
 
@@ -261,7 +261,7 @@ def _floating(tokens: Tokens) -> float:
 def _decimal(tokens: Tokens, precision: int, scale: int) -> Decimal:
     if tokens.kind not in ("int", "float", "string"):
         raise _mismatch(tokens)
-    # Java takes the digits of every script that has one character for each in UTF-16.
+    # Java accepts the digits of every script in the Basic Multilingual Plane.
     text = tokens.string().replace(",", "") if tokens.kind == "string" else tokens.raw
     if not _DECIMAL.fullmatch(text) or max(text) > "\uffff":
         raise _mismatch(tokens)
@@ -293,7 +293,7 @@ def _timestamp(tokens: Tokens, zone: str) -> int:
     seconds = int(tokens.raw)
     if not -(1 << 63) <= seconds < 1 << 63:
         raise Mismatch(f"member {tokens.name!r} is out of the range of its type")
-    wrapped = seconds * times.MICROS & (1 << 64) - 1  # as Java multiplies
+    wrapped = seconds * times.MICROS & (1 << 64) - 1  # overflow wraps around as in Java
     return wrapped - (1 << 64) if wrapped >> 63 else wrapped
 
 

@@ -1,4 +1,4 @@
-"""Values of JSON written as text again, as Spark does where a member is to be a string (pure)."""
+"""JSON values as text, as Spark writes them for a member of type string (pure)."""
 
 import re
 from decimal import Decimal
@@ -10,8 +10,8 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f":
 
 
 def as_text(tokens: Tokens) -> str:
-    """The current value, without blanks, its numbers as Java writes them. Raises Malformed."""
-    if tokens.kind in ("}", "]"):  # what is left of a value with a mistake in it
+    """Return the current value without blanks, numbers as Java writes them. Raises Malformed."""
+    if tokens.kind in ("}", "]"):  # the rest of a value that contains a mistake
         raise Malformed("the end of a value in the place of a value")
     parts: list[str] = []
     depth = 0
@@ -33,7 +33,7 @@ def as_text(tokens: Tokens) -> str:
 
 
 def _part(tokens: Tokens) -> str:
-    """A token as text: a scalar, or the bracket that an object or an array begins with."""
+    """Return a token as text: a scalar, or the opening bracket of an object or array."""
     if tokens.kind == "string":
         return quoted(tokens.string())
     if tokens.kind == "int":
@@ -44,12 +44,12 @@ def _part(tokens: Tokens) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as a string of JSON."""
+    """Return a text as a JSON string."""
     return '"' + _SPECIAL.sub(_escape, text) + '"'
 
 
 def java_double(value: float) -> str:
-    """A number as `Double.toString` of Java writes it; what is no number in quotes."""
+    """Return a number as Java's `Double.toString` writes it; NaN and infinities in quotes."""
     if value != value:
         return '"NaN"'
     if value in (float("inf"), float("-inf")):
@@ -59,7 +59,7 @@ def java_double(value: float) -> str:
     sign, digits, exponent = Decimal(repr(value)).as_tuple()
     assert isinstance(exponent, int), "it is a number"
     text = "".join(map(str, digits))
-    if len(text) == 1:  # Java writes at least two digits, those that are closest to the number
+    if len(text) == 1:  # Java writes at least two digits, those closest to the number
         text = f"{abs(value):.1e}"
         text, exponent = text[0] + text[2], int(text[4:]) - 1
     exponent += len(text) - 1

@@ -1,8 +1,8 @@
 """A stream of JSON tokens, by the rules of Jackson as Spark configures it (pure).
 
-JSON of RFC 8259, and besides: strings in single quotes, `NaN`, `Infinity` and `INF` with a sign.
-What follows the first value is not read. A reader that leaves a value half read goes on with the
-next token, wherever that is, as Jackson's does.
+The grammar is RFC 8259 with two additions: strings in single quotes, and `NaN`, `Infinity` and
+`INF` with a sign. Text after the first value is ignored. After an incomplete value the parser
+continues with the next token, wherever it is, as Jackson does.
 """
 
 import re
@@ -12,10 +12,10 @@ from pyspark_jetstream.payloads.base64 import base64_bytes, goes_on
 MAX_DEPTH = 1000
 """Jackson's limit of nesting."""
 MAX_DIGITS = 1000
-"""Jackson's limit of the length of a number."""
+"""Jackson's limit of the length of a number, in digits."""
 
 MAX_NAME = 50_000
-"""Jackson's limit of the length of a member's name, in units of UTF-16."""
+"""Jackson's limit of the length of a member's name, in UTF-16 units."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(0(?![0-9])|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -36,7 +36,7 @@ class Malformed(ValueError):
 
 
 class Tokens:
-    """Reads one token after the other.
+    """Tokenizer of one payload.
 
     Kinds of tokens: `{ } [ ]`, `name`, `string`, `int`, `float`, `true`, `false`, `null`; `None` at
     the end.
@@ -62,12 +62,12 @@ class Tokens:
         return self._names[-2] if self.kind in ("{", "[") else self._names[-1]
 
     def next(self) -> str | None:
-        """Read the next token. Raises Malformed."""
+        """Advance to the next token and return its kind. Raises Malformed."""
         if self._quote:
-            self.string()  # a string that nobody read
+            self.string()  # the caller has skipped the string
         if self.kind == "name":
             kind, self._pending = self._pending, None
-            # Behind a name with a mistake Jackson gives a token that is none, once.
+            # After a name with a mistake, Jackson returns one token without a kind.
             self.kind = None if kind is None else self._begun(kind)
             return self.kind
         here = self._open[-1] if self._open else ""
@@ -96,7 +96,7 @@ class Tokens:
             return self.kind
         self._names[-1] = self._member(char)
         self.kind = "name"
-        # Jackson looks at the value together with the name, so that a mistake shows with the name.
+        # Jackson parses the value's beginning with the name, so its mistakes surface at the name.
         if self._peek() != ":":
             raise self._unexpected("expected a colon")
         self._at += 1
@@ -104,12 +104,12 @@ class Tokens:
         return self.kind
 
     def string(self) -> str:
-        """The text of the current string. Raises Malformed."""
+        """Return the text of the current string. Raises Malformed."""
         quote, self._quote = self._quote, ""
         if not quote:
             return self.raw
         whole = _WHOLE[quote].match(self._text, self._at)
-        if whole is not None:  # without escapes, as most are
+        if whole is not None:  # most strings have no escapes
             self._at = whole.end()
             self.raw = whole[1]
             return self.raw
@@ -130,9 +130,10 @@ class Tokens:
         return self.raw
 
     def base64(self) -> bytes:
-        """The bytes of the current string, which is base64. Raises Malformed.
+        """Return the bytes of the current string, which is base64. Raises Malformed.
 
-        A mistake leaves the rest of the string unread: Jackson's reader of base64 stops at it.
+        After a mistake the rest of the string stays unread, because Jackson's base64 reader stops
+        there.
         """
         if self._quote == '"':
             whole = _UNESCAPED.match(self._text, self._at)
@@ -141,7 +142,7 @@ class Tokens:
                 return self._base64_by_character()
             self._at, self._quote = whole.end(), ""
             return found
-        found = base64_bytes(self.string())  # Jackson has read a string in single quotes before
+        found = base64_bytes(self.string())  # Jackson has already read a string in single quotes
         if found is None:
             raise Malformed(f"no base64 before {self._at}")
         return found
@@ -158,7 +159,7 @@ class Tokens:
                 if not group:
                     self._quote = ""
                     return b"".join(base64_bytes(one) or b"" for one in groups)
-                # Jackson looks for padding at the place of this quote, or has read it.
+                # Jackson expects padding at the place of this quote, or has read some.
                 self._at -= len(group) > 1 and "=" not in group
                 raise Malformed(f"base64 without its padding at {self._at}")
             if char == "\\":
@@ -173,7 +174,7 @@ class Tokens:
                 group = ""
 
     def skip_children(self) -> None:
-        """Go to the end of the current object or array. Raises Malformed."""
+        """Skip to the end of the current object or array. Raises Malformed."""
         if self.kind not in ("{", "["):
             return
         depth = len(self._open)
@@ -182,7 +183,7 @@ class Tokens:
                 raise Malformed("a member has no value")
 
     def _peek(self) -> str:
-        """The next character that is no blank; "" at the end. Raises Malformed within a value."""
+        """Return the next non-blank character; "" at the end. Raises Malformed within a value."""
         char = self._text[self._at : self._at + 1]
         if char > " ":
             return char
@@ -205,7 +206,7 @@ class Tokens:
         return name
 
     def _value(self, char: str) -> str:
-        """Read a value as far as Jackson does at once: strings, objects and arrays only begin."""
+        """Read a value as far as Jackson does: of strings and brackets only the beginning."""
         if char in ("{", "[", '"', "'") and char:
             self._at += 1
             return char
@@ -242,13 +243,13 @@ class Tokens:
         return kind
 
     def _unexpected(self, what: str) -> Malformed:
-        """A mistake at the next character, which Jackson has read: it goes on behind it."""
+        """Return an error at the next character and step over it, because Jackson has read it."""
         error = Malformed(f"{what} at {self._at}")
         self._at += 1
         return error
 
     def _no_value(self) -> Malformed:
-        """The same where a value should be, of which Jackson has read a word or a sign as well."""
+        """Return an error for a missing value; step over the word or sign that Jackson has read."""
         word = _NO_WORD.match(self._text, self._at)
         error = self._unexpected("no value")
         if word is not None:
@@ -256,7 +257,7 @@ class Tokens:
         return error
 
     def _escaped(self) -> str:
-        """The character behind a backslash."""
+        """Return the character of the escape after a backslash."""
         char = self._text[self._at : self._at + 1]
         self._at += 1
         if char != "u":
@@ -268,13 +269,13 @@ class Tokens:
         assert digits is not None, "it matches the empty text"
         self._at = digits.end()
         if len(digits[0]) < 4:
-            self._at += 1  # Jackson has read what is no digit, and goes on behind it
+            self._at += 1  # Jackson has read the character that is no digit, and continues after it
             raise Malformed(f"no four hexadecimal digits at {self._at}")
         return chr(int(digits[0], 16))
 
 
 def _text_of(text: str) -> str:
-    """Text with pairs of surrogates as characters; a lone one is `?`, as in Spark."""
+    """Combine surrogate pairs into characters; a lone surrogate becomes `?`, as in Spark."""
     if _SURROGATE.search(text) is None:
         return text
     paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

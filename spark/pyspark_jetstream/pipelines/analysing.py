@@ -1,4 +1,4 @@
-"""Runs an analysis: tables about streams, their consumers, advisories and ack latency."""
+"""Execution of an analysis: tables about streams, consumers, advisories and ack latency."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ _CONSUMER = (
 
 
 def run_analytics(declared: Analytics, context: Context) -> None:
-    """Write every table anew; a run that died is made good by the next."""
+    """Write every table anew. After a crash, the next run repairs the tables."""
     session = context.spark.newSession()
     reader = context.reader(declared.source)
     options = log_query(declared.source).options
@@ -93,7 +93,7 @@ def _events(declared: Analytics, session: "SparkSession") -> None:
 
 
 def _consumers(session: "SparkSession", source: Source, context: Context) -> "DataFrame":
-    """The consumers of the streams as they are now."""
+    """Return the consumers of the streams in their current state, with the columns `_CONSUMER`."""
     rows = []
     with context.reader(source).transport() as transport:
         for stream in source.streams:
@@ -106,7 +106,7 @@ def _consumers(session: "SparkSession", source: Source, context: Context) -> "Da
 
 
 def _consumer(one: Consumer) -> tuple[Any, ...]:
-    """A consumer's columns, in the order of `_CONSUMER`."""
+    """Return a consumer's columns, in the order of `_CONSUMER`."""
     return (
         one.name,
         one.delivered_stream_seq,
@@ -133,7 +133,7 @@ def _write(declared: Analytics, context: Context, name: str, rows: "DataFrame") 
 
 
 def _read(path: str) -> pa.Table:
-    """The rows of a table that was just written; it is one file."""
+    """Read a table just written; it is one file."""
     store = Store.at(path)
     (name,) = (name for name in store.names("") if name.endswith(".parquet"))
     with store.files.open_input_file(store.full(name)) as source:

@@ -1,9 +1,9 @@
-"""Archive: streams → Parquet in a lake, each message exactly once, through any kill.
+"""Archive: streams → Parquet in a lake, each message exactly once, through any crash.
 
-A batch is staged by tasks, then its files are written down (the journal's `begun`), then they are
-moved to their names, then it is done. Before it is written down nothing of it can be seen, and a
-run that died leaves only staged files, which the next one deletes. After that, the next run moves
-the rest of those very files: what other splits or later removals would give now does not matter.
+Tasks stage the files of a batch. Then the journal records their names (`begun`), the driver moves
+the files to these names, and the journal records the end (`done`). Before `begun` no file is
+visible, and the next run deletes the staged files of a crashed one. After `begun` the next run
+moves the remaining files of that list; other splits or later removals make no difference.
 """
 
 from collections.abc import Callable
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OURS = "_jetstream"
-"""Directory in a lake that no reader looks at: its name begins with `_`."""
+"""Directory in a lake that readers ignore, because its name begins with `_`."""
 
 
 def nothing(_point: str) -> None:
-    """What happens at a named point between two steps: nothing, outside tests."""
+    """Do nothing at a named point between two steps; tests replace this function."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetLake:
     """A lake of Parquet files, as the target of an archive.
 
-    Args:
-        archive: What is archived.
+    Attributes:
+        archive: The declaration.
         store: The lake.
         journal: The archive's batches.
-        at: Is told each point between two steps.
+        at: Called with the name of each point between two steps.
     """
 
     archive: Archive
@@ -46,7 +46,7 @@ class ParquetLake:
 
     @classmethod
     def open(cls, archive: Archive, at: Callable[[str], None] = nothing) -> "ParquetLake":
-        """Take the lake over from runs before: finish their batch, delete what they staged."""
+        """Open the lake: finish the batch of an earlier run, delete its staged files."""
         store = Store.at(archive.path)
         lake = cls(archive, store, Journal(store, f"{OURS}/{archive.name}"), at)
         lake._complete()
@@ -65,12 +65,12 @@ class ParquetLake:
     def write(
         self, rows: "DataFrame", one: Round, check: Callable[[], None] = lambda: None
     ) -> Entry:
-        """Archive a batch and return its entry, with its files and rows.
+        """Archive a batch; return its entry with files and rows.
 
         Args:
-            rows: Its messages, with the columns `staging.READ`.
+            rows: The messages of the batch, with the columns `staging.READ`.
             one: Its ranges.
-            check: Raises when what was read is not to be archived.
+            check: Raises if the rows must not be archived.
         """
         entry = self.journal.next(one.ranges)
         plan = Plan(
@@ -94,13 +94,17 @@ class ParquetLake:
         return done
 
     def sequences(self, spark: "SparkSession", stream: str, span: Range) -> "DataFrame":
-        """The sequences (`seq`) of a range of a stream that the lake holds."""
+        """Return the sequences (`seq`) of a range of a stream that the lake contains."""
         path = self.archive.path
         files = files_of(Lake(path, stream, span.incarnation))
         return read_lake(spark, Lake(path, stream), files, span.first, span.last, ("seq",))
 
     def _complete(self) -> Entry | None:
-        """Move the files of the batch that was begun to their names, if there is one."""
+        """Move the files of the begun batch to their names.
+
+        Returns the entry of the batch, or None if none is begun. Raises StoreError if a file is
+        neither staged nor in place.
+        """
         entry = self.journal.begun
         if entry is None:
             return None

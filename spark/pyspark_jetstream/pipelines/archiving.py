@@ -1,4 +1,4 @@
-"""Runs an archive: batch after batch, until nothing is left, or for as long as it is let."""
+"""Execution of an archive: batch after batch, until nothing is left or the run is stopped."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Lake(Protocol):
-    """Where an archive goes."""
+    """The target of an archive: `ParquetLake` or `TableLake`."""
 
     def sequences(self, spark: "SparkSession", stream: str, span: Range, /) -> "DataFrame": ...
 
@@ -32,7 +32,7 @@ class _Lake(Protocol):
 
 
 def run_archive(archive: Archive, context: Context) -> None:
-    """Archive what the streams hold and the lake does not. Raises DataLoss and others."""
+    """Archive the messages that the lake does not contain. Raises DataLoss and others."""
     reader = context.reader(archive.source)
     lake = _open(archive, context, reader)
     report = context.report
@@ -74,7 +74,7 @@ def run_archive(archive: Archive, context: Context) -> None:
 
 
 def _open(archive: Archive, context: Context, reader: Reader) -> _Lake:
-    """Take the lake over from runs before, and finish the batch that one of them began."""
+    """Open the lake, and finish the batch of an earlier run."""
     if archive.format == "parquet":
         return ParquetLake.open(archive, context.at)
     lake = TableLake.open(archive, context.spark, context.at)

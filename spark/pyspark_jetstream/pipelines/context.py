@@ -1,4 +1,4 @@
-"""What a pipeline runs with: the session, where it tells of itself, how it reads streams."""
+"""The environment of a pipeline run: the session, progress and report, and access to streams."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 def nothing(_point: str) -> None:
-    """What happens at a named point between two steps: nothing, outside tests."""
+    """Do nothing at a named point between two steps; tests replace this function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What every pipeline runs with.
+    """The environment of one pipeline run.
 
-    Args:
+    Attributes:
         spark: The session.
-        progress: Tells how far the run is.
-        report: The account of the run, which it fills.
-        stop: Set when the run is to end with the batch that is under way.
-        at: Is told each point between two steps.
+        progress: Prints the progress of the run.
+        report: Report of the run, which the pipeline fills.
+        stop: Set to end the run after the current batch.
+        at: Called with the name of each point between two steps.
     """
 
     spark: "SparkSession"
@@ -46,28 +46,32 @@ class Context:
     at: Callable[[str], None] = nothing
 
     def reader(self, source: Source) -> "Reader":
-        """Read streams with this session. Raises InvalidOption."""
+        """Return a reader of streams with this session. Raises InvalidOption."""
         return Reader(self.spark, source)
 
     @contextmanager
     def working(self, text: str) -> Iterator[None]:
-        """Say every two seconds that a step is under way, and how many of its tasks are done."""
+        """Print every two seconds that a step runs, with the number of its finished tasks."""
         with self.progress.during(
             lambda: text + tasks_of(self.spark), partial(hang_up, self.spark)
         ):
             yield
 
     def again(self, every: float | None) -> bool:
-        """Wait for the next look at a stream; whether there is to be one."""
+        """Wait for the next poll of a stream; return False if there is none.
+
+        Args:
+            every: Seconds to wait; None: no further poll.
+        """
         return every is not None and not self.stop.wait(every)
 
 
 class Reader:
-    """Reads the streams of a source.
+    """Reader of the streams of a source.
 
     Args:
         spark: The session.
-        source: Which streams, and the options to reach them.
+        source: The streams, and the options to reach them.
     """
 
     def __init__(self, spark: "SparkSession", source: Source) -> None:
@@ -78,7 +82,7 @@ class Reader:
 
     @contextmanager
     def transport(self) -> Iterator[Transport]:
-        """The way to the streams, from the driver."""
+        """Connect to the streams from the driver, for the `with` block."""
         transport = open_transport(self.options.connection)
         try:
             yield transport
@@ -86,22 +90,22 @@ class Reader:
             transport.close()
 
     def frame(self, ranges: Mapping[str, Range], **options: str) -> "DataFrame":
-        """The messages of these ranges."""
+        """Return the messages of these ranges."""
         reader = self._spark.read.format("jetstream").options(**self.source.options)
         return reader.options(**range_options(ranges)).options(**options).load()
 
     def as_of(self, seq: int, **options: str) -> "DataFrame":
-        """The last message of each subject as of a sequence; of one stream."""
+        """Return the last message of each subject of the one stream, as of a sequence."""
         reader = self._spark.read.format("jetstream").options(**self.source.options)
         named = {"stream": self.source.streams[0], "asOf": f"seq:{seq}"}
         return reader.options(**named).options(**options).load()
 
     def count_parquet(self, path: str) -> int:
-        """How many rows files hold."""
+        """Return the number of rows in Parquet files."""
         return self._spark.read.parquet(path).count()
 
     def check_same(self, transport: Transport, ranges: Mapping[str, Range]) -> None:
-        """Make sure that streams are the ones that were planned. Raises StreamRecreated."""
+        """Check that the streams are still the planned ones. Raises StreamRecreated."""
         for stream, one in ranges.items():
             found = transport.head(stream).incarnation
             if found != one.incarnation:
@@ -109,7 +113,7 @@ class Reader:
 
 
 def hang_up(spark: Any) -> None:
-    """Close the connection to the JVM that PySpark keeps for this thread, which is at its end."""
+    """Close the connection to the JVM that PySpark keeps for this thread, which is about to end."""
     with suppress(Exception):  # Spark Connect has no such connection
         client = spark.sparkContext._gateway._gateway_client
         connection = client.get_thread_connection()
@@ -118,11 +122,11 @@ def hang_up(spark: Any) -> None:
 
 
 def tasks_of(spark: Any) -> str:
-    """How many tasks of the stages under way are done; empty where Spark does not tell."""
+    """Return the finished tasks of the active stages as text; "" if Spark does not report them."""
     try:
         tracker = spark.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    except Exception:  # Spark Connect has no context, a session that ends has no tracker
+    except Exception:  # Spark Connect has no context, and a closing session no tracker
         return ""
     known = [stage for stage in stages if stage is not None]
     done = sum(stage.numCompletedTasks for stage in known)

@@ -1,7 +1,7 @@
-"""Pipelines as values: what a file declares, checked before Spark starts.
+"""Declarations of pipelines as values, checked before Spark starts.
 
-Every kind is a frozen dataclass; `pipeline` makes one from the mapping that YAML holds. A Python
-file may name the classes itself, `README.md` shows both.
+Every kind is a frozen dataclass; `pipeline` makes one from a mapping in YAML. A Python file may use
+the classes directly; `README.md` shows both.
 """
 
 import re
@@ -23,12 +23,12 @@ _OURS = ("stream", "startingPosition", "endingPosition", "columns", "asOf", "mod
 class Source:
     """The streams that a pipeline reads.
 
-    Args:
+    Attributes:
         streams: Their names.
         options: Options of `format("jetstream")`: how to reach the server, filters, splits.
-        start: Where a pipeline begins that has read nothing yet, as in `startingPosition`.
-        recreated: What happens when a stream was deleted and created again: `fail`, or `restart`
-            with the first message of the new one.
+        start: Start of a pipeline without a position, as in `startingPosition`.
+        recreated: Reaction to a stream that was deleted and created again: `fail`, or `restart`
+            with the first message of the new stream.
     """
 
     streams: tuple[str, ...]
@@ -38,7 +38,7 @@ class Source:
 
     @property
     def may_lose(self) -> bool:
-        """Whether to go on where messages were removed before they were read."""
+        """True to continue if messages were removed before the pipeline read them."""
         given = {name.lower(): value.lower() for name, value in self.options.items()}
         return given.get("failondataloss") == "false"
 
@@ -62,11 +62,11 @@ class Source:
 class Target:
     """The stream that a pipeline writes.
 
-    Args:
-        stream: Its name; it has to be there.
+    Attributes:
+        stream: Its name; the stream must exist.
         options: Options of `format("jetstream")` for writing: servers, credentials.
         delivery: `transactional`: each row exactly once, needs jetgate; `at-least-once`: message
-            ids, and the server leaves out what its window knows.
+            ids, which the server deduplicates within its window.
     """
 
     stream: str
@@ -87,11 +87,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one batch of a pipeline holds at most, and how often there is one.
+    """Size and interval of a pipeline's batches.
 
-    Args:
-        messages: Messages of one batch.
-        every: Seconds between batches; None: read what is there now, then end.
+    Attributes:
+        messages: Largest number of messages of one batch.
+        every: Seconds between batches; None: read the messages present now, then end.
     """
 
     messages: int = 1_000_000
@@ -106,12 +106,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """What an archive removes from a stream once it is archived.
+    """The removal of archived messages from a stream.
 
-    Args:
-        keep: How many archived sequences stay in the stream.
-        wait_for_consumers: Whether what a consumer has not acknowledged stays.
-        options: Options of `format("jetstream")` for writing: where the server is.
+    Attributes:
+        keep: Number of archived sequences that stay in the stream.
+        wait_for_consumers: True to keep messages that a consumer has not acknowledged.
+        options: Options of `format("jetstream")` for writing: the servers.
     """
 
     keep: int = 0
@@ -132,13 +132,13 @@ class Purge:
 class Archive:
     """Streams → a lake partitioned by day and stream, each message exactly once.
 
-    Args:
-        name: Names the archive's position; another name archives everything again.
-        path: Directory or address of the lake; for `delta` and `iceberg` where positions are kept.
+    Attributes:
+        name: Key of the archive's position; another name archives everything again.
+        path: Directory or address of the lake; for `delta` and `iceberg` that of the positions.
         format: `parquet`, `delta` or `iceberg`.
         table: The table in Spark's catalog, for `delta` and `iceberg`.
         compression: Codec of Parquet.
-        purge: What is removed from the streams afterwards; None: nothing.
+        purge: Removal from the streams after archiving; None: no removal.
     """
 
     kind: ClassVar[str] = "archive"
@@ -173,11 +173,11 @@ class Archive:
 class Lake:
     """Archived messages of one stream, as a replay reads them.
 
-    Args:
+    Attributes:
         path: The lake.
-        stream: Whose messages.
-        incarnation: Creation of the stream in nanoseconds since the epoch, where the lake holds
-            several of the name; 0 for the only one.
+        stream: The stream's name.
+        incarnation: Creation time of the stream in nanoseconds since the epoch, needed if the lake
+            contains several streams of this name; 0 for the only one.
     """
 
     path: str
@@ -187,17 +187,17 @@ class Lake:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A lake, or a range of a stream → a stream, in order, as fast as they were or faster.
+    """A lake, or a range of a stream → a stream, in order, at the original pace or faster.
 
-    Args:
-        name: Names the replay's position, and the application of its transactions.
+    Attributes:
+        name: Key of the replay's position, and the application of its transactions.
         source: A lake or one stream.
-        target: Where the messages go.
-        checkpoint: Directory or address where the position is kept.
-        first, last: Sequences of the range, both included; None: from the first, to the last.
-        speed: 1 for the pace at which they were stored, 10 for ten times as fast; None: at once.
-        window: Seconds: messages stored within one window are published together.
-        subject: SQL expression of the new subject; empty: the subjects as they were.
+        target: The stream to write.
+        checkpoint: Directory or address of the position.
+        first, last: Sequences of the range, inclusive; None: the first or last of the source.
+        speed: 1 for the original pace, 10 for ten times as fast; None: no pace.
+        window: Length of a window in seconds; its messages are published together.
+        subject: SQL expression of the new subject; empty: unchanged subjects.
     """
 
     kind: ClassVar[str] = "replay"
@@ -238,11 +238,11 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of PostgreSQL that holds the latest message of each subject.
+    """A PostgreSQL table with the latest message of each subject.
 
-    Args:
+    Attributes:
         dsn: Connection string, or `env:NAME`, `file:PATH`.
-        table: Its name, with a schema or without; it is created when it is not there.
+        table: Its name, with or without a schema; a missing table is created.
     """
 
     dsn: str = field(repr=False)
@@ -251,17 +251,17 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A directory of Parquet that holds the latest message of each subject."""
+    """A directory of Parquet with the latest message of each subject."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table of Spark's catalog that knows MERGE (Delta, Iceberg), the latest of each subject.
+    """A table of Spark's catalog with MERGE (Delta, Iceberg), for the latest of each subject.
 
-    Args:
-        table: Its name; it is created when it is not there.
+    Attributes:
+        table: Its name; a missing table is created.
         format: `delta` or `iceberg`.
     """
 
@@ -271,10 +271,10 @@ class CatalogTable:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A key-value bucket that holds the latest message of each subject.
+    """A key-value bucket with the latest message of each subject.
 
-    Args:
-        bucket: Its name; it has to be there.
+    Attributes:
+        bucket: Its name; the bucket must exist.
         key: SQL expression of the key over the columns of a message.
         delivery: As in `Target`.
     """
@@ -289,11 +289,11 @@ class Bucket:
 class Materialize:
     """The latest message of each subject → a table or a key-value bucket.
 
-    Args:
-        name: Names the position, and the application of transactions.
-        checkpoint: Directory or address where the position is kept.
-        deletes: `remove`: a message that marks a key as deleted removes its row; `keep`: it is a
-            message like others.
+    Attributes:
+        name: Key of the position, and the application of transactions.
+        checkpoint: Directory or address of the position.
+        deletes: `remove`: a delete marker of a key removes its row; `keep`: a marker is a message
+            like others.
         json: DDL of payloads that are JSON objects; each field becomes a column. Not for buckets.
     """
 
@@ -323,14 +323,14 @@ class Materialize:
 class Transform:
     """A stream → SQL → a stream, or Parquet.
 
-    Args:
-        name: Names the query, and the application of its transactions.
+    Attributes:
+        name: Name of the query, and the application of its transactions.
         checkpoint: Spark's checkpoint location.
         sql: The query over the view `input`; for a stream it returns `subject` and `data`, and
-            may return `headers`.
-        json: DDL of payloads that are JSON objects: `data` is a struct then.
+            optionally `headers`.
+        json: DDL of payloads that are JSON objects; `data` is then a struct.
         watermark: Column and delay, such as `("timestamp", "10 seconds")`; None: none.
-        every: Seconds between batches; None: read what is there now, then end.
+        every: Seconds between batches; None: read the messages present now, then end.
     """
 
     kind: ClassVar[str] = "transform"
@@ -375,11 +375,11 @@ class Transform:
 class Analytics:
     """Streams → tables about them: rates, sizes, subjects, consumers, advisories, ack latency.
 
-    Args:
-        name: Names the pipeline in reports.
-        path: Directory or address: each table is Parquet in a directory of its name.
+    Attributes:
+        name: Name of the pipeline in reports.
+        path: Directory or address; each table is Parquet in a directory of its name.
         bucket: Seconds of one row of `rates`.
-        depth: How many tokens of a subject are told apart.
+        depth: Number of leading subject tokens that tables group by.
         events: Stream that stores `$JS.EVENT.>`, for advisories and ack latency; empty: none.
     """
 
@@ -414,7 +414,7 @@ KINDS: dict[str, type[Pipeline]] = {
 
 
 def pipeline(values: object, where: str = "pipeline") -> Pipeline:
-    """The pipeline that a mapping declares. Raises DeclarationError."""
+    """Return the pipeline that a mapping declares. Raises DeclarationError."""
     fields = Fields(values, where)
     kind = fields.choice("kind", tuple(KINDS))
     name = fields.text("name", expected=_NAMED)

@@ -1,4 +1,4 @@
-"""Reads the fields of a declaration; a mistake names the field, its value and what is expected."""
+"""Fields of a declaration; an error names the field, its value and the expected values."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 class DeclarationError(ValueError):
-    """A declaration of a pipeline cannot be used.
+    """A declaration of a pipeline is invalid.
 
     Args:
-        field: Where it is wrong, such as `pipelines[0].target.path`.
-        found: What is there, in the words of the declaration; never the value of a secret.
-        expected: What can be there.
+        field: Path of the invalid field, such as `pipelines[0].target.path`.
+        found: The present value, as in the declaration; never a secret.
+        expected: The valid values.
     """
 
     def __init__(self, field: str, found: str, expected: str) -> None:
@@ -33,7 +33,7 @@ class DeclarationError(ValueError):
 
 
 def delay(text: str) -> str:
-    """A delay in the words of Spark: `10 seconds` as it is, `10s` as milliseconds.
+    """Convert a delay for Spark: `10s` to milliseconds, `10 seconds` unchanged.
 
     Raises DeclarationError.
     """
@@ -47,33 +47,35 @@ def delay(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it; long ones are cut."""
+    """Return a value as an error shows it, at most 80 characters."""
     text = repr(value)
     return f"is {text if len(text) <= 80 else text[:77] + '...'}"
 
 
 class Fields:
-    """A mapping of a declaration, each field of which is read once and by name.
+    """A mapping of a declaration; each field is read once and by name.
+
+    Every reading method raises DeclarationError for an invalid value.
 
     Args:
-        values: The mapping as YAML gave it.
-        where: The path to it, for errors.
+        values: The mapping from YAML.
+        where: Path of the mapping, for errors.
     """
 
     def __init__(self, values: object, where: str) -> None:
         if not isinstance(values, Mapping):
-            # It may be a connection string in the wrong place.
+            # The value may be a misplaced connection string, so the error does not show it.
             raise DeclarationError(where, f"is a {type(values).__name__}", "a mapping of fields")
         self._values: Mapping[str, Any] = values
         self._read: set[str] = set()
         self.where = where
 
     def path(self, name: str) -> str:
-        """The path to a field, for errors."""
+        """Return the path of a field, for errors."""
         return f"{self.where}.{name}" if self.where else name
 
     def wrong(self, name: str, expected: str) -> DeclarationError:
-        """The error that a field is wrong."""
+        """Return the error for an invalid or missing field."""
         if name not in self._values:
             return DeclarationError(self.path(name), "is missing", expected)
         if name == "dsn":
@@ -83,16 +85,16 @@ class Fields:
         return DeclarationError(self.path(name), shown(self._values[name]), expected)
 
     def has(self, name: str) -> bool:
-        """Whether the field is there and not null."""
+        """Return True if the field is present and not null."""
         return self._values.get(name) is not None
 
     def raw(self, name: str) -> Any:
-        """The field as it is, None where there is none."""
+        """Return the unchecked field; None if missing."""
         self._read.add(name)
         return self._values.get(name)
 
     def text(self, name: str, default: str | None = None, expected: str = "a text") -> str:
-        """A text that is not empty; required without a default."""
+        """Return a non-empty text; required without a default."""
         value = self.raw(name)
         if value is None and default is not None:
             return default
@@ -101,7 +103,7 @@ class Fields:
         return value
 
     def texts(self, name: str, expected: str = "a text or a list of texts") -> tuple[str, ...]:
-        """One text or several; empty where the field is not there."""
+        """Return one text or several as a tuple; () if the field is missing."""
         value = self.raw(name)
         if value is None:
             return ()
@@ -112,7 +114,7 @@ class Fields:
         return tuple(value)
 
     def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
-        """One of a few words."""
+        """Return one of the given words; required without a default."""
         value = self.raw(name)
         if value is None and default is not None:
             return default
@@ -121,7 +123,7 @@ class Fields:
         return str(value)
 
     def integer(self, name: str, default: int | None, least: int = 0) -> int | None:
-        """A whole number of at least `least`."""
+        """Return an integer of at least `least`."""
         value = self.raw(name)
         if value is None:
             return default
@@ -130,7 +132,7 @@ class Fields:
         return value
 
     def number(self, name: str, default: float) -> float:
-        """A number above zero."""
+        """Return a number above zero."""
         value = self.raw(name)
         if value is None:
             return default
@@ -139,7 +141,7 @@ class Fields:
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """Return a boolean."""
         value = self.raw(name)
         if value is None:
             return default
@@ -148,7 +150,7 @@ class Fields:
         return value
 
     def duration(self, name: str, default: float | None) -> float | None:
-        """A duration such as `500ms`, `10s`, `5m`, `2h`, `7d`, in seconds."""
+        """Return a duration such as `500ms`, `10s`, `5m`, `2h`, `7d` in seconds."""
         value = self.raw(name)
         if value is None:
             return default
@@ -160,7 +162,7 @@ class Fields:
         return seconds
 
     def size(self, name: str, default: int | None) -> int | None:
-        """Bytes: a whole number, or one with a unit such as `64MiB`."""
+        """Return a size in bytes: an integer, or one with a unit such as `64MiB`."""
         value = self.raw(name)
         if value is None:
             return default
@@ -172,13 +174,16 @@ class Fields:
         return int(match[1]) * _BYTES[match[2]]
 
     def inner(self, name: str) -> "Fields":
-        """A mapping inside this one."""
+        """Return a mapping inside this one."""
         if name not in self._values:
             raise self.wrong(name, "a mapping of fields")
         return Fields(self.raw(name), self.path(name))
 
     def options(self, name: str, reserved: Sequence[str] = ()) -> dict[str, str]:
-        """Options of `format("jetstream")` as Spark takes them: texts by name."""
+        """Return options of `format("jetstream")` as Spark expects them: texts by name.
+
+        Raises DeclarationError for one of the `reserved` names.
+        """
         values = self.inner(name)._values if self.has(name) else {}
         found: dict[str, str] = {}
         for key, value in values.items():
@@ -193,7 +198,7 @@ class Fields:
             if isinstance(value, bool):
                 value = "true" if value else "false"
             if not isinstance(value, str | int | float):
-                # The value may be a secret: its type is enough to find the mistake.
+                # The value may be a secret; its type is enough to find the mistake.
                 raise DeclarationError(
                     where, f"is a {type(value).__name__}", "a text, a number, true or false"
                 )
@@ -201,7 +206,7 @@ class Fields:
         return found
 
     def end(self) -> None:
-        """Raise for the first field that nobody read."""
+        """Raise DeclarationError for the first unknown field: one that no method has read."""
         for name in self._values:
             if name not in self._read:
                 known = ", ".join(sorted(self._read))

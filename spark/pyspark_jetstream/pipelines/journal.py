@@ -1,8 +1,8 @@
-"""What a pipeline has done, kept beside what it wrote: one small file for each batch.
+"""The progress of a pipeline, stored beside its output: one small file for each batch.
 
 A batch has a number and a range of sequences of each stream. Its entry is written twice: as
-`N.begun.json` before the batch can be seen, and as `N.json` when all of it is there. A run that
-finds a batch which was begun and not done finishes that very batch, with the same ranges.
+`N.begun.json` before the batch becomes visible, and as `N.json` once it is complete. A run that
+finds a begun but incomplete batch finishes that batch with the same ranges.
 """
 
 import json
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pyspark_jetstream.pipelines.store import Store, StoreError
 
 KEPT = 50
-"""Entries of batches that are done and kept for people to look at."""
+"""Number of entries of done batches that are kept, for inspection."""
 
 _VERSION = 1
 
@@ -22,9 +22,9 @@ _VERSION = 1
 class Range:
     """Sequences of one stream.
 
-    Args:
-        incarnation: When the stream was created, in nanoseconds since the epoch.
-        first, last: Both included.
+    Attributes:
+        incarnation: Creation time of the stream, in nanoseconds since the epoch.
+        first, last: Sequences, inclusive.
     """
 
     incarnation: int
@@ -34,7 +34,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A file of a batch: where it was staged, where it belongs, and how many rows it has."""
+    """A file of a batch: staged path, final path, number of rows, size in bytes."""
 
     staged: str
     path: str
@@ -44,11 +44,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """How far a stream is done.
+    """The progress of one stream.
 
-    Args:
-        incarnation: When the stream was created, in nanoseconds since the epoch.
-        began: The first sequence that was asked for; what lies before was never read.
+    Attributes:
+        incarnation: Creation time of the stream, in nanoseconds since the epoch.
+        began: The first requested sequence; earlier ones were never read.
         seq: The last sequence that is done.
     """
 
@@ -61,13 +61,13 @@ class Through:
 class Entry:
     """One batch.
 
-    Args:
+    Attributes:
         batch: Its number, from 1.
-        ranges: What it reads, by stream.
-        through: How far each stream is done with it.
-        pieces: Its files, where it has some.
-        rows: How many messages it holds; 0 while that is not known.
-        note: What the pipeline keeps for itself.
+        ranges: The sequences to read, by stream.
+        through: Progress of each stream after the batch.
+        pieces: Its files, if it has any.
+        rows: Number of messages; 0 while unknown.
+        note: Values of the pipeline for its next run.
     """
 
     batch: int
@@ -79,15 +79,19 @@ class Entry:
 
 
 class Superseded(StoreError):
-    """Another run of the same pipeline began later; this one has to end."""
+    """A later run of the same pipeline owns the journal; this run must end."""
 
 
 class Journal:
-    """The batches of one pipeline. One run owns it: the one that opened it last.
+    """The batches of one pipeline. The last run to open the journal owns it.
+
+    Attributes:
+        done: The last complete batch; None before the first.
+        begun: The batch under way; None if there is none.
 
     Args:
-        store: Where it is kept.
-        directory: Below the store.
+        store: The store of the journal.
+        directory: Its directory, relative to the store.
     """
 
     def __init__(self, store: Store, directory: str) -> None:
@@ -125,11 +129,11 @@ class Journal:
             raise StoreError(f"{path} is no entry of a batch that this release wrote") from error
 
     def through(self) -> dict[str, Through]:
-        """How far each stream is done."""
+        """Return the progress of each stream."""
         return dict(self.done.through) if self.done else {}
 
     def next(self, ranges: Mapping[str, Range]) -> Entry:
-        """The entry of the next batch, which reads these ranges; nothing is written yet."""
+        """Return the entry of the next batch with these ranges; write nothing."""
         through = self.through()
         for stream, one in ranges.items():
             before = through.get(stream)
@@ -139,7 +143,7 @@ class Journal:
         return Entry((self.done.batch if self.done else 0) + 1, dict(ranges), through)
 
     def begin(self, entry: Entry) -> None:
-        """Have it on disk that a batch is under way. Raises Superseded."""
+        """Record durably that a batch is under way. Raises Superseded."""
         self._owned()
         try:
             self._put(f"{entry.batch:012}.begun.json", entry, new=True)
@@ -150,7 +154,7 @@ class Journal:
         self.begun = entry
 
     def finish(self, rows: int | None = None) -> Entry:
-        """Have it on disk that the batch under way is done. Raises Superseded."""
+        """Record durably that the batch under way is done; return its entry. Raises Superseded."""
         entry = self.begun
         if entry is None:
             raise ValueError("no batch is under way")

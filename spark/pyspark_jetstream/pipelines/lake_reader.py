@@ -1,4 +1,4 @@
-"""Reads the files of a lake in the order of sequences, by their names."""
+"""Reader of a lake's files in the order of sequences, by the names of the files."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _ROWS = 8192
 
 
 def files_of(lake: Lake) -> list[LakeFile]:
-    """The files of one stream, by sequence. Raises StoreError."""
+    """Return the files of one stream by sequence. Raises StoreError."""
     store = Store.at(lake.path)
     found = [
         file
@@ -50,15 +50,15 @@ def files_of(lake: Lake) -> list[LakeFile]:
 
 @dataclass(frozen=True, slots=True)
 class ReadFiles:
-    """Reads files in tasks: each task the one of its number, for `DataFrame.mapInArrow`.
+    """Reader of files in tasks, for `DataFrame.mapInArrow`; each task number selects a group.
 
-    Files of one day after another may overlap in sequences where clocks went back; `groups` keeps
-    those in one task, which sorts them.
+    If clocks went back, files of consecutive days may overlap in sequences. `groups` assigns
+    overlapping files to one task, which sorts their rows.
 
-    Args:
+    Attributes:
         lake: The lake's directory or address.
         groups: Paths of the files of each task.
-        first, last: Sequences to read, both included.
+        first, last: Sequences to read, inclusive.
         columns: Columns to read.
     """
 
@@ -69,7 +69,7 @@ class ReadFiles:
     columns: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the tasks whose numbers come in, in the order of their sequences."""
+        """Yield the rows of the tasks with the given numbers, in the order of sequences."""
         store = Store.at(self.lake)
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -93,7 +93,7 @@ class ReadFiles:
 
 
 def grouped(files: Iterable[LakeFile]) -> tuple[tuple[str, ...], ...]:
-    """Files by tasks: those whose sequences overlap together, all in order."""
+    """Return files grouped by task, in order; files with overlapping sequences share a task."""
     groups: list[list[str]] = []
     last = -1
     for file in files:
@@ -112,7 +112,7 @@ def read_lake(
     last: int,
     columns: tuple[str, ...] = tuple(COLUMNS),
 ) -> "DataFrame":
-    """The messages of a range; partitions, and rows inside, in the order of sequences."""
+    """Return the messages of a range, with partitions and rows in the order of sequences."""
     store = Store.at(lake.path)
     root = store.root if store.local else lake.path
     groups = grouped(f for f in files if f.last >= first and f.first <= last)

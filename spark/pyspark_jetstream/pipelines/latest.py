@@ -1,4 +1,4 @@
-"""The latest message of each subject of a batch, and whether it deletes its key."""
+"""The latest message of each subject of a batch, and the deletion of keys."""
 
 from typing import TYPE_CHECKING
 
@@ -9,14 +9,14 @@ READ = ("subject", "seq", "timestamp", "timestamp_ns", "headers", "data")
 
 
 def latest(rows: "DataFrame", deletes: str) -> "DataFrame":
-    """One row for each subject: its last message, `deleted`, and how many `messages` it had.
+    """Return one row per subject: its last message, `deleted`, and its count of `messages`.
 
-    A key is deleted by a message with the header `KV-Operation: DEL` or `PURGE`, or by the marker
-    that a server leaves in the place of what expired (`Nats-Marker-Reason`).
+    A message with the header `KV-Operation: DEL` or `PURGE` deletes its key. So does the marker
+    that a server leaves for an expired message (`Nats-Marker-Reason`).
 
     Args:
-        rows: With at least `subject`, `seq` and `headers`.
-        deletes: `remove`, or `keep`: nothing counts as deleted.
+        rows: Messages with at least `subject`, `seq` and `headers`.
+        deletes: `remove`, or `keep`: no message deletes.
     """
     from pyspark.sql import functions as f
 
@@ -38,11 +38,11 @@ def latest(rows: "DataFrame", deletes: str) -> "DataFrame":
 
 
 def as_table(rows: "DataFrame", flat: bool) -> "DataFrame":
-    """Rows of a table: `data` as columns of their own where it is a struct.
+    """Return rows for a table: the fields of a struct `data` become columns.
 
     Args:
-        rows: With `data`.
-        flat: Whether nested values become JSON text, for tables that have no such types.
+        rows: Rows with `data`.
+        flat: True to convert nested values to JSON text, for tables without such types.
     """
     from pyspark.sql import functions as f
     from pyspark.sql.types import ArrayType, MapType, StructType

@@ -1,4 +1,4 @@
-"""Reads the pipelines that a file declares: YAML, or Python that names them."""
+"""Pipelines from a file: YAML, or Python that assigns them."""
 
 import runpy
 import traceback
@@ -11,13 +11,13 @@ from pyspark_jetstream.pipelines.fields import DeclarationError
 
 
 def load(path: Path) -> tuple[Pipeline, ...]:
-    """The pipelines of a file, in its order.
+    """Return the pipelines of a file, in its order.
 
     YAML is one pipeline, or a mapping with a list `pipelines`. Python assigns `pipelines`, a list
     of mappings or of declarations.
 
     Raises:
-        DeclarationError: The file cannot be read, or a field is wrong; the message names it.
+        DeclarationError: The file cannot be read, or a field is invalid; the message names it.
     """
     name = str(path)
     if path.suffix not in (".yaml", ".yml", ".py"):
@@ -54,7 +54,7 @@ def _yaml(path: Path) -> Iterable[Pipeline]:
         raise DeclarationError(str(path), f"{where}: {problem}", "YAML") from None
     except RecursionError:
         raise DeclarationError(str(path), "is nested too deeply", "YAML") from None
-    except ValueError as error:  # of a date that there is not
+    except ValueError as error:  # of an impossible date
         raise DeclarationError(str(path), str(error), "YAML") from None
     if isinstance(values, dict) and set(values) == {"pipelines"}:
         return _listed(values["pipelines"])
@@ -74,9 +74,9 @@ def _python(path: Path) -> Iterable[Pipeline]:
 
 
 def _line_of(path: Path, error: Exception) -> str:
-    """Where in a file an error was raised, as `line 7: `; empty where that is not known."""
+    """Return the line of the file that raised an error, as `line 7: `; "" if unknown."""
     if isinstance(error, SyntaxError):
-        return ""  # it says so itself
+        return ""  # its message contains the line
     frames = [
         each for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)
     ]

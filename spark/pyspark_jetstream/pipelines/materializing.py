@@ -1,4 +1,4 @@
-"""Runs a materialization: the latest message of each subject → a table or a bucket."""
+"""Execution of a materialization: the latest message of each subject → a table or a bucket."""
 
 from typing import TYPE_CHECKING
 
@@ -58,7 +58,7 @@ def run_materialize(declared: Materialize, context: Context) -> None:
 
 
 def _finish(declared: Materialize, context: Context, reader: Reader, journal: Journal) -> None:
-    """Write the batch that was begun, and write down that it is done."""
+    """Write the begun batch, and record it as done."""
     entry = journal.begun
     assert entry is not None
     report = context.report
@@ -76,7 +76,7 @@ def _finish(declared: Materialize, context: Context, reader: Reader, journal: Jo
 def _write(
     declared: Materialize, context: Context, reader: Reader, entry: Entry
 ) -> tuple[int, int]:
-    """Write a batch, and return how many messages were read and rows written."""
+    """Write a batch; return the number of messages read and of rows written."""
     if isinstance(declared.target, Snapshot):
         return _snapshot(declared, reader, entry, declared.target)
     options = json_options(declared.json)
@@ -98,7 +98,7 @@ def _write(
 
 
 def _counted(newest: "DataFrame") -> tuple[int, int]:
-    """How many messages a batch had, and how many subjects."""
+    """Return the number of messages and of subjects of a batch."""
     from pyspark.sql import functions as f
 
     found = newest.agg(f.coalesce(f.sum("messages"), f.lit(0)), f.count("*")).collect()[0]
@@ -114,7 +114,7 @@ def _upsert(newest: "DataFrame", target: Table) -> int:
 
 
 def _merge(newest: "DataFrame", target: CatalogTable, context: Context) -> None:
-    """Merge into a table of the catalog; it is created when it is not there."""
+    """Merge into a table of the catalog, which is created if missing."""
     rows = as_table(newest, flat=False)
     spark = context.spark
     if not spark.catalog.tableExists(target.table):
@@ -134,7 +134,7 @@ def _merge(newest: "DataFrame", target: CatalogTable, context: Context) -> None:
 
 
 def _put(newest: "DataFrame", target: Bucket, declared: Materialize, entry: Entry) -> None:
-    """Put keys into a bucket; a key that was deleted becomes a marker, as a client leaves one."""
+    """Put keys into a bucket; a deleted key gets a marker, as a client writes one."""
     from pyspark.sql import functions as f
 
     key = f.concat(f.lit(f"$KV.{target.bucket}."), f.expr(target.key))
@@ -153,9 +153,9 @@ def _put(newest: "DataFrame", target: Bucket, declared: Materialize, entry: Entr
 def _snapshot(
     declared: Materialize, reader: Reader, entry: Entry, target: Snapshot
 ) -> tuple[int, int]:
-    """Write all subjects as of the end of a batch, then delete the snapshot before.
+    """Write all subjects as of the end of a batch, then delete the previous snapshot.
 
-    The directory of a snapshot is named by the sequence; between the two steps both are there.
+    The sequence names the directory of a snapshot. Between the two steps both directories exist.
     """
     ((_, through),) = entry.through.items()
     options = json_options(declared.json)

@@ -1,9 +1,9 @@
-"""Names of the files of a lake: the day, the stream, and which sequences are inside.
+"""Names of the files of a lake: the day, the stream, and the sequences inside.
 
     day=2026-11-22/stream=DEB/20261122T165228.183912345Z-00000000000000000001-00000000000000063666.parquet
 
-The time is that of the stream's creation, which tells a stream from a later one of its name; then
-the first and the last sequence. Names sort as the messages do.
+The time is the creation time of the stream, which distinguishes streams of the same name. The first
+and the last sequence follow. Names sort in the order of the messages.
 """
 
 import re
@@ -20,12 +20,12 @@ _DAY = 86400 * _SECOND
 
 @dataclass(frozen=True, slots=True, order=True)
 class LakeFile:
-    """Which messages a file of a lake holds.
+    """The messages that a file of a lake contains.
 
-    Args:
-        day: As in `2026-11-22`, UTC.
+    Attributes:
+        day: UTC day, as in `2026-11-22`.
         stream: Its name.
-        incarnation: When the stream was created, in nanoseconds since the epoch.
+        incarnation: Creation time of the stream, in nanoseconds since the epoch.
         first, last: The first and the last sequence inside.
     """
 
@@ -37,7 +37,7 @@ class LakeFile:
 
     @property
     def path(self) -> str:
-        """The path below the lake."""
+        """The path relative to the lake."""
         created = datetime.fromtimestamp(self.incarnation // _SECOND, UTC)
         return (
             f"day={self.day}/stream={quote(self.stream, safe='')}/"
@@ -47,7 +47,7 @@ class LakeFile:
 
 
 def parsed(path: str) -> LakeFile | None:
-    """The file of a path, or None where the name is not one that an archive gives."""
+    """Parse a path; return None if its name is not one that an archive gives."""
     match = _NAME.fullmatch(path)
     if match is None:
         return None
@@ -57,5 +57,5 @@ def parsed(path: str) -> LakeFile | None:
 
 
 def day_of(ns: int) -> str:
-    """The day, UTC, of a time in nanoseconds since the epoch."""
+    """Return the UTC day of a time in nanoseconds since the epoch."""
     return f"{datetime.fromtimestamp(ns // _DAY * 86400, UTC):%Y-%m-%d}"

@@ -1,4 +1,4 @@
-"""Which pipelines of a file depend on which: those that read what another one writes."""
+"""Dependencies between the pipelines of a file: one reads the output of another."""
 
 from collections.abc import Sequence
 
@@ -21,13 +21,13 @@ from pyspark_jetstream.pipelines.declaration import (
 def culprit(
     one: Pipeline, before: Sequence[Pipeline], ended: dict[str, str], *, keep_going: bool
 ) -> str:
-    """The pipeline that failed, wherefore this one is not to run; "" when it is to run.
+    """Return the failed pipeline that prevents this one from running; "" if none does.
 
     Args:
         one: The pipeline.
-        before: Those in front of it in the file.
-        ended: Of those that failed, or did not run, the one that failed, by name.
-        keep_going: Whether those run that do not depend on one that failed.
+        before: The pipelines before it in the file.
+        ended: By name of each pipeline that failed or did not run, the one that failed.
+        keep_going: True to run pipelines that do not depend on a failed one.
     """
     for other in before:
         if other.name in ended and (not keep_going or depends(one, other)):
@@ -36,10 +36,10 @@ def culprit(
 
 
 def depends(one: Pipeline, other: Pipeline) -> bool:
-    """Whether a pipeline reads what another one writes.
+    """Return True if a pipeline reads the output of another one.
 
-    Streams and tables are known by their names alone, wherever they are. SQL that names a place or
-    a table reads it.
+    Streams and tables are compared by name alone, without their servers. SQL that contains a path
+    or a table name counts as reading it.
     """
     streams, places, tables = _written(other)
     source = one.source
@@ -58,7 +58,7 @@ def depends(one: Pipeline, other: Pipeline) -> bool:
 
 
 def _written(one: Pipeline) -> tuple[set[str], set[str], set[str]]:
-    """The streams, places and tables that a pipeline writes."""
+    """Return the streams, paths and tables that a pipeline writes."""
     match one:
         case Archive():
             return set(), {one.path}, {one.table} if one.table else set()

@@ -1,4 +1,4 @@
-"""When a replay publishes what: the times of messages, stretched or squeezed by a factor."""
+"""The pace of a replay: the times of messages, scaled by a factor."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class Window:
     """Messages that are published together.
 
-    Args:
+    Attributes:
         offset: Seconds, in the time of the messages, from the first message to the end of the
             window.
         last: The last sequence of the window.
-        rows: How many messages it holds.
+        rows: Number of its messages.
     """
 
     offset: float
@@ -23,13 +23,13 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What to do now.
+    """The next step of a replay.
 
-    Args:
-        through: How many windows, from the first, are to be published with this batch; as many as
-            before means that nothing is due.
-        wait: Seconds until the next window is due; 0 when something is due now.
-        behind: Seconds that the oldest of the due windows is late.
+    Attributes:
+        through: Number of windows, from the first, that are published after this batch; unchanged
+            if nothing is due.
+        wait: Seconds until the next window is due; 0 if one is due now.
+        behind: Seconds by which the oldest due window is late.
     """
 
     through: int
@@ -43,7 +43,7 @@ class Pace:
     Args:
         windows: In order; their offsets and sequences ascend.
         speed: Factor of time; None publishes without waiting.
-        most: Messages of one batch; a window that holds more is a batch by itself.
+        most: Largest number of messages of one batch; a larger window is a batch of its own.
     """
 
     def __init__(self, windows: Sequence[Window], speed: float | None, most: int) -> None:
@@ -53,7 +53,7 @@ class Pace:
         self._times = [w.offset / speed if speed else 0.0 for w in windows]
 
     def due(self, done: int, elapsed: float) -> Due:
-        """What is to be published after `done` windows, `elapsed` seconds after the begin."""
+        """Return the next step after `done` windows, `elapsed` seconds after the start."""
         ready = bisect_right(self._times, elapsed)
         if ready <= done:
             wait = self._times[done] - elapsed if done < len(self._windows) else 0.0

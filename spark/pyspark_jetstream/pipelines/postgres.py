@@ -1,7 +1,6 @@
-"""Keeps the latest message of each subject in a table of PostgreSQL, from tasks, by ADBC.
+"""The latest message of each subject in a PostgreSQL table, written by tasks through ADBC.
 
-A row is written where its sequence is higher than that of the row that is there, so a batch that is
-written again changes nothing.
+A row replaces only a row with a lower sequence, so rewriting a batch changes nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,14 +24,14 @@ TYPES = {
     "float": "real",
     "binary": "bytea",
 }
-"""Types of PostgreSQL by those of Arrow; times are `timestamptz`, others text."""
+"""PostgreSQL types by Arrow type; times are `timestamptz`, others text."""
 
 RESULT = "written bigint, deleted bigint"
 """Type of the rows that a task returns, as DDL."""
 
 
 def create(dsn: str, table: str, schema: pa.Schema) -> None:
-    """Create the table if it is not there, with `subject` as its key."""
+    """Create the table if it does not exist, with `subject` as its key."""
     columns = ", ".join(f"{quoted(f.name)} {_type(f.type)}" for f in schema if f.name != "deleted")
     with connected(dsn) as session:
         session.execute(
@@ -43,10 +42,10 @@ def create(dsn: str, table: str, schema: pa.Schema) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """Writes rows of a task, for `DataFrame.mapInArrow`.
+    """Writer of a task's rows, for `DataFrame.mapInArrow`.
 
-    Args:
-        dsn: Connection string, or where it is; it is looked up in the task.
+    Attributes:
+        dsn: Connection string, or its place, resolved in the task.
         table: The table.
     """
 
@@ -54,7 +53,7 @@ class Upsert:
     table: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows in one transaction; yields how many were written and deleted."""
+        """Write the rows in one transaction; yield the numbers of written and deleted rows."""
         rows = [batch for batch in batches if batch.num_rows]
         written = deleted = 0
         if rows:
@@ -84,14 +83,17 @@ class Upsert:
 
 
 def connected(dsn: str) -> AdbcSession:
-    """A connection that is not committed by itself."""
+    """Open a connection without autocommit.
+
+    Raises NotReachable, and InvalidOption for an invalid connection string.
+    """
     from adbc_driver_manager import Error
 
     secret = Secret("target.dsn", dsn)
     text = checked_dsn(secret)
     try:
         return AdbcSession(text, autocommit=False)
-    except Error as error:  # which may repeat the connection string
+    except Error as error:  # its text may contain the connection string
         raise NotReachable(
             f"target.dsn is set, expected a database that can be reached: "
             f"{secret.without(str(error))}"
@@ -99,12 +101,12 @@ def connected(dsn: str) -> AdbcSession:
 
 
 def quoted(name: str) -> str:
-    """A name as an identifier of SQL."""
+    """Return a name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def named(table: str) -> str:
-    """The name of a table, with its schema or without."""
+    """Return the name of a table as SQL, with or without a schema."""
     return ".".join(quoted(part) for part in table.split("."))
 
 

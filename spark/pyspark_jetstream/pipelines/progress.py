@@ -1,4 +1,4 @@
-"""Lines that say how far a run is, for whatever takes longer than two seconds."""
+"""Progress lines of steps that take longer than two seconds."""
 
 import sys
 import threading
@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from typing import TextIO
 
 QUIET = 2.0
-"""Seconds during which nothing is printed, at the begin and after each line."""
+"""Seconds without output, at the start and after each line."""
 
 
 class Progress:
-    """Prints at most one line in two seconds, and none for what is done before.
+    """Printer of at most one line every two seconds; a shorter run prints none.
 
     Args:
-        name: The pipeline, which begins each line.
-        out: Where lines go.
-        now: Seconds of a clock that only goes forward.
+        name: The pipeline, at the beginning of each line.
+        out: Output; None for standard error.
+        now: Seconds of a monotonic clock.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """How long the run takes so far."""
+        """Duration of the run so far, in seconds."""
         return self._now() - self._begun
 
     def tell(self, text: str) -> None:
-        """Say how many rows are done, and what else is to be known, if it is time to."""
+        """Print the number of rows and a text, unless the last line is too recent."""
         with self._lock:
             now = self._now()
             if now - self._told < QUIET:
@@ -51,11 +51,11 @@ class Progress:
     def during(
         self, text: Callable[[], str], last: Callable[[], None] = lambda: None
     ) -> Iterator[None]:
-        """Say every two seconds what a step is at that takes long.
+        """Print the state of a long step every two seconds, from a thread of its own.
 
         Args:
-            text: What it is at.
-            last: Is called at the end, in the thread in which `text` was.
+            text: Returns the state.
+            last: Called at the end, in the thread that called `text`.
         """
         over = threading.Event()
 

@@ -1,7 +1,7 @@
-"""Removes from streams what an archive holds: never what it does not hold.
+"""Removal of archived messages from streams, after proof that the lake contains them.
 
-Before a stream is purged up to a sequence, every message that is still stored up to there is looked
-for in the lake. One that is missing keeps the whole stream as it is.
+Before a purge up to a sequence, every message still stored up to that sequence is looked up in the
+lake. One missing message prevents the purge of the whole stream.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a stream was not purged."""
+    """The reason why a stream was not purged."""
 
     text: str
 
 
 def purge_settings(archive: Archive) -> "Settings":
-    """How to reach the server that purges. Raises DeclarationError and InvalidOption."""
+    """Return the settings of the server that purges. Raises DeclarationError and InvalidOption."""
     settings = connection_of(purge_query(archive).checked()).nats
     assert settings is not None, "checked with the options"
     return settings
 
 
 def bound(through: Through, purge: Purge, consumers: Sequence[Consumer]) -> int:
-    """The last sequence that may be removed.
+    """Return the last sequence that may be removed.
 
     Args:
-        through: How far the archive is.
-        purge: What is kept.
-        consumers: Those of the stream; what one of them has not acknowledged stays.
+        through: Progress of the archive.
+        purge: Rules of the purge.
+        consumers: Those of the stream; messages that one has not acknowledged stay.
     """
     last = through.seq - purge.keep
     if purge.wait_for_consumers:
@@ -57,15 +57,15 @@ def purge_archived(
     through: dict[str, Through],
     lake: Callable[[str, Range], "DataFrame"],
 ) -> None:
-    """Purge each stream up to where it is archived, and say in the report what was done.
+    """Purge each stream up to its archived position; record the result in the report.
 
     Args:
-        archive: What is archived, with `purge`.
-        context: What it runs with.
+        archive: The declaration, with `purge`.
+        context: Environment of the run.
         reader: Reads the streams.
-        transport: The way to them.
-        through: How far each is archived.
-        lake: Gives the sequences (`seq`) of a range that the lake holds.
+        transport: The connection to them.
+        through: Progress of each stream.
+        lake: Returns the sequences (`seq`) of a range that the lake contains.
     """
     assert archive.purge is not None
     settings = purge_settings(archive)

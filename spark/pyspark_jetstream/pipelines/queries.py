@@ -28,7 +28,7 @@ _EXPECTED = "earliest, latest, seq:N or time:RFC3339"
 
 
 def queries(one: Pipeline) -> Iterator[Query]:
-    """The queries of a pipeline, in the order of their work. Raises DeclarationError."""
+    """Yield the queries of a pipeline in execution order. Raises DeclarationError."""
     match one:
         case Archive():
             yield log_query(one.source)
@@ -63,7 +63,7 @@ def check(one: Pipeline) -> None:
 
 
 def log_query(source: Source, kind: str = "") -> Query:
-    """Reads ranges of the streams of a source, batch by batch.
+    """Return the query that reads ranges of a source, batch by batch.
 
     Args:
         source: The source.
@@ -77,14 +77,14 @@ def log_query(source: Source, kind: str = "") -> Query:
 
 
 def transform_query(declared: Transform) -> Query:
-    """Reads what a transformation has as its view `input`."""
+    """Return the query behind the view `input` of a transformation."""
     source = declared.source
     named = {"stream": json.dumps(list(source.streams)), "startingPosition": source.start}
     return Query(READ_STREAM, {**source.options, **named, **json_options(declared.json)})
 
 
 def check_table(target: Table) -> None:
-    """Check where a table is, as far as the declaration itself says it. Raises DeclarationError."""
+    """Check a `dsn` that the declaration itself contains. Raises DeclarationError."""
     secret = Secret("target.dsn", target.dsn)
     if not secret.is_elsewhere:
         try:
@@ -94,21 +94,22 @@ def check_table(target: Table) -> None:
 
 
 def events_query(declared: Analytics) -> Query:
-    """Reads the stream of events."""
+    """Return the query that reads the stream of events."""
     named = {"stream": json.dumps([declared.events]), "payload": "string"}
     return Query(READ, {**declared.source.options, **named})
 
 
 def write_query(target: Target, app: str, *, streaming: bool = False) -> Query:
-    """Writes to a stream."""
+    """Return the query that writes to a stream."""
     options = sink_options(target.stream, target.options, target.delivery, app)
     if streaming or target.delivery != TRANSACTIONAL:
         return Query(WRITE_STREAM if streaming else WRITE, options)
-    return Query(WRITE, {**options, "txnVersion": "0"})  # each batch has its own number
+    # A placeholder: each batch has its own number
+    return Query(WRITE, {**options, "txnVersion": "0"})
 
 
 def purge_query(archive: Archive) -> Query:
-    """Reaches the server that purges the streams of an archive."""
+    """Return the query that reaches the server that purges an archive's streams."""
     assert archive.purge is not None, "there is something to purge"
     options = archive.purge.options or archive.source.options
     if not any(name.lower() == "servers" for name in options):
@@ -118,14 +119,14 @@ def purge_query(archive: Archive) -> Query:
 
 
 def bucket_target(bucket: Bucket) -> Target:
-    """The stream of a key-value bucket."""
+    """Return the stream of a key-value bucket as a target."""
     return Target(f"KV_{bucket.bucket}", bucket.options, bucket.delivery)
 
 
 def json_options(kind: str) -> dict[str, str]:
-    """Options of payloads that are JSON of a type; none where there is no type.
+    """Return the options of JSON payloads of a type; {} without a type.
 
-    Raises InvalidOption, which names the field `json` of the pipeline.
+    Raises InvalidOption that names the field `json` of the pipeline.
     """
     if not kind:
         return {}

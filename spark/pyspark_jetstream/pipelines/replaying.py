@@ -1,4 +1,4 @@
-"""Runs a replay: a lake or a range of a stream → a stream, in order, at a pace."""
+"""Execution of a replay: a lake or a range of a stream → a stream, in order, at a pace."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,12 +25,12 @@ _SECOND = 10**9
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Where a replay reads.
+    """The source of a replay.
 
-    Args:
+    Attributes:
         stream: The stream's name.
-        whole: All that the replay is to publish.
-        rows: Gives the messages from a sequence to another, both included, with some columns.
+        whole: The whole range to publish.
+        rows: Returns the given columns of the messages between two sequences, inclusive.
     """
 
     stream: str
@@ -39,7 +39,7 @@ class _Origin:
 
 
 def run_replay(replay: Replay, context: Context) -> None:
-    """Publish what was not published before. Raises StoreError and others."""
+    """Publish the messages that were not published before. Raises StoreError and others."""
     origin = _lake(replay, context) if isinstance(replay.source, Lake) else _log(replay, context)
     journal = Journal(Store.at(replay.checkpoint), f"replay-{replay.name}")
     work = _Work(replay, context, origin, journal)
@@ -96,9 +96,9 @@ def _log(replay: Replay, context: Context) -> _Origin:
 
 
 def _windows(replay: Replay, origin: _Origin, first: int, begun: int) -> tuple[int, list[Window]]:
-    """The time of the first message in ns, and the windows of what is left, in order.
+    """Return the time of the first message in ns, and the windows still to publish, in order.
 
-    Without a speed a window is a run of sequences, as long as a batch.
+    Without a speed a window is a run of sequences with the length of a batch.
     """
     from pyspark.sql import functions as f
 
@@ -119,7 +119,10 @@ def _windows(replay: Replay, origin: _Origin, first: int, begun: int) -> tuple[i
 
 
 def ascending(counted: list[tuple[int, int, int]], length: float) -> list[Window]:
-    """Windows whose sequences ascend: one that times which went back put behind joins the next."""
+    """Return windows with ascending sequences.
+
+    A window that precedes an earlier one in sequence, because times went back, joins the next.
+    """
     windows: list[Window] = []
     waiting = 0
     for number, last, rows in sorted(counted):
@@ -132,13 +135,13 @@ def ascending(counted: list[tuple[int, int, int]], length: float) -> list[Window
 
 
 class _Work:
-    """Publishes the batches of a replay, each written down before it is published.
+    """Publication of a replay's batches; the journal records each before it is published.
 
     Args:
-        replay: What is replayed.
-        context: What it runs with.
-        origin: Where it reads.
-        journal: Its batches.
+        replay: The declaration.
+        context: Environment of the run.
+        origin: The source.
+        journal: The replay's batches.
     """
 
     def __init__(self, replay: Replay, context: Context, origin: _Origin, journal: Journal) -> None:
@@ -151,9 +154,9 @@ class _Work:
         """Publish windows as they become due.
 
         Args:
-            windows: What is left.
-            begun: Time of the first message of the replay, in ns, kept for the next run.
-            offset: Seconds from there to the end of what was published.
+            windows: Windows still to publish.
+            begun: Time of the first message of the replay in ns, recorded for the next run.
+            offset: Seconds from there to the end of the last published window.
         """
         replay, context = self._replay, self._context
         pace = Pace(windows, replay.speed, replay.limits.messages)
@@ -183,7 +186,7 @@ class _Work:
         self.publish_begun()
 
     def publish_begun(self) -> None:
-        """Publish the batch that was written down, and write down that it is done."""
+        """Publish the begun batch, and record it as done."""
         entry = self._journal.begun
         assert entry is not None
         report = self._context.report
@@ -207,7 +210,7 @@ class _Work:
         return rows.select("subject", headers, "data", *self._ids())
 
     def _ids(self) -> "list[Column]":
-        """Ids for messages without one, by their sequences; none in transactions."""
+        """Return message ids by sequence for messages without one; none in transactions."""
         from pyspark.sql import functions as f
 
         if self._replay.target.delivery == TRANSACTIONAL:

@@ -1,4 +1,4 @@
-"""What a pipeline did: counts and lines, as text for people and as JSON for programs."""
+"""The result of a pipeline run: counts and notes, as text or as JSON."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -7,21 +7,21 @@ from typing import Any
 
 @dataclass(slots=True)
 class Report:
-    """The account of one run of a pipeline. It holds no options, so it holds no secrets.
+    """The report of one run of a pipeline. It contains no options, so no secrets.
 
-    Args:
+    Attributes:
         pipeline: Its name.
         kind: Its kind.
-        read: Messages that were read.
-        written: Messages, rows or files' rows that were written.
-        skipped: Messages that were read and not written, by reason.
-        positions: The last sequence that is done, by stream.
-        batches: How many batches there were.
-        seconds: How long the run took.
-        notes: What else is to be known, in sentences.
-        tables: Small tables for people: title, columns, rows.
-        failed: Why the run ended early; empty when it did not.
-        not_run: Why the pipeline did not run at all; empty when it did.
+        read: Messages read.
+        written: Messages, rows or files' rows written.
+        skipped: Messages read but not written, by reason.
+        positions: The last sequence done, by stream.
+        batches: Number of batches.
+        seconds: Duration of the run.
+        notes: Further remarks, in sentences.
+        tables: Small tables to print: title, columns, rows.
+        failed: Reason of an early end; empty after success.
+        not_run: Reason why the pipeline did not run at all; empty if it did.
     """
 
     pipeline: str
@@ -38,12 +38,12 @@ class Report:
     not_run: str = ""
 
     def skip(self, reason: str, rows: int) -> None:
-        """Count messages that were read and not written."""
+        """Count messages that were read but not written."""
         if rows:
             self.skipped[reason] = self.skipped.get(reason, 0) + rows
 
     def text(self) -> str:
-        """The report for people, a line for each fact."""
+        """Return the report as text, a line for each fact."""
         if self.not_run:
             return f"{self.kind} {self.pipeline}: not run, {self.not_run}"
         rate = f", {self.read / self.seconds:,.0f} a second" if self.seconds > 0 else ""
@@ -63,17 +63,17 @@ class Report:
         return "\n".join(lines)
 
     def values(self) -> dict[str, Any]:
-        """The report for programs."""
+        """Return the report as a dict, for JSON."""
         return asdict(self)
 
 
 def as_json(reports: list[Report]) -> str:
-    """Reports as one JSON document."""
+    """Return reports as one JSON document."""
     return json.dumps({"v": 1, "reports": [one.values() for one in reports]}, indent=2) + "\n"
 
 
 def grid(columns: list[str], rows: list[list[str]]) -> list[str]:
-    """A table of texts as aligned lines; columns that hold only numbers are right-aligned."""
+    """Return a table of texts as aligned lines; columns of numbers are right-aligned."""
     table = [columns, *rows]
     widths = [max(len(line[place]) for line in table) for place in range(len(columns))]
     right = [

@@ -1,4 +1,4 @@
-"""Which sequences the next batch of a pipeline reads."""
+"""The sequences of a pipeline's next batch."""
 
 import json
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ _POLL = 0.1
 class Round:
     """The next batch.
 
-    Args:
-        ranges: What to read, by stream; streams without news are left out.
-        lag: Sequences behind the last one of each stream when the batch is done.
+    Attributes:
+        ranges: Sequences to read, by stream; streams without new messages are left out.
+        lag: Sequences that remain in all streams after the batch.
         lost: Sequences that were removed before they were read, by stream.
     """
 
@@ -41,21 +41,21 @@ def next_round(
     most: int,
     patience: float = 0.0,
 ) -> Round:
-    """Look at the streams and say what to read.
+    """Plan the next batch from the heads of the streams.
 
     Args:
-        transport: The way to them.
-        source: Which they are, and what happens to one that was created again.
-        through: How far each is done.
-        start: Where a stream begins that is not in `through`.
-        filters: Subjects that are read; empty for all.
-        most: Messages of the batch, shared among the streams.
-        patience: Seconds to wait for a stream that was deleted, where the source goes on with
-            one that is created again, and for a standby of PostgreSQL that lags.
+        transport: The connection to the streams.
+        source: Their names, and the reaction to a recreated one.
+        through: Progress of each stream.
+        start: Start of a stream that is not in `through`.
+        filters: Subjects to read; empty for all.
+        most: Largest number of messages, shared among the streams.
+        patience: Seconds to wait for a deleted stream, if the source continues with a recreated
+            one, and for a lagging standby of PostgreSQL.
 
     Raises:
-        DataLoss: What comes next in a stream was removed, and the options say that this fails.
-        StreamRecreated: A stream is another one than before, and the source says that this fails.
+        DataLoss: The next messages of a stream were removed, and the options do not allow losses.
+        StreamRecreated: A stream was recreated, and the source does not allow this.
         NotReachedYet: The source begins behind the end of a stream.
     """
     firsts: dict[str, tuple[Head, int]] = {}
@@ -98,7 +98,7 @@ def _first(
     before: Through | None,
     start: Place,
 ) -> int:
-    """The first sequence that is not done; it may be gone."""
+    """Return the first sequence that is not done; it may have been removed."""
     if before is None:
         return first_of(transport, head, start)
     if before.incarnation == head.incarnation:
@@ -109,7 +109,7 @@ def _first(
 
 
 def first_of(transport: Transport, head: Head, start: Place) -> int:
-    """The first sequence that a starting position means."""
+    """Return the first sequence that a starting position means. Raises DeclarationError."""
     if start.kind == "latest":
         return head.last_seq + 1
     if start.kind == "seq":
@@ -124,14 +124,14 @@ def first_of(transport: Transport, head: Head, start: Place) -> int:
 
 
 def reached(transport: Transport, head: Head, first: int, field: str, patience: float) -> Head:
-    """The head of a stream that has come to where a field begins. Raises NotReachedYet.
+    """Return the head of a stream that has reached the start of a field. Raises NotReachedYet.
 
-    Only a standby is waited for: a stream that was never there is not told from one that will be.
+    Only a standby gets time to catch up: at a primary, a missing sequence may never appear.
 
     Args:
-        transport: The way to the stream.
+        transport: The connection to the stream.
         head: The stream.
-        first: The sequence that the field names; the one before it has to be there.
+        first: Sequence that the field names; the one before it must exist.
         field: The field, for the error.
         patience: Seconds to wait for a standby.
     """
@@ -145,7 +145,7 @@ def reached(transport: Transport, head: Head, first: int, field: str, patience: 
 
 
 def range_options(ranges: Mapping[str, Range]) -> dict[str, str]:
-    """Options of a batch read that read these ranges."""
+    """Return the options of a batch read of these ranges."""
     return {
         "stream": json.dumps(list(ranges)),
         "startingPosition": json.dumps({s: r.first for s, r in ranges.items()}),

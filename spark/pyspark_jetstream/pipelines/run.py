@@ -1,4 +1,4 @@
-"""Runs pipelines in one session, one after the other, or side by side where they never end."""
+"""Execution of pipelines in one session: in sequence, or in parallel if one never ends."""
 
 import threading
 import traceback
@@ -39,17 +39,17 @@ def run(
 ) -> list[Report]:
     """Run pipelines and return a report of each.
 
-    One that fails is reported as failed. Those behind it in the file do not run then, for they may
-    read what it was to write, and are reported as such. Where any of them has `every`, all run at
-    the same time.
+    After a failure, the later pipelines of the file do not run and are reported as such, because
+    they may read the output of the failed one. If any pipeline has `every`, all run at the same
+    time.
 
     Args:
-        pipelines: What to run.
+        pipelines: The pipelines.
         spark: The session.
-        keep_going: Whether those run, too, that do not read what a failed one was to write.
-        stop: Set it to end each with the batch that is under way.
-        out: Where progress is printed; standard error without.
-        at: Is told each point between two steps, for tests.
+        keep_going: True to run those that do not read the output of a failed one.
+        stop: Set to end each pipeline after its current batch.
+        out: Output of progress; None for standard error.
+        at: Called with the name of each point between two steps, for tests.
     """
     stop = stop or threading.Event()
     if len(pipelines) > 1 and any(_forever(one) for one in pipelines):
@@ -120,7 +120,7 @@ def _dispatch(one: Pipeline, context: Context) -> None:
 
 
 def reason(error: Exception) -> str:
-    """Why a run failed, in one line: the last words of Spark's error, which names the cause."""
+    """Return the reason of a failure in one line: the last part of Spark's error with a cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for line in reversed(lines):
         name, colon, rest = line.partition(": ")

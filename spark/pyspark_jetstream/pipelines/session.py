@@ -1,4 +1,4 @@
-"""The Spark session of the command: local unless it is told another master."""
+"""The Spark session of the command, local unless another master is given."""
 
 import logging
 import os
@@ -13,26 +13,26 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
-"""Settings unless others are given: times are those of the streams, and errors are reported."""
+"""Default settings: UTC times as in streams, and the log limited to errors."""
 
 LOCAL = "local[*]"
 LOCAL_DEFAULTS = {"spark.sql.shuffle.partitions": "4"}
-"""Spark's 200 are for a cluster; each of them is a state store that every micro-batch commits."""
+"""Spark's default of 200 suits clusters; every micro-batch commits a state store for each."""
 
 
 def submitted() -> bool:
-    """Whether `spark-submit` started this process, and so has chosen the master."""
+    """Return True if `spark-submit` started this process, which then has chosen the master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def open_session(
     name: str, master: str = "", settings: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """Start Spark, or take the session that is there.
+    """Start Spark, or return the existing session.
 
     Args:
-        name: Of the application, as the UI shows it.
-        master: Such as `spark://host:7077`; empty for what spark-submit chose, else `local[*]`.
+        name: Name of the application, as the UI shows it.
+        master: Such as `spark://host:7077`; empty for that of spark-submit, else `local[*]`.
         settings: Settings of Spark.
     """
     from pyspark.sql import SparkSession

@@ -1,7 +1,7 @@
 """The part of an archive that runs in tasks: Arrow batches of a stream become Parquet files.
 
-A task writes below a directory of its own attempt, under names that no reader of the lake looks
-at. It returns one row for each file; only those of the attempts that Spark counts are committed.
+A task writes below a directory of its own attempt, under names that readers of the lake ignore. It
+returns one row for each file. Only files of the attempts that Spark accepts are committed.
 """
 
 import uuid
@@ -23,18 +23,18 @@ HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
 
 SCHEMA = pa.schema(
     [
-        ("incarnation", pa.int64()),  # creation of the stream, ns since the epoch
+        ("incarnation", pa.int64()),  # creation time of the stream, ns since the epoch
         ("seq", pa.int64()),
         ("subject", pa.string()),
         ("timestamp", pa.timestamp("us", "UTC")),
         ("timestamp_ns", pa.int64()),
         ("headers", HEADERS),
-        ("header_block", pa.binary()),  # as it was published, byte by byte; null for none
+        ("header_block", pa.binary()),  # as published, byte for byte; null for none
         ("data", pa.binary()),
         ("size", pa.int64()),
     ]
 )
-"""The columns of a file; `day` and `stream` are those of its path."""
+"""The columns of a file; its path contains `day` and `stream`."""
 
 RESULT = "staged string, path string, stream string, rows bigint, bytes bigint"
 """Type of the rows that a task returns, as DDL."""
@@ -47,12 +47,12 @@ _DAY = 86400 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a task has to know.
+    """The parameters of a task.
 
-    Args:
+    Attributes:
         lake: The lake's directory or address.
-        staging: Directory of the batch below the lake.
-        incarnations: When each stream was created, in nanoseconds since the epoch.
+        staging: Directory of the batch, relative to the lake.
+        incarnations: Creation time of each stream, in nanoseconds since the epoch.
         compression: Codec of Parquet.
     """
 
@@ -75,7 +75,7 @@ class Plan:
 
 @dataclass(slots=True)
 class _Writing:
-    """A file that is being written, with the rows of its next row group."""
+    """An open file, with the rows of its next row group."""
 
     path: str
     sink: pa.NativeFile
@@ -88,7 +88,7 @@ class _Writing:
     waiting_bytes: int = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Append rows; they are written when they are enough for a row group."""
+        """Append rows; flush once they fill a row group."""
         self.waiting.append(rows)
         self.waiting_rows += rows.num_rows
         self.waiting_bytes += rows.nbytes
@@ -98,7 +98,7 @@ class _Writing:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits as one row group."""
+        """Write the waiting rows as one row group."""
         if self.waiting:
             self.writer.write_table(pa.Table.from_batches(self.waiting, SCHEMA))
             self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
@@ -110,7 +110,7 @@ def stage(
     """Write Parquet files below the attempt's directory.
 
     Yields:
-        For each file: where it is staged, its path in the lake, its stream, rows and bytes.
+        For each file: its staged path, its path in the lake, its stream, rows and bytes.
     """
     store = Store.at(plan.lake)
     attempt = f"{plan.staging}/{uuid.uuid4().hex}"
@@ -156,7 +156,7 @@ def _close(
 
 
 def _parts(batch: pa.RecordBatch, plan: Plan) -> Iterator[tuple[str, str, pa.RecordBatch]]:
-    """The rows of each stream and day in a batch, in order, as rows of a file."""
+    """Yield the rows of each stream and day in a batch, in order, with the columns of a file."""
     if not batch.num_rows:
         return
     streams = batch.column("stream")

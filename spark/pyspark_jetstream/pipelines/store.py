@@ -1,7 +1,7 @@
 """Directories of a lake, local or at an address such as `s3://bucket/lake`, through Arrow.
 
-What is asked of a store: a file is there whole or not at all, and is listed once it was written.
-Local directories, HDFS, S3, GCS and Azure give that; nothing here needs renaming to be atomic.
+A store must guarantee two things: a file is visible whole or not at all, and a written file is
+listed. Local directories, HDFS, S3, GCS and Azure do; atomic renames are not needed.
 """
 
 import contextlib
@@ -16,16 +16,16 @@ from pyarrow import fs
 
 
 class StoreError(Exception):
-    """A lake cannot be used as it is; the message names the path and what to do."""
+    """A lake is unusable in its present state; the message names the path and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
     """A directory and everything below it; paths are relative to it.
 
-    Args:
+    Attributes:
         files: Arrow's file system.
-        root: The directory as the file system names it.
+        root: The directory, as the file system names it.
     """
 
     files: fs.FileSystem
@@ -33,11 +33,11 @@ class Store:
 
     @classmethod
     def at(cls, path: str) -> "Store":
-        """The store of a directory or an address. Raises StoreError."""
+        """Return the store of a directory or an address. Raises StoreError."""
         if "://" not in path:
             return cls(fs.LocalFileSystem(), str(Path(path).absolute()))
         try:
-            # Spark's name for S3 is s3a, Arrow's is s3.
+            # Spark calls the scheme of S3 s3a, Arrow s3.
             files, root = fs.FileSystem.from_uri(re.sub("^s3a:", "s3:", path))
         except (pa.ArrowInvalid, OSError, ImportError) as error:
             raise StoreError(f"{path}: {error}; expected an address that Arrow can open") from None
@@ -45,44 +45,44 @@ class Store:
 
     @property
     def local(self) -> bool:
-        """Whether this is a directory of this machine."""
+        """True for a directory of this machine."""
         return isinstance(self.files, fs.LocalFileSystem)
 
     def full(self, path: str) -> str:
-        """The path as the file system names it."""
+        """Return the path as the file system names it."""
         return f"{self.root.rstrip('/')}/{path}" if path else self.root
 
     def exists(self, path: str) -> bool:
-        """Whether a file is there."""
+        """Return True if the file exists."""
         return bool(self.files.get_file_info(self.full(path)).type == fs.FileType.File)
 
     def names(self, directory: str) -> list[str]:
-        """The names in a directory, sorted; none where it is not there."""
+        """Return the names in a directory, sorted; [] if it does not exist."""
         found = self.files.get_file_info(
             fs.FileSelector(self.full(directory), allow_not_found=True)
         )
         return sorted(str(info.base_name) for info in found)
 
     def walk(self, directory: str = "") -> list[tuple[str, int]]:
-        """Paths and bytes of all files below a directory, sorted."""
+        """Return paths and sizes in bytes of all files below a directory, sorted."""
         selector = fs.FileSelector(self.full(directory), allow_not_found=True, recursive=True)
         found = self.files.get_file_info(selector)
         skip = len(self.root.rstrip("/")) + 1
         return sorted((i.path[skip:], i.size) for i in found if i.type == fs.FileType.File)
 
     def read(self, path: str) -> bytes:
-        """A file, whole. Raises FileNotFoundError."""
+        """Return the content of a file. Raises FileNotFoundError."""
         with self.files.open_input_stream(self.full(path)) as stream:
             return bytes(stream.read())
 
     def write(self, path: str, data: bytes, new: bool = False) -> None:
-        """Write a file, which readers see whole or not at all; on disk when this returns.
+        """Write a file durably; readers see it whole or not at all.
 
         Args:
-            path: Where.
-            data: What.
-            new: Raise FileExistsError where it is there already. A local directory decides this
-                atomically; elsewhere two writers at the same moment may both succeed.
+            path: Path of the file.
+            data: Its content.
+            new: Raise FileExistsError if the file exists. The check is atomic for a local
+                directory; elsewhere two concurrent writers may both succeed.
         """
         if self.local:
             self._write_local(Path(self.full(path)), data, new)
@@ -108,46 +108,46 @@ class Store:
             draft.unlink(missing_ok=True)
 
     def create(self, path: str) -> "fs.NativeFile":
-        """Open a file to write it; `seal` follows its closing."""
+        """Open a file for writing; call `seal` after closing it."""
         full = self.full(path)
         self.files.create_dir(full.rpartition("/")[0], recursive=True)
         return self.files.open_output_stream(full)
 
     def seal(self, path: str) -> int:
-        """Have a file on disk that was written, and return its bytes."""
+        """Make a written file durable; return its size in bytes."""
         if self.local:
             sync(Path(self.full(path)))
         return int(self.files.get_file_info(self.full(path)).size)
 
     def move(self, source: str, target: str) -> None:
-        """Give a file another name, over one that may be there; on disk when this returns.
+        """Rename a file durably, replacing an existing one.
 
-        Where a store copies instead (S3), a reader sees the copy when it is whole.
+        If the store copies instead (S3), readers see the copy only once it is whole.
         """
         full = self.full(target)
         self.files.create_dir(full.rpartition("/")[0], recursive=True)
         self.files.move(self.full(source), full)
         if self.local:
             parent = Path(full).parent
-            while True:  # the directories may be new too
+            while True:  # the parent directories may be new too
                 sync(parent)
                 if parent == Path(self.root) or parent == parent.parent:
                     break
                 parent = parent.parent
 
     def remove(self, path: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file; ignore a missing one."""
         with contextlib.suppress(FileNotFoundError):
             self.files.delete_file(self.full(path))
 
     def remove_all(self, directory: str) -> None:
-        """Delete a directory and everything in it, if it is there."""
+        """Delete a directory with its content; ignore a missing one."""
         with contextlib.suppress(FileNotFoundError):
             self.files.delete_dir(self.full(directory))
 
 
 def sync(path: Path) -> None:
-    """Have a local file or directory on disk."""
+    """Make a local file or directory durable by fsync."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,8 +1,9 @@
-"""A lake that is a table of Spark's catalog: Delta or Iceberg, as the target of an archive.
+"""A table of Spark's catalog as a lake: Delta or Iceberg, as the target of an archive.
 
-A batch is written down with its ranges, appended in one commit of the table that carries its
-number, and done. A run that finds a batch which was not done appends it again: Delta leaves out a
-number that it knows (`txnAppId`, `txnVersion`), in Iceberg the snapshots are asked for it.
+The journal records a batch with its ranges. One commit of the table appends the rows, with the
+number of the batch. Then the journal records the end. A run that finds an unfinished batch appends
+it again: Delta skips a known number (`txnAppId`, `txnVersion`); for Iceberg the run looks for the
+number in the snapshots.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,17 +29,17 @@ READ = (
     "data",
     "size",
 )
-"""Columns of the source that the table has, too; `incarnation` and `day` are added."""
+"""Columns of the source that the table contains, besides `incarnation` and `day`."""
 
 _PROPERTY = "jetstream-batch"
 
 
 _PACKAGES = {"delta": "io.delta:delta-spark", "iceberg": "org.apache.iceberg:iceberg-spark-runtime"}
-"""What brings a format; names go on with the versions of Spark and Scala."""
+"""Maven packages of the formats; their full names add versions of Spark and Scala."""
 
 
 def require_format(spark: "SparkSession", name: str) -> None:
-    """Make sure that Spark knows a format of tables. Raises StoreError."""
+    """Check that Spark knows a table format. Raises StoreError."""
     try:
         spark.read.format(name).load("/nowhere/at/all")
     except Exception as error:
@@ -53,11 +54,11 @@ def require_format(spark: "SparkSession", name: str) -> None:
 class TableLake:
     """A table of the catalog.
 
-    Args:
-        archive: What is archived.
+    Attributes:
+        archive: The declaration.
         spark: The session that knows the table's format.
         journal: The archive's batches.
-        at: Is told each point between two steps.
+        at: Called with the name of each point between two steps.
     """
 
     archive: Archive
@@ -69,7 +70,7 @@ class TableLake:
     def open(
         cls, archive: Archive, spark: "SparkSession", at: Callable[[str], None]
     ) -> "TableLake":
-        """Take the archive over from runs before. Raises StoreError."""
+        """Open the archive's journal. Raises StoreError for an unknown format."""
         require_format(spark, archive.format)
         journal = Journal(Store.at(archive.path), f"_jetstream/{archive.name}")
         return cls(archive, spark, journal, at)
@@ -87,7 +88,7 @@ class TableLake:
         return self.finish(rows)
 
     def finish(self, rows: "DataFrame") -> Entry:
-        """Append the batch that was begun, unless the table has it."""
+        """Append the begun batch unless the table contains it; return its entry."""
         entry = self.journal.begun
         assert entry is not None
         table = self._as_table(rows, {s: r.incarnation for s, r in entry.ranges.items()})
@@ -99,7 +100,7 @@ class TableLake:
         return self.journal.finish(self._count(entry))
 
     def sequences(self, spark: "SparkSession", stream: str, span: Range) -> "DataFrame":
-        """The sequences (`seq`) of a range of a stream that the table holds."""
+        """Return the sequences (`seq`) of a range of a stream that the table contains."""
         rows = spark.table(self.archive.table)
         mine = (rows["stream"] == stream) & (rows["incarnation"] == span.incarnation)
         return rows.where(mine & rows["seq"].between(span.first, span.last)).select("seq")
@@ -137,7 +138,7 @@ class TableLake:
         rows.writeTo(table).option(f"snapshot-property.{_PROPERTY}", number).append()
 
     def _count(self, entry: Entry) -> int:
-        """How many messages of the batch the table holds."""
+        """Return the number of the batch's messages in the table."""
         return sum(
             self.sequences(self.spark, stream, one).count() for stream, one in entry.ranges.items()
         )

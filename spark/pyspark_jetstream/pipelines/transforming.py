@@ -1,4 +1,4 @@
-"""Runs a transformation: a stream → SQL → a stream or Parquet, as a streaming query."""
+"""Execution of a transformation: a stream → SQL → a stream or Parquet, as a streaming query."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,8 @@ _POLL = 1
 
 
 def run_transform(declared: Transform, context: Context) -> None:
-    """Run the query until nothing is left, or for as long as it is let."""
-    # A session of its own: the view `input` of one pipeline is not that of another.
+    """Run the query until nothing is left or the run is stopped."""
+    # A session of its own, because each pipeline has its own view `input`.
     session = context.spark.newSession()
     rows = _result(declared, session)
     query = _start(declared, rows)
@@ -67,16 +67,16 @@ def _start(declared: Transform, rows: "DataFrame") -> "StreamingQuery":
 def _into_parquet(
     declared: Transform, target: Snapshot, writer: "DataStreamWriter"
 ) -> "DataStreamWriter":
-    """Write each batch into a directory of its number, which a batch that comes again replaces.
+    """Write each batch into a directory of its number; a repeated batch replaces it.
 
-    So every reader sees each row once, not only one that knows Spark's list of files.
+    So every reader sees each row once, not only readers of Spark's file metadata.
     """
     store = Store.at(target.path)
     owner = f"_jetstream/{declared.name}/query"
     path = target.path
 
     def write(rows: "DataFrame", batch: int) -> None:
-        # Spark keeps the number of the query, which a new checkpoint would not have.
+        # The checkpoint contains the id of the query, which a new checkpoint would not have.
         query = Store.at(declared.checkpoint).read("metadata")
         if store.exists(owner) and store.read(owner) != query:
             raise StoreError(
@@ -90,7 +90,7 @@ def _into_parquet(
 
 
 def _watch(query: "StreamingQuery", context: Context) -> None:
-    """Tell of progress until the query ends or is to end."""
+    """Report progress until the query ends or the run is stopped."""
     while not query.awaitTermination(_POLL):
         if context.stop.is_set():
             return
@@ -121,7 +121,7 @@ def _written(progress: Any) -> int:
 
 
 def _offset(progress: Any, which: str) -> dict[str, Any]:
-    """An offset of the source; empty where there is none."""
+    """Return an offset of the source; {} if there is none."""
     text = progress["sources"][0][which]
     return (json.loads(text) if isinstance(text, str) else text) or {}
 

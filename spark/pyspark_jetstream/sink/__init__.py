@@ -1,1 +1,1 @@
-"""Writing rows into streams, in batch and streaming, over the NATS protocol."""
+"""The sink: rows into streams, in batch and streaming, over the NATS protocol."""

@@ -1,4 +1,4 @@
-"""Rows published one by one, with ids by which the stream knows those that it has already."""
+"""Publication of single rows, with message ids for the stream's deduplication."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a task has published; of the rows, `duplicates` were stored before."""
+    """Number of rows that a task has published; `duplicates` of them were stored before."""
 
     rows: int
     duplicates: int
@@ -28,14 +28,14 @@ class Published:
 def publish(
     options: SinkOptions, task: Task, run: str, batches: Iterator[pa.RecordBatch]
 ) -> Published:
-    """Publish the rows of a partition in their order and wait until all are stored.
+    """Publish the rows of a partition in order, and wait until all are stored.
 
     Args:
-        run: What stands for query and batch in ids where a write has no number.
+        run: The run, for ids of a batch write without a number.
 
     Raises:
-        RowError: A row is no message, or the stream refused it; the rows before it are stored.
-        NotReachable: The server was away for too long.
+        RowError: A row is no valid message, or the stream refused it; earlier rows are stored.
+        NotReachable: The server was unavailable for too long.
     """
     encoder = RowEncoder(options.shape, task.partition)
     prefix = id_prefix(options, task, run)
@@ -79,10 +79,10 @@ def publish(
 
 
 def id_prefix(options: SinkOptions, task: Task, run: str) -> str:
-    """App, batch and partition of ids: the same when a batch is written again.
+    """Return app, batch and partition of ids, equal when a batch is written again.
 
-    A batch write without a number is known by its run only, so that attempts of its tasks have the
-    same ids, and another run of it has others.
+    A batch write without a number is identified by its run. Attempts of its tasks then have the
+    same ids, and another run has others.
     """
     if task.query:
         return f"{options.app or task.query}/{task.batch}/{task.partition}"
@@ -92,7 +92,7 @@ def id_prefix(options: SinkOptions, task: Task, run: str) -> str:
 
 
 def pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    """A batch in parts of so many rows, or fewer where rows are large."""
+    """Cut a batch into parts of at most `rows` rows, fewer (about `_CHUNK_BYTES`) if large."""
     if not batch.num_rows:
         return
     mean = max(1, batch.nbytes // batch.num_rows)
@@ -102,10 +102,10 @@ def pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def check_sizes(chunk: Messages, most: int, first: int, partition: int) -> None:
-    """Refuse a row that is larger than what the server takes, which would end the connection.
+    """Refuse a row above the server's max_payload, which would close the connection.
 
     Raises:
-        RowError: It names the first such row.
+        RowError: The message names the first such row.
     """
     blocks, payloads = chunk.blocks, chunk.payloads
     if max(map(len, blocks), default=0) + max(map(len, payloads), default=0) <= most:

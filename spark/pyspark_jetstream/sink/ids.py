@@ -1,9 +1,9 @@
-"""Message ids that are the same whenever the same row is written again (pure).
+"""Message ids that are stable when the same row is written again (pure).
 
 An id is `<app>/<batch>/<partition>/<row>/<digest>`. Spark replays a batch with the same rows in the
-same partitions and the same order as long as its plan is deterministic, which shuffles and random
-values are not. Therefore a digest of what is stored is part of the id: a row that took the place of
-another one has another id and is never taken for it. So a row may be stored twice, never lost.
+same partitions and order if its plan is deterministic; shuffles and random values are not. So the
+id includes a digest of the stored content: another row at the same place has another id, and
+deduplication never confuses the two. A row may be stored twice, but is never lost.
 """
 
 from base64 import urlsafe_b64encode
@@ -13,22 +13,22 @@ from pyspark_jetstream.sink.rows import BEGIN
 
 _NAME = b"Nats-Msg-Id: "
 _DIGEST = 6
-"""Bytes; the digest only has to differ from that of another row at the same place."""
+"""Length of a digest in bytes; it only distinguishes rows at the same place."""
 _TEXT = 8
-"""Characters of a digest: without padding, so that digests can be made text together."""
+"""Length of a digest as text; without padding, so that one call can encode many digests."""
 
 
 def with_ids(
     prefix: str, first: int, subjects: list[bytes], lines: list[bytes], payloads: list[bytes]
 ) -> list[bytes]:
-    """Header blocks of consecutive rows with the ids in front; a row with an id keeps its own.
+    """Return header blocks of consecutive rows with the ids first; an existing id stays.
 
     Args:
         prefix: App, batch and partition with slashes between them.
-        first: Which row of the partition the first one is, from 0 on.
-        subjects: Of each row.
-        lines: Header lines of each row without `NATS/1.0`, perhaps none.
-        payloads: Of each row.
+        first: Index of the first row in the partition, from 0.
+        subjects: Subject of each row.
+        lines: Header lines of each row without `NATS/1.0`, possibly empty.
+        payloads: Payload of each row.
     """
     begin = b"%b%b%b/" % (BEGIN, _NAME, prefix.encode())
     rows = zip(
@@ -45,7 +45,7 @@ def with_ids(
 
 
 def digests(subjects: list[bytes], lines: list[bytes], payloads: list[bytes]) -> list[bytes]:
-    """What tells each row from another one at its place."""
+    """Return a digest of each row."""
     rows = map(b"\0".join, zip(subjects, lines, payloads, strict=True))
     made = b"".join([blake2b(row, digest_size=_DIGEST).digest() for row in rows])
     text = urlsafe_b64encode(made)

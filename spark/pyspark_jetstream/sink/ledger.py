@@ -1,4 +1,4 @@
-"""The transactions of a stream: a client of the API `$JG.API.TXN.>`, which is jetgate's own."""
+"""Transactions of a stream: a client of the API `$JG.API.TXN.>`, which only jetgate has."""
 
 import json
 from collections.abc import Callable
@@ -22,31 +22,31 @@ from pyspark_jetstream.transport.errors import JetStreamError, NotReachable
 
 PREFIX = "$JG.API.TXN"
 _EXPIRES = 5
-"""Seconds after which a COMMIT is answered with how far it is."""
+"""Time limit of a COMMIT request in seconds; then the server answers with the progress."""
 _NO_LEDGER = 20001
 _SUPERSEDED = (20002, 20003)
 _OLD = 20005
 _BACKOFF = 0.2
 _WATCHED = 3.0
-"""Seconds for which a run that is behind looks whether the other one gets on."""
+"""Seconds for which an outdated run watches the progress of another run."""
 _BATCH_WRITE = "batch:"
-"""What the runs of writes that are no streaming queries begin with."""
+"""Beginning of the runs of batch writes."""
 _T = TypeVar("_T")
 
 
 class TransactionError(JetStreamError):
-    """A transaction that the stream does not take; the message says what to do."""
+    """The stream refused a transaction; the message names a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a run of an app may do.
+    """The permission of a run to write.
 
-    Args:
-        token: Higher than that of every run before it.
+    Attributes:
+        token: Fencing token, higher than that of every earlier run.
         batch: The last batch in the ledger; None if there is none.
-        subject: Blocks are staged below it, under one more token.
-        max_payload: Bytes of a block with its headers.
+        subject: Subject for staged blocks, to which an attempt appends one token.
+        max_payload: Largest size of a block with its headers, in bytes.
     """
 
     token: int
@@ -57,7 +57,14 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Rows that one attempt of a task has staged; small, for the driver gets it by pickle."""
+    """Rows that one attempt of a task has staged; small, because it is pickled to the driver.
+
+    Attributes:
+        id: Id of the attempt.
+        seqs: Ranges of sequences of its blocks in the staging stream, inclusive.
+        rows: Number of rows.
+        crc: CRC-32C of all blocks.
+    """
 
     id: str
     seqs: tuple[tuple[int, int], ...]
@@ -65,7 +72,7 @@ class Attempt:
     crc: int
 
     def manifest(self) -> dict[str, Any]:
-        """What COMMIT says of it."""
+        """Return the entry of this attempt in a COMMIT request."""
         return {"id": self.id, "seqs": self.seqs, "rows": self.rows, "crc": self.crc}
 
 
@@ -87,7 +94,7 @@ class Ledger:
         settings: Servers and secrets.
         stream: The target.
         app: The name of the writer.
-        patience: Seconds without an answer, or without progress, after which it is given up.
+        patience: Limit in seconds without an answer or without progress.
     """
 
     def __init__(self, settings: Settings, stream: str, app: str, patience: float) -> None:
@@ -98,24 +105,24 @@ class Ledger:
         self._requests: Requests | None = None
 
     def open(self, run: str) -> Opened:
-        """Take the token of a run; the same run gets the same token again.
+        """Acquire the token of a run; the same run gets the same token again.
 
         Args:
-            run: `<query>:<run>`; another query cannot go on where one has written batches.
+            run: `<query>:<run>`; another query cannot continue an app with batches.
 
         Raises:
-            TransactionError: The run was superseded, the app is that of another query, or the
+            TransactionError: The run was superseded, the app belongs to another query, or the
                 server has no transactions.
-            NotReachable: It did not answer for too long.
+            NotReachable: The server did not answer for too long.
         """
         self._check_owner(run, self._entry())
         return self._opened(run)
 
     def open_for(self, run: str, batch: int) -> Opened | None:
-        """Take the token of a run for a batch; None when the ledger has the whole batch already.
+        """Acquire the token of a run for a batch; None if the ledger contains the whole batch.
 
-        Another run of the query may be at work on the same checkpoint. It is left alone where it
-        has done this batch or later ones: only a run that gets further takes the token away.
+        Another run of the query may work on the same checkpoint. It keeps its token if it has
+        written this batch or later ones: only a run that is further ahead takes the token.
 
         Args:
             run: As for `open`.
@@ -147,15 +154,15 @@ class Ledger:
         )
 
     def _entry(self) -> dict[str, Any]:
-        """What the ledger has of the app; nothing where it does not know it."""
+        """Return the ledger's entry of the app; {} if it is unknown."""
         found = (one for one in self._ask("INFO", {}).get("apps", ()) if one["app"] == self._app)
         return next(found, {})
 
     def _check_owner(self, run: str, entry: dict[str, Any]) -> None:
-        """Refuse an app that is another query's.
+        """Refuse an app that belongs to another query. Raises TransactionError.
 
-        The numbers of its batches mean nothing here: that a checkpoint was deleted would not show
-        as long as the last batch has the number of the first.
+        Batch numbers alone would not detect a deleted checkpoint if the last batch of the old query
+        and the first of the new one have the same number.
         """
         if not entry.get("state"):
             return
@@ -169,7 +176,7 @@ class Ledger:
             )
 
     def _behind(self, run: str, batch: int, entry: dict[str, Any]) -> str:
-        """What to say to a run whose batch is older than the last one of another run."""
+        """Return the error text for a batch that is older than the last one of another run."""
         last, other = int(entry["batch"]), str(entry["run"])
         where = f"stream {self._stream!r}: batch {batch} of app {self._app!r}"
         if run.startswith(_BATCH_WRITE):
@@ -195,12 +202,12 @@ class Ledger:
         )
 
     def commit(self, opened: Opened, batch: int, attempts: list[Attempt]) -> Committed:
-        """Have a batch stored, and wait until it is; the first manifest of a batch wins.
+        """Commit a batch, and wait until it is stored; the first manifest of a batch wins.
 
         Raises:
-            TransactionError: The batch is older than the last one, another run has taken over, or
-                a row was refused.
-            NotReachable: There was no progress for too long; committing again goes on.
+            TransactionError: The batch is older than the last one, another run has taken over, or a
+                row was refused.
+            NotReachable: There was no progress for too long; another commit continues.
         """
         body = {
             "app": self._app,
@@ -237,7 +244,7 @@ class Ledger:
             requests.connection.close()
 
     def _ask(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request, which is asked again where a connection breaks."""
+        """Return the answer to a request; repeat the request after a broken connection."""
         return self._persistently(lambda requests: self._answer(requests, verb, body))
 
     def _answer(self, requests: Requests, verb: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -259,8 +266,7 @@ class Ledger:
                     self._requests = Requests(Connection(self._settings, max(deadline.left(), 1.0)))
                 return ask(self._requests)
             except NoResponders as error:
-                # A node that has just taken over serves it in a moment; perhaps it did between the
-                # two questions.
+                # A node may serve the API soon after a takeover, even between the two requests.
                 self.close()
                 if deadline.passed() or was_serving:
                     raise TransactionError(self._unserved()) from error
@@ -278,7 +284,7 @@ class Ledger:
             pause(_BACKOFF)
 
     def _is_starting(self) -> bool:
-        """Whether the server has no JetStream at all yet, so that more may come."""
+        """Return True if JetStream itself does not answer yet, so that the API may still appear."""
         try:
             with Connection(self._settings) as connection:
                 Requests(connection).api(f"{self._settings.api_prefix}.INFO")
@@ -320,7 +326,7 @@ class Ledger:
 
 
 def _parsed(payload: bytes) -> dict[str, Any]:
-    """A JSON object; an empty one where it is none."""
+    """Parse a JSON object; return {} for anything else."""
     try:
         found = json.loads(payload)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is written, and how: the options of writers."""
+"""The options of writers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,10 +35,10 @@ _COLUMNS = {
     "expected_last_seq": _WHOLE,
     "expected_last_subject_seq": _WHOLE,
 }
-"""Columns that mean something, and their types."""
+"""Columns with a meaning, and their types."""
 
 _IGNORED = ("stream", "seq", "timestamp", "timestamp_ns", "size", "is_later")
-"""Columns of what was read, which the target gives anew."""
+"""Columns of a read that are ignored, because the target assigns them anew."""
 
 _EXPECTED = ("expected_last_seq", "expected_last_subject_seq")
 _IN_FLIGHT = 4096
@@ -47,18 +47,18 @@ _BYTES_IN_FLIGHT = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a writer is asked for.
+    """The options of a writer, with its columns.
 
-    Args:
-        settings: How to reach NATS.
+    Attributes:
+        settings: Servers and secrets of NATS.
         target: The stream, for transactions; else "".
         shape: The columns.
-        transactional: Whether rows are staged and stored exactly once.
-        ids: Whether rows get message ids.
-        app: The name under which the ledger or the ids know the writer; "" if none was given.
-        version: The number of a batch write; None in streaming, and where none was given.
-        in_flight, bytes_in_flight: What may be without an acknowledgement in each task.
-        patience: Seconds without progress after which a commit is given up.
+        transactional: True to stage the rows and store them exactly once.
+        ids: True to add message ids.
+        app: Name of the writer in the ledger or in ids; "" if none is given.
+        version: The number of a batch write; None in streaming, or if none is given.
+        in_flight, bytes_in_flight: Limits of unacknowledged messages and bytes of each task.
+        patience: Limit of a commit without progress, in seconds.
     """
 
     settings: Settings
@@ -75,12 +75,12 @@ class SinkOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What the options of a writer ask for, whatever its columns.
+    """The options of a writer, independent of its columns.
 
-    Args:
-        connection: How to reach NATS.
-        stream: The target; "" where subjects decide.
-        subject: Of rows that have none; "" where they all have.
+    Attributes:
+        connection: The connection to NATS.
+        stream: The target; "" if the subjects determine it.
+        subject: Subject of rows without one; "" if all have one.
         transactional, ids, app, version, in_flight, bytes_in_flight: As in `SinkOptions`.
     """
 
@@ -96,7 +96,7 @@ class WriteOptions:
 
 
 def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """The options of a writer, before its columns are known. Raises InvalidOption."""
+    """Return the options of a writer, before its columns are known. Raises InvalidOption."""
     values = Values(options)
     refuse_unknown(values, (*CONNECTION, *WRITE, *_SPARK), KNOWN, "reading")
     if values.text("transport") not in (None, "auto", "nats"):
@@ -136,7 +136,7 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
 def sink_options(
     options: Mapping[str, str], schema: "StructType", *, overwrite: bool, streaming: bool
 ) -> SinkOptions:
-    """The options of a writer of rows of a schema. Raises InvalidOption."""
+    """Return the options of a writer for rows of a schema. Raises InvalidOption."""
     if overwrite:
         raise InvalidOption("mode", "overwrite", "append: a stream is a log")
     checked = write_options(options, streaming=streaming)
@@ -156,7 +156,7 @@ def sink_options(
 
 
 _SPARK = ("path", "checkpointLocation", "queryName")
-"""What Spark itself passes to writers."""
+"""Options that Spark itself passes to writers."""
 
 
 def _check_transaction(
@@ -197,7 +197,7 @@ def _shape(checked: WriteOptions, schema: "StructType") -> Shape:
     if "data" not in found:
         raise InvalidOption("column", "data missing", "a column data, the payload")
     columns = frozenset(name for name in found if name in _COLUMNS)
-    # A transaction names its stream itself.
+    # A transaction names its stream itself, so its rows need no Nats-Expected-Stream.
     stream = "" if checked.transactional else checked.stream
     assert checked.connection.nats is not None, "checked with the options"
     return Shape(checked.subject, stream, columns, checked.connection.nats.api_prefix)

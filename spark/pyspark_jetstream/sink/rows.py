@@ -23,18 +23,18 @@ _BAD_VALUE = re.compile(r"[\r\n]")
 
 
 class RowError(JetStreamError):
-    """A row that is no message."""
+    """A row that is no valid message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Which columns there are.
+    """The columns of the rows.
 
-    Args:
+    Attributes:
         subject: The subject of rows without a column `subject`.
-        stream: The stream that has to take the rows; "" for whichever takes the subject.
-        columns: Names of the columns that mean something.
-        api_prefix: What the subjects of the server's API begin with.
+        stream: The stream that must store the rows; "" for any.
+        columns: Names of the columns with a meaning.
+        api_prefix: Prefix of the subjects of the server's API.
     """
 
     subject: str
@@ -53,11 +53,11 @@ _HEADER_COLUMNS = {
 
 
 class RowEncoder:
-    """Makes messages of record batches, in their order.
+    """Encoder of record batches into messages, in order.
 
     Args:
-        shape: What the columns are.
-        partition: Which partition they are of, for messages of errors.
+        shape: The columns.
+        partition: Number of the partition, for error messages.
     """
 
     def __init__(self, shape: Shape, partition: int) -> None:
@@ -69,9 +69,9 @@ class RowEncoder:
         )
 
     def encode(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[bytes], list[bytes]]:
-        """Subjects, header lines and payloads of the rows.
+        """Return subjects, header lines and payloads of the rows.
 
-        Header lines have no `NATS/1.0` before them and no empty line behind them.
+        Header lines lack the `NATS/1.0` before them and the empty line after them.
 
         Raises:
             RowError: A row has no valid subject, header or TTL; the message names the row.
@@ -96,7 +96,7 @@ class RowEncoder:
         return [value or b"" for value in values(column)]
 
     def _refuse_subjects_of_the_server(self, column: pa.Array) -> None:
-        """Raise RowError for a subject where a message is a request, as to delete a stream."""
+        """Raise RowError for a subject of the server's API, where a message is a request."""
         asked = pc.starts_with(column, "$")
         if self._shape.api_prefix != API_PREFIX:
             asked = pc.or_(asked, pc.starts_with(column, self._shape.api_prefix))
@@ -112,7 +112,7 @@ class RowEncoder:
         return [value or b"" for value in values(batch.column("data"))]
 
     def _lines(self, batch: pa.RecordBatch) -> list[bytes]:
-        """All header lines of each row but the id that it is given."""
+        """Return all header lines of each row except a generated id."""
         lines = [self._expected] * batch.num_rows
         for name, header in _HEADER_COLUMNS.items():
             if name in self._shape.columns:
@@ -138,7 +138,7 @@ class RowEncoder:
         return texts
 
     def _own(self, column: pa.Array) -> Iterator[bytes]:
-        """Lines of the column `headers`: maps, or whole header blocks."""
+        """Yield the lines of the column `headers`: maps, or whole header blocks."""
         if column.null_count == len(column):
             return iter([b""] * len(column))
         if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
@@ -172,12 +172,12 @@ class RowEncoder:
 
 
 def values(column: pa.Array) -> list[bytes | None]:
-    """The bytes of a column of text or bytes; None for null."""
+    """Return the bytes of a column of text or bytes; None for null."""
     found: list[bytes | None] = column.cast(pa.binary()).to_numpy(zero_copy_only=False).tolist()
     return found
 
 
 def blocks(lines: list[bytes]) -> list[bytes]:
-    """Header blocks of lines; `b""` where there are none."""
+    """Return header blocks of lines; `b""` for no lines."""
     made = {line: b"%b%b\r\n" % (BEGIN, line) if line else b"" for line in set(lines)}
     return [made[line] for line in lines]

@@ -1,4 +1,4 @@
-"""Rows staged as blocks, for a transaction to store them."""
+"""Rows staged as blocks, for a transaction to store."""
 
 import json
 import secrets
@@ -15,10 +15,10 @@ from pyspark_jetstream.sink.rows import RowEncoder, blocks
 from pyspark_jetstream.transport.errors import NotReachable
 
 _BLOCK = 256 << 10
-"""Bytes of a block, unless one row has more."""
+"""Largest size of a block in bytes, unless a single row is larger."""
 _BLOCKS_IN_FLIGHT = 8
 _OVERHEAD = 256
-"""Bytes that a block's own header block and the line of a row may take."""
+"""Bytes reserved for a block's own header block and the line of a row."""
 _PIECE = 1024
 
 
@@ -26,8 +26,8 @@ class Staging:
     """One attempt of a task: rows in, acknowledged blocks out.
 
     Args:
-        options: How to reach the server.
-        opened: Where to stage.
+        options: Options of the writer.
+        opened: Permission with the staging subject.
     """
 
     def __init__(self, options: SinkOptions, opened: Opened) -> None:
@@ -46,7 +46,7 @@ class Staging:
         self._crc = 0
 
     def stage(self, encoder: RowEncoder, partition: int, batches: Iterator[pa.RecordBatch]) -> None:
-        """Stage rows in their order; returns when all blocks are stored."""
+        """Stage rows in order; return when all blocks are stored."""
         for batch in batches:
             for piece in pieces(batch, _PIECE):
                 subjects, lines, payloads = encoder.encode(piece)
@@ -57,7 +57,7 @@ class Staging:
         self._publisher.finish()
 
     def attempt(self) -> Attempt:
-        """What was staged."""
+        """Return a description of the staged rows."""
         return Attempt(self._id, tuple(self._seqs), self._rows, self._crc)
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Staging:
         self._lines.clear()
         self._size = 0
         self._crc = self._crc32c(block, self._crc)
-        # The id is for a block that is sent again because its acknowledgement got lost.
+        # The id deduplicates a block that is sent again after a lost acknowledgement.
         header = b"NATS/1.0\r\nNats-Msg-Id: %b/%d\r\n\r\n" % (self._id.encode(), self._blocks)
         self._blocks += 1
         self._publisher.send(Messages([self._subject], [header], [block]))
@@ -100,9 +100,9 @@ def stage(
     """Stage the rows of a partition under an id of its own.
 
     Raises:
-        RowError: A row is no message.
-        TransactionError: The server does not take the blocks.
-        NotReachable: It was away for too long.
+        RowError: A row is no valid message.
+        TransactionError: The server refused the blocks.
+        NotReachable: The server was unavailable for too long.
     """
     staging = None
     try:
@@ -119,7 +119,7 @@ def stage(
 
 
 def operation(subject: bytes, block: bytes, payload: bytes) -> bytes:
-    """A row in a block."""
+    """Return a row as an operation of a block: PUB or HPUB without reply."""
     if block:
         sizes = len(block), len(block) + len(payload)
         return b"HPUB %b %d %d\r\n%b%b\r\n" % (subject, *sizes, block, payload)
@@ -127,7 +127,7 @@ def operation(subject: bytes, block: bytes, payload: bytes) -> bytes:
 
 
 def _crc32c() -> Callable[[bytes, int], int]:
-    """The function that continues a CRC-32C. Raises TransactionError without the package."""
+    """Return the function that continues a CRC-32C. Raises TransactionError without the package."""
     try:
         from crc32c import crc32c
     except ImportError:

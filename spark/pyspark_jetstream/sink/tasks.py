@@ -1,20 +1,20 @@
-"""Which task writes: of what query, batch and partition."""
+"""The identity of a writing task: query, batch and partition."""
 
 from dataclasses import dataclass
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
 _RUN = "spark.jobGroup.id"
-"""Local properties of the tasks of a streaming query; its run is the group of its jobs."""
+"""Local properties of the tasks of a streaming query; its job group is its run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Where in Spark a piece of a write is done.
+    """The place of a task in Spark.
 
-    Args:
+    Attributes:
         partition: The number of the partition.
-        query: The streaming query by the id in its checkpoint; "" for others.
+        query: Id of the streaming query in its checkpoint; "" for others.
         batch: The number of its micro-batch; -1 for others.
         run: The run of that query; "" for others.
     """
@@ -26,7 +26,7 @@ class Task:
 
 
 def this_task() -> Task:
-    """The task that calls."""
+    """Return the identity of the calling task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

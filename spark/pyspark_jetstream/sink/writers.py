@@ -1,4 +1,4 @@
-"""The writers that Spark asks for: pickled to tasks, made again on the driver for each commit."""
+"""The writers for Spark: pickled to tasks, made again on the driver for each commit."""
 
 import uuid
 from collections.abc import Iterator, Mapping
@@ -37,14 +37,14 @@ _OLD_ROWS = 4096
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task tells the driver.
+    """The result of a task, for the driver.
 
-    Args:
-        run: The run that it belongs to.
-        rows: How many rows it wrote.
-        duplicates: How many of them the stream had already.
-        attempt: What it staged, for a transaction.
-        is_stored: Whether the ledger had the whole batch already, so that nothing was staged.
+    Attributes:
+        run: The run of the task.
+        rows: Number of written rows.
+        duplicates: Number of them that the stream had stored before.
+        attempt: The staged rows, for a transaction.
+        is_stored: True if the ledger contained the whole batch, so that nothing was staged.
     """
 
     run: str
@@ -58,7 +58,7 @@ def write(options: SinkOptions, run: str, batches: Iterator[pa.RecordBatch]) -> 
     """Write the rows of one task.
 
     Args:
-        run: The run of a batch write; that of a streaming query is known by its tasks.
+        run: The run of a batch write; a streaming query's tasks know their run.
     """
     task = this_task()
     run = f"{task.query}:{task.run}" if task.query else run
@@ -78,7 +78,7 @@ def write(options: SinkOptions, run: str, batches: Iterator[pa.RecordBatch]) -> 
 
 
 def commit(options: SinkOptions, batch: int, messages: list[WriterCommitMessage | None]) -> None:
-    """Have what the tasks of a batch staged stored; nothing is to do without transactions."""
+    """Commit the staged rows of a batch; do nothing without transactions."""
     if not options.transactional:
         return
     written = [message for message in messages if isinstance(message, Written)]
@@ -106,9 +106,9 @@ def _ledger(options: SinkOptions) -> Ledger:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame once.
+    """Writer of a DataFrame.
 
-    Its attempts leave nothing to abort: what they staged and no manifest names is swept.
+    An abort needs no action: the server sweeps staged rows that no manifest names.
     """
 
     def __init__(self, options: SinkOptions) -> None:
@@ -120,24 +120,24 @@ class BatchWriter(DataSourceArrowWriter):
         return write(self._options, self._run, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All partitions are written; runs on the driver."""
+        """Commit after all partitions are written; runs on the driver."""
         commit(self._options, self._options.version or 0, messages)
 
 
 class _StreamWriter:
-    """Writes micro-batches; there is a new one for each of them, and another for its commit."""
+    """Writer of micro-batches; Spark makes one for each batch, and another for its commit."""
 
     def __init__(self, options: SinkOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All partitions are written; runs on the driver."""
+        """Commit after all partitions are written; runs on the driver."""
         commit(self._options, batchId, messages)
 
 
 class OldStreamWriter(_StreamWriter, DataSourceStreamWriter):
-    """For PySpark 4.0, which hands rows to streaming writers one by one."""
+    """Writer for PySpark 4.0, which passes single rows to streaming writers."""
 
     def write(self, iterator: "Iterator[Row]") -> Written:
         """Write one partition of a micro-batch; runs in a task."""
@@ -151,7 +151,7 @@ class OldStreamWriter(_StreamWriter, DataSourceStreamWriter):
 if MODERN:
 
     class StreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
-        """For PySpark 4.1 and newer."""
+        """Writer for PySpark 4.1 and newer."""
 
         def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
             """Write one partition of a micro-batch; runs in a task."""
@@ -161,13 +161,13 @@ if MODERN:
 def batch_writer(
     options: Mapping[str, str], schema: "StructType", *, overwrite: bool
 ) -> BatchWriter:
-    """The writer of a batch query. Raises InvalidOption."""
+    """Return the writer of a batch query. Raises InvalidOption."""
     return BatchWriter(sink_options(options, schema, overwrite=overwrite, streaming=False))
 
 
 def stream_writer(
     options: Mapping[str, str], schema: "StructType", *, overwrite: bool
 ) -> DataSourceStreamWriter:
-    """The writer of a streaming query, for this PySpark. Raises InvalidOption."""
+    """Return the writer of a streaming query, for this PySpark. Raises InvalidOption."""
     checked = sink_options(options, schema, overwrite=overwrite, streaming=True)
     return (StreamWriter if MODERN else OldStreamWriter)(checked, to_arrow(schema))

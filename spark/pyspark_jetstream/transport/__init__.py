@@ -1,11 +1,11 @@
-"""The ways to a stream: `sql` straight from PostgreSQL, `nats` over the official protocol."""
+"""The transports: `sql` directly from PostgreSQL, `nats` over the official protocol."""
 
 from pyspark_jetstream.options import ConnectionOptions
 from pyspark_jetstream.transport.base import Transport
 
 
 def open_transport(connection: ConnectionOptions) -> Transport:
-    """Connect the way the options say; the caller closes it. Raises NotReachable."""
+    """Open the transport that the options name; the caller closes it. Raises NotReachable."""
     if connection.transport == "nats":
         from pyspark_jetstream.transport.nats import NatsTransport
 

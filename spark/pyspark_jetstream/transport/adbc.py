@@ -1,7 +1,7 @@
 """A connection to PostgreSQL by the low-level classes of ADBC.
 
-Its DB-API imports `pyarrow.dataset`, and with it pandas: half a second of a processor in each
-process that Spark starts. Errors are those of `adbc_driver_manager`, with `sqlstate`.
+ADBC's DB-API imports `pyarrow.dataset`, and so pandas: half a second of CPU time in each process
+that Spark starts. Errors are those of `adbc_driver_manager`, with `sqlstate`.
 """
 
 import weakref
@@ -18,9 +18,9 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 
 class Rows:
-    """What a query gives, in batches, as it comes; to be closed.
+    """The result of a query, in batches as they arrive; the caller closes it.
 
-    Reading raises `pyarrow.ArrowException` or OSError where the connection breaks.
+    Reading raises `pyarrow.ArrowException` or OSError if the connection breaks.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Rows:
         self.is_over = True
 
     def close(self) -> None:
-        """Leave out the rest."""
+        """Discard the rest."""
         self._session.forget(self)
         self.reader.close()
         self._statement.close()
@@ -46,8 +46,8 @@ class AdbcSession:
     """One connection; each statement is a transaction, or all until `commit`.
 
     Args:
-        dsn: Connection string, which the texts of errors may repeat.
-        autocommit: Whether each statement is a transaction.
+        dsn: Connection string, which error texts may repeat.
+        autocommit: True to make each statement a transaction.
 
     Raises:
         ImportError: The driver is not installed.
@@ -82,33 +82,33 @@ class AdbcSession:
 
     @property
     def is_clean(self) -> bool:
-        """Whether every answer was read to its end, so that the next one is what is asked for."""
+        """True if every result was read to its end, so that the connection can be reused."""
         return not self._has_rest and all(rows.is_over for rows in self._open)
 
     def forget(self, rows: Rows) -> None:
-        """An answer is closed, read or not."""
+        """Remove a closed result, and note whether rows of it were left unread."""
         self._has_rest = self._has_rest or not rows.is_over
         self._open.discard(rows)
 
     def close(self) -> None:
-        """Close the connection and what it gives; what was not committed is undone."""
+        """Close results and connection; uncommitted changes are rolled back."""
         for rows in list(self._open):
             rows.close()
         self._connection.close()
         self._database.close()
 
     def commit(self) -> None:
-        """End the transaction and begin another."""
+        """Commit the transaction and begin another."""
         self._connection.commit()
 
     def execute(self, query: str) -> None:
-        """Run a statement that gives no rows."""
+        """Run a statement without a result."""
         with self._statement() as statement:
             statement.set_sql_query(query)
             statement.execute_update()
 
     def query(self, query: str) -> Rows:
-        """Run a statement that gives rows."""
+        """Run a statement and return its result."""
         statement = self._statement()
         try:
             statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
@@ -122,7 +122,7 @@ class AdbcSession:
         return rows
 
     def ingest(self, table: str, rows: pa.Table) -> None:
-        """Create a temporary table of these rows."""
+        """Create a temporary table with these rows."""
         with self._statement() as statement:
             statement.set_options(
                 **{

@@ -1,6 +1,6 @@
-"""How a stream is read, whichever way: raw rows in Arrow, by ranges of sequences.
+"""The interface of transports: raw rows of a stream in Arrow, by ranges of sequences.
 
-A transport is made where it is used (on the driver, in each task) and closed there; it is never
+A transport is opened by its user (on the driver, in each task) and closed there; it is never
 pickled.
 """
 
@@ -16,26 +16,26 @@ RAW_SCHEMA = pa.schema(
         ("subject", pa.string()),
         ("ts", pa.int64()),  # nanoseconds since the epoch
         ("headers", pa.binary()),  # "NATS/1.0\r\n...\r\n\r\n" as stored; null without headers
-        ("data", pa.binary()),  # null when not asked for
+        ("data", pa.binary()),  # null if not wanted
         ("size", pa.int64()),  # bytes of the payload
     ]
 )
-"""The columns of what a transport reads."""
+"""The columns of raw rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a stream held at one moment, as `STREAM.INFO` says it.
+    """The state of a stream at one moment, as in `STREAM.INFO`.
 
-    Args:
+    Attributes:
         stream: Its name.
-        incarnation: When it was created, in nanoseconds since the epoch: another number is
-            another stream of the same name.
-        first_seq: The first sequence that is there; one more than `last_seq` when it is empty.
-        last_seq: The last sequence that was given out.
-        messages: How many messages are there.
+        incarnation: Creation time in nanoseconds since the epoch; another value means another
+            stream of the same name.
+        first_seq: The first stored sequence; one more than `last_seq` if the stream is empty.
+        last_seq: The last assigned sequence.
+        messages: Number of stored messages.
         bytes: Their size as the server counts it, with subjects and headers.
-        last_ts: When the last message was stored, in nanoseconds since the epoch; 0 for none.
+        last_ts: Time of the last message, in nanoseconds since the epoch; 0 for none.
     """
 
     stream: str
@@ -48,23 +48,22 @@ class Head:
 
     @property
     def is_dense(self) -> bool:
-        """Whether every sequence from the first to the last one is there."""
+        """True if every sequence from the first to the last one is stored."""
         return self.messages == self.last_seq - self.first_seq + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A consumer of a stream, in the words of `CONSUMER.INFO`, whichever way it was asked for.
+    """A consumer of a stream, with the names of `CONSUMER.INFO` for every transport.
 
-    Args:
+    Attributes:
         name: Its name.
         last_seq: The last sequence of the stream.
-        delivered_stream_seq: The last sequence that was delivered.
-        ack_floor_stream_seq: Everything up to here is acknowledged.
-        num_ack_pending: Messages that were delivered and are not acknowledged.
-        num_redelivered: Messages that were delivered more than once and are not acknowledged.
-        num_pending: Messages that match its filters and were not delivered; None by SQL, where
-            they are not counted.
+        delivered_stream_seq: The last delivered sequence.
+        ack_floor_stream_seq: All sequences up to this one are acknowledged.
+        num_ack_pending: Delivered messages without an acknowledgement.
+        num_redelivered: Messages delivered more than once without an acknowledgement.
+        num_pending: Matching messages not yet delivered; None by SQL, which does not count them.
     """
 
     name: str
@@ -77,20 +76,20 @@ class Consumer:
 
     @property
     def lag(self) -> int:
-        """Sequences that were not delivered, whatever its filters."""
+        """Sequences after the last delivered one, regardless of filters."""
         return max(0, self.last_seq - self.delivered_stream_seq)
 
     @property
     def ack_lag(self) -> int:
-        """Sequences that were not acknowledged, whatever its filters."""
+        """Sequences after the ack floor, regardless of filters."""
         return max(0, self.last_seq - self.ack_floor_stream_seq)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which columns are read besides the sequence; those that are not are null.
+    """The columns to read besides the sequence; others are null.
 
-    A transport may give others, too, if they cost it nothing.
+    A transport may fill others, too, if they cost nothing.
     """
 
     headers: bool = True
@@ -104,11 +103,11 @@ class Wanted:
 class Page:
     """A part of a range of sequences.
 
-    Args:
+    Attributes:
         head: The head under which the page was read.
         rows: In ascending order of `seq`, with the columns of `RAW_SCHEMA`.
-        through: The range is complete through this sequence: what lies behind the page before,
-            up to here, and is not in `rows`, is not there (or does not match the filters).
+        through: The range is complete through this sequence. A sequence between the previous page
+            and this one that is not in `rows` is not stored, or does not match the filters.
     """
 
     head: Head
@@ -120,11 +119,11 @@ class Transport(Protocol):
     """A way to read streams. Every method raises NotReachable, and StreamNotFound by name."""
 
     def head(self, stream: str) -> Head:
-        """What the stream holds now."""
+        """Return the current state of the stream."""
         ...
 
     def seq_at(self, stream: str, ts: int) -> int:
-        """First sequence stored at or after a time in ns; `last_seq + 1` if there is none."""
+        """Return the first sequence stored at or after a time in ns, else `last_seq + 1`."""
         ...
 
     def bound(
@@ -136,61 +135,62 @@ class Transport(Protocol):
         rows: int | None,
         size: int | None,
     ) -> int:
-        """The end of a batch that begins behind `after`: a sequence of at most `last`.
+        """Return the end of a batch that begins after `after`: a sequence of at most `last`.
 
-        At most `rows` messages with at most `size` bytes of payload lie behind `after` and up to
-        it, but at least one message if there is any, so that a batch always gets on. None: no
-        limit. A transport that cannot count returns a bound that is too low (`bound_by_head`).
+        The batch contains at most `rows` messages with at most `size` bytes of payload, but at
+        least one message if there is any, so that every batch makes progress. None: no limit. A
+        transport that cannot count returns a lower bound (`bound_by_head`).
         """
         ...
 
     def pages(
         self, stream: str, first: int, last: int, filters: tuple[str, ...], wanted: Wanted
     ) -> Iterator[Page]:
-        """The messages from `first` to `last`, both included, that match any of the filters.
+        """Yield the messages from `first` to `last`, inclusive, that match any of the filters.
 
-        The last page is through `last`. Where the server does not know `last` yet (a standby that
-        lags behind) this waits; after the time allowed it raises NotReachable. No filters: all.
+        The last page is through `last`. If the server has not reached `last` yet (a lagging
+        standby), this method waits, and raises NotReachable after the timeout. No filters match all
+        messages.
         """
         ...
 
     def points(self, stream: str, seqs: Sequence[int], wanted: Wanted) -> Iterator[Page]:
-        """Single messages by ascending sequence; those that are not there are left out."""
+        """Yield single messages by ascending sequence; missing ones are left out."""
         ...
 
     def last_by_subject(
         self, stream: str, filters: tuple[str, ...], up_to: int | None, wanted: Wanted
     ) -> Iterator[Page]:
-        """The last message of each subject, among those up to a sequence; ascending by sequence.
+        """Yield the last message of each subject up to a sequence, by ascending sequence.
 
-        Only what is stored counts: a subject all of whose messages are behind `up_to` is left
-        out, also one that gets there while this is asked. With `up_to` None no subject is left out
-        that has a message all the time, and of subjects without wildcards each is found and read
-        in one state of the stream.
+        Only stored messages count: a subject whose messages are all after `up_to` is left out, even
+        if they arrive during the read. With `up_to` None, every subject is included that has a
+        message throughout the read, and each subject without wildcards is found and read in one
+        state of the stream.
         """
         ...
 
     def stored_at(self, stream: str, seq: int) -> int | None:
-        """When the first message at or behind a sequence was stored, in ns; None without one."""
+        """Return the time of the first message at or after a sequence, in ns; None without one."""
         ...
 
     def consumers(self, stream: str) -> list[Consumer]:
-        """The stream's consumers, by name."""
+        """Return the stream's consumers, by name."""
         ...
 
     def may_lag(self) -> bool:
-        """Whether sequences may have been given out that a head does not show yet (a standby)."""
+        """Return True if a head may lag behind assigned sequences (a standby)."""
         ...
 
     def close(self) -> None:
-        """Let go of connections. Further calls are errors."""
+        """Release the connections. Further calls are errors."""
         ...
 
 
 def bound_by_head(head: Head, after: int, last: int, rows: int | None, size: int | None) -> int:
-    """A bound for `Transport.bound` that is never too high in rows, from the head alone.
+    """Return a bound for `Transport.bound` from the head alone, never too high in rows.
 
-    As many sequences hold at most as many messages. Bytes are estimated by the mean size.
+    N sequences contain at most N messages. Bytes are estimated by the mean size.
     """
     begin = max(after, head.first_seq - 1)
     if begin >= last:

@@ -1,4 +1,4 @@
-"""The checksum that every stored message has: CRC-32C of its header block and its payload."""
+"""The checksum of every stored message: CRC-32C of its header block and its payload."""
 
 import pyarrow as pa
 
@@ -6,10 +6,10 @@ from pyspark_jetstream.transport.errors import JetStreamError
 
 
 def verify_rows(stream: str, rows: pa.RecordBatch) -> None:
-    """Compute the checksum of every row again (columns seq, headers, data, crc).
+    """Recompute the checksum of every row (columns seq, headers, data, crc).
 
-    Raises JetStreamError that names the first sequence whose bytes are not those that were stored,
-    and where the package `crc32c` is not installed.
+    Raises JetStreamError that names the first sequence with a wrong checksum, or if the package
+    `crc32c` is not installed.
     """
     try:
         from crc32c import crc32c

@@ -1,12 +1,12 @@
-"""What can go wrong between Spark and a stream; every message names the stream and the value."""
+"""Errors between Spark and a stream; every message names the stream and the value."""
 
 
 class JetStreamError(Exception):
-    """Any failure of the `jetstream` format that is not a mistake in its options."""
+    """Any failure of the `jetstream` format except invalid options."""
 
 
 class StreamNotFound(JetStreamError):
-    """There is no stream of this name that the credentials may see."""
+    """No stream of this name is visible to these credentials."""
 
     def __init__(self, stream: str, where: str) -> None:
         super().__init__(
@@ -16,12 +16,12 @@ class StreamNotFound(JetStreamError):
 
 
 class StreamRecreated(JetStreamError):
-    """The stream was deleted and created again since the position was taken.
+    """The stream was deleted and created again after the position was recorded.
 
     Args:
         stream: Its name.
-        expected: Creation time that the position names, in nanoseconds since the epoch.
-        found: Creation time of the stream that is there.
+        expected: Creation time in the position, in nanoseconds since the epoch.
+        found: Creation time of the present stream.
     """
 
     def __init__(self, stream: str, expected: int, found: int) -> None:
@@ -33,20 +33,20 @@ class StreamRecreated(JetStreamError):
 
 
 class DataLoss(JetStreamError):
-    """Messages that were to be read are not stored any more (option `failOnDataLoss`)."""
+    """Messages of the requested range are no longer stored (option `failOnDataLoss`)."""
 
 
 class NotReachable(JetStreamError):
-    """The server, the database or the awaited state did not answer within the time allowed."""
+    """The server, the database or the awaited state was not available within the timeout."""
 
 
 class Refused(JetStreamError):
     """The server answered with an error of its API.
 
     Args:
-        code: As in HTTP, such as 503.
-        err_code: JetStream's own number, such as 10059; 0 when there is none.
-        description: The server's words.
+        code: Status as in HTTP, such as 503.
+        err_code: JetStream's own number, such as 10059; 0 if there is none.
+        description: The server's text.
     """
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
@@ -55,17 +55,17 @@ class Refused(JetStreamError):
 
 
 class RefusedBySql(JetStreamError):
-    """PostgreSQL answered with an error that stays, as a wrong password does."""
+    """PostgreSQL answered with a permanent error, such as a wrong password."""
 
 
 class NotReachedYet(JetStreamError):
-    """A position that an option names lies behind the end of the stream.
+    """A position in an option lies behind the end of the stream.
 
     Args:
         stream: Its name.
         option: The option.
-        seq: The sequence that it names.
-        last: The last one of the stream.
+        seq: The sequence in the option.
+        last: The last sequence of the stream.
     """
 
     def __init__(self, stream: str, option: str, seq: int, last: int) -> None:

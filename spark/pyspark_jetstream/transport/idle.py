@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL that one task has left and the next one of its process may have.
+"""A pool of idle connections to PostgreSQL, shared by the tasks of one process in sequence.
 
-A connection takes longer to make than a small task to run: the driver reads the catalogue of types
-each time. Those that nobody wants are closed.
+Opening a connection takes longer than a small task, because the driver reads the catalogue of types
+each time. Connections close after `IDLE_S` without use.
 """
 
 import os
@@ -10,7 +10,7 @@ import threading
 from pyspark_jetstream.transport.adbc import AdbcSession
 
 IDLE_S = 10.0
-"""How long a connection waits for somebody, in seconds."""
+"""Limit of idle time, in seconds."""
 _AT_MOST = 4
 
 _lock = threading.Lock()
@@ -18,14 +18,14 @@ _idle: dict[tuple[int, str], list[AdbcSession]] = {}
 
 
 def take(dsn: str) -> AdbcSession | None:
-    """A connection to this database that nobody uses; None where there is none."""
+    """Acquire an idle connection to this database; None if there is none."""
     with _lock:
         waiting = _idle.get(_key(dsn))
         return waiting.pop() if waiting else None
 
 
 def leave(dsn: str, session: AdbcSession) -> None:
-    """Give a connection to whoever comes next, or close it."""
+    """Return a connection to the pool, or close it if it is unclean or the pool is full."""
     with _lock:
         waiting = _idle.setdefault(_key(dsn), [])
         is_kept = session.is_clean and len(waiting) < _AT_MOST
@@ -50,5 +50,5 @@ def _expire(key: tuple[int, str], session: AdbcSession) -> None:
 
 
 def _key(dsn: str) -> tuple[int, str]:
-    """A process that was forked must not use the connections of the one before."""
+    """Return the key of the pool: a forked process must not share connections of its parent."""
     return os.getpid(), dsn

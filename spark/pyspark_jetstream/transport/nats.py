@@ -1,7 +1,7 @@
 """The transport `nats`: pages of a stream over the official protocol, from any JetStream server.
 
-Ranges are read by batches of Direct Get where the stream allows it, else by an ordered consumer,
-else (work queues and the like, which a reader must not touch) message by message.
+Ranges are read by batches of Direct Get if the stream allows it, else by an ordered consumer, else
+message by message (work queues and others in which a consumer would remove messages).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ from pyspark_jetstream.transport.translate import (
 )
 
 _LONG = 20_000
-"""Sequences of a range for which a consumer is made first."""
+"""Length of a range from which a consumer is tried first, in sequences."""
 
 _POLL = 0.1
 _AGAIN = (*PASSES, Behind)
@@ -44,12 +44,12 @@ _T = TypeVar("_T")
 
 
 class NatsTransport:
-    """Reads streams over one connection, which is made when needed and made again when it breaks.
+    """Transport over one connection, opened on first use and reopened after a failure.
 
     Args:
         settings: Servers and secrets.
-        limits: How much is asked for at once.
-        direct: Whether Direct Get is tried first; a test of the other ways says no.
+        limits: Size of one request.
+        direct: False to skip Direct Get, for tests of the other ways.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class NatsTransport:
         self._tries = Tries(settings)
 
     def head(self, stream: str) -> Head:
-        """What the stream holds now."""
+        """Return the current state of the stream."""
         return head_of(stream, self._call(stream, f"STREAM.INFO.{stream}"))
 
     def seq_at(self, stream: str, ts: int) -> int:
-        """First sequence stored at or after a time in ns; `last_seq + 1` if there is none."""
+        """Return the first sequence stored at or after a time in ns, else `last_seq + 1`."""
         body = {"start_time": rfc3339(ts)}
         try:
             found = self._call(stream, f"STREAM.MSG.GET.{stream}", body)
@@ -85,9 +85,9 @@ class NatsTransport:
         rows: int | None,
         size: int | None,
     ) -> int:
-        """The end of a batch that begins behind `after`, estimated from the head.
+        """Return the end of a batch after `after`, estimated from the head.
 
-        With filters it begins before the first message that matches, so no batch is empty.
+        With filters the estimate begins at the first matching message, so no batch is empty.
         """
         head = self.head(stream)
         if filters:
@@ -99,7 +99,7 @@ class NatsTransport:
         return bound_by_head(head, after, last, rows, size)
 
     def _next(self, stream: str, seq: int, filter_: str) -> dict[str, Any] | None:
-        """The first message from a sequence on that matches a filter; None without one."""
+        """Return the first message from a sequence on that matches a filter; None without one."""
         body = {"seq": max(1, seq), "next_by_subj": filter_}
         try:
             found = self._call(stream, f"STREAM.MSG.GET.{stream}", body)
@@ -112,7 +112,7 @@ class NatsTransport:
     def pages(
         self, stream: str, first: int, last: int, filters: tuple[str, ...], wanted: Wanted
     ) -> Iterator[Page]:
-        """The messages from `first` to `last`, page by page (see `Transport`)."""
+        """Yield the messages from `first` to `last`, page by page (see `Transport`)."""
         filters = () if ">" in filters else filters
         at = max(first, 1)
         while at <= last:
@@ -130,7 +130,7 @@ class NatsTransport:
                 raise translated(error, stream, self._where) from error
 
     def _parts(self, wanted: Range) -> Iterator[Part]:
-        """The range by the first of the ways that is open; another one goes on where one ends."""
+        """Yield the range by the first available way; another one continues after a refusal."""
         at = wanted.first
         failure: NatsError = NotServed(f"there is no way to read {wanted.stream}")
         for way in self._ways(wanted):
@@ -145,7 +145,7 @@ class NatsTransport:
         raise failure
 
     def _ways(self, wanted: Range) -> list[Callable[[Range], Iterator[Part]]]:
-        """How the stream may be read, the cheapest way first."""
+        """Return the ways to read the stream, cheapest first."""
         api = self._opened()
         config = api.info(wanted.stream)["config"]
         gets, pulls, direct = (
@@ -156,15 +156,16 @@ class NatsTransport:
         ways: list[Callable[[Range], Iterator[Part]]] = []
         if self._direct and (config.get("allow_direct") or config.get("mirror_direct")):
             ways.append(direct.read)
-        # A consumer would make a stream of another retention keep or remove messages for it.
+        # With another retention, a consumer would make the stream keep or remove messages.
         if config.get("retention") == "limits":
-            # Deliveries cost a server half of what Direct Get does, a consumer some milliseconds.
+            # Deliveries cost the server half as much as Direct Get; a new consumer costs
+            # milliseconds.
             ways.insert(0 if wanted.last - wanted.first >= _LONG else len(ways), pulls.read)
         ways.append(lambda rest: gets.read(rest, lambda name: subjects.matches(rest.filters, name)))
         return ways
 
     def _await_last(self, stream: str, last: int) -> None:
-        """Wait until the server knows a sequence that was given out before."""
+        """Wait until the server has reached an assigned sequence. Raises NotReachable."""
         deadline = Deadline(self._settings.timeout)
         while (found := head_of(stream, self._opened().info(stream)).last_seq) < last:
             if deadline.passed():
@@ -175,7 +176,7 @@ class NatsTransport:
             pause(_POLL)
 
     def points(self, stream: str, seqs: Sequence[int], wanted: Wanted) -> Iterator[Page]:
-        """Single messages by ascending sequence; those that are not there are left out."""
+        """Yield single messages by ascending sequence; missing ones are left out."""
         for run in runs(seqs):
             if len(run) > 1:
                 chosen = pa.array(run, pa.int64())
@@ -198,12 +199,12 @@ class NatsTransport:
     def last_by_subject(
         self, stream: str, filters: tuple[str, ...], up_to: int | None, wanted: Wanted
     ) -> Iterator[Page]:
-        """The last message of each subject, among those up to a sequence (see `Transport`).
+        """Yield the last message of each subject up to a sequence (see `Transport`).
 
-        Up to 1024 subjects are one state of the stream, by one request. Of more subjects the
-        sequences are collected first, and what is replaced meanwhile is left out where `up_to` is
-        given. Where it is not, the leader is asked which subjects there are, and those that were
-        not met are looked for by name: none that is there all the time is left out.
+        One request reads up to 1024 subjects in one state of the stream. For more subjects, the
+        sequences are collected first. With `up_to`, messages replaced meanwhile are left out.
+        Without it, the leader lists the subjects, and missing ones are looked up by name: no
+        subject that exists throughout is left out.
         """
         head = self.head(stream)
         if up_to is None and filters and all(map(subjects.is_literal, filters)):
@@ -233,7 +234,7 @@ class NatsTransport:
         up_to: int | None,
         wanted: Wanted,
     ) -> list[pa.RecordBatch] | None:
-        """The same by Direct Get; None where that is not served or there are too many subjects."""
+        """Read them by Direct Get; return None if not served, or for too many subjects."""
         if not self._direct or not api.info(stream)["config"].get("allow_direct"):
             return None
         whole = Range(stream, 1, 0, filters, wanted.headers, wanted.data)
@@ -251,7 +252,7 @@ class NatsTransport:
     def _scanned(
         self, stream: str, filters: tuple[str, ...], end: int, wanted: Wanted
     ) -> Iterator[pa.RecordBatch]:
-        """The same by reading all subjects up to `end`."""
+        """Yield them by a read of all subjects up to `end`."""
         newest = Newest()
         for page in self.pages(stream, 1, end, filters, Wanted(headers=False, data=False)):
             newest.add(page.rows)
@@ -263,7 +264,7 @@ class NatsTransport:
             yield page.rows
 
     def _subjects(self, stream: str, filters: tuple[str, ...]) -> set[str]:
-        """The subjects that the stream has now, as its leader says."""
+        """Return the current subjects of the stream, from its leader."""
         found: set[str] = set()
         for one in filters or (">",):
             offset, total = 0, 1
@@ -279,7 +280,7 @@ class NatsTransport:
     def _by_name(
         self, stream: str, head: Head, names: Sequence[str], wanted: Wanted
     ) -> Iterator[Page]:
-        """The last messages of subjects, each found and read in one state of the stream."""
+        """Yield the last messages of subjects, each found and read in one state of the stream."""
         whole = Range(stream, 1, 0, (), wanted.headers, wanted.data)
         for begin in range(0, len(names), WINDOW):
             some = names[begin : begin + WINDOW]
@@ -293,12 +294,12 @@ class NatsTransport:
                 yield Page(head, rows_of(columns(found, whole)), head.last_seq)
 
     def stored_at(self, stream: str, seq: int) -> int | None:
-        """When the first message at or behind a sequence was stored, in ns; None without one."""
+        """Return the time of the first message at or after a sequence, in ns; None without one."""
         found = self._next(stream, seq, ">")
         return None if found is None else nanoseconds(found["time"])
 
     def consumers(self, stream: str) -> list[Consumer]:
-        """The stream's consumers, by name."""
+        """Return the stream's consumers, by name."""
         found: list[Consumer] = []
         last_seq = self.head(stream).last_seq
         while True:
@@ -309,7 +310,7 @@ class NatsTransport:
                 return sorted(found, key=lambda one: one.name)
 
     def may_lag(self) -> bool:
-        """Never: the leader of a stream answers STREAM.INFO."""
+        """Return False: the leader of a stream answers STREAM.INFO."""
         return False
 
     def close(self) -> None:
@@ -331,7 +332,7 @@ class NatsTransport:
         return self._retried(stream, lambda api: api.call(subject, body))
 
     def _retried(self, stream: str, ask: Callable[[Api], _T]) -> _T:
-        """Ask, on a new connection where the old one broke; failures in the transport's terms."""
+        """Call `ask`; retry on a new connection. Failures become errors of the transport."""
         while True:
             try:
                 found = ask(self._opened())
@@ -344,7 +345,7 @@ class NatsTransport:
                 return found
 
     def _again(self, error: NatsError) -> None:
-        """Prepare another try. Raises NotReachable when there were enough."""
+        """Prepare another attempt. Raises NotReachable if the attempts are exhausted."""
         self.close()
         if not self._tries.again():
             tries = self._tries.failed

@@ -1,7 +1,7 @@
-"""The transport `sql`: pages of a stream straight from PostgreSQL, as Arrow batches by ADBC.
+"""The transport `sql`: pages of a stream directly from PostgreSQL, as Arrow batches by ADBC.
 
-It only reads, and only what the schema `jetgate` shows, so a role that sees nothing else will do,
-and so will a standby. A page and its head are one statement, thus one state of the stream.
+The transport only reads, and only the schema `jetgate`: a role without other rights suffices, and a
+standby too. One statement reads a page and its head, in one state of the stream.
 """
 
 import time
@@ -24,7 +24,7 @@ from pyspark_jetstream.transport.errors import (
 from pyspark_jetstream.transport.statements import Statements
 
 _PAGE = 131_072
-"""Sequences of one statement: long enough to be cheap, short enough not to hold up a vacuum."""
+"""Sequences per statement: long enough to be cheap, short enough not to delay a vacuum."""
 
 _POINTS = 8192
 _BOUND = 262_144
@@ -33,10 +33,10 @@ _EVERYTHING = 2**62
 
 
 class SqlTransport:
-    """Reads streams of one account over one connection, which is had when it is first used.
+    """Transport for one account over one connection, acquired on first use.
 
     Args:
-        options: The connection string, the account, and how long to wait for what is away.
+        options: The connection string, the account, and the timeout.
     """
 
     def __init__(self, options: ConnectionOptions) -> None:
@@ -45,14 +45,14 @@ class SqlTransport:
         self._session: AdbcSession | None = None
 
     def head(self, stream: str) -> Head:
-        """What the stream holds now."""
+        """Return the current state of the stream."""
         rows = self._table(self._statements.head(stream)).column("head").to_pylist()
         if not rows:
             raise StreamNotFound(stream, f"in account {self._options.account!r} by SQL")
         return _head(stream, rows[0])
 
     def seq_at(self, stream: str, ts: int) -> int:
-        """First sequence stored at or after a time in ns; `last_seq + 1` if there is none."""
+        """Return the first sequence stored at or after a time in ns, else `last_seq + 1`."""
         seq: int | None = self._table(self._statements.seq_at(stream, ts)).column(0)[0].as_py()
         return self.head(stream).last_seq + 1 if seq is None else seq
 
@@ -65,7 +65,7 @@ class SqlTransport:
         rows: int | None,
         size: int | None,
     ) -> int:
-        """The end of a batch that begins behind `after`, counted exactly (see `Transport`)."""
+        """Return the end of a batch after `after`, counted exactly (see `Transport`)."""
         end, some = after, False
         rows = _EVERYTHING if rows is None else rows
         size = _EVERYTHING if size is None else size
@@ -87,7 +87,7 @@ class SqlTransport:
     def pages(
         self, stream: str, first: int, last: int, filters: tuple[str, ...], wanted: Wanted
     ) -> Iterator[Page]:
-        """The messages from `first` to `last`, page by page (see `Transport`)."""
+        """Yield the messages from `first` to `last`, page by page (see `Transport`)."""
         after = first - 1
         waiting = _Deadline(self._options.timeout)
         while after < last:
@@ -109,7 +109,7 @@ class SqlTransport:
                 )
 
     def points(self, stream: str, seqs: Sequence[int], wanted: Wanted) -> Iterator[Page]:
-        """Single messages by ascending sequence; those that are not there are left out."""
+        """Yield single messages by ascending sequence; missing ones are left out."""
         for begin in range(0, len(seqs), _POINTS):
             some = seqs[begin : begin + _POINTS]
             statement = self._statements.points(stream, some, wanted)
@@ -118,32 +118,32 @@ class SqlTransport:
     def last_by_subject(
         self, stream: str, filters: tuple[str, ...], up_to: int | None, wanted: Wanted
     ) -> Iterator[Page]:
-        """The last message of each subject, in one state of the stream (see `Transport`)."""
+        """Yield the last message of each subject, in one state of the stream (see `Transport`)."""
         statement = self._statements.last_by_subject(stream, filters, up_to, wanted)
         yield from self._whole(stream, statement, _EVERYTHING if up_to is None else up_to)
 
     def stored_at(self, stream: str, seq: int) -> int | None:
-        """When the first message at or behind a sequence was stored, in ns; None without one."""
+        """Return the time of the first message at or after a sequence, in ns; None without one."""
         found = self._table(self._statements.stored_at(stream, seq)).column(0).to_pylist()
         return int(found[0]) if found else None
 
     def consumers(self, stream: str) -> list[Consumer]:
-        """The stream's consumers, by name, as of their last saved state."""
+        """Return the stream's consumers, by name, as of their last saved state."""
         rows = self._table(self._statements.consumers(stream)).to_pylist()
         return [Consumer(**row) for row in rows]
 
     def may_lag(self) -> bool:
-        """Whether the database is a standby."""
+        """Return True if the database is a standby."""
         return bool(self._table(self._statements.is_standby()).column(0)[0].as_py())
 
     def close(self) -> None:
-        """Leave the connection to whoever reads next in this process."""
+        """Return the connection to the process's pool."""
         session, self._session = self._session, None
         if session is not None:
             idle.leave(self._dsn(), session)
 
     def _whole(self, stream: str, statement: str, until: int) -> Iterator[Page]:
-        """The pages of a statement that cannot be resumed, tried again until one was read."""
+        """Yield the pages of a statement that cannot resume; retry only before the first page."""
         waiting = _Deadline(self._options.timeout)
         some = False
         while True:
@@ -158,7 +158,7 @@ class SqlTransport:
                 waiting.wait_or_raise(str(away))
 
     def _pages(self, stream: str, statement: str, until: int) -> Iterator[Page]:
-        """The batches of a page statement as they come; the last one is through its end."""
+        """Yield the batches of a page statement as they arrive; the last one is through its end."""
         found = self._query(statement)
         try:
             head: Head | None = None
@@ -179,7 +179,7 @@ class SqlTransport:
             found.close()
 
     def _raw(self, stream: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch with the columns of `RAW_SCHEMA`, its order and checksums verified."""
+        """Return a batch with the columns of `RAW_SCHEMA`, its order and checksums verified."""
         seq = batch.column("seq")
         if not pc.all(pc.less(seq[:-1], seq[1:]), min_count=0).as_py():
             raise JetStreamError(f"stream {stream!r}: the database gave sequences out of order")
@@ -207,7 +207,7 @@ class SqlTransport:
                 waiting.wait_or_raise(str(away))
 
     def _query(self, statement: str) -> Rows:
-        """Run a statement. Raises _Away when it may be tried again."""
+        """Run a statement. Raises _Away for a temporary failure."""
         session = self._connected()
         try:
             return session.query(statement)
@@ -239,7 +239,7 @@ class SqlTransport:
         return self._session
 
     def _give_up(self) -> None:
-        """Close the connection: it may be broken."""
+        """Close the connection, which may be broken."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -261,20 +261,20 @@ class SqlTransport:
         return checked_dsn(self._options.dsn)
 
     def _told(self, error: Exception) -> str:
-        """What the driver says, without the password that it may repeat."""
+        """Return the driver's error text without the password."""
         assert self._options.dsn is not None
         return self._options.dsn.without(str(error))
 
 
 class _Away(Exception):
-    """What was asked for may be there later."""
+    """A temporary failure; a later attempt may succeed."""
 
 
 class _Deadline:
-    """Waits a little again and again, but not for ever.
+    """A limit for repeated waits.
 
     Args:
-        seconds: How long, from the start or the last `restart`.
+        seconds: Limit, from the start or the last `restart`.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -282,11 +282,11 @@ class _Deadline:
         self.restart()
 
     def restart(self) -> None:
-        """Something was achieved."""
+        """Restart the limit after progress."""
         self._until = time.monotonic() + self._seconds
 
     def wait_or_raise(self, reason: str) -> None:
-        """Wait a moment. Raises NotReachable when the time is over."""
+        """Wait `_POLL` seconds. Raises NotReachable after the limit."""
         if time.monotonic() >= self._until:
             raise NotReachable(f"given up after {self._seconds:g} s (option 'timeout'): {reason}")
         time.sleep(_POLL)

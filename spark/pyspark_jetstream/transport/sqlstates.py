@@ -1,16 +1,19 @@
-"""What PostgreSQL answers: which errors pass, and which stay until somebody mends something.
+"""Classification of PostgreSQL errors as temporary or permanent.
 
 One table of SQLSTATEs (PostgreSQL documentation, appendix A). An error of a statement has its
-SQLSTATE. A connection that fails has only a text, for libpq hides the SQLSTATE: the texts of the
-English server and of libpq are known here, any other counts as one that passes.
+SQLSTATE. A failed connection has only a text, because libpq hides the SQLSTATE. This module
+recognises texts of the English server and of libpq; any other text counts as temporary.
 """
 
 import re
 from dataclasses import dataclass
 
 PASSING = ("08", "40", "53", "55006", "55P03", "57", "58030")
-"""Classes and codes after which the same statement may do: connection, conflict with recovery,
-resources, a lock, operator intervention, input and output."""
+"""Classes and codes of temporary errors.
+
+They mean connection, conflict with recovery, resources, a lock, operator intervention, input and
+output.
+"""
 
 PERMANENT = {
     "28000": "the database refuses the role or its way to authenticate (pg_hba.conf)",
@@ -24,7 +27,7 @@ PERMANENT = {
     "42P01": "the database has no jetgate: it is another one than jetgate serves, or is not set up",
     "57P04": "the database was dropped",
 }
-"""Errors that stay, and what each means here; codes that are in neither table stay, too."""
+"""Permanent errors with explanations; codes in neither table are permanent, too."""
 
 _CONNECTING = (
     ("28P01", r"password authentication failed|no password supplied|empty password"),
@@ -43,12 +46,12 @@ _CONNECTING = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an error means.
+    """The classification of an error.
 
-    Args:
-        is_permanent: Whether the same will fail again.
-        code: Its SQLSTATE; "" where none is known.
-        meaning: In words; "" where the error's own say it.
+    Attributes:
+        is_permanent: True if a retry will fail again.
+        code: Its SQLSTATE; "" if unknown.
+        meaning: Explanation; "" if the error's own text suffices.
     """
 
     is_permanent: bool
@@ -57,15 +60,15 @@ class Verdict:
 
 
 def of_statement(code: str) -> Verdict:
-    """What the error of a statement means; one without a SQLSTATE is a broken connection."""
+    """Classify the error of a statement; one without a SQLSTATE is a broken connection."""
     is_passing = not code or (code.startswith(PASSING) and code not in PERMANENT)
     return Verdict(not is_passing, code, PERMANENT.get(code, ""))
 
 
 def of_connection(code: str, text: str) -> Verdict:
-    """What the error of a connection that fails means.
+    """Classify the error of a failed connection.
 
-    Of several hosts one may have answered and others not: then nothing is known of these.
+    If one of several hosts has failed in an unknown way, the error counts as temporary.
     """
     if code:
         return of_statement(code)

@@ -1,8 +1,8 @@
 """The SQL of the `sql` transport, over the documented views of the schema `jetgate`.
 
-Values are written into the statements, because PostgreSQL's COPY, by which ADBC reads, takes no
-parameters. The first row of a page is the head it was read under: its `seq` is null, its `subject`
-is the numbers of the head with blanks between them.
+Statements contain their values, because PostgreSQL's COPY, which ADBC uses to read, has no
+parameters. The first row of a page is the head under which it was read: its `seq` is null, its
+`subject` contains the numbers of the head separated by blanks.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ class Statements:
     """Statements about streams of one account.
 
     Args:
-        account: Whose streams are meant.
-        verify: Whether rows come with their checksum.
+        account: The account of the streams.
+        verify: True to read the checksum of each row.
     """
 
     def __init__(self, account: str, verify: bool) -> None:
@@ -28,13 +28,13 @@ class Statements:
         self._verify = verify
 
     def head(self, stream: str) -> str:
-        """The head of a stream: one row with one text, or none."""
+        """Return the statement for the head of a stream: one row with one text, or none."""
         return f"select {_HEAD} as head from jetgate.heads where {self._of(stream)}"
 
     def page(
         self, stream: str, first: int, last: int, filters: tuple[str, ...], wanted: Wanted
     ) -> str:
-        """The head, then the messages of a range of sequences."""
+        """Return the statement for the head, then the messages of a range of sequences."""
         return self._under_head(
             stream,
             wanted,
@@ -43,7 +43,7 @@ class Statements:
         )
 
     def points(self, stream: str, seqs: Sequence[int], wanted: Wanted) -> str:
-        """The head, then single messages."""
+        """Return the statement for the head, then single messages."""
         listed = ",".join(map(str, seqs))
         return self._under_head(
             stream,
@@ -55,24 +55,24 @@ class Statements:
     def last_by_subject(
         self, stream: str, filters: tuple[str, ...], up_to: int | None, wanted: Wanted
     ) -> str:
-        """The head, then the last message of each subject."""
+        """Return the statement for the head, then the last message of each subject."""
         limit = "null" if up_to is None else f"{up_to:d}"
         found = " union all ".join(
             f"select * from jetgate.last_by_subject({sql_text(stream)}, {sql_text(one)},"
             f" {limit}::bigint, {self._account})"
             for one in filters or (">",)
         )
-        if len(filters) > 1:  # a subject may match several
+        if len(filters) > 1:  # a subject may match several filters
             found = f"select distinct on (seq) * from ({found}) as each order by seq"
         return self._under_head(stream, wanted, f"({found}) as found order by seq")
 
     def bound(
         self, stream: str, after: int, last: int, filters: tuple[str, ...], rows: int, size: int
     ) -> str:
-        """How far at most `rows` messages with at most `size` bytes go: one row.
+        """Return the statement for the reach of at most `rows` messages with at most `size` bytes.
 
-        Its columns: the last sequence among them, how many they are, their bytes; and how many
-        were looked at, the first of them.
+        The one row has the columns seq, n and total: last sequence, number and bytes of the
+        messages; and looked and first: number of examined messages, and the first of them.
         """
         fits = f"n <= {rows:d} and total <= {size:d}"
         return (
@@ -87,11 +87,11 @@ class Statements:
         )
 
     def seq_at(self, stream: str, ts: int) -> str:
-        """The first sequence at or after a time in nanoseconds."""
+        """Return the statement for the first sequence at or after a time in nanoseconds."""
         return f"select jetgate.seq_at({sql_text(stream)}, {ts:d}::bigint, {self._account}) as seq"
 
     def consumers(self, stream: str) -> str:
-        """What is known of the stream's consumers, with the names of `CONSUMER.INFO`."""
+        """Return the statement for the stream's consumers, with the names of `CONSUMER.INFO`."""
         return (
             "select name, delivered_stream_seq + lag as last_seq, delivered_stream_seq,"
             " ack_floor_stream_seq, ack_pending as num_ack_pending,"
@@ -100,11 +100,11 @@ class Statements:
         )
 
     def is_standby(self) -> str:
-        """Whether the database follows another one: one row."""
+        """Return the statement that decides whether the database is a standby: one row."""
         return "select pg_is_in_recovery() as is_standby"
 
     def stored_at(self, stream: str, seq: int) -> str:
-        """When the first message from a sequence on was stored."""
+        """Return the statement for the time of the first message from a sequence on."""
         return (
             f"select ts from jetgate.log where {self._id(stream)} and seq >= {seq:d}"
             " order by seq limit 1"
@@ -128,7 +128,7 @@ class Statements:
         )
 
     def _id(self, stream: str) -> str:
-        """The condition on `jetgate.log` by which PostgreSQL reads in the order of the index."""
+        """Return the condition on `jetgate.log` that makes PostgreSQL read in index order."""
         return f"id = (select id from jetgate.heads where {self._of(stream)})"
 
     def _of(self, stream: str) -> str:

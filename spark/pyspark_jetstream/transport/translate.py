@@ -1,4 +1,4 @@
-"""What JetStream's API says, in the terms of the transports (pure)."""
+"""Answers of JetStream's API as values of the transports (pure)."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
@@ -15,11 +15,11 @@ from pyspark_jetstream.transport.errors import JetStreamError, Refused, StreamNo
 STREAM_NOT_FOUND = 10059
 EMPTY = pa.RecordBatch.from_pylist([], RAW_SCHEMA)
 _DENSE = 16
-"""Single sequences that lie no further apart are read as a range."""
+"""Largest gap between single sequences that are read as one range."""
 
 
 def head_of(stream: str, info: dict[str, Any]) -> Head:
-    """The head in an answer of STREAM.INFO; an empty stream begins behind its end."""
+    """Return the head from an answer of STREAM.INFO; an empty stream begins after its end."""
     state = info["state"]
     last_seq = int(state["last_seq"])
     messages = int(state["messages"])
@@ -35,12 +35,12 @@ def head_of(stream: str, info: dict[str, Any]) -> Head:
 
 
 def rows_of(raw: Raw | None) -> pa.RecordBatch:
-    """Columns as a batch of `RAW_SCHEMA`."""
+    """Return columns as a batch of `RAW_SCHEMA`; an empty one for None."""
     return EMPTY if raw is None else pa.RecordBatch.from_arrays(raw.arrays, schema=RAW_SCHEMA)
 
 
 def consumer_of(info: dict[str, Any], last_seq: int) -> Consumer:
-    """An entry of CONSUMER.LIST."""
+    """Convert an entry of CONSUMER.LIST."""
     return Consumer(
         name=str(info["name"]),
         last_seq=last_seq,
@@ -53,14 +53,14 @@ def consumer_of(info: dict[str, Any], last_seq: int) -> Consumer:
 
 
 def rfc3339(ns: int) -> str:
-    """A time in ns since the epoch as JetStream's API takes it."""
+    """Return a time in ns since the epoch in the format of JetStream's API."""
     seconds, rest = divmod(ns, 10**9)
     moment = datetime.fromtimestamp(seconds, timezone.utc)  # noqa: UP017  (Python 3.10)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 
 
 def runs(seqs: Sequence[int]) -> Iterator[list[int]]:
-    """Ascending sequences in groups that lie close together."""
+    """Yield groups of ascending sequences that lie close together."""
     run: list[int] = []
     for seq in seqs:
         if run and seq - run[-1] > _DENSE:
@@ -72,7 +72,7 @@ def runs(seqs: Sequence[int]) -> Iterator[list[int]]:
 
 
 def translated(error: NatsError, stream: str, where: str) -> JetStreamError:
-    """A failure of the client as one of the `jetstream` format."""
+    """Convert an error of the client to one of the `jetstream` format."""
     if isinstance(error, ApiRefused):
         if error.err_code == STREAM_NOT_FOUND:
             return _not_found(stream, where)

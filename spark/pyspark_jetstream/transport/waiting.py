@@ -1,4 +1,4 @@
-"""Waiting for a stream that was deleted and may be created again."""
+"""The wait for a deleted stream that may be created again."""
 
 import time
 
@@ -9,10 +9,10 @@ _POLL = 0.1
 
 
 def head_when_there(transport: Transport, stream: str, seconds: float) -> Head:
-    """The head of a stream, once it is there.
+    """Return the head of a stream once the stream exists.
 
     Raises:
-        StreamNotFound: It was not created within so many seconds.
+        StreamNotFound: The stream was not created within `seconds`.
     """
     until = time.monotonic() + seconds
     while True:
