@@ -5,7 +5,7 @@ in this process (`loopback.attach`); `JetStream` is the stream and consumer API 
 """
 
 from core.client.answers import Answers
-from core.client.client import Client, Options, Subscription, Watch, connect
+from core.client.client import Client, Subscription, Watch, connect
 from core.client.errors import (
     ClientError,
     ConnectionLost,
@@ -19,6 +19,7 @@ from core.client.jetstream import JetStream, direct_message, read_ack
 from core.client.link import Connector, Link
 from core.client.loopback import attach
 from core.client.msg import Msg, header_block, header_items, status_of
+from core.client.options import Options
 from core.client.pull import Fetched, Pull
 from core.client.replies import ReplyBatch
 from core.client.tcp import dial

@@ -244,11 +244,7 @@ class ConsumerMachine:
         return next(iter(self.pending.first), seq) < seq
 
     def follow(self, start: int) -> bool:
-        """Continue at `start`, the first sequence after a purge; all messages below it are done.
-
-        Returns:
-            Whether messages below it were pending.
-        """
+        """Continue at `start`, the first sequence after a purge; True: some below were pending."""
         pending = self.pending
         pending.floor()  # Compute the floor before the purge changes the pending messages.
         self.next_seq = max(self.next_seq, start)
@@ -278,10 +274,7 @@ class ConsumerMachine:
         self.num_pending, self.is_counted = num_pending, is_exact
 
     def begin_count(self, is_live: Callable[[int], bool]) -> None:
-        """Mark `num_pending` as invalid until it is counted.
-
-        `chosen` keeps only live messages.
-        """
+        """Mark `num_pending` as invalid until it is counted. `chosen` keeps only live messages."""
         self.is_counted = False
         self.chosen = list(filter(is_live, self.chosen))
 
@@ -345,11 +338,7 @@ class ConsumerMachine:
         return max(self.max_pending - len(self.pending) - held, 0)
 
     def deliver(self, seqs: Sequence[int], now: int) -> int:
-        """Record first deliveries.
-
-        Returns:
-            The consumer sequence of the first; the others follow it.
-        """
+        """Record first deliveries; return the consumer sequence of the first of them."""
         count = len(seqs)
         assert count, "something is delivered"
         cseq = self.delivered_cseq + 1
@@ -410,11 +399,7 @@ class ConsumerMachine:
         return self.pending.deliveries(sseq) + 1, self.delivered_cseq + 1
 
     def redeliver(self, sseq: int, now: int) -> tuple[int, int]:
-        """Record the redelivery of the message that `next_redelivery` returned.
-
-        Returns:
-            (number of its deliveries, its new consumer sequence).
-        """
+        """Record a redelivery; return (number of deliveries, new consumer sequence)."""
         count, self.delivered_cseq = self.redelivery(sseq)
         self.pending.unqueue()
         self.pending.add_redelivery(sseq, count, now + self._wait(count))
@@ -480,11 +465,7 @@ class ConsumerMachine:
         return sseq <= self.delivered_sseq
 
     def nak(self, sseq: int, cseq: int, argument: bytes, now: int) -> bool:
-        """Redeliver a message as soon as possible, or after the delay in the argument of a NAK.
-
-        Returns:
-            Whether the message was pending; otherwise nothing changes.
-        """
+        """Redeliver a message at once, or after the delay of the NAK; False: it is not pending."""
         pending = self.pending
         if not pending.floor()[0] < cseq <= self.delivered_cseq or sseq not in pending.first:
             return False
@@ -553,10 +534,7 @@ class ConsumerMachine:
     # persistence
 
     def state(self, shift: int) -> ConsumerState:
-        """Return the state to store.
-
-        `shift` is wall clock minus monotonic clock, in nanoseconds.
-        """
+        """Return the state to store; `shift`: wall clock minus monotonic clock, nanoseconds."""
         floor_cseq, floor_sseq = self.pending.floor()
         return ConsumerState(
             delivered_cseq=self.delivered_cseq,

@@ -162,10 +162,7 @@ class Account:
                 watch(subscription, False)
 
     def untell(self, subscription: ServiceSubscription) -> None:
-        """Withdraw a subscription from other servers.
-
-        Messages that they have sent are still delivered.
-        """
+        """Withdraw a subscription from other servers; messages under way are delivered."""
         if not subscription.untold:
             for watch in self.watchers:
                 watch(subscription, False)
@@ -330,10 +327,7 @@ class Account:
         return [m for m in members if isinstance(m, Subscription) and _is_denied(m, subject)]
 
     def in_turn(self, group: tuple[Member, ...]) -> tuple[Member, ...]:
-        """Return the members of a queue group in the order in which a message is offered to them.
-
-        The first member is chosen at random.
-        """
+        """Return the members of a queue group in the order of offers: the first by chance."""
         first = int(self._chance() * len(group))
         return group[first:] + group[:first]
 
@@ -404,17 +398,8 @@ class Account:
     ) -> bool:
         """Append a message to the outputs of its receivers. Return False if there are none.
 
-        The caller calls `turn.arm`.
-
-        Args:
-            route: The receivers.
-            source: The session of the publisher; None: the publisher is not a client of this
-                server.
-            subject: The subject that receivers see.
-            reply: The reply subject, or empty.
-            headers: The header block, or empty.
-            payload: The payload.
-            to: The subject that `route` was resolved for, if it differs from `subject`; else empty.
+        The caller calls `turn.arm`. `source` is the session of the publisher (None: not a client of
+        this server), `to` the subject of `route` where receivers see another one (`subject`).
         """
         delivered = False
         refused: list[bytes] = []  # queue groups whose members here may not have the message

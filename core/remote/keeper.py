@@ -12,9 +12,10 @@ import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from core.client.client import Client, Options
+from core.client.client import Client
 from core.client.errors import ClientError
 from core.client.link import Connector
+from core.client.options import Options
 from core.client.tcp import dial
 from core.errors import ConfigError, Unavailable
 from core.pubsub.account import Account

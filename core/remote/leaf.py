@@ -15,7 +15,7 @@ from functools import partial
 
 import msgspec
 
-from core.client.client import RECONNECT_FIRST_S, Client, Options, ServerInfo
+from core.client.client import RECONNECT_FIRST_S, Client
 from core.client.errors import (
     ClientError,
     ConnectionLost,
@@ -24,6 +24,7 @@ from core.client.errors import (
     reason_of,
 )
 from core.client.link import Connector, Link, close_link
+from core.client.options import Options, ServerInfo
 from core.errors import ProtocolError
 from core.protocol.messages import MessageColumns
 from core.protocol.routed import Queues

@@ -57,11 +57,7 @@ HOLD_SECONDS = 30.0
 
 
 class ClientSession(asyncio.Protocol):
-    """The server's side of one connection.
-
-    Args:
-        hub: The hub that the session joins.
-        gone: Called at the end.
+    """The server's side of one connection; it joins `hub`, and calls `gone` at its end.
 
     Attributes:
         connection_type: STANDARD, WEBSOCKET, IN_PROCESS or TRUSTED.
@@ -179,10 +175,7 @@ class ClientSession(asyncio.Protocol):
         return data
 
     def _is_held(self, subject: bytes) -> bool:
-        """Return True if a publish has to wait.
-
-        With mappings every publish waits, since the destination may depend on chance.
-        """
+        """Return True if a publish has to wait; with mappings, each: chance may choose where."""
         return self.account.mappings is not None or self.hub.is_held(subject)
 
     def _waits(self, subject: bytes) -> bool:
@@ -555,10 +548,7 @@ class ClientSession(asyncio.Protocol):
         self.choose_publisher()
 
     def on_ping(self) -> None:
-        """Answer with PONG.
-
-        After the first PING with a CONNECT, also send an INFO with the account.
-        """
+        """Answer with PONG; after the first one with a CONNECT, send INFO with the account."""
         self.say(encoder.PONG)
         if self.is_connected and self.connect.protocol >= 1 and not self._is_info_sent:
             self._is_info_sent = True

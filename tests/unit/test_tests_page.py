@@ -25,7 +25,7 @@ def test_every_folder_is_explained() -> None:
     folders = {at.name for at in TESTS.iterdir() if at.is_dir() and any(at.rglob("*.py"))}
     rows = set(re.findall(r"^\| `(\w+)/` \|", PAGE, re.MULTILINE))
 
-    assert rows | {"support"} == folders
+    assert rows | {"support", "tools"} == folders
 
 
 def test_every_test_is_found_by_its_subject() -> None:

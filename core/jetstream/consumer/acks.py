@@ -47,7 +47,7 @@ class Consumer(Stateful, Protocol):
 
     @property
     def in_memory(self) -> bool:
-        """Whether its configuration, or that of its stream, asks for memory storage."""
+        """True if its configuration, or that of its stream, asks for memory storage."""
         ...
 
     def wake(self) -> None:
