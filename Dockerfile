@@ -9,7 +9,7 @@ COPY core core
 COPY gateway gateway
 COPY jetgate jetgate
 COPY migrations migrations
-COPY nats_server nats_server
+COPY dropin dropin
 RUN /opt/jetgate/bin/pip install --no-cache-dir --disable-pip-version-check .
 
 FROM python:3.13-slim

@@ -107,7 +107,7 @@ async def pages(reading: Reading, rows: int) -> None:
 
 async def held(server: EmbeddedPostgres, admin: Any, reading: Reading) -> None:
     """Print the cost of puts, sweeps and pages while a snapshot is held, and after it."""
-    log, reader = PostgresLog(lambda: server.connector.open(Purpose.LANE)), None
+    log, reader = PostgresLog(lambda: server.connector.open(Purpose.COMMIT)), None
     pool = await server.connector.pool(Purpose.WRITE, 1)
     sweeper = PostgresReader(pool)
     await admin.execute(

@@ -181,7 +181,7 @@ async def _commits(server: EmbeddedPostgres) -> AsyncIterator[Commit]:
     await admin.execute(
         "insert into jetgate_store.head select s, 1, 1, 0, 0, 0, 0 from generate_series(1, 2) s"
     )
-    log = PostgresLog(lambda: server.connector.open(Purpose.LANE))
+    log = PostgresLog(lambda: server.connector.open(Purpose.COMMIT))
     lasts = {1: 0, 2: 0}
     await log.heads([1])
     backend = await admin.fetchval(

@@ -6,7 +6,7 @@ The façade serves them but cannot read them: it is a client without access to t
 from dataclasses import dataclass, replace
 
 import core
-from core.jetstream.lane import COMMIT_BOUNDS, Lane
+from core.jetstream.group_committer import COMMIT_BOUNDS, GroupCommitter
 from core.jetstream.registry import Registry
 from core.node.publish_gate import PublishGate
 from core.node.runtime import JetStreamRuntime
@@ -53,14 +53,14 @@ def snapshot(node: Node) -> Snapshot:
         is_leader=_DIRECTORY in runtime.ownership.owned,
         groups=len(runtime.ownership.owned),
         commit_age=(node.clock.monotonic() - since) / 1e9 if since else None,
-        refused=dict(runtime.lane.refused),
+        refused=dict(runtime.committer.refused),
         unstored_copies=dict(runtime.registry.services.unstored_copies),
         streams=_streams(runtime.registry),
         consumers=_consumers(runtime.registry),
         remotes=_remotes(runtime.remotes),
-        commits=runtime.lane.commits,
-        commit_failures=runtime.lane.failures,
-        commit_seconds=_commit_seconds(runtime.lane),
+        commits=runtime.committer.commits,
+        commit_failures=runtime.committer.failures,
+        commit_seconds=_commit_seconds(runtime.committer),
         gauges={"jetgate_rows_swept": float(runtime.janitor.rows)},
     )
 
@@ -91,8 +91,8 @@ def _of_process(node: Node) -> Snapshot:
     )
 
 
-def _commit_seconds(lane: Lane) -> Histogram:
-    return Histogram(COMMIT_BOUNDS, lane.commit_counts, lane.commit_ns / 1e9)
+def _commit_seconds(committer: GroupCommitter) -> Histogram:
+    return Histogram(COMMIT_BOUNDS, committer.commit_counts, committer.commit_ns / 1e9)
 
 
 def _streams(registry: Registry) -> list[StreamNumbers]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from core.cluster.directory import StreamDirectory
     from core.cluster.following import DirectoryFollower
     from core.consumer.machine import ConsumerMachine
+    from core.jetstream.group_committer import GroupCommitter
     from core.jetstream.janitor import Janitor
-    from core.jetstream.lane import Lane
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.resources import Resources
     from core.jetstream.state_writer import StateWriter
@@ -70,7 +70,7 @@ class Services:
     Attributes:
         cluster: The nodes that could lead; None: this server runs alone.
         groups: Returns the lease groups that this node owns.
-        lane: The group committer.
+        committer: The group committer.
         max_payload: Returns the largest payload in bytes that clients may publish.
         press: Called to pause reading from busy publishers (backpressure).
         unstored_copies: Count of messages that mirrors and sources could not store, by
@@ -83,7 +83,7 @@ class Services:
     sweeper: Sweeper
     directory_store: DirectoryStore
     directory_follower: DirectoryFollower
-    lane: Lane
+    committer: GroupCommitter
     states: StateWriter
     janitor: Janitor
     timers: Timers

@@ -141,7 +141,7 @@ class StateWriter:
             self._turn.run()
         if lost:
             # The epoch was increased since: by this node after a lost connection (the next flush
-            # uses the new epoch), or by another node (the group committer, `lane`, detects it).
+            # uses the new epoch), or by another node (the group committer detects it).
             # Or the row of a consumer is missing whose deletion was not confirmed.
             self._give_back(lost, [pair for pair in waiting if pair[0] in lost])
             await asyncio.sleep(INTERVAL)

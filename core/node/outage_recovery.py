@@ -1,6 +1,6 @@
 """Recovery after a storage outage: the outcomes of the plans that were in flight.
 
-The group committer repeats this while storage is away (`core.jetstream.lane`).
+The group committer repeats this while storage is away (`core.jetstream.group_committer`).
 
 The connection may have been lost during a COMMIT. The epochs are raised before the head rows are
 read, so no COMMIT of the lost connection can succeed afterwards. The head rows then show the
@@ -17,7 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Container, Mapping
 
 from core.errors import Fenced
-from core.jetstream.lane import Work
+from core.jetstream.group_committer import Work
 from core.jetstream.registry import Registry
 from core.storage.acknowledged import Acknowledged
 from core.storage.interface import ConsumerRow, DirectoryStore, Head, LogWriter, PurgeRow, StreamRow

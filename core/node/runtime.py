@@ -23,8 +23,8 @@ from core.cluster.scopes import StreamScopes
 from core.cluster.view import REPLICAS_MAX, Alone, ClusterView, peer_id
 from core.errors import OperatorError, Unavailable
 from core.jetstream.advisories import Advisories
+from core.jetstream.group_committer import GroupCommitter, Work
 from core.jetstream.janitor import Janitor
-from core.jetstream.lane import Lane, Work
 from core.jetstream.log.tail import TailBudget
 from core.jetstream.registry import Registry
 from core.jetstream.resources import Resources
@@ -206,14 +206,14 @@ class JetStreamRuntime:
     def _make_log(self, connector: Connector) -> None:
         """Create the writers."""
         leases = self.leases
-        self.writer = PostgresLog(partial(connector.open, Purpose.LANE))
+        self.writer = PostgresLog(partial(connector.open, Purpose.COMMIT))
         self.directory_store = PostgresDirectoryStore(
             self._pools.writers, self._depose, self.directory, self._tokens
         )
         self._sweeper = PostgresReader(self._pools.writers, self._is_compared)
         self.janitor = Janitor(self._clock, self._sweeper, self.directory_store)
         self.states = StateWriter(self.directory_store, self._turn, self._clock, self._depose)
-        self.lane = Lane(
+        self.committer = GroupCommitter(
             self.writer,
             self._turn,
             self._clock,
@@ -286,7 +286,7 @@ class JetStreamRuntime:
             sweeper=self._sweeper,
             directory_store=self.directory_store,
             directory_follower=self.directory_follower,
-            lane=self.lane,
+            committer=self.committer,
             states=self.states,
             janitor=self.janitor,
             timers=Timers(self._clock),
@@ -342,7 +342,7 @@ class JetStreamRuntime:
         await self.writer.heads([DIRECTORY])  # opens its session before the first commit
         self._is_loaded = True
         for work, name in (
-            (self.lane.run, "lane"),
+            (self.committer.run, "commit"),
             (self.states.run, "states"),
             (self.janitor.run, "janitor"),
         ):
@@ -366,7 +366,7 @@ class JetStreamRuntime:
     def _subscribe(self) -> None:
         handlers: Handlers = {
             Command.PLACE: self.placement.apply,
-            Command.VERIFY: lambda _step: self.lane.verify(),
+            Command.VERIFY: lambda _step: self.committer.verify(),
             Command.ANNOUNCE: lambda _step: self.remotes.look(),
         }
         self._subscriptions += [
@@ -416,7 +416,7 @@ class JetStreamRuntime:
     def _depose(self, why: str) -> None:
         if not self.deposed.is_set():
             log.warning("this node no longer leads: %s", why)
-            self.lane.stopped = True
+            self.committer.stopped = True
             self.deposed.set()
 
     async def _sift(self, work: Work) -> Work:
@@ -504,7 +504,7 @@ class JetStreamRuntime:
         await self.transactions.stop()
         await self.serving.letters.stop()
         if not self.deposed.is_set() and self._tasks:
-            await self.lane.drain()
+            await self.committer.drain()
             await self.states.drain()
 
     async def stop(self) -> None:

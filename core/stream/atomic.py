@@ -21,13 +21,18 @@ if TYPE_CHECKING:
     from core.errors import ApiError
     from core.protocol.messages import MessageColumns
     from core.stream.draft import Message
-    from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
     from core.stream.plan import PlanBuilder
+    from core.stream.preconditions import Preconditions
 
 
 def decide_batch(
-    machine: StreamMachine, name: bytes, batch: MessageColumns, reply: bytes, now: int, facts: Facts
+    machine: StreamMachine,
+    name: bytes,
+    batch: MessageColumns,
+    reply: bytes,
+    now: int,
+    preconditions: Preconditions,
 ) -> PlanBuilder:
     """Return the plan that stores a complete batch, or the plan that refuses it.
 
@@ -37,9 +42,9 @@ def decide_batch(
         batch: The messages of the batch.
         reply: The subject for the answer to the last message (b"": no answer).
         now: Wall-clock time in nanoseconds since the epoch.
-        facts: The preconditions, as for `planner.decide`.
+        preconditions: The preconditions, as for `planner.decide`.
     """
-    planner = _AtomicPlanner(machine, batch, now, facts)
+    planner = _AtomicPlanner(machine, batch, now, preconditions)
     plan = planner.decide()
     if reply:
         plan.answers = [(reply, planner.answer_to(name))]
@@ -66,11 +71,11 @@ class _AtomicPlanner(Planner):
         Totals start from the messages stored before the batch. Evictions by the batch itself do not
         count.
         """
-        machine, facts = self.machine, self.facts
+        machine, preconditions = self.machine, self.preconditions
         if not machine.counts:
             return None
-        limits = machine.config.max_msg_size, facts.max_payload
-        return Counting(machine.index.last, facts.last_messages, *limits)
+        limits = machine.config.max_msg_size, preconditions.max_payload
+        return Counting(machine.index.last, preconditions.last_messages, *limits)
 
     def store_whole(self) -> bool:
         return False

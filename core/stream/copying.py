@@ -27,8 +27,8 @@ from core.stream.plan import PlanBuilder, Position
 from core.stream.planner import Planner
 
 if TYPE_CHECKING:
-    from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
+    from core.stream.preconditions import Preconditions
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ def plan_copies(
     machine: StreamMachine,
     runs: Sequence[Run],
     now: int,
-    facts: Facts,
+    preconditions: Preconditions,
     *,
     mirrors: bool,
     leaves_out: bool = True,
@@ -141,14 +141,14 @@ def plan_copies(
         runs: At most one batch for each origin, without messages that are stored already. A mirror
             has one.
         now: Wall-clock time in nanoseconds since the epoch.
-        facts: The preconditions, as for `planner.decide`.
+        preconditions: The preconditions, as for `planner.decide`.
         mirrors: Keep sequences and times of the origin.
         leaves_out: Leave out messages that can never be stored; otherwise such a message ends its
             batch.
     """
     taken, stalled = list(runs), dict[int, ApiError]()
     while True:
-        planner = _CopyPlanner(machine, gathered(taken), now, facts)
+        planner = _CopyPlanner(machine, gathered(taken), now, preconditions)
         planner.leaves_out = leaves_out
         if mirrors and len(planner.columns):
             planner.stamps = _seqs(taken[0].seqs), taken[0].times
@@ -235,9 +235,13 @@ class _CopyPlanner(Planner):
     checks = COPIED
 
     def __init__(
-        self, machine: StreamMachine, columns: MessageColumns, now: int, facts: Facts
+        self,
+        machine: StreamMachine,
+        columns: MessageColumns,
+        now: int,
+        preconditions: Preconditions,
     ) -> None:
-        super().__init__(machine, columns, now, facts)
+        super().__init__(machine, columns, now, preconditions)
         self.left_out: dict[int, ApiError] = {}
         self.leaves_out = True
 
@@ -265,7 +269,7 @@ class _CopyPlanner(Planner):
             self.now,
             None,
             self.stamps,
-            self.facts.no_interest,
+            self.preconditions.no_interest,
         )
         return True
 

@@ -24,7 +24,7 @@ from core.stream import headers as h
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from core.stream.facts import LastMessages
+    from core.stream.preconditions import LastMessages
 
 # Exact at any length: a long `int` takes quadratic time to parse, and Python refuses it.
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)

@@ -20,8 +20,8 @@ from core.subjects.subject import has_wildcard
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from core.stream.facts import StoredRows
     from core.stream.machine import StreamMachine
+    from core.stream.preconditions import StoredRows
 
 
 class Capacity:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from core.stream.counting import Counting
-    from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
     from core.stream.plan import PlanBuilder
+    from core.stream.preconditions import Preconditions
 
 
 class Message:
@@ -54,7 +54,7 @@ class Draft:
         machine: The committed state.
         subjects: The subjects of all messages of the batch, by place.
         now: Wall-clock time in nanoseconds since the epoch.
-        facts: The preconditions of the batch beside the committed state.
+        preconditions: The preconditions of the batch beside the committed state.
         dedups: Whether message ids are deduplicated.
         counting: The totals of the batch, in a stream of counters.
     """
@@ -64,7 +64,7 @@ class Draft:
         machine: StreamMachine,
         subjects: list[bytes],
         now: int,
-        facts: Facts,
+        preconditions: Preconditions,
         *,
         dedups: bool,
         counting: Counting | None,
@@ -72,7 +72,7 @@ class Draft:
         self.machine = machine
         self.config = machine.config
         self.now = now
-        self.facts = facts
+        self.preconditions = preconditions
         self.dedups = dedups
         self.counting = counting
         self.next_seq = machine.last_seq + 1
@@ -111,7 +111,7 @@ class Draft:
 
         Without interest they only use a sequence.
         """
-        return subject not in self.facts.no_interest
+        return subject not in self.preconditions.no_interest
 
     def last_of(self, pattern: bytes, place: int) -> int:
         """Return the last sequence of a subject or filter before message `place` (0: none)."""
@@ -234,7 +234,7 @@ class Draft:
         is_derived = machine.limit == 1 and is_replaced and subject not in self._ended
         stored: Sequence[tuple[int, int]] | None = machine.index.of_subject(subject)
         if stored is None:
-            stored = self.facts.replaced.get(subject, ())
+            stored = self.preconditions.replaced.get(subject, ())
         for seq, size in stored:
             machine.remove(plan, seq, subject, size)
             (plan.replaced if is_derived else plan.erased).append(seq)

@@ -90,7 +90,7 @@ def plan_expired(
         expired: The messages to remove.
         last_seqs: The new last sequence of each orphaned subject.
         now: Wall-clock time in nanoseconds since the epoch.
-        no_interest: As in `Facts`, for the subjects that get a marker.
+        no_interest: As in `Preconditions`, for the subjects that get a marker.
     """
     rows = expired.rows
     plan.due = expired.due

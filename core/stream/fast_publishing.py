@@ -15,10 +15,10 @@ from core.stream.texts import refusal
 
 if TYPE_CHECKING:
     from core.protocol.messages import MessageColumns
-    from core.stream.facts import Facts
     from core.stream.fast import FastBatches, FastDraft, FastMessage
     from core.stream.machine import StreamMachine
     from core.stream.plan import PlanBuilder
+    from core.stream.preconditions import Preconditions
 
 _WRONG_LAST_ID = err_code("JSStreamWrongLastMsgID")
 _NOTHING_TOLD: list[bytes] = []
@@ -30,7 +30,7 @@ def decide_fast(
     answers: dict[int, bytes],
     fast: FastBatches,
     times: tuple[int, int],
-    facts: Facts,
+    preconditions: Preconditions,
 ) -> PlanBuilder:
     """Return the plan for publishes that include messages of fast batches.
 
@@ -40,10 +40,10 @@ def decide_fast(
         answers: The answers of messages that are answered already, by place.
         fast: The open fast batches. The plan contains their changes.
         times: Wall-clock and monotonic time, in nanoseconds.
-        facts: The preconditions, as for `planner.decide`.
+        preconditions: The preconditions, as for `planner.decide`.
     """
     draft = fast.draft(machine)
-    plan = _FastPlanner(machine, columns, times, facts, answers, draft).decide()
+    plan = _FastPlanner(machine, columns, times, preconditions, answers, draft).decide()
     plan.fast = draft.changes
     return plan
 
@@ -56,12 +56,12 @@ class _FastPlanner(Planner):
         machine: StreamMachine,
         columns: MessageColumns,
         times: tuple[int, int],
-        facts: Facts,
+        preconditions: Preconditions,
         answers: dict[int, bytes],
         fast: FastDraft,
     ) -> None:
         now, self._monotonic = times
-        super().__init__(machine, columns, now, facts)
+        super().__init__(machine, columns, now, preconditions)
         self._answers = answers
         self._fast = fast
         # The current message, if it belongs to a fast batch.

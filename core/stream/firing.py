@@ -16,9 +16,9 @@ from core.stream.schedule_headers import output_block
 from core.stream.schedules import NEVER, Pending
 
 if TYPE_CHECKING:
-    from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
     from core.stream.plan import PlanBuilder
+    from core.stream.preconditions import Preconditions
     from core.stream.schedule import Schedule
 
 RETRY = 60 * 1_000_000_000
@@ -99,7 +99,11 @@ def outputs(firings: list[Firing], now: int) -> MessageColumns:
 
 
 def plan_firings(
-    machine: StreamMachine, firings: list[Firing], columns: MessageColumns, now: int, facts: Facts
+    machine: StreamMachine,
+    firings: list[Firing],
+    columns: MessageColumns,
+    now: int,
+    preconditions: Preconditions,
 ) -> tuple[PlanBuilder, list[bytes]]:
     """Return the plan that publishes the messages of due schedules, and the errors of refused ones.
 
@@ -108,9 +112,9 @@ def plan_firings(
         firings: The due schedules.
         columns: Their `outputs`, under their final subjects.
         now: Wall-clock time in nanoseconds since the epoch.
-        facts: The preconditions, as for `planner.decide`.
+        preconditions: The preconditions, as for `planner.decide`.
     """
-    planner = _OutputPlanner(machine, columns, now, facts)
+    planner = _OutputPlanner(machine, columns, now, preconditions)
     plan = planner.decide()
     refused = planner.draft.refused
     for place, firing in enumerate(firings):

@@ -13,10 +13,10 @@ from core.protocol.messages import MessageColumns
 from core.stream.counting import growth
 from core.stream.dedup import DedupWindow
 from core.stream.expiry import Expiry
-from core.stream.facts import NO_FACTS, Facts
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 from core.stream.oldest import OLDEST_MAX, OldestMessages
 from core.stream.plan import PlanBuilder, StreamPlan
+from core.stream.preconditions import NO_PRECONDITIONS, Preconditions
 from core.stream.record_size import LARGEST_OVERHEAD, record_size
 from core.stream.schedules import Schedules
 from core.stream.texts import json_text
@@ -128,7 +128,9 @@ class StreamMachine:
 
     # -- preconditions -----------------------------------------------------------------------
 
-    def lacks_oldest(self, columns: MessageColumns, now: int, facts: Facts = NO_FACTS) -> bool:
+    def lacks_oldest(
+        self, columns: MessageColumns, now: int, preconditions: Preconditions = NO_PRECONDITIONS
+    ) -> bool:
         """Decide whether `decide` needs more of the oldest messages than the window contains."""
         oldest = self.oldest
         if oldest.upto >= self.last_seq:
@@ -142,7 +144,10 @@ class StreamMachine:
             return True
         if not self.max_bytes:
             return False
-        return oldest.nbytes < self.bytes + self.incoming_bytes(columns, facts) - self.max_bytes
+        return (
+            oldest.nbytes
+            < self.bytes + self.incoming_bytes(columns, preconditions) - self.max_bytes
+        )
 
     # -- plans -------------------------------------------------------------------------------
 
@@ -160,7 +165,7 @@ class StreamMachine:
             nbytes=self.bytes,
         )
 
-    def fits_limits(self, columns: MessageColumns, facts: Facts) -> bool:
+    def fits_limits(self, columns: MessageColumns, preconditions: Preconditions) -> bool:
         """Decide whether a stream that discards new messages has room for a whole batch."""
         n = len(columns)
         if self.limit and self.config.discard_new_per_subject:
@@ -168,14 +173,15 @@ class StreamMachine:
         if self.max_msgs and self.msgs + n > self.max_msgs:
             return False
         return (
-            not self.max_bytes or self.bytes + self.incoming_bytes(columns, facts) <= self.max_bytes
+            not self.max_bytes
+            or self.bytes + self.incoming_bytes(columns, preconditions) <= self.max_bytes
         )
 
-    def incoming_bytes(self, columns: MessageColumns, facts: Facts) -> int:
+    def incoming_bytes(self, columns: MessageColumns, preconditions: Preconditions) -> int:
         """Return an upper bound of the bytes that a batch adds to `bytes`."""
         coming = columns.nbytes + sum(map(len, columns.subjects)) + LARGEST_OVERHEAD * len(columns)
         if self.counts:
-            coming += len(columns) * growth(facts.last_messages, columns.headers)
+            coming += len(columns) * growth(preconditions.last_messages, columns.headers)
         return coming
 
     def store(

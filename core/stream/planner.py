@@ -17,7 +17,7 @@ from core.stream.counting import Counting
 from core.stream.discard_new import Capacity
 from core.stream.discard_old import Evictions
 from core.stream.draft import Draft, Message
-from core.stream.facts import NO_FACTS, Facts
+from core.stream.preconditions import NO_PRECONDITIONS, Preconditions
 from core.stream.schedule_headers import stored_schedule
 from core.stream.texts import refusal
 from core.stream.ttl import raised
@@ -35,7 +35,10 @@ _NOTHING: dict[bytes, bytes] = {}
 
 
 def decide(
-    machine: StreamMachine, columns: MessageColumns, now: int, facts: Facts = NO_FACTS
+    machine: StreamMachine,
+    columns: MessageColumns,
+    now: int,
+    preconditions: Preconditions = NO_PRECONDITIONS,
 ) -> PlanBuilder:
     """Return the plan for a batch of publishes, with an answer for each of them.
 
@@ -43,9 +46,9 @@ def decide(
         machine: The state of the stream; it is not changed.
         columns: The published messages, in order.
         now: Wall-clock time in nanoseconds since the epoch. Stored times increase strictly from it.
-        facts: The preconditions of the batch beside the state of the stream.
+        preconditions: The preconditions of the batch beside the state of the stream.
     """
-    return Planner(machine, columns, now, facts).decide()
+    return Planner(machine, columns, now, preconditions).decide()
 
 
 class Planner:
@@ -58,12 +61,16 @@ class Planner:
     checks: ClassVar[Checks] = PUBLISHED
 
     def __init__(
-        self, machine: StreamMachine, columns: MessageColumns, now: int, facts: Facts
+        self,
+        machine: StreamMachine,
+        columns: MessageColumns,
+        now: int,
+        preconditions: Preconditions,
     ) -> None:
         self.machine = machine
         self.columns = columns
         self.now = now
-        self.facts = facts
+        self.preconditions = preconditions
         self.plan = machine.unchanged()
         # The room left in a stream that discards new messages, where the batch may not fit.
         self.capacity: Capacity | None = None
@@ -90,15 +97,18 @@ class Planner:
     def limit(self) -> None:
         """Determine the limits that the batch could reach."""
         machine = self.machine
-        if machine.refuses and not machine.fits_limits(self.columns, self.facts):
-            self.capacity = Capacity(machine, self.facts.replaced)
+        if machine.refuses and not machine.fits_limits(self.columns, self.preconditions):
+            self.capacity = Capacity(machine, self.preconditions.replaced)
             self.is_limited = True
         self.limit_storage()
 
     def limit_storage(self) -> None:
         """Set `storage_left` if the node could have less room than the batch needs."""
-        left = self.facts.storage_left
-        if left is not None and self.machine.incoming_bytes(self.columns, self.facts) > left:
+        left = self.preconditions.storage_left
+        if (
+            left is not None
+            and self.machine.incoming_bytes(self.columns, self.preconditions) > left
+        ):
             self.storage_left = left
             self.is_limited = True
 
@@ -108,8 +118,8 @@ class Planner:
         if not machine.counts:
             return None
         evicted = Evictions(machine).take if machine.evicts else None
-        limits = machine.config.max_msg_size, self.facts.max_payload
-        return Counting(machine.index.last, self.facts.last_messages, *limits, evicted)
+        limits = machine.config.max_msg_size, self.preconditions.max_payload
+        return Counting(machine.index.last, self.preconditions.last_messages, *limits, evicted)
 
     def dedups(self) -> bool:
         """Decide whether message ids are deduplicated."""
@@ -131,7 +141,7 @@ class Planner:
         plan.acks = [] if config.no_ack else columns.replies
         plan.ack_first = machine.last_seq + 1
         plan.last_msg_id = b""
-        no_interest = self.facts.no_interest
+        no_interest = self.preconditions.no_interest
         machine.store(
             plan, columns.subjects, None, columns.payloads, self.now, no_interest=no_interest
         )
@@ -146,7 +156,7 @@ class Planner:
             self.machine,
             columns.subjects,
             self.now,
-            self.facts,
+            self.preconditions,
             dedups=self.dedups(),
             counting=self.counting(),
         )
@@ -319,7 +329,7 @@ class Planner:
         plan.last_msg_id = draft.last_msg_id
         replaced = draft.remove_replaced(plan, subjects)
         blocks = draft.blocks if any(draft.blocks) else None
-        no_interest = self.facts.no_interest
+        no_interest = self.preconditions.no_interest
         machine.store(
             plan, subjects, blocks, payloads, self.now, replaced, self.stamps, no_interest
         )

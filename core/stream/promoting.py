@@ -18,9 +18,9 @@ from core.stream.planner import Planner
 if TYPE_CHECKING:
     from core.protocol.messages import MessageColumns
     from core.stream.draft import Draft, Message
-    from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
     from core.stream.plan import PlanBuilder
+    from core.stream.preconditions import Preconditions
 
 
 # An expected last message holds at one moment only, and the rows of a batch are stored at another,
@@ -70,18 +70,20 @@ class Promoted:
     error: ApiError | None = None
 
 
-def plan_rows(machine: StreamMachine, columns: MessageColumns, now: int, facts: Facts) -> Promoted:
+def plan_rows(
+    machine: StreamMachine, columns: MessageColumns, now: int, preconditions: Preconditions
+) -> Promoted:
     """Return the plan that stores rows up to the first one that is refused.
 
     Args:
         machine: The state of the stream; it is not changed.
         columns: The rows, in order, without reply subjects.
         now: Wall-clock time in nanoseconds since the epoch.
-        facts: The preconditions, as for `planner.decide`.
+        preconditions: The preconditions, as for `planner.decide`.
     """
     error: ApiError | None = None
     while True:
-        planner = _RowPlanner(machine, columns, now, facts)
+        planner = _RowPlanner(machine, columns, now, preconditions)
         try:
             plan = planner.decide() if len(columns) else machine.unchanged()
         except _Refused as refused:
@@ -105,9 +107,13 @@ class _RowPlanner(Planner):
     checks = PROMOTED
 
     def __init__(
-        self, machine: StreamMachine, columns: MessageColumns, now: int, facts: Facts
+        self,
+        machine: StreamMachine,
+        columns: MessageColumns,
+        now: int,
+        preconditions: Preconditions,
     ) -> None:
-        super().__init__(machine, columns, now, facts)
+        super().__init__(machine, columns, now, preconditions)
         self.duplicates = 0
 
     def refuse(self, place: int, error: ApiError) -> None:

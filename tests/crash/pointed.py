@@ -171,7 +171,7 @@ def surround(of: Any, name: str, points: Points, begins: Any, ends: tuple[str, .
 def instrument(points: Points) -> None:
     """Make every operation report its points."""
     from core.jetstream.consumer.consumers import Consumers
-    from core.jetstream.lane import Lane
+    from core.jetstream.group_committer import GroupCommitter
     from core.jetstream.registry import Registry
     from core.jetstream.state_writer import StateWriter
     from core.node.ownership.transfer import Transfers
@@ -179,7 +179,7 @@ def instrument(points: Points) -> None:
     from core.storage.postgres.leases import PostgresLeases
     from core.transport.session import ClientSession
 
-    drive(Lane, "_round", points, ("publish",), ("publish",))
+    drive(GroupCommitter, "_round", points, ("publish",), ("publish",))
     drive(StateWriter, "flush", points, lambda self: ("ack",) if self._waiting else (), ("ack",))
     for name in ("create_stream", "update_stream", "delete_stream"):
         drive(Registry, name, points, (name,), (name,))

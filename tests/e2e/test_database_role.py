@@ -190,11 +190,11 @@ def test_commits_stay_durable_when_the_role_is_changed_later(
             " for each row when (new.subject = 's.told') execute function public.told()",
             admin,
         )
-        lanes = (
+        committers = (
             "select pg_terminate_backend(pid) from pg_stat_activity"
-            f" where application_name = 'jetgate lane' and datname = '{name}'"
+            f" where application_name = 'jetgate commit' and datname = '{name}'"
         )
-        assert ask(admin, lanes) == [(True,)]
+        assert ask(admin, committers) == [(True,)]
 
         def told() -> bool:
             request(process.ports, "POST", "/v1/subjects/s.told", "x")

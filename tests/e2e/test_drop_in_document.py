@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_server.config.flags import parse_flags
+from dropin.config.flags import parse_flags
 from tests.support.dropin import NAMES, DropIn, config, run
 from tests.support.jetgate import ROOT
 from tests.support.natsserver import binary

@@ -181,7 +181,7 @@ def test_of_several_hosts_the_primary_is_found_whoever_is_dead(operator: Operato
         async def sessions() -> list[str]:
             connector = Connector(operator.dsn(name, host=hosts), environment={})
             found = []
-            for purpose in (Purpose.ADMIN, Purpose.LOCK, Purpose.LANE):
+            for purpose in (Purpose.ADMIN, Purpose.LOCK, Purpose.COMMIT):
                 # A lease allows two seconds; a host that hangs must not take them.
                 async with asyncio.timeout(60):
                     session = await connector.open(purpose)

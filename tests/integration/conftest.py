@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.jetstream import lane
+from core.jetstream import group_committer
 from tests.support.consumer_bench import Bench
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -17,7 +17,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Publishes that nobody awaits would be refused unseen. Tests of the refusal override this.
     """
-    monkeypatch.setattr(lane, "PATIENCE", 60.0)
+    monkeypatch.setattr(group_committer, "PATIENCE", 60.0)
 
 
 @pytest.fixture

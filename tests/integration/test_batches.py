@@ -16,7 +16,7 @@ from tests.support.wire import Wire as BlockingWire
 
 ROUNDS = 40
 LENGTH = 25
-# More than the lane takes of ordinary publishes of one stream at once.
+# More than the group committer takes of ordinary publishes of one stream at once.
 MANY = 5000
 
 
@@ -140,14 +140,14 @@ def test_a_batch_is_one_commit_however_many_messages_it_has(database: str) -> No
         async with running_node(database, options=options) as node:
             await add(node)
             wire = await Wire.connect(node, "r.>")
-            commits = node.lane.commits
+            commits = node.committer.commits
             wire.writer.write(whole("large", MANY))
 
             assert await wire.answer() == {
                 "stream": "S", "seq": MANY, "batch": "large", "count": MANY,
             }  # fmt: skip
 
-            assert node.lane.commits == commits + 1
+            assert node.committer.commits == commits + 1
             wire.close()
 
     asyncio.run(run())
@@ -210,7 +210,7 @@ def test_what_is_open_is_forgotten_with_its_stream(database: str, deleted: bool)
             await wire.flush()
             runner = node.registry.stream("S")
             quota = runner.services.batches
-            await node.lane.drain()
+            await node.committer.drain()
             assert quota.batches == 1
 
             if deleted:

@@ -24,7 +24,7 @@ class Costs:
         self._before = self._now()
 
     def _now(self) -> tuple[int, int, int]:
-        return tasks.counters["tasks"], self._node.hub.writes, self._node.lane.commits
+        return tasks.counters["tasks"], self._node.hub.writes, self._node.committer.commits
 
     def spent(self) -> tuple[int, int, int]:
         """Return tasks, socket writes and commits."""

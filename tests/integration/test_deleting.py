@@ -49,7 +49,7 @@ def test_a_stream_may_be_deleted_while_its_node_does_not_know_whether_it_leads(
         async with running_node(database) as node, asyncio.timeout(30):
             for name in ("S", "T"):
                 await add_stream(node, StreamConfig(name=name, subjects=(name,)))
-            monkeypatch.setattr(node.lane, "_trusted", lambda: False)
+            monkeypatch.setattr(node.committer, "_trusted", lambda: False)
             await node.registry.delete_stream("S")
             monkeypatch.undo()
             await node.registry.delete_stream("T")

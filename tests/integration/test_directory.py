@@ -218,13 +218,17 @@ def test_what_was_deleted_and_forgotten_is_known_by_who_looks_late(database: str
 # -- consumers ----------------------------------------------------------------------------------
 
 
-def test_a_consumer_is_created_while_the_lane_has_a_transaction_open(database: str) -> None:
+def test_a_consumer_is_created_while_the_group_committer_has_a_transaction_open(
+    database: str,
+) -> None:
     async def scenario() -> None:
-        async with running_node(database) as node, session(database) as lane:
+        async with running_node(database) as node, session(database) as committer:
             await add_stream(node, StreamConfig(name="S", subjects=("s",)))
-            transaction = lane.transaction()
+            transaction = committer.transaction()
             await transaction.start()
-            await lane.execute("update jetgate_store.head set last_ts = last_ts where stream <> 0")
+            await committer.execute(
+                "update jetgate_store.head set last_ts = last_ts where stream <> 0"
+            )
             async with client(node.server) as js:
                 await js.add_consumer("S", C)
                 await js.delete_consumer("S", "C")

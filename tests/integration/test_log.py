@@ -45,7 +45,7 @@ def scenario(dsn: str, run: Callable[[PostgresLog, PostgresReader], Awaitable[No
         await admin.execute("delete from jetgate_store.head where stream = $1", STREAM)
         await admin.execute("insert into jetgate_store.head values ($1, 5, 1, 0, 0, 0, 0)", STREAM)
         pool = await connector.pool(Purpose.READ, 1)
-        log = PostgresLog(lambda: connector.open(Purpose.LANE))
+        log = PostgresLog(lambda: connector.open(Purpose.COMMIT))
         try:
             await run(log, PostgresReader(pool))
         finally:
@@ -185,7 +185,7 @@ def test_a_session_that_cannot_be_prepared_is_ended(
 
     async def run() -> None:
         connector = Connector(database)
-        log = PostgresLog(lambda: connector.open(Purpose.LANE, connection_class=Canceled))
+        log = PostgresLog(lambda: connector.open(Purpose.COMMIT, connection_class=Canceled))
         with pytest.raises(Unavailable):
             await log.commit([StreamCommit(STREAM, 0, 5, plan_of(1, 0).build())])
         assert [connection.is_closed() for connection in opened] == [True]

@@ -12,7 +12,7 @@ import pytest
 from nats.errors import NoRespondersError
 
 from core.errors import Unavailable
-from core.jetstream import lane
+from core.jetstream import group_committer
 from core.jetstream.transactions import staging
 from core.model.stream import Discard, RePublish, StreamConfig
 from core.node.runtime import RuntimeOptions
@@ -381,9 +381,9 @@ def test_a_batch_waits_for_storage(database: str, monkeypatch: pytest.MonkeyPatc
         await app.open()
         staged = await app.stage("one", rows(1, 3))
         with monkeypatch.context() as fault:
-            fault.setattr(lane, "PATIENCE", 0.05)
+            fault.setattr(group_committer, "PATIENCE", 0.05)
             fault.setattr(at.node.writer, "commit", away)
-            fault.setattr(at.node.lane, "_recover", away)
+            fault.setattr(at.node.committer, "_recover", away)
 
             waits = await app.commit(1, staged, expires=0.2)
             refused = await other.open()

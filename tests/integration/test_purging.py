@@ -139,7 +139,7 @@ def test_a_large_purge_that_passes_over_a_wildcard_token_keeps_it_over_a_restart
 def test_a_purge_waits_for_no_reader(
     postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that takes its time with another stream would hold up the lane, and with it them all."""
+    """One that waited for another stream would hold up the group committer, and with it all."""
 
     async def scenario() -> None:
         async with running_node(database) as node:

@@ -182,11 +182,11 @@ def test_a_hundred_at_once_are_one_commit_and_tell_consumers(
             wire.writer.write(b"SUB d 1\r\n")
             await wire.flush()
             runner = node.registry.streams["S"]
-            commits = runner.services.lane.commits
+            commits = runner.services.committer.commits
             for n in range(100):
                 wire.writer.write(schedule(f"s.{n}", PAST, f"s.out.{n}"))
             assert await wire.count(b"Nats-Schedule-Next: purge", 100) == 100
-            assert runner.services.lane.commits - commits <= 4
+            assert runner.services.committer.commits - commits <= 4
             assert (machine(node).msgs, len(machine(node).schedules)) == (100, 0)
             message = await last_by_subject(runner.log, b"s.out.99")
             assert message is not None

@@ -164,7 +164,7 @@ def test_a_copy_that_is_refused_before_its_turn_is_stored_later(
 def test_the_writing_session_ends_again_and_again(database: str, end: str) -> None:
     async def step(node: Node, wire: Wire, admin: Any) -> None:
         asked = asyncio.create_task(publish(wire, *(f"S.{n}" for n in range(5000))))
-        kill = f"select {end}(pid) from pg_stat_activity where application_name = 'jetgate lane'"
+        kill = f"select {end}(pid) from pg_stat_activity where application_name = 'jetgate commit'"
         for _ in range(60):  # sessions that just begin are among them
             await admin.execute(kill)
         answers = await asked
@@ -210,7 +210,7 @@ def test_a_database_that_becomes_read_only(database: str) -> None:
         end = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1"
         assert (await publish(wire, "S.a"))[0]["seq"] == 1
         await admin.execute(f"alter database {name} set default_transaction_read_only = on")
-        for purpose in ("lane", "write"):
+        for purpose in ("commit", "write"):
             await admin.execute(end, f"jetgate {purpose}")
         refused = await publish(wire, "S.b", "S.b")
         with pytest.raises(ApiError):

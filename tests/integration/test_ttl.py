@@ -183,10 +183,10 @@ def test_ten_thousand_expire_in_few_commits_and_tell_the_consumers(
             wire.writer.write(hpub("s.stays"))
             wire.writer.write(b"".join(hpub(f"s.{i % 500}", Nats_TTL="1") for i in range(MESSAGES)))
             await there(node, wire, MESSAGES + 1)
-            commits = node.lane.commits
+            commits = node.committer.commits
             clock.time += 2 * SECOND
             took = await there(node, wire, 1)
-            commits = node.lane.commits - commits
+            commits = node.committer.commits - commits
             consumer = await ask(wire, "CONSUMER.INFO.S.C")
             stream = node.registry.streams["S"]
             await node.janitor.finish(stream.log)

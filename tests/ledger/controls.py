@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from core.errors import Fenced, OutcomeUnknown, Unavailable
-from core.jetstream.lane import Lane
+from core.jetstream.group_committer import GroupCommitter
 from core.jetstream.state_writer import StateWriter
 from core.jetstream.trust import Trust
 from core.node.lease_session import LeaseSession
@@ -94,7 +94,7 @@ def without_epochs() -> None:
     _replace(PostgresLog, "commit", believe)
     _replace(LeaseSession, "trusted", lambda _self: True)
     _replace(LeaseSession, "_lead_on", lambda _self, _groups, _why: None)
-    for of in (Lane, JetStreamRuntime):
+    for of in (GroupCommitter, JetStreamRuntime):
         _replace(of, "_depose", lambda _self, _why: None)
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from core.config.grammar import GrammarError
 from core.errors import Contradiction
-from nats_server.command import check
-from nats_server.config.contradictions import refuse_contradictions
-from nats_server.config.files import included
-from nats_server.config.flags import parse_flags
-from nats_server.config.options import Options
-from nats_server.config.reader import Mistakes, read
+from dropin.command import check
+from dropin.config.contradictions import refuse_contradictions
+from dropin.config.files import included
+from dropin.config.flags import parse_flags
+from dropin.config.options import Options
+from dropin.config.reader import Mistakes, read
 from tests.support.natsserver import binary
 
 FILES = (

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from core.config.grammar import GrammarError
-from nats_server.config.files import included
-from nats_server.config.options import Options
-from nats_server.config.reader import Mistakes, read
+from dropin.config.files import included
+from dropin.config.options import Options
+from dropin.config.reader import Mistakes, read
 from tests.oracle.configuration_blocks import blocks
 from tests.oracle.configurations import ENVIRONMENT, INCLUDED, configuration
 from tests.oracle.test_configuration import lines_of, said_by_us

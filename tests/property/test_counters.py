@@ -156,8 +156,8 @@ class CounterRules(RuleBasedStateMachine):
 
     def _plan_of(self, run: Run) -> Any:
         async def plan(now: int) -> Any:
-            facts = await self.bench.runner._facts.read(run.columns, now)
-            return plan_copies(self.bench.machine, [run], now, facts, mirrors=False).plan
+            preconditions = await self.bench.runner._preconditions.read(run.columns, now)
+            return plan_copies(self.bench.machine, [run], now, preconditions, mirrors=False).plan
 
         return plan
 

@@ -58,7 +58,7 @@ class _LateStore(MemoryStore):
 
 
 class Crowd:
-    """Clients, the lane and the janitor of one stream."""
+    """Clients, the group committer and the janitor of one stream."""
 
     def __init__(self, settings: dict[str, Any], seed: int) -> None:
         self.rng = random.Random(seed)
@@ -70,7 +70,7 @@ class Crowd:
         for name in _READS:
             setattr(self.store, name, self._late(getattr(self.store, name)))
         self.taken = asyncio.Event()
-        self.bench.runner.services.lane.settled = self._settled  # type: ignore[method-assign]  # a lane that is busy
+        self.bench.runner.services.committer.settled = self._settled  # type: ignore[method-assign]  # a group committer that is busy
         self.busy = 0
         self.differences: list[tuple[list[int], list[int]]] = []
 
@@ -100,7 +100,7 @@ class Crowd:
 
     # -- the node ----------------------------------------------------------------------------
 
-    async def lane(self) -> None:
+    async def committer(self) -> None:
         runner = self.bench.runner
         self.taken.set()
         while self.busy or runner.has_work():
@@ -197,14 +197,14 @@ class Crowd:
         self.busy += 1
         self.bench.gather(ANCHOR)
         await self.bench.step()
-        lane = asyncio.ensure_future(self.lane())
+        committer = asyncio.ensure_future(self.committer())
         changes = self.client(self.purge, self.delete, self.delete, self.expire, self.reconfigure)
         readers = [self.client(self.look) for _ in range(2)]
         clients = asyncio.gather(self.client(self.publish), self.client(self.publish), changes,
                                  *readers)  # fmt: skip
         await asyncio.gather(clients, self.sweep())
         self.busy -= 1
-        await lane
+        await committer
 
     # -- afterwards --------------------------------------------------------------------------
 

@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from core.stream.facts import NO_FACTS
 from core.stream.firing import Firing, outputs, plan_firings
+from core.stream.preconditions import NO_PRECONDITIONS
 from core.stream.schedules import schedule_of
 from tests.unit.stream.support import SECOND, Stream, block, message
 
@@ -103,7 +103,7 @@ class ScheduleRules(RuleBasedStateMachine):
         while self._due():
             firings = [self._firing(pending) for pending in self._schedules().due(now, at_once)]
             plan, refused = plan_firings(
-                self.stream.machine, firings, outputs(firings, now), now, NO_FACTS
+                self.stream.machine, firings, outputs(firings, now), now, NO_PRECONDITIONS
             )
             assert refused == []
             self.stream.machine.apply(plan.build())

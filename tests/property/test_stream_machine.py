@@ -24,10 +24,10 @@ from core.jetstream.log.subjects import last_by_subject, next_by_subject
 from core.model.api_errors import api_error
 from core.model.stream import Discard, Storage, StreamConfig
 from core.protocol.messages import MessageColumns
-from core.stream.facts import NO_FACTS
 from core.stream.machine import StreamMachine
 from core.stream.plan import StreamPlan
 from core.stream.planner import Planner
+from core.stream.preconditions import NO_PRECONDITIONS
 from core.stream.ttl import SECOND
 from core.subjects.subject import matches
 from tests.property.stream_model import Publish, StreamModel
@@ -365,7 +365,7 @@ def test_columns_and_messages_one_by_one_give_the_same_plan(
         now += 40 * MS
         plans = []
         for machine, kind in zip(machines, (Planner, OneByOne), strict=True):
-            plan = kind(machine, _columns(batch), now, NO_FACTS).decide().build()
+            plan = kind(machine, _columns(batch), now, NO_PRECONDITIONS).decide().build()
             machine.apply(plan)
             plans.append(plan)
 

@@ -136,7 +136,7 @@ class FakeStream:
             self.machine,
             self.services.reader,
             self.services.tails,
-            self.services.lane,
+            self.services.committer,
             self.services.janitor,
         )
         self.group = stream_group(1, 0, self.config)

@@ -36,7 +36,7 @@ def config(directory: Path, *lines: str) -> str:
 
 def command(name: str) -> list[str]:
     """Return the command line that replaces the path of nats-server in a script."""
-    return [binary()] if name == "nats-server" else [sys.executable, "-m", "nats_server"]
+    return [binary()] if name == "nats-server" else [sys.executable, "-m", "dropin"]
 
 
 def environment() -> dict[str, str]:

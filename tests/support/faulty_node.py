@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from core.jetstream import lane
+from core.jetstream import group_committer
 from jetgate.commands import main
 
 EARLY_VARIABLE = "JETGATE_TEST_ACK_BEFORE_COMMIT"
@@ -18,10 +18,12 @@ LATER = 0.05  # seconds between the early acknowledgement and the COMMIT
 
 
 def acknowledge_early() -> None:
-    """Replace the write of the group committer (`Lane`) by one that acknowledges first."""
-    write = lane.Lane._write
+    """Replace the write of the group committer by one that acknowledges first."""
+    write = group_committer.GroupCommitter._write
 
-    async def promise_then_write(self: lane.Lane, work: list[tuple[Any, Any]]) -> None:
+    async def promise_then_write(
+        self: group_committer.GroupCommitter, work: list[tuple[Any, Any]]
+    ) -> None:
         for runner, plan in work:
             if plan.acks:
                 runner.acks.emit(plan.acks, plan.ack_first)
@@ -29,7 +31,7 @@ def acknowledge_early() -> None:
         await asyncio.sleep(LATER)
         await write(self, [(runner, replace(plan, acks=[])) for runner, plan in work])
 
-    lane.Lane._write = promise_then_write  # type: ignore[method-assign]  # the fault
+    group_committer.GroupCommitter._write = promise_then_write  # type: ignore[method-assign]  # the fault
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ class Node:
         self.registry = runtime.registry
         self.directory_store = runtime.directory_store
         self.writer = runtime.writer
-        self.lane = runtime.lane
+        self.committer = runtime.committer
         self.states = runtime.states
         self.janitor = runtime.janitor
         self.remotes = runtime.remotes

@@ -2,8 +2,8 @@
 
 `MemoryStore` applies a plan as PostgreSQL does in one transaction, and answers all queries of
 readers. `services` returns the services of a node that leads one such stream. `StreamBench`
-replaces the group committer (`Lane`): it takes a plan, commits or discards it, and returns it to
-the runner, so that a test controls the steps in between.
+replaces the group committer: it takes a plan, commits or discards it, and returns it to the
+runner, so that a test controls the steps in between.
 """
 
 import asyncio
@@ -314,8 +314,8 @@ def _segment(rows: Sequence[tuple[int, Row]]) -> Segment | None:
     )
 
 
-class StandInLane:
-    """A group committer that never waits, in place of `Lane`."""
+class StandInCommitter:
+    """A group committer that never waits, in place of `GroupCommitter`."""
 
     def enqueue(self, runner: StreamRunner) -> None:
         runner.queued = True
@@ -341,7 +341,7 @@ def services(
         sweeper=cast(Any, store),
         directory_store=cast(Any, store),
         directory_follower=DirectoryFollower(cast(Any, store)),
-        lane=cast(Any, StandInLane()),
+        committer=cast(Any, StandInCommitter()),
         states=states,
         janitor=Janitor(clock, cast(Any, store), cast(Any, store)),
         timers=Timers(clock),

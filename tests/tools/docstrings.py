@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACES = ("core", "gateway", "jetgate", "nats_server", "migrations", "spark", "sdks/python")
+PLACES = ("core", "gateway", "jetgate", "dropin", "migrations", "spark", "sdks/python")
 SUPPORT = "tests/support"
 GENERATED = ("sdks/python/jetgate_client/generated", "sdks/typescript/generated")
 

@@ -15,10 +15,10 @@ import typer
 from pyspark_jetstream.command import _parser
 from typer.testing import CliRunner
 
+from dropin.config.flags import parse_flags
 from jetgate import serve
 from jetgate.commands import command_line
 from jetgate.config import Config
-from nats_server.config.flags import parse_flags
 from tests.support.document_commands import CommandBlock, blocks_of
 from tests.support.jetgate import ROOT
 

@@ -26,7 +26,7 @@ from core.stream.plan import PlanBuilder, Position, StreamPlan
 
 if TYPE_CHECKING:
     from core.jetstream.changes import MapSubjects, Submit
-    from core.jetstream.log.facts import FactReader
+    from core.jetstream.log.preconditions import PreconditionReader
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.services import Services
     from core.pubsub.account import Account
@@ -43,7 +43,7 @@ class Copier:
 
     Args:
         log: The log of the stream.
-        facts: Reads the preconditions of plans.
+        preconditions: Reads the preconditions of plans.
         account: The account in which the origins are read.
         services: The node's services.
         submit: Queues a change of the log.
@@ -53,14 +53,14 @@ class Copier:
     def __init__(
         self,
         log: StreamLog,
-        facts: FactReader,
+        preconditions: PreconditionReader,
         account: Account,
         services: Services,
         submit: Submit,
         map_subjects: MapSubjects,
     ) -> None:
         self._log = log
-        self._facts = facts
+        self._preconditions = preconditions
         self._account = account
         self._services = services
         self._submit = submit
@@ -248,8 +248,8 @@ class Copier:
             return self._copied.plan
         for run in runs:
             run.columns.subjects = self._map_subjects(run.columns.subjects)
-        facts = await self._facts.read(gathered(runs), now)
-        self._copied = plan_copies(machine, runs, now, facts, mirrors=self._mirrors)
+        preconditions = await self._preconditions.read(gathered(runs), now)
+        self._copied = plan_copies(machine, runs, now, preconditions, mirrors=self._mirrors)
         return self._copied.plan
 
     def _fresh(self, run: Run) -> Run:

@@ -3,7 +3,7 @@
 A log combines the newest messages in memory (`tail`), the rows in storage (`rows`), the state of
 the stream (`machine`: bounds, counts, subjects) and the removed messages that memory or storage
 still holds (`removed`). Readers depend on nothing else: not on the stream's leader, the group
-committer (`lane`) or consumers. Direct Get, consumers, mirrors and the deletion of rows take a
+committer or consumers. Direct Get, consumers, mirrors and the deletion of rows take a
 log, and a node that does not lead a stream could read it.
 
 Storage returns removed rows too; every read of this module leaves them out.
@@ -33,7 +33,7 @@ _OLDEST_PAGE = 5000
 
 
 class Commits(Protocol):
-    """The interface of the group committer (`core.jetstream.lane.Lane`) for readers."""
+    """The interface of the group committer for readers."""
 
     async def settled(self) -> None:
         """Wait until the commit in progress is applied in memory or has failed."""

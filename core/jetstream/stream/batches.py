@@ -25,14 +25,14 @@ from core.stream.texts import refusal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from core.jetstream.log.facts import FactReader
+    from core.jetstream.log.preconditions import PreconditionReader
     from core.jetstream.timers import Timers
     from core.runtime.clock import Clock
     from core.stream.batching import Quota
-    from core.stream.facts import Facts
     from core.stream.fast_state import FastChanges
     from core.stream.machine import StreamMachine
     from core.stream.plan import PlanBuilder
+    from core.stream.preconditions import Preconditions
 
 
 class Batches:
@@ -40,7 +40,7 @@ class Batches:
 
     Args:
         machine: The state of the stream.
-        facts: Reads the preconditions of plans.
+        preconditions: Reads the preconditions of plans.
         clock: The clock.
         timers: The timer for timeouts of batches.
         quota: The node's limits on open batches.
@@ -50,14 +50,14 @@ class Batches:
     def __init__(
         self,
         machine: StreamMachine,
-        facts: FactReader,
+        preconditions: PreconditionReader,
         clock: Clock,
         timers: Timers,
         quota: Quota,
         abandoned: Callable[[bytes, str], None],
     ) -> None:
         self._machine = machine
-        self._facts = facts
+        self._preconditions = preconditions
         self._clock = clock
         self._timers = timers
         self._staging = Staging(quota, abandoned)
@@ -121,12 +121,12 @@ class Batches:
         machine = self._machine
         is_atomic = columns.has_headers and self._machine.config.allow_atomic
         whole = self._with_batch(columns) if is_atomic else columns
-        facts = await self._facts.read(whole, now)
+        preconditions = await self._preconditions.read(whole, now)
         answers: dict[int, bytes] = {}
         refused: list[int] = []
         for place, found in _atomic(columns) if is_atomic else ():
             try:
-                batch = self._take(columns, place, found, facts)
+                batch = self._take(columns, place, found, preconditions)
             except ApiError as error:
                 answers[place] = refusal(error, machine.json_name)
                 refused.append(error.err_code)
@@ -135,13 +135,13 @@ class Batches:
                 reply = columns.replies[place]
                 if machine.config.no_ack and reply not in columns.answered:
                     reply = b""
-                return decide_batch(machine, batch.name, batch.columns, reply, now, facts)
+                return decide_batch(machine, batch.name, batch.columns, reply, now, preconditions)
             answers[place] = b""
         times = now, self._clock.monotonic()
         if answers or is_fast(columns.replies):
-            plan = decide_fast(machine, columns, answers, self._fast, times, facts)
+            plan = decide_fast(machine, columns, answers, self._fast, times, preconditions)
         else:
-            plan = decide(machine, columns, now, facts)
+            plan = decide(machine, columns, now, preconditions)
         for code in refused:
             plan.count_refused(code)
         self._timers.at(self, self.deadline())
@@ -160,7 +160,11 @@ class Batches:
         return whole
 
     def _take(
-        self, columns: MessageColumns, place: int, found: dict[bytes, bytes], facts: Facts
+        self,
+        columns: MessageColumns,
+        place: int,
+        found: dict[bytes, bytes],
+        preconditions: Preconditions,
     ) -> OpenBatch | None:
         """Add a message to its batch; return the batch if it is complete. Raises ApiError."""
         machine = self._machine
@@ -170,7 +174,7 @@ class Batches:
             raise api_error("JSStreamSealed")
         if 0 <= machine.config.max_msg_size < len(block) + len(payload):
             raise api_error("JSStreamMessageExceedsMaximum")
-        if facts.storage_left is not None and facts.storage_left < 0:
+        if preconditions.storage_left is not None and preconditions.storage_left < 0:
             raise api_error("JSInsufficientResources")
         now = self._clock.monotonic()
         return self._staging.take(columns.subjects[place], block, payload, found, now)

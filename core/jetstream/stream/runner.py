@@ -1,7 +1,7 @@
 """StreamRunner: one stream on the node that leads it, from its publishes to its consumers.
 
-Publishes are gathered in columns. The group committer (`lane`) requests a plan, commits it, and
-calls `emit`. All other modifications of the log (purge, delete, expiry) are changes that yield a
+Publishes are gathered in columns. The group committer requests a plan, commits it, and calls
+`emit`. All other modifications of the log (purge, delete, expiry) are changes that yield a
 plan of the same kind, so there is one way to write.
 """
 
@@ -17,8 +17,8 @@ from core.jetstream.changes import Change, Changes
 from core.jetstream.consumer.consumers import Consumers
 from core.jetstream.copying.copier import Copier
 from core.jetstream.direct.direct_get import DirectGet
-from core.jetstream.log.facts import FactReader
 from core.jetstream.log.loading import load, load_behind, take_head
+from core.jetstream.log.preconditions import PreconditionReader
 from core.jetstream.log.state import state_of
 from core.jetstream.log.stream_log import StreamLog
 from core.jetstream.refusals import once_available, or_not_available
@@ -96,7 +96,7 @@ class StreamRunner:
             self.machine,
             services.reader,
             services.tails,
-            services.lane,
+            services.committer,
             services.janitor,
         )
         self._open_parts()
@@ -114,16 +114,18 @@ class StreamRunner:
             log, self.consumers, clock, self.submit, self._without_interest, self.caught_up
         )
         self.expiry = ExpiryTimer(log, clock, services.janitor, self.requests.trim)
-        facts = FactReader(log, services.resources, services.max_payload, self._without_interest)
+        preconditions = PreconditionReader(
+            log, services.resources, services.max_payload, self._without_interest
+        )
         abandoned = partial(self.advisories.batch_abandoned, self.name)
         self.batches = Batches(
-            self.machine, facts, clock, services.timers, services.batches, abandoned
+            self.machine, preconditions, clock, services.timers, services.batches, abandoned
         )
         self.scheduler = Scheduler(
-            log, facts, clock, self.submit, self.map_subjects, services.sweeper
+            log, preconditions, clock, self.submit, self.map_subjects, services.sweeper
         )
-        self.copier = Copier(log, facts, account, services, self.submit, self.map_subjects)
-        self._facts = facts
+        self.copier = Copier(log, preconditions, account, services, self.submit, self.map_subjects)
+        self._preconditions = preconditions
         self._effects = PlanEffects(
             log, self.consumers, services.janitor, self.expiry, self.scheduler
         )
@@ -164,7 +166,7 @@ class StreamRunner:
         self.log.loading = None
         self.services.janitor.sweep(self.log)
         if self.has_work():
-            self.services.lane.enqueue(self)
+            self.services.committer.enqueue(self)
 
     @property
     def group(self) -> Group:
@@ -305,7 +307,7 @@ class StreamRunner:
         """Gather one publish: four appends; the first of a batch enqueues the stream."""
         columns = self._columns
         if not self.queued:
-            self.services.lane.enqueue(self)
+            self.services.committer.enqueue(self)
         columns.subjects.append(subject)
         columns.replies.append(reply)
         columns.headers.append(headers)
@@ -321,7 +323,7 @@ class StreamRunner:
         """Gather the publishes of one read of a connection."""
         columns = self._columns
         if not self.queued:
-            self.services.lane.enqueue(self)
+            self.services.committer.enqueue(self)
         columns.extend(batch)
         if columns.nbytes > PRESSURE_BYTES:
             self.services.press()
@@ -352,8 +354,8 @@ class StreamRunner:
 
         Raises Unavailable.
         """
-        facts = await self._facts.read(run.columns, now)
-        return plan_copies(self.machine, [run], now, facts, mirrors=False, leaves_out=False)
+        preconditions = await self._preconditions.read(run.columns, now)
+        return plan_copies(self.machine, [run], now, preconditions, mirrors=False, leaves_out=False)
 
     def submit(self, change: Change) -> asyncio.Future[StreamPlan]:
         """Queue a change of the log.
@@ -366,7 +368,7 @@ class StreamRunner:
             # Storage may have no head row for the stream any more.
             self.refuse_gathered(api_error("JSStreamNotFound"))
         else:
-            self.services.lane.enqueue(self)
+            self.services.committer.enqueue(self)
         return done
 
     # -- decide ------------------------------------------------------------------------------
@@ -406,8 +408,8 @@ class StreamRunner:
             if in_batches:
                 plan = await self.batches.decide(columns, now)
             else:
-                facts = await self._facts.read(columns, now)
-                plan = decide(self.machine, columns, now, facts)
+                preconditions = await self._preconditions.read(columns, now)
+                plan = decide(self.machine, columns, now, preconditions)
         except BaseException:
             columns.subjects = published
             self._give_back(columns)
@@ -417,11 +419,11 @@ class StreamRunner:
 
     async def foresee(self, columns: MessageColumns, now: int) -> PlanBuilder:
         """Return the plan of publishes as if decided now, not for COMMIT. Raises Unavailable."""
-        return decide(self.machine, columns, now, await self._facts.read(columns, now))
+        return decide(self.machine, columns, now, await self._preconditions.read(columns, now))
 
     async def plan_rows(self, columns: MessageColumns, now: int) -> Promoted:
         """Return the plan for rows of a transaction; called in its turn. Raises Unavailable."""
-        return plan_rows(self.machine, columns, now, await self._facts.read(columns, now))
+        return plan_rows(self.machine, columns, now, await self._preconditions.read(columns, now))
 
     def lacks_interest(self, subject: bytes) -> bool:
         """Return whether a message on `subject` is not stored because no consumer matches it."""
@@ -443,9 +445,9 @@ class StreamRunner:
         if plan.fast is not None:
             self.batches.committed(plan.fast)
         if plan.acks:
-            self.services.lane.tell(partial(self.acks.emit, plan.acks, plan.ack_first))
+            self.services.committer.tell(partial(self.acks.emit, plan.acks, plan.ack_first))
         if plan.answers:
-            self.services.lane.tell(partial(self.acks.answer, plan.answers))
+            self.services.committer.tell(partial(self.acks.answer, plan.answers))
         self._changes.committed(plan)
 
     def _republish(self, plan: StreamPlan, accepted: Segment, republisher: Republisher) -> None:
@@ -459,7 +461,7 @@ class StreamRunner:
         """Answer every publisher of a plan that was not committed with an error."""
         self.batches.failed()
         self._count_refused(plan)
-        self.services.lane.refuse(error.err_code, plan.rows)
+        self.services.committer.refuse(error.err_code, plan.rows)
         body = refusal(error, self.machine.json_name)
         self.acks.answer((reply, body) for reply in plan.acks if reply)
         held = (
@@ -471,12 +473,12 @@ class StreamRunner:
 
     def _count_refused(self, plan: StreamPlan) -> None:
         for code, count in plan.refused.items():
-            self.services.lane.refuse(code, count)
+            self.services.committer.refuse(code, count)
 
     def refuse_gathered(self, error: ApiError) -> None:
         """Answer all gathered publishes and queued changes with an error."""
         columns, self._columns = self._columns, MessageColumns()
-        self.services.lane.refuse(error.err_code, len(columns))
+        self.services.committer.refuse(error.err_code, len(columns))
         replies = columns.replies
         if self.config.no_ack:
             replies = [reply for reply in replies if reply in columns.answered]

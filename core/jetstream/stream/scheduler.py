@@ -24,8 +24,8 @@ from core.stream.schedules import schedule_of
 
 if TYPE_CHECKING:
     from core.jetstream.changes import MapSubjects, Submit
-    from core.jetstream.log.facts import FactReader
     from core.jetstream.log.message import Message
+    from core.jetstream.log.preconditions import PreconditionReader
     from core.jetstream.log.stream_log import StreamLog
     from core.model.stream import StreamConfig
     from core.runtime.clock import Clock
@@ -45,7 +45,7 @@ class Scheduler:
 
     Args:
         log: The log of the stream.
-        facts: Reads the preconditions of plans.
+        preconditions: Reads the preconditions of plans.
         clock: The clock.
         submit: Queues a change of the log.
         map_subjects: The stream's subject transform.
@@ -55,14 +55,14 @@ class Scheduler:
     def __init__(
         self,
         log: StreamLog,
-        facts: FactReader,
+        preconditions: PreconditionReader,
         clock: Clock,
         submit: Submit,
         map_subjects: MapSubjects,
         sweeper: Sweeper,
     ) -> None:
         self._log = log
-        self._facts = facts
+        self._preconditions = preconditions
         self._clock = clock
         self._submit = submit
         self._map_subjects = map_subjects
@@ -233,8 +233,8 @@ class Scheduler:
             return log.machine.unchanged()
         columns = outputs(there, now)
         columns.subjects = self._map_subjects(columns.subjects)
-        facts = await self._facts.read(columns, now)
-        plan, refused = plan_firings(log.machine, there, columns, now, facts)
+        preconditions = await self._preconditions.read(columns, now)
+        plan, refused = plan_firings(log.machine, there, columns, now, preconditions)
         if refused:
             logger.warning("schedules of stream %s: not taken: %s", log.name, refused[0].decode())
         return plan

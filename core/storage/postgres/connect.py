@@ -55,7 +55,7 @@ _DURABLE = """
 class Purpose(enum.Enum):
     """The purposes of sessions."""
 
-    LANE = "lane"  # log and heads: the group committer
+    COMMIT = "commit"  # log and heads: the group committer
     WRITE = "write"  # consumer state, removals, directory
     READ = "read"
     GET = "get"  # single messages, while this node does not lead their streams
@@ -99,7 +99,7 @@ _GET = {
 _SETTINGS: dict[Purpose, dict[str, str]] = {
     # Every statement of the write path selects its rows by key. A new table has no statistics;
     # without this setting the planner has chosen sequential scans.
-    Purpose.LANE: {"enable_seqscan": "off", "idle_in_transaction_session_timeout": "30s"},
+    Purpose.COMMIT: {"enable_seqscan": "off", "idle_in_transaction_session_timeout": "30s"},
     Purpose.WRITE: {"enable_seqscan": "off", "idle_in_transaction_session_timeout": "30s"},
     # A generic plan would scan the index once per element of a list of subjects.
     Purpose.READ: {
@@ -206,7 +206,7 @@ class Connector:
         except BaseException:
             connection.terminate()
             raise
-        if purpose is Purpose.LANE:
+        if purpose is Purpose.COMMIT:
             _enlarge_send_buffer(connection)
         if self._on_open is not None:
             self._on_open()
@@ -376,7 +376,7 @@ async def _set_late(connection: Any, purpose: Purpose | None) -> None:
     """
     if connection.get_server_version().major >= _HAS_TRANSACTION_TIMEOUT:
         await connection.execute(_WITHOUT_TRANSACTION_LIMIT)
-    if purpose in (Purpose.LANE, Purpose.WRITE):
+    if purpose in (Purpose.COMMIT, Purpose.WRITE):
         await connection.execute(_DURABLE)
 
 

@@ -16,7 +16,7 @@ from tests.support.jetgate import ROOT
 from tests.support.natsserver import binary
 
 COMMANDS = {
-    "jetgate": [sys.executable, "-m", "nats_server"],
+    "jetgate": [sys.executable, "-m", "dropin"],
     "nats-server": [binary()],
 }
 # Seconds for one test. One publishes 100 001 messages one after another, each after its COMMIT.

@@ -8,7 +8,7 @@ import typer.main
 
 from core.auth.users import AUTH_TIMEOUT
 from core.jetstream.direct.stored_get import _PATIENCE_NS
-from core.jetstream.lane import PATIENCE, STALLED
+from core.jetstream.group_committer import PATIENCE, STALLED
 from core.node.publish_gate import PATIENCE_S, START_S
 from core.node.runtime import _DRAIN_S
 from core.node.trust_window import LeaseTimes
@@ -18,10 +18,10 @@ from core.storage.postgres.dsn import KeepAlive
 from core.storage.postgres.hosts import _NEXT_AFTER_S
 from core.storage.postgres.stored_messages import _STANDBY_S
 from core.transport.session import HOLD_SECONDS
+from dropin.config import flags as drop_in
 from gateway.http_protocol import _LINGER_S
 from gateway.http_start import _HEAD_S, _PATIENCE_S
 from jetgate.commands import command_line
-from nats_server.config import flags as drop_in
 from tests.support.jetgate import ROOT
 
 PAGE = (ROOT / "docs/operations/settings.md").read_text()
@@ -108,7 +108,7 @@ def test_timeouts_are_those_of_the_product() -> None:
         *(times.stale / second, PATIENCE, STALLED),
         float(_SETTINGS[Purpose.READ]["statement_timeout"].rstrip("s")),
         *(_PATIENCE_NS / second, _STANDBY_S),
-        float(_SETTINGS[Purpose.LANE]["idle_in_transaction_session_timeout"].rstrip("s")),
+        float(_SETTINGS[Purpose.COMMIT]["idle_in_transaction_session_timeout"].rstrip("s")),
         *(AUTH_TIMEOUT, limits.ping_interval, limits.write_deadline),
         *(PATIENCE_S, START_S, HOLD_SECONDS),
         *(0, _PATIENCE_S, _HEAD_S, _LINGER_S, _DRAIN_S),

@@ -5,9 +5,9 @@ from typer.testing import CliRunner
 
 from core.config.addresses import listen, probe
 from core.errors import OperatorError
+from dropin.config.options import Options
 from jetgate.commands import command_line
 from jetgate.run import fail
-from nats_server.config.options import Options
 
 HOSTS = ["999.1.1.1", "a b", "a..b", ".", "x" * 300, "\udcff", "no.such.host.invalid"]
 

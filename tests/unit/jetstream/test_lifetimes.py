@@ -234,7 +234,7 @@ def test_without_being_asked_removals_leave_no_markers(make: Any) -> None:
 
 
 def test_what_was_foreseen_to_be_the_last_may_be_gone_by_then(make: Any) -> None:
-    """The lane had other work for longer than the janitor takes to sweep and forget a row."""
+    """The group committer had other work for longer than the janitor needs to forget a row."""
     bench = make()
     runner = bench.runner
     publish(bench, "a")

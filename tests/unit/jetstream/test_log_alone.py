@@ -13,7 +13,7 @@ from core.pubsub.server import Hub
 from core.runtime.turn import Turn
 from core.stream.machine import StreamMachine
 from tests.support.sessions import ManualClock
-from tests.support.streams import MemoryStore, StandInLane, StreamBench
+from tests.support.streams import MemoryStore, StandInCommitter, StreamBench
 from tests.unit.stream.support import config
 
 
@@ -31,8 +31,8 @@ def _stored() -> MemoryStore:
 def _log(store: MemoryStore, clock: ManualClock) -> StreamLog:
     janitor = Janitor(clock, cast(Any, store), cast(Any, store))
     machine = StreamMachine(config(max_msgs_per_subject=1))
-    tails, lane = TailBudget(1 << 20), StandInLane()
-    return StreamLog(7, 0, "S", machine, cast(Any, store), tails, lane, janitor)
+    tails, committer = TailBudget(1 << 20), StandInCommitter()
+    return StreamLog(7, 0, "S", machine, cast(Any, store), tails, committer, janitor)
 
 
 def test_direct_get_needs_a_log_and_no_leader() -> None:

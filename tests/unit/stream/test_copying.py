@@ -6,9 +6,9 @@ import pytest
 
 from core.model.stream import Discard
 from core.stream.copying import Copied, Run, plan_copies, plan_skip
-from core.stream.facts import NO_FACTS
 from core.stream.machine import StreamMachine
 from core.stream.plan import Position
+from core.stream.preconditions import NO_PRECONDITIONS
 from tests.support.streams import stored_subjects
 from tests.unit.stream.support import NOW, SECOND, columns, config, message
 
@@ -30,7 +30,7 @@ def machine_of(**settings: Any) -> StreamMachine:
 
 def copy(machine: StreamMachine, *runs: Run, mirrors: bool = False) -> Copied:
     """Plan and apply."""
-    copied = plan_copies(machine, runs, NOW, NO_FACTS, mirrors=mirrors)
+    copied = plan_copies(machine, runs, NOW, NO_PRECONDITIONS, mirrors=mirrors)
     machine.apply(copied.plan.build())
     return copied
 
@@ -75,7 +75,11 @@ def test_a_plan_of_duplicates_alone_still_moves_the_position() -> None:
     copy(machine, run_of("S", 1, message("a", Nats_Msg_Id="x")))
 
     copied = plan_copies(
-        machine, [run_of("S", 2, message("a", Nats_Msg_Id="x"))], NOW, NO_FACTS, mirrors=False
+        machine,
+        [run_of("S", 2, message("a", Nats_Msg_Id="x"))],
+        NOW,
+        NO_PRECONDITIONS,
+        mirrors=False,
     )
 
     assert copied.plan.build().changes_head
@@ -157,7 +161,7 @@ def test_a_run_of_which_nothing_may_be_left_out_ends_there() -> None:
     machine = machine_of(duplicate_window=0)
     run = run_of("dead S C", 1, message("a"), NEVER_STORED[1], message("b"))
 
-    copied = plan_copies(machine, [run], NOW, NO_FACTS, mirrors=False, leaves_out=False)
+    copied = plan_copies(machine, [run], NOW, NO_PRECONDITIONS, mirrors=False, leaves_out=False)
 
     assert copied.left_out == {}
     assert [*copied.stalled] == [0]

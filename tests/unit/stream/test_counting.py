@@ -12,8 +12,8 @@ from core.stream import headers as h
 from core.stream.config import check_create
 from core.stream.copying import Run, plan_copies
 from core.stream.counting import Counting
-from core.stream.facts import Facts
 from core.stream.planner import decide
+from core.stream.preconditions import Preconditions
 from tests.unit.stream.support import NOW, Stream, block, columns, config, message
 
 SECOND = 1_000_000_000
@@ -29,7 +29,7 @@ class Counters(Stream):
 
     def values(self, *messages: tuple[bytes, bytes, bytes]) -> list[Any]:
         """Publish one batch; return the totals acknowledged, or the numbered errors."""
-        plan = decide(self.machine, columns(*messages), self.now, self.facts())
+        plan = decide(self.machine, columns(*messages), self.now, self.preconditions())
         self._apply(plan)
         return [
             answer["error"]["err_code"] if "error" in answer else answer["val"]
@@ -38,10 +38,12 @@ class Counters(Stream):
 
     def copy(self, run: Run) -> None:
         """Store what an origin sent."""
-        self._apply(plan_copies(self.machine, [run], self.now, self.facts(), mirrors=False).plan)
+        self._apply(
+            plan_copies(self.machine, [run], self.now, self.preconditions(), mirrors=False).plan
+        )
 
-    def facts(self) -> Facts:
-        return Facts(self.newest, **self.more)
+    def preconditions(self) -> Preconditions:
+        return Preconditions(self.newest, **self.more)
 
     def _apply(self, plan: Any) -> None:
         self.plan = plan
@@ -201,7 +203,7 @@ def test_a_copy_that_does_not_count_is_left_out(bad: str) -> None:
     run = copied("A", ("a", "a", "5"), ("a", "a", "6"), ("a", "a", "7"))
     run.columns.headers[1] = block(Nats_Incr=bad, Nats_Stream_Source="A 2 > > a")
 
-    made = plan_copies(stream.machine, [run], NOW, stream.facts(), mirrors=False)
+    made = plan_copies(stream.machine, [run], NOW, stream.preconditions(), mirrors=False)
 
     assert (made.plan.last_seq, made.stalled) == (2, {})
     assert made.left_out[0, 2].err_code == (10171 if bad else 10169)
@@ -215,7 +217,7 @@ def test_a_broken_total_holds_up_the_copies() -> None:
     stream.newest[b"a"] = (b"", b"broken")
 
     run = copied("A", ("b", "a", "5"), ("a", "a", "6"))
-    made = plan_copies(stream.machine, [run], NOW, stream.facts(), mirrors=False)
+    made = plan_copies(stream.machine, [run], NOW, stream.preconditions(), mirrors=False)
 
     assert made.left_out == {}
     assert made.stalled[0].err_code == 10172

@@ -10,10 +10,10 @@ import pytest
 
 from core.errors import ApiError
 from core.stream.batching import SECOND, Quota
-from core.stream.facts import NO_FACTS
 from core.stream.fast import PER_STREAM, TOTAL, FastBatches, is_fast, parse_reply
 from core.stream.fast_publishing import decide_fast
 from core.stream.machine import StreamMachine
+from core.stream.preconditions import NO_PRECONDITIONS
 from core.stream.texts import survives_failed_commit
 from tests.unit.stream.support import NOW, columns, config
 
@@ -178,7 +178,7 @@ def played(sent: list[tuple[bytes, bytes]], sizes: Iterator[int]) -> tuple[list[
         start += len(some)
         rows = columns(*((b"s", block, b"x") for _, block in some))
         rows.replies = [reply for reply, _ in some]
-        plan = decide_fast(machine, rows, {}, fast, (NOW, NOW), NO_FACTS)
+        plan = decide_fast(machine, rows, {}, fast, (NOW, NOW), NO_PRECONDITIONS)
         told += [answer for answer in plan.answers if answer[0] != PLAIN]
         machine.apply(plan.build())
         assert plan.fast is not None

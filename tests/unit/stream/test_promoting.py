@@ -4,8 +4,8 @@ import pytest
 
 from core.model.stream import Discard
 from core.stream.blocks import rows_of
-from core.stream.facts import NO_FACTS
 from core.stream.machine import StreamMachine
+from core.stream.preconditions import NO_PRECONDITIONS
 from core.stream.promoting import Promoted, plan_rows
 from tests.support.transactions import encoded
 from tests.unit.stream.support import NOW, columns, config, message
@@ -17,7 +17,7 @@ def promote(machine: StreamMachine, *messages: Message) -> Promoted:
     """Plan rows as they come from blocks, and apply the plan."""
     rows = columns(*messages)
     rows.replies = []
-    promoted = plan_rows(machine, rows, NOW, NO_FACTS)
+    promoted = plan_rows(machine, rows, NOW, NO_PRECONDITIONS)
     assert not promoted.plan.acks
     assert not promoted.plan.answers
     machine.apply(promoted.plan.build())

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from core.stream.facts import NO_FACTS
 from core.stream.firing import Firing, outputs, plan_firings
 from core.stream.headers import find
+from core.stream.preconditions import NO_PRECONDITIONS
 from core.stream.schedules import NEVER, Pending, Schedules, schedule_of
 from tests.unit.stream.support import NOW, SECOND, Stream, block, message
 
@@ -111,7 +111,7 @@ def fire(made: Stream, *subjects: bytes, payload: bytes = b"x") -> list[bytes]:
             firing.copy(0, headers, payload)
             firings.append(firing)
     columns = outputs(firings, made.now)
-    plan, refused = plan_firings(made.machine, firings, columns, made.now, NO_FACTS)
+    plan, refused = plan_firings(made.machine, firings, columns, made.now, NO_PRECONDITIONS)
     made.plan = plan.build()
     made.machine.apply(made.plan)
     return refused

@@ -3,9 +3,9 @@
 import pytest
 
 from core.model.stream import Discard, Storage
-from core.stream.facts import Facts
 from core.stream.index import HistoryIndex
 from core.stream.planner import decide
+from core.stream.preconditions import Preconditions
 from core.stream.subject_search import Searchable
 from tests.support.streams import stored_subjects
 from tests.unit.stream.support import NOW, SECOND, Stream, block, columns, config, message
@@ -252,9 +252,9 @@ def test_ids_of_rolled_up_messages_stay_known() -> None:
 def test_a_roll_up_of_a_log_takes_what_storage_knows() -> None:
     stream = Stream()
     stream.publish(message("a"), message("a"))
-    facts = Facts(replaced={b"a": [(1, 31), (2, 31)]})
+    preconditions = Preconditions(replaced={b"a": [(1, 31), (2, 31)]})
 
-    plan = decide(stream.machine, columns(message("a", Nats_Rollup="sub")), NOW, facts)
+    plan = decide(stream.machine, columns(message("a", Nats_Rollup="sub")), NOW, preconditions)
     stream.machine.apply(plan.build())
 
     assert plan.erased == [1, 2]
@@ -300,10 +300,10 @@ def test_what_no_newer_message_replaces_is_erased() -> None:
 def test_a_roll_up_on_wildcards_makes_room() -> None:
     stream = Stream(max_msgs=4, discard=Discard.NEW)
     stream.publish(message("k.a"), message("k.b"), message("z"))
-    facts = Facts(replaced={b"k.a": [(1, 33)], b"k.b": [(2, 33)]})
+    preconditions = Preconditions(replaced={b"k.a": [(1, 33)], b"k.b": [(2, 33)]})
     batch = columns(message("k.*", Nats_Rollup="sub"), message("k.a"), message("k.b"), message("k"))
 
-    plan = decide(stream.machine, batch, NOW, facts)
+    plan = decide(stream.machine, batch, NOW, preconditions)
     stream.machine.apply(plan.build())
 
     assert [b"error" in body for _, body in plan.answers] == [False, False, False, True]

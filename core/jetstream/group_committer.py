@@ -1,0 +1,360 @@
+"""The group committer: gather -> decide -> commit -> emit, for all streams of this node.
+
+While one commit is in progress the next batch gathers. A round takes all ready streams, decides
+stream by stream, writes one transaction, and only then emits acks and deliveries. There is no
+timer: a lone publisher waits only for its own commit. If the next batch is ready by then, it is
+sent to storage before the acks of the previous one are written.
+
+Failure: if the connection is lost during COMMIT, the plans are kept, unacknowledged, until the
+head rows are read again under a new epoch. A plan whose head row is found was committed and is
+acked; the others are committed again. Publishes gathered meanwhile are refused after two seconds
+(JSClusterNotAvail), so that no client waits forever.
+
+A fenced commit changed nothing, and its publishes are not answered: another node leads one of
+its streams. Those streams are released, and the other plans are committed again.
+"""
+
+import asyncio
+import logging
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from core.errors import ApiError, Fenced, OutcomeUnknown, Refused, Unavailable
+from core.model.api_errors import api_error
+from core.runtime.clock import Clock
+from core.runtime.turn import Turn
+from core.storage.health import COMMITS, SPACE, StorageHealth
+from core.storage.interface import LogWriter, StreamCommit
+from core.stream.machine import StreamMachine
+from core.stream.plan import StreamPlan
+
+log = logging.getLogger("jetgate.committer")
+
+ROUND_ROWS = 8192
+STREAM_ROWS = 4096
+# Seconds after which waiting publishes are refused, and after which a COMMIT is abandoned.
+PATIENCE = 2.0
+STALLED = 10.0
+
+
+# Upper bounds of the buckets of commit durations, in seconds.
+COMMIT_BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
+
+
+_RETRY_S = 0.1
+"""Pause between two attempts to commit while storage is unavailable, in seconds."""
+_REFUSED = "store refused the messages"
+
+
+class Runner(Protocol):
+    """The interface of a stream's leader for the group committer."""
+
+    stream: int
+    shelf: int
+    epoch: int
+    queued: bool
+
+    async def next_plan(self, limit: int, now: int) -> StreamPlan | None: ...
+    @property
+    def machine(self) -> StreamMachine: ...
+    def has_work(self) -> bool: ...
+    def emit(self, plan: StreamPlan) -> None: ...
+    def fail(self, plan: StreamPlan, error: ApiError) -> None: ...
+    def refuse_gathered(self, error: ApiError) -> None: ...
+
+
+Work = list[tuple[Runner, StreamPlan]]
+"""Streams with their plans in one commit."""
+
+
+class GroupCommitter:
+    """The group committer: the one writer of message rows of a node.
+
+    Args:
+        writer: Commits the plans.
+        turn: The loop tick, at whose end sessions write.
+        clock: The clock.
+        trusted: Returns whether the trust window is open.
+        recover: Called after a storage failure. Returns (committed plans, plans to commit again)
+            once this node leads again with new epochs. Raises Unavailable while storage is
+            unavailable, Fenced if another node has taken over.
+        sift: Called after a fenced commit. Releases the streams that another node leads, and
+            returns the others with their plans. Raises Fenced if none are left, Unavailable.
+        deposed: Called when another node leads; the group committer stops.
+        health: Records whether storage accepts commits.
+        release: Called in each round after publishes were taken, to resume paused reading.
+
+    Attributes:
+        ready: Streams with work for the next round.
+        commits: Count of commits.
+        messages: Count of committed messages.
+        failures: Count of plans that storage refused.
+        refused: Count of messages answered with an error, by `err_code`.
+        commit_ns: Total duration of commits, in nanoseconds.
+        commit_counts: Count of commits by duration, in buckets of `COMMIT_BOUNDS`.
+        stopped: True once deposed, or stopped by the runtime.
+    """
+
+    def __init__(
+        self,
+        writer: LogWriter,
+        turn: Turn,
+        clock: Clock,
+        trusted: Callable[[], bool],
+        recover: Callable[[Work], Awaitable[tuple[Work, Work]]],
+        sift: Callable[[Work], Awaitable[Work]],
+        deposed: Callable[[str], None],
+        health: StorageHealth | None = None,
+        release: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.health = health or StorageHealth(clock)
+        self._writer = writer
+        self._turn = turn
+        self._clock = clock
+        self._trusted = trusted
+        self._recover = recover
+        self._sift = sift
+        self._deposed = deposed
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._taken.set()
+        self.ready: deque[Runner] = deque()
+        self.commits = 0
+        self.messages = 0
+        self.failures = 0
+        self.refused: dict[int, int] = {}
+        self.commit_ns = 0
+        self.commit_counts = [0] * (len(COMMIT_BOUNDS) + 1)
+        self.stopped = False
+        self._is_doubted = False
+        self._release = release
+        self._untold: list[Callable[[], None]] = []
+
+    def tell(self, say: Callable[[], None]) -> None:
+        """Queue a callback that answers committed publishes, for after the next COMMIT is sent."""
+        self._untold.append(say)
+
+    def enqueue(self, runner: Runner) -> None:
+        """Add a stream to the next round unless it is already queued."""
+        if not runner.queued:
+            runner.queued = True
+            self.ready.append(runner)
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Run rounds until deposed or cancelled."""
+        while not self.stopped:
+            if not (self.ready or self._is_doubted):
+                self._idle.set()
+                await self._wake.wait()
+            self._wake.clear()
+            self._idle.clear()
+            if self._is_doubted:
+                self._is_doubted = False
+                await self._settle([])
+            while self.ready and not (self.stopped or self._is_doubted):
+                await self._round()
+
+    def verify(self) -> None:
+        """Compare storage with memory before the next round; call this if they may differ."""
+        self._is_doubted = True
+        self._wake.set()
+
+    async def drain(self) -> None:
+        """Wait until all gathered work is committed and emitted."""
+        while not self.stopped and (self.ready or not self._idle.is_set()):
+            await self._idle.wait()
+            await asyncio.sleep(0)
+
+    async def settled(self) -> None:
+        """Wait until the commit in progress is applied in memory or has failed.
+
+        A reader of storage may see a commit before this node receives its confirmation.
+        """
+        await self._taken.wait()
+
+    async def _round(self) -> None:
+        work: Work = []
+        decided: Work = []
+        rows = 0
+        away = False
+        for _ in range(len(self.ready)):
+            runner = self.ready.popleft()
+            try:
+                plan = await runner.next_plan(STREAM_ROWS, self._clock.now())
+            except Unavailable as error:
+                self.health.failed(COMMITS, str(error))
+                # End the round here: waiting now would let streams with a plan in this round
+                # queue for a second one.
+                self.ready.append(runner)
+                away = True
+                break
+            # Only now: publishes that arrived during the await must not queue the stream again,
+            # since two plans of one stream never share a transaction.
+            runner.queued = False
+            if runner.has_work():
+                self.enqueue(runner)
+            if plan is None:
+                continue
+            (work if plan.changes_head else decided).append((runner, plan))
+            rows += plan.rows
+            if rows >= ROUND_ROWS:
+                break
+        self._release()
+        if work:
+            self._taken.clear()
+            try:
+                await self._commit(work)
+            finally:
+                self._taken.set()
+        if decided and not self._trusted():
+            # Another node may lead by now, and decide duplicates and refusals differently.
+            decided = await self._settle(decided)
+        for runner, plan in decided:
+            runner.emit(plan)
+        if self.ready and not away:
+            # The event loop runs it when the next round awaits storage for the first time.
+            asyncio.get_running_loop().call_soon(self._tell)
+        else:
+            self._tell()
+        if away and not self.stopped:
+            await self._settle([])
+
+    def _tell(self) -> None:
+        """Call the queued callbacks, and flush the sessions."""
+        untold, self._untold = self._untold, []
+        for say in untold:
+            say()
+        self._turn.run()
+
+    async def _commit(self, work: Work) -> None:
+        """Commit the plans, then emit them; recover from failures."""
+        while work and not self.stopped:
+            started = self._clock.monotonic()
+            try:
+                if not self._trusted():
+                    raise Unavailable("leadership is not confirmed")
+                await self._write(work)
+            except Fenced:
+                work = await self._without_fenced(work)
+                continue
+            except Refused as error:
+                await self._part(work, error)
+                return
+            except (OutcomeUnknown, Unavailable) as error:
+                self.health.failed(COMMITS, str(error))
+                work = await self._settle(work)
+                continue
+            took = self._clock.monotonic() - started
+            self.commit_ns += took
+            self.commit_counts[bisect_left(COMMIT_BOUNDS, took / 1e9)] += 1
+            self._emit(work)
+            return
+
+    async def _write(self, work: Work) -> None:
+        commits = [
+            StreamCommit(r.stream, r.shelf, r.epoch, plan, self._ids_since(r, plan))
+            for r, plan in work
+        ]
+        impatient = asyncio.get_running_loop().call_later(PATIENCE, self._be_impatient)
+        try:
+            async with asyncio.timeout(STALLED):
+                await self._writer.commit(commits)
+        except TimeoutError:
+            raise OutcomeUnknown(f"no answer to COMMIT within {STALLED:g} s") from None
+        finally:
+            impatient.cancel()
+
+    def _ids_since(self, runner: Runner, plan: StreamPlan) -> int | None:
+        return runner.machine.ids_since(self._clock.now()) if plan.erased else None
+
+    def _be_impatient(self) -> None:
+        self.health.failed(COMMITS, f"no answer to COMMIT within {PATIENCE:g} s")
+        self._refuse_gathered()
+
+    def _emit(self, work: Work) -> None:
+        self.health.committed()
+        self.commits += 1
+        for runner, plan in work:
+            self.messages += plan.rows
+            runner.emit(plan)
+
+    async def _part(self, work: Work, error: Refused) -> None:
+        """Handle a refused commit: commit plans one by one, and fail a plan refused alone."""
+        if len(work) > 1:
+            for pair in work:
+                await self._commit([pair])
+            return
+        ((runner, plan),) = work
+        self.failures += 1
+        if error.is_full:
+            self.health.failed(SPACE, str(error))
+        else:
+            # Not an outage: storage may accept other plans.
+            self.health.works(COMMITS)
+            log.error("storage refused a commit: %s", error)
+        runner.fail(
+            plan,
+            api_error("JSInsufficientResources")
+            if error.is_full
+            else api_error("JSStreamStoreFailed", err=_REFUSED),
+        )
+
+    async def _without_fenced(self, work: Work) -> Work:
+        """Return the plans of a fenced commit that are to be committed again."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._sift(work)
+        except Fenced as error:
+            self._depose(str(error))
+            return []
+        except (Unavailable, TimeoutError) as error:
+            self.health.failed(COMMITS, str(error) or "no answer yet")
+            return await self._settle(work)
+
+    async def _settle(self, work: Work) -> Work:
+        """Wait for storage and leadership; emit plans found committed, return the others."""
+        patient_until = self._clock.monotonic() + int(PATIENCE * 1e9)
+        while not self.stopped:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    committed, rest = await self._recover(work)
+            except Fenced as error:
+                self._depose(str(error))
+                return []
+            except (Unavailable, TimeoutError) as error:
+                self.health.failed(COMMITS, str(error) or "no answer yet")
+                if self._clock.monotonic() >= patient_until:
+                    self._refuse_gathered()
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if committed:
+                self._emit(committed)
+                self._tell()
+            if not rest:  # Else the commit of the rest reports the health.
+                self.health.works(COMMITS)
+            return rest
+        return []
+
+    def refuse(self, code: int, count: int) -> None:
+        """Count messages answered with an error, by `err_code`."""
+        if count:
+            self.refused[code] = self.refused.get(code, 0) + count
+
+    def _refuse_gathered(self) -> None:
+        for runner in self.ready:
+            runner.refuse_gathered(api_error("JSClusterNotAvail"))
+        for _ in range(len(self.ready)):
+            runner = self.ready.popleft()
+            runner.queued = False
+            if runner.has_work():
+                self.enqueue(runner)
+        self._turn.run()
+
+    def _depose(self, why: str) -> None:
+        self.stopped = True
+        self._idle.set()
+        self._deposed(why)

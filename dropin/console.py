@@ -1,0 +1,16 @@
+"""The console script `jetgate-nats-server`; an interrupt ends it from the first line on."""
+
+from core.runtime.interrupts import end_at_once
+
+end_at_once()  # before the slow imports
+
+
+def main() -> None:
+    """Run the command."""
+    from core.runtime.threads import leave
+    from dropin.command import main as command
+
+    try:
+        command()
+    except SystemExit as end:
+        leave(end.code if isinstance(end.code, int) else 0)

@@ -1,0 +1,66 @@
+"""The part of `jetgate-nats-server` without JetStream: connections to the JetStream of remotes.
+
+`CoreNats` replaces `dropin.jetstream.JetStream`, and imports no storage module.
+"""
+
+from typing import TYPE_CHECKING
+
+from core.node.server import Server
+
+if TYPE_CHECKING:
+    from core.node.lifecycle import Candidacy
+    from core.node.publish_gate import PublishGate
+    from core.node.runtime import JetStreamRuntime
+    from core.remote.keeper import Remotes
+    from core.remote.settings import Remote
+
+
+class CoreNats:
+    """Core NATS: publish and subscribe, without storage."""
+
+    def __init__(self, server: Server, remotes: "tuple[Remote, ...]") -> None:
+        self._server = server
+        self._configured = remotes
+        self._connected: tuple[Remote, ...] = ()
+        self._is_serving = False
+        self._remotes: Remotes | None = None
+
+    def open(self) -> bool:
+        """Return False: clients wait for nothing else, so publishes need not be held."""
+        return False
+
+    async def start(self, gate: "PublishGate") -> "Candidacy | None":
+        """Return None: there are no streams to lead."""
+        return None
+
+    def serve(self, runtime: "JetStreamRuntime | None") -> None:
+        """Connect to the remotes; clients are accepted from now on."""
+        self._is_serving = True
+        self._connect()
+
+    def reconfigure(self, limits: dict[str, int], remotes: "tuple[Remote, ...]") -> None:
+        """Replace the remotes. `limits` has no effect without storage."""
+        self._configured = remotes
+        if self._is_serving:
+            self._connect()
+
+    def _connect(self) -> None:
+        if self._configured == self._connected:
+            return
+        if self._remotes is None:
+            # Imported late: starts without remotes are faster
+            from core.remote.keeper import Remotes
+
+            self._remotes = Remotes(self._server.hub.default_account(), self._server.clock)
+        self._connected = self._configured
+        self._remotes.configure(self._configured)
+
+    def step_down(self) -> None:
+        """Do nothing: there is no runtime."""
+
+    async def retire(self) -> None:
+        """Close the connections to remotes."""
+        if self._remotes is not None:
+            await self._remotes.stop()
+
+    stop = retire

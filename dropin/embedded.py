@@ -1,0 +1,62 @@
+"""The embedded PostgreSQL of one server, in its store directory."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.runtime.tasks import spawn, stop
+from core.runtime.threads import imported
+from core.storage.claims import claim
+from dropin.store_directory import use_directory
+
+if TYPE_CHECKING:
+    from core.storage.postgres.connect import Connector
+    from core.storage.postgres.embedded import EmbeddedPostgres
+
+log = logging.getLogger("jetgate.server")
+
+# Modules that are imported while PostgreSQL starts.
+_REST = ("core.storage.postgres.migrate", "core.node.campaign", "core.node.runtime")
+# Many such servers share one machine, so each uses little of its memory.
+_SETTINGS = {"shared_buffers": "64MB", "wal_buffers": "16MB", "min_wal_size": "80MB"}
+
+
+class Embedded:
+    """The embedded PostgreSQL. Life cycle: `open`, `start`, `stop`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = -1
+        self._postgres: EmbeddedPostgres | None = None
+
+    def open(self) -> None:
+        """Claim the store directory. Raises OperatorError."""
+        log.info('  Store Directory: "%s"', self._directory)
+        use_directory(self._directory)
+        self._lock = claim(Path(os.path.abspath(self._directory)))
+
+    async def start(self) -> Connector:
+        """Start PostgreSQL and migrate its schema to this release. Raises OperatorError."""
+        embedded = await imported("core.storage.postgres.embedded")
+        self._postgres = postgres = embedded.EmbeddedPostgres(
+            self._directory, settings=_SETTINGS, lock=self._lock
+        )
+        rest = spawn(imported(*_REST), name="import of JetStream")
+        try:
+            await postgres.start()
+            await rest
+        finally:
+            await stop(rest)
+        from core.storage.postgres.migrate import migrate  # imported before, in a thread
+
+        connector: Connector = postgres.connector
+        await migrate(connector)
+        return connector
+
+    async def stop(self) -> None:
+        """Stop PostgreSQL."""
+        if self._postgres is not None:
+            await self._postgres.stop()

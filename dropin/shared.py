@@ -1,0 +1,134 @@
+"""An existing PostgreSQL, `jetstream { dsn }`, which several servers may share.
+
+Each server owns a part of the streams. Over routes, with `cluster {}`, each serves its clients the
+streams that peers own; a server without routes stands by, or owns streams that no peer does. A link
+between such servers begins with a proof that both know a secret of the database
+(`core.route.database_mesh`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import core
+from core.config.secret_files import secret_of
+from core.errors import OperatorError
+from core.node.database import Database, link_secret
+from core.node.peers import Peers
+from core.node.publish_gate import PublishGate
+from core.node.server import Server
+from core.runtime.subscribers import Subscribers
+from core.runtime.threads import imported
+from core.storage.leases import NodeRow
+from dropin.config.options import JetStreamOptions
+from dropin.ports_file import join
+
+if TYPE_CHECKING:
+    from core.storage.postgres.connect import Connector
+
+log = logging.getLogger("jetgate.server")
+
+_MODULES = (
+    "core.storage.postgres.preflight",
+    "core.storage.postgres.migrate",
+    "core.node.campaign",
+    "core.node.runtime",
+)
+_UNREACHED_S = 10.0
+"""Seconds to wait for the link to an owner before a warning is logged."""
+_NAME_S, _LOOK_S = 10.0, 0.5
+_SECOND = 1_000_000_000
+
+
+class Shared:
+    """The shared database. Life cycle: `open`, `start`, `follow`, `stop`.
+
+    Attributes:
+        row: This server's row in the node table, which peers read.
+        peers: The peers, updated with each heartbeat.
+        changed: Called when all streams have an owner, or no longer all have one.
+    """
+
+    def __init__(self, server: Server, options: JetStreamOptions) -> None:
+        self._server = server
+        self._options = options
+        self._gate: PublishGate
+        self.row = NodeRow(server.hub.server_name, version=core.__version__, tags=server.hub.tags)
+        self.row.server_id = server.hub.server_id
+        self.peers = Peers(server, self._delete)
+        self.changed: Subscribers[[]] = Subscribers()
+        self._connector: Connector | None = None
+        self._patience: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        """Do nothing: there is nothing to claim before the database is reachable."""
+
+    async def start(self) -> Connector:
+        """Migrate the schema to this release; return the connector. Raises OperatorError."""
+        await imported(*_MODULES)
+        options = self._options
+        database = Database(
+            secret_of("--dsn", options.dsn, options.dsn_file),
+            "jetstream dsn_file" if options.dsn_file else "jetstream dsn",
+            options.dsn_password_file,
+            options.wait_for_db,
+        )
+        connector = database.connector()
+        is_migrated = await database.migrated(connector, self._server.clock)
+        log.info("  Database: %s", connector.address)
+        if is_migrated:
+            log.info("The schema in %s is now that of this release", connector.address)
+        await self._claim_name(connector)
+        self._connector = connector
+        return connector
+
+    async def _delete(self, node: str) -> None:
+        """Delete the row of a vanished node. Raises Unavailable."""
+        from core.storage.postgres.nodes import delete_node  # imported before, in a thread
+
+        assert self._connector is not None, "asked once it has started"
+        await delete_node(self._connector, node)
+
+    async def _claim_name(self, connector: Connector) -> None:
+        """Wait until no other server of the database has this name. Raises OperatorError."""
+        from core.storage.postgres.node_names import is_taken  # imported before, in a thread
+
+        clock, name = self._server.clock, self.row.node
+        began = clock.monotonic()
+        while await is_taken(connector, name):
+            if clock.monotonic() - began > _NAME_S * _SECOND:
+                place = connector.address
+                raise OperatorError(f'another server over {place} has the server_name "{name}"')
+            await asyncio.sleep(_LOOK_S)
+
+    async def follow(self, connector: Connector, gate: PublishGate) -> None:
+        """Serve through the peers that own streams, if there are routes."""
+        hub, self._gate = self._server.hub, gate
+        self.row.nats = f"nats://{join(hub.host, hub.port)}"
+        gate.changed.subscribe(self._owners_changed)
+        patience = _UNREACHED_S if self._server.links is not None else _LOOK_S
+        self._patience = asyncio.get_running_loop().call_later(patience, self._look)
+        if self._server.links is not None:
+            await self._server.join(await link_secret(connector))
+
+    def _look(self) -> None:
+        """Log a warning if no owner is reachable."""
+        if not self._gate.is_open:
+            log.warning(
+                "JetStream is not available here: another server leads over the database, and there"
+                " is no route to it; both need cluster {} with one name, and routes"
+            )
+
+    def _owners_changed(self) -> None:
+        if self._gate.is_open:
+            log.info("JetStream is served: all streams are led")
+        else:
+            log.info("No JetStream leader is reachable: publishes wait")
+        self.changed()
+
+    async def stop(self) -> None:
+        """Cancel the timer; the database keeps running."""
+        if self._patience is not None:
+            self._patience.cancel()

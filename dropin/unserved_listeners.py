@@ -1,0 +1,57 @@
+"""Listeners of unserved protocols: bound, but every connection gets an error and is closed."""
+
+import asyncio
+import logging
+from functools import partial
+from typing import cast
+
+from core.config.addresses import listen
+from dropin.config.options import UnservedListener
+from dropin.ports_file import join
+
+log = logging.getLogger("jetgate")
+
+_SHOWN = {"leafnodes": "leafnode"}
+
+
+class _TurnedAway(asyncio.Protocol):
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the reason and close."""
+        out = cast(asyncio.WriteTransport, transport)
+        if self._kind != "mqtt":
+            out.write(f"-ERR '{self._kind} is not served'\r\n".encode())
+        out.close()
+
+
+class UnservedListeners:
+    """All such listeners. Life cycle: `open`, then `close`.
+
+    Attributes:
+        addresses: (host, port) of the bound listeners, by kind.
+    """
+
+    def __init__(self) -> None:
+        self.addresses: dict[str, tuple[str, int]] = {}
+        self._servers: list[asyncio.Server] = []
+
+    async def open(self, listeners: list[UnservedListener]) -> None:
+        """Bind the listeners. Raises OperatorError."""
+        loop = asyncio.get_running_loop()
+        for listener in listeners:
+            listening = listen(listener.host, max(listener.port, 0), listener.kind)
+            port = listening.getsockname()[1]
+            server = await loop.create_server(partial(_TurnedAway, listener.kind), sock=listening)
+            self._servers.append(server)
+            self.addresses[listener.kind] = (listener.host, port)
+            kind = _SHOWN.get(listener.kind, listener.kind)
+            log.info("Listening for %s connections on %s", kind, join(listener.host, port))
+
+    def close(self) -> None:
+        """Close the listeners."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        self.addresses.clear()
