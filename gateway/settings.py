@@ -9,7 +9,7 @@ MIB = 1 << 20
 class Settings:
     """Limits and times: bytes, counts and seconds.
 
-    docs/signin.md explains the settings of sign-in.
+    docs/http-auth.md explains the settings of sign-in.
 
     Attributes:
         ack_key: Key that signs ack tokens. All nodes of a system need the same key to accept each

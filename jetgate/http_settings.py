@@ -81,7 +81,7 @@ def _is_count(text: str) -> bool:
 def _value(name: str, value: Any) -> Any:
     default = DEFAULTS.get(name)
     if default is None:
-        raise ConfigError("http", f'unknown field "{name}"; docs/signin.md lists them')
+        raise ConfigError("http", f'unknown field "{name}"; docs/http-auth.md lists them')
     if isinstance(default, tuple):
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise ConfigError(f"http.{name}", "expected a list of texts")

@@ -114,12 +114,12 @@ NodeTags = Annotated[
 ]
 Authors = Annotated[
     AuthorPermissions,
-    typer.Option(help="Where headers need permission too (docs/signin.md)."),
+    typer.Option(help="Where headers need permission too (docs/http-auth.md)."),
 ]
 HttpHosts = Annotated[
     list[str] | None,
     typer.Option(
-        "--http-host", help="Name by which HTTP may be asked, or *; repeatable (docs/signin.md)."
+        "--http-host", help="Name by which HTTP may be asked, or *; repeatable (docs/http-auth.md)."
     ),
 ]
 TrustedProxies = Annotated[

@@ -42,7 +42,7 @@ CURES = {
     "not-connected": "Repeat it with the same Idempotency-Key as soon as the server is back.",
     "not-enabled": "Have the operator start the server with JetStream.",
     "not-http": "Speak HTTP/1.1: one length, lines that end in CR LF, no blank before a colon.",
-    "not-permitted": "Have the user permitted what `detail` names: docs/signin.md lists it.",
+    "not-permitted": "Have the user permitted what `detail` names: docs/http-auth.md lists it.",
     "object-changed": "Try again: somebody else was faster.",
     "object-exists": "Choose another name, or delete the object first.",
     "priority-groups": "Fetch with `group`, or follow a consumer without groups.",

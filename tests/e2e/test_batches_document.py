@@ -1,4 +1,4 @@
-"""The lines of docs/batches.md, run one after the other, answer what the document shows."""
+"""The lines of docs/features/batches.md answer, in order, what it shows."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ import asyncpg
 
 from tests.support.jetgate import ROOT, JetgateServer
 
-TEXT = (ROOT / "docs" / "batches.md").read_text()
+TEXT = (ROOT / "docs" / "features" / "batches.md").read_text()
 PYTHON = re.compile(r"^```python\n([\s\S]*?)^```\n\n((?:    .*\n)+)", re.MULTILINE)
 CONFIG = re.compile(r"-X PUT localhost:8080(\S+) .*\n +-d '(.*)'")
 QUERY = re.compile(r"^    => (.*);\n((?:    .*\n)+)", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The lines of docs/counters.md, run one after the other, answer what the document shows."""
+"""The lines of docs/features/counters.md answer, in order, what it shows."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT, JetgateServer
 
-TEXT = (ROOT / "docs" / "counters.md").read_text()
+TEXT = (ROOT / "docs" / "features" / "counters.md").read_text()
 BLOCK = re.compile(r"^```python\n((?:.*\n)*?)```\n|^((?:    .*\n|\n(?=    ))+)", re.MULTILINE)
 # A prompt, what is typed behind it and in deeper lines, and what is shown below.
 STEP = re.compile(r"^(\$|=>) (.*\n(?:   +.*\n)*)((?:(?!\$ |=> ).*\n)*)", re.MULTILINE)

@@ -1,6 +1,6 @@
 """A day of an operator: the commands of docs/operations, run as they stand there, in their order.
 
-docs/operations/day.md is the way through the pages. Nodes are started by the command of the
+docs/operations/quickstart.md is the way through the pages. Nodes are started by the command of the
 systemd unit and by that of compose; a publisher notes what was acknowledged to it, from the first
 message to the end of the rolling restart.
 """
@@ -29,14 +29,14 @@ from tests.support.shell_blocks import Block, Documents, Instead
 
 PAGES = ROOT / "docs/operations"
 PAGES_RUN = (
-    *("day.md", "../operations.md", "availability.md", "backup.md", "database.md"),
+    *("quickstart.md", "../operations.md", "availability.md", "backup.md", "database.md"),
     *("deployment.md", "dsn.md", "settings.md", "sizing.md"),
 )
 NOT_RUN = {
     "availability.md": 2,  # a standby; another node
     "backup.md": 1,  # a base backup: no right to replicate
     "database.md": 3,  # twice the same as elsewhere; roles of another database
-    "day.md": 7,  # variables; systemd
+    "quickstart.md": 7,  # variables; systemd
     "deployment.md": 4,  # systemd; Docker, twice; Kubernetes
     "dsn.md": 1,  # hosts that are nowhere
 }
@@ -209,7 +209,7 @@ def day(tmp_path: Path) -> Iterator[Day]:
 def test_a_day(day: Day) -> None:
     documents = Documents()
     run = 0
-    for step in documents.steps(PAGES / "day.md"):
+    for step in documents.steps(PAGES / "quickstart.md"):
         match step:
             case Block():
                 day.run(step)
@@ -225,7 +225,7 @@ def test_a_day(day: Day) -> None:
 
 def test_what_is_not_run_is_counted_and_has_its_reason() -> None:
     documents = Documents()
-    assert all(step.place for step in documents.steps(PAGES / "day.md"))
+    assert all(step.place for step in documents.steps(PAGES / "quickstart.md"))
 
     found = Counter(place.partition(":")[0] for place in documents.not_run)
     print(*(f"{place}: {reason}" for place, reason in documents.not_run.items()), sep="\n")

@@ -1,4 +1,4 @@
-"""What docs/nats-server.md says is served, refused or without effect: each word of it is tried."""
+"""What docs/drop-in.md says is served, refused or without effect: each word of it is tried."""
 
 import re
 import socket
@@ -12,7 +12,7 @@ from tests.support.dropin import NAMES, DropIn, config, run
 from tests.support.jetgate import ROOT
 from tests.support.natsserver import binary
 
-DOCUMENT = (ROOT / "docs" / "nats-server.md").read_text()
+DOCUMENT = (ROOT / "docs" / "drop-in.md").read_text()
 
 SERVED = {
     "jetstream": "jetstream { store_dir: DIR, max_mem: 1G, max_file: 10G, domain: d }",

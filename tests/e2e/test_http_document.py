@@ -71,7 +71,7 @@ def test_every_line_does_what_it_says(server: JetgateServer, tmp_path: Path, doc
 
 
 def test_every_line_about_signing_in_does_what_it_says(tmp_path: Path) -> None:
-    blocks = _blocks("signin.md")
+    blocks = _blocks("http-auth.md")
     keep = "cp jar jar.kept\n"  # the last line forgets the session
     flags = ("--user", "me", "--pass", "secret", "--log-level", "debug")
     with JetgateServer(*flags, in_memory=True) as server:

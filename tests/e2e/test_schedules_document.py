@@ -1,4 +1,4 @@
-"""The lines of docs/schedules.md, run one after the other, answer what the document shows."""
+"""The lines of docs/features/schedules.md answer, in order, what it shows."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT, JetgateServer
 
-TEXT = (ROOT / "docs" / "schedules.md").read_text()
+TEXT = (ROOT / "docs" / "features" / "schedules.md").read_text()
 BLOCK = re.compile(r"(?:^    .*\n|^\n(?=    ))+", re.MULTILINE)
 # A prompt, what is typed behind it and in deeper lines, and what is shown below.
 STEP = re.compile(r"^\$ (.*\n(?:   +.*\n)*)((?:(?!\$ ).*\n)*)", re.MULTILINE)

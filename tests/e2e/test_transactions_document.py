@@ -1,4 +1,4 @@
-"""The lines of docs/transactions.md, run one after the other, answer what the document shows."""
+"""The lines of docs/features/transactions.md answer, in order, what it shows."""
 
 import asyncio
 import re
@@ -11,7 +11,7 @@ from core.model.transaction_errors import transaction_error
 from tests.support.jetgate import ROOT, JetgateServer
 from tests.support.wire import Wire
 
-TEXT = (ROOT / "docs" / "transactions.md").read_text()
+TEXT = (ROOT / "docs" / "features" / "transactions.md").read_text()
 PYTHON = re.compile(r"^```python\n([\s\S]*?)^```\n\n((?:    .*\n)+)", re.MULTILINE)
 QUERY = re.compile(r"^    => (.*);\n((?:    .*\n)+)", re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""docs/signin.md names the permissions that each route needs: no more, and no fewer.
+"""docs/http-auth.md names the permissions that each route needs: no more, and no fewer.
 
 What is tried without permission is seen where the client asks whether it may publish: of an answer
 that has begun, a refusal is only the missing end.
@@ -32,7 +32,7 @@ from tests.gateway.web import basic
 from tests.support.jetgate import ROOT
 from tests.support.node import Node, add_stream, running_node
 
-PAGE = (ROOT / "docs" / "signin.md").read_text().partition("## Permissions\n")[2]
+PAGE = (ROOT / "docs" / "http-auth.md").read_text().partition("## Permissions\n")[2]
 _ROWS = re.findall(
     r"^\| `(\w+)` \| `[^|]*` \| ([^|]*) \|$", PAGE.partition("\n## ")[0], re.MULTILINE
 )

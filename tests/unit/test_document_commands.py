@@ -31,15 +31,15 @@ RUN: dict[str, tuple[str, str]] = {
     "README.md pytest": (".ci/run", ""),
     "README.md python": ("tests/e2e/test_examples.py", "packages"),
     "README.md curl": ("tests/e2e/test_examples.py", "last_by=deb.editors.vim"),
-    "docs/batches.md curl": ("tests/e2e/test_batches_document.py", "batches.md"),
-    "docs/counters.md curl": ("tests/e2e/test_counters_document.py", "counters.md"),
-    "docs/counters.md printf": ("tests/e2e/test_counters_document.py", "counters.md"),
+    "docs/features/batches.md curl": ("tests/e2e/test_batches_document.py", "batches.md"),
+    "docs/features/counters.md curl": ("tests/e2e/test_counters_document.py", "counters.md"),
+    "docs/features/counters.md printf": ("tests/e2e/test_counters_document.py", "counters.md"),
     "docs/http.md": (HTTP, "http.md"),
     "docs/kv.md": (HTTP, "kv.md"),
     "docs/objects.md": (HTTP, "objects.md"),
-    PAGES: (OPERATIONS, "day.md"),
-    "docs/schedules.md curl": ("tests/e2e/test_schedules_document.py", "schedules.md"),
-    "docs/signin.md curl": (HTTP, "signin.md"),
+    PAGES: (OPERATIONS, "quickstart.md"),
+    "docs/features/schedules.md curl": ("tests/e2e/test_schedules_document.py", "schedules.md"),
+    "docs/http-auth.md curl": (HTTP, "http-auth.md"),
 }
 """Which test runs the blocks of a document, or those that begin with a program, and a word of it.
 

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { Unreachable } from "./http.js";
 
 const ADVICE = {
-  "body-too-large": "Send less at once, or allow more: docs/signin.md lists the limits.",
+  "body-too-large": "Send less at once, or allow more: docs/http-auth.md lists the limits.",
   "bucket-not-found": "It may have been deleted meanwhile. Go back to the list.",
   "consumer-not-found": "It may have been deleted, or have ended for want of use. Go back to the list.",
   "cross-site": "Open the console by the address that the server has for itself, or allow this one with --http-cors-origin.",
@@ -12,7 +12,7 @@ const ADVICE = {
   "no-inbox": "This user cannot read answers: it needs permission to subscribe to _INBOX.NAME.>, with its name.",
   "no-message-found": "It was deleted, has expired, or was never there.",
   "no-stream": "Create a stream that has this subject among its own, or correct the subject.",
-  "not-permitted": "Sign in as somebody who may, or have this user permitted to publish to the subject that this needs: docs/signin.md lists it for every action.",
+  "not-permitted": "Sign in as somebody who may, or have this user permitted to publish to the subject that this needs: docs/http-auth.md lists it for every action.",
   "precondition-failed": "Somebody else has changed it meanwhile. Close this, look at it again, and repeat your change.",
   "quota-exceeded": "Too many requests for the rate limit of this server. It goes on by itself in a moment.",
   "stream-not-found": "It may have been deleted meanwhile. Go back to the list.",

@@ -32,7 +32,7 @@ def test_every_limit_can_be_set(tmp_path: Path) -> None:
 
 
 def test_every_limit_is_documented() -> None:
-    page = (ROOT / "docs" / "signin.md").read_text()
+    page = (ROOT / "docs" / "http-auth.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| `?([^|`]*)`? \|", page, re.MULTILINE))
 
     assert set(rows) >= set(DEFAULTS), set(DEFAULTS) - set(rows)
@@ -44,7 +44,7 @@ def test_every_limit_is_documented() -> None:
 @pytest.mark.parametrize(
     ("block", "said"),
     [
-        ("nothing: 1", 'x.conf:1:0: http: unknown field "nothing"; docs/signin.md lists them'),
+        ("nothing: 1", 'x.conf:1:0: http: unknown field "nothing"; docs/http-auth.md lists them'),
         ('ack_key: "x"', 'unknown field "ack_key"'),
         ("json_body_max: 0", "http.json_body_max: 0: expected more than nothing"),
         ("json_body_max: -1", "http.json_body_max: -1: expected more than nothing"),
