@@ -119,10 +119,13 @@ def readings() -> Iterator[tuple[str, Reading]]:
 
 
 async def connected(server: str) -> Client:
-    """Connect; a connection that breaks later is made again. Raises nats.errors.Error."""
-    probe = await nats.connect(
-        server, max_reconnect_attempts=1, reconnect_time_wait=0.1, error_cb=ignored
-    )
+    """Connect; a connection that breaks later is made again. Raises OSError, nats.errors.Error."""
+    try:
+        probe = await nats.connect(
+            server, max_reconnect_attempts=1, reconnect_time_wait=0.1, error_cb=ignored
+        )
+    except nats.errors.NoServersError:
+        raise OSError(f"no server answers at {server}; --server names another address") from None
     await probe.close()
     return await nats.connect(server)
 
@@ -134,7 +137,9 @@ async def ignored(_: Exception) -> None:
 async def main() -> None:
     """Publish for the given time, or until Ctrl-C."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", default="nats://127.0.0.1:4222")
+    parser.add_argument(
+        "--server", default="nats://127.0.0.1:4222", help="address of jetgate (%(default)s)"
+    )
     parser.add_argument("--seconds", type=float, default=0, help="0: until Ctrl-C")
     options = parser.parse_args()
     connection = await connected(options.server)

@@ -12,6 +12,7 @@ from typing import cast
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from core.runtime.clock import SystemClock
 from core.runtime.descriptors import DescriptorReserve
 from core.runtime.memory import Ebb
 from core.runtime.tasks import spawn
@@ -22,7 +23,8 @@ from gateway.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
 
 _DRAIN_S = 0.5
 _POLL_S = 0.002
-_DATE_S = 1.0
+_DATE_S = 1.001
+_SECOND = 1_000_000_000
 _DEFAULTS = Settings()
 
 
@@ -35,6 +37,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, when_started: Callable[[], None]) -> None:
         super().__init__(config)
         self._when_started = when_started
+        self._clock = SystemClock()
         self._ending = asyncio.Event()
 
     def end(self) -> None:
@@ -58,7 +61,8 @@ class _Server(uvicorn.Server):
         while not await self.on_tick(0):
             ebb.look(len(self.server_state.connections))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_DATE_S):
+                # Just after the next full second: no Last-Modified is later than the Date.
+                async with asyncio.timeout(_DATE_S - self._clock.now() % _SECOND / _SECOND):
                     await self._ending.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -122,8 +122,8 @@ class Snapshot:
     commit_failures: int = 0
     commit_seconds: Histogram | None = None
     loop_stalls: int = 0
-    gauges: dict[str, float] = field(default_factory=dict)
-    """Further gauges of the composer: full metric name to value."""
+    rows_swept: int | None = None
+    """Rows deleted after their removal; None: this node serves no streams."""
 
 
 class Metrics(Collector):
@@ -203,7 +203,11 @@ class Metrics(Collector):
 
 def _state(numbers: Snapshot) -> Iterable[Metric]:
     """Yield metrics on the health of the node."""
-    build = GaugeMetricFamily("jetgate_build_info", "1.", labels=("version", "python"))
+    build = GaugeMetricFamily(
+        "jetgate_build_info",
+        "Version of jetgate and of Python; always 1.",
+        labels=("version", "python"),
+    )
     build.add_metric((numbers.version, platform.python_version()), 1)
     yield build
     gauges = (
@@ -298,8 +302,9 @@ def _server(numbers: Snapshot) -> Iterable[Metric]:
         family = HistogramMetricFamily("jetgate_commit_seconds", "Time of a commit.")
         family.add_metric((), _buckets(numbers.commit_seconds), numbers.commit_seconds.total)
         yield family
-    for name, figure in numbers.gauges.items():
-        yield GaugeMetricFamily(name, name, figure)
+    if numbers.rows_swept is not None:
+        text = "Rows deleted after they were logically gone."
+        yield GaugeMetricFamily("jetgate_rows_swept", text, numbers.rows_swept)
 
 
 def _streams(streams: Sequence[StreamNumbers]) -> Iterable[Metric]:

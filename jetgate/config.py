@@ -130,13 +130,15 @@ def users_of(
     Raises ConfigError for flags that exclude each other, and for a missing one.
     """
     if bool(system_user) != bool(system_password):
-        raise ConfigError("--system-user", "needs --system-pass, which needs --system-user")
+        missing = "--system-pass" if system_user else "--system-user"
+        raise ConfigError(missing, "not given; expected --system-user and --system-pass together")
     if system_user and not user:
         raise ConfigError("--system-user", "needs --user: it is told from others by its name")
     if token and (user or password):
         raise ConfigError("--auth", "a token, or a user with a password, not both")
     if bool(user) != bool(password):
-        raise ConfigError("--user", "needs --pass, and --pass needs --user")
+        missing = "--pass" if user else "--user"
+        raise ConfigError(missing, "not given; expected --user and --pass together")
     if token:
         return Users(token=token)
     users: tuple[User, ...] = (User(user, password),) if user else ()

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from core.errors import ConfigError, OperatorError, Unavailable
+from core.model.names import is_valid_name
 from core.node.database import Database
 from core.storage.postgres.readers import ALL_STREAMS, PostgresReaders, ReadLimits
 from jetgate.config import DATA_DIRECTORY
@@ -93,6 +94,8 @@ def create_command(
     """
     if all_streams == bool(stream):
         raise typer.BadParameter("name streams with --stream, or take --all-streams")
+    if invalid := [each for each in stream if not is_valid_name(each)]:
+        raise typer.BadParameter(f"--stream: no stream can be named {invalid[0]!r}")
     names = [ALL_STREAMS] if all_streams else stream
     limits = ReadLimits(statement_seconds, idle_seconds, connections)
 

@@ -20,7 +20,7 @@ from jetgate.logs import Format, Level, configure
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 LogLevel = Annotated[Level, typer.Option(help="Log this, and what is worse.")]
-LogFormat = Annotated[Format, typer.Option(help="A line of the log.")]
+LogFormat = Annotated[Format, typer.Option(help="Form of log lines: for people, or JSON.")]
 
 
 def run(

@@ -61,7 +61,7 @@ def snapshot(node: Node) -> Snapshot:
         commits=runtime.committer.commits,
         commit_failures=runtime.committer.failures,
         commit_seconds=_commit_seconds(runtime.committer),
-        gauges={"jetgate_rows_swept": float(runtime.janitor.rows)},
+        rows_swept=runtime.janitor.rows,
     )
 
 

@@ -22,7 +22,9 @@ def secret_of(flag: str, value: str, file: str) -> str:
     if not file:
         return value
     if value:
-        raise ConfigError(flag, f"and {flag}-file (or its variable) are both given")
+        raise ConfigError(
+            flag, f"given together with {flag}-file (or its variable); expected one of them"
+        )
     try:
         text = Path(file).read_text().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:

@@ -93,7 +93,9 @@ def test_secrets_come_from_files(operator: OperatorPostgres, name: str, tmp_path
     assert run("migrate", JETGATE_DSN_FILE=whole).returncode == 0
     assert run("migrate", "--dsn", bare, "--dsn-password-file", password).returncode == 0
     both = run("migrate", "--dsn", bare, "--dsn-file", whole)
-    assert both.stderr == "jetgate: --dsn: and --dsn-file (or its variable) are both given\n"
+    assert both.stderr == (
+        "jetgate: --dsn: given together with --dsn-file (or its variable); expected one of them\n"
+    )
     missing = run("migrate", "--dsn-file", "/no/such/file")
     assert missing.stderr == (
         "jetgate: --dsn-file: cannot read /no/such/file: no such file or directory\n"
