@@ -30,20 +30,22 @@ AFTER_CONNECT = b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPUB a 5\r\nhe'
 @pytest.mark.parametrize(
     ("configuration", "silences", "ending", "hello"),
     [
-        (
+        pytest.param(
             'ping_interval: "1s"\nping_max: 1',
             (*SILENCES, AFTER_CONNECT),
             b"-ERR 'Stale Connection'",
             HELLO,
+            id="without users",
+            marks=pytest.mark.thorough,
         ),
-        (
+        pytest.param(
             "authorization { user: u, password: p, timeout: 3 }",
             SILENCES,
             b"-ERR 'Authentication Timeout'",
             HELLO.replace(b"{", b'{"user":"u","pass":"p",'),
+            id="with users",
         ),
     ],
-    ids=["without users", "with users"],
 )
 def test_ten_thousand_silent_connections_are_dropped(
     name: str,

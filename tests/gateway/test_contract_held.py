@@ -58,7 +58,7 @@ def hasty() -> Iterator[GatewayServer]:
 def test_what_is_asked_at_random_is_answered_as_declared(
     hasty: GatewayServer, tmp_path: Path
 ) -> None:
-    _ask(hasty, tmp_path, "--phases=fuzzing,stateful", "--max-examples=4", "--seed=11")
+    _ask(hasty, tmp_path, "--phases=fuzzing,stateful", "--max-examples=2", "--seed=11")
 
     assert hasty.failures == []
 
