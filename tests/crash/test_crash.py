@@ -34,7 +34,7 @@ def crash_run(server: JetgateServer, cycles: int) -> list[str]:
         client.start()
     choose = random.Random(SEED)
     for cycle in range(cycles):
-        enough = len(ledger.acked) + choose.randrange(50, 1500)
+        enough = len(ledger.acked) + choose.randrange(20, 600)
         eventually(_grown(ledger, enough), within=120)
         if cycle % 2:
             server.kill_postgres()

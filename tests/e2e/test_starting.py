@@ -27,7 +27,7 @@ from tests.support.scratch import scratch
 
 NAME = "jetgate-nats-server"
 PLAIN = ("-a", "127.0.0.1", "-p", "-1")
-_POINTS = 12
+_POINTS = 10
 _MASKS = ("SigCgt", "SigIgn")
 _BETWEEN = 2_000_000  # nanoseconds of a processor: Python needs some ten thousand
 _START_S = 0.4  # so long a start takes at least, and says that it is one

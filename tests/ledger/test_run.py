@@ -10,7 +10,7 @@ from tests.ledger.controls import CONTROLS, controlled
 from tests.ledger.faults import KINDS, schedule
 from tests.ledger.run import Plan, play
 
-_SECONDS = 50.0
+_SECONDS = 45.0
 
 
 def test_nothing_is_lost_by_any_fault_of_three_nodes(tmp_path: Path) -> None:
