@@ -1,9 +1,11 @@
 """The guarantees of limits: no more and no less than they allow, and no needless refusal."""
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 
 from tests.ledger.history import Event, StreamRule
-from tests.ledger.view import Message, Try, View, Violation
+from tests.ledger.view import Message, View, Violation
 
 _SECOND = 1_000_000_000
 _EARLY_NS = _SECOND // 2
@@ -47,7 +49,7 @@ def rings(view: View) -> Iterator[Violation]:
 
 
 def refusals(view: View) -> Iterator[Violation]:
-    """Check that only a stream that may have been full refuses for that reason."""
+    """A stream refuses a publish as full only if it may have been full."""
     for stream, messages in view.messages.items():
         refused = [
             each
@@ -55,24 +57,44 @@ def refusals(view: View) -> Iterator[Violation]:
             for each in message.tries
             if each.phase == "fail" and each.outcome and _FULL in each.outcome.text
         ]
+        if not refused:
+            continue
+        sent, gone = _presence(view, stream, messages.values())
         for each in refused:
+            assert each.outcome is not None, "a refusal has an outcome"
             most = view.streams[stream].max_msgs
-            possible = sum(_may_be_there(view, stream, each, one) for one in messages.values())
+            # Each message that may have been there, without those certainly removed before.
+            possible = bisect_right(sent, each.outcome.t) - bisect_left(gone, each.sent.t)
             if not most or possible < most:
                 text = f"{each.sent.value} was refused by {stream}, which had at most {possible}"
-                lines = tuple(line for line in (each.sent, each.outcome) if line)
-                yield Violation("limit", text, lines)
+                yield Violation("limit", text, (each.sent, each.outcome))
 
 
-def _may_be_there(view: View, stream: str, refused: Try, message: Message) -> bool:
-    """Return True if a message may have been in a stream when another one was refused."""
-    if refused.outcome is None or message.sent.t > refused.outcome.t or not message.may_be_stored:
-        return False
-    removals = view.removed(stream, message.sent.subject, max(message.acked, default=1 << 62))
-    return not any(
-        removal.phase == "ok" and removal.outcome and removal.outcome.t < refused.sent.t
-        for removal in removals
-    )
+def _presence(view: View, stream: str, messages: Iterable[Message]) -> tuple[list[int], list[int]]:
+    """Return the sorted times from which messages may be in a stream, and those of removals."""
+    deleted: dict[int, int] = {}
+    purges: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for removal in view.removals[stream]:
+        if removal.phase != "ok" or removal.outcome is None:
+            continue
+        if removal.sent.how == "purge":
+            purges[removal.sent.subject].append((removal.sent.seq, removal.outcome.t))
+        else:
+            at = deleted.get(removal.sent.seq, removal.outcome.t)
+            deleted[removal.sent.seq] = min(at, removal.outcome.t)
+    sent: list[int] = []
+    gone: list[int] = []
+    for message in messages:
+        if not message.may_be_stored:
+            continue
+        sent.append(message.sent.t)
+        seq = max(message.acked, default=1 << 62)
+        ends = [at for below, at in purges.get(message.sent.subject, ()) if seq < below]
+        if seq in deleted:
+            ends.append(deleted[seq])
+        if ends:
+            gone.append(max(min(ends), message.sent.t))
+    return sorted(sent), sorted(gone)
 
 
 def lifetimes(view: View) -> Iterator[Violation]:
