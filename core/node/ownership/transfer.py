@@ -147,7 +147,12 @@ class Transfers:
         """
         wanted = frozenset(groups) - self._ownership.leases.keys()
         self._dispatch.post(Wanted(wanted))
-        await self._execute()
+        try:
+            await self._execute()
+        finally:
+            # After an outage other groups may be free: the placement decides anew.
+            for step in [each for each in self._steps if each.command is Command.ACQUIRE]:
+                self._steps.remove(step)
         return wanted & self._ownership.owned
 
     async def transfer(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
@@ -169,7 +174,8 @@ class Transfers:
         while self._steps:
             step = self._steps.popleft()
             if step.command is Command.ACQUIRE:
-                await self._leases.take(step.groups)
+                if groups := step.groups - self._ownership.leases.keys():
+                    await self._leases.take(groups)
             elif step.command is Command.LOAD:
                 await self._load_and_serve(step.groups)
             elif step.command is Command.DRAIN and isinstance(step.event, TransferAsked):
