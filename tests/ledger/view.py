@@ -134,18 +134,27 @@ class View:
                     message.acked.setdefault(event.seq - place, event)
 
     def _gather_removals(self) -> None:
+        self._purges: dict[tuple[str, str], list[Try]] = defaultdict(list)
+        self._deletions: dict[tuple[str, int], list[Try]] = defaultdict(list)
         asked: dict[tuple[str, int], Try] = {}
         for event in self.of("remove"):
             key = event.client, event.op
             if event.phase == "invoke":
                 asked[key] = Try(event)
                 self.removals[event.stream].append(asked[key])
+                if event.how == "purge":
+                    self._purges[event.stream, event.subject].append(asked[key])
+                else:
+                    self._deletions[event.stream, event.seq].append(asked[key])
             else:
                 asked[key].outcome = event
 
     def removed(self, stream: str, subject: str, seq: int) -> list[Try]:
-        """Return the removals that cover a message of a stream, in order of time."""
-        return [each for each in self.removals[stream] if _covers(each.sent, subject, seq)]
+        """Return the removals that apply to a message of a stream, ordered by time."""
+        purges = self._purges.get((stream, subject), ())
+        found = [each for each in purges if seq < each.sent.seq]
+        found += self._deletions.get((stream, seq), ())
+        return sorted(found, key=lambda each: each.sent.t)
 
     def _observations(self) -> Iterable[Event]:
         for event in self.of("deliver", "read", "get", "stored"):
@@ -159,12 +168,6 @@ class View:
         if (first.value, first.subject) != (event.value, event.subject):
             self.conflicts.append((first, event))
         self.places[event.stream][event.value].add(event.seq)
-
-
-def _covers(removal: Event, subject: str, seq: int) -> bool:
-    if removal.how == "purge":
-        return subject == removal.subject and seq < removal.seq
-    return seq == removal.seq
 
 
 def number_of(value: str) -> int:
