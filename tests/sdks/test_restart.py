@@ -28,9 +28,10 @@ def test_everything_goes_on_and_is_stored_once(server: JetgateServer) -> None:
         async with asyncio.timeout(80), sdk.connect(url) as js:
             await js.put_stream("S", subjects=["s"])
             await js.put_consumer("S", "C", ack_policy="explicit", ack_wait=5 * 10**9)
-            bucket = await js.put_bucket("B")
+            # A feed resumes without a reset while no revision behind its position is removed.
+            bucket = await js.put_bucket("B", history=64)
             published = 0
-            reached, restarted = asyncio.Event(), asyncio.Event()
+            reached, watching, restarted = (asyncio.Event() for _ in range(3))
 
             async def publishes() -> None:
                 nonlocal published
@@ -63,6 +64,7 @@ def test_everything_goes_on_and_is_stored_once(server: JetgateServer) -> None:
                 async for change in bucket.watch():
                     assert change.event != "reset"
                     if change.entry is not None:
+                        watching.set()
                         seen.append(change.entry.text())
                         if seen[-1] == "end":
                             break
@@ -70,6 +72,7 @@ def test_everything_goes_on_and_is_stored_once(server: JetgateServer) -> None:
 
             async def restarts() -> None:
                 await reached.wait()
+                await watching.wait()
                 await asyncio.to_thread(server.kill_postgres)
                 await asyncio.to_thread(server.restart)
                 restarted.set()
