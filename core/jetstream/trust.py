@@ -3,7 +3,8 @@
 After some seconds without an answer from PostgreSQL, another node may lead and receive
 acknowledgements that this node does not know. So outside its trust window
 (`core.node.trust_window`) a leader delivers nothing and answers no API request; it resumes once its
-leadership is confirmed. Direct Get ignores the window: any node's copy is a valid answer.
+leadership is confirmed. Direct Get waits for that too, but is answered from memory after `HOLD_S`
+(`core.jetstream.direct.held`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 
 HOLD_S = 2.0
-"""Seconds for which API requests wait for confirmed leadership, counted from the first of them."""
+"""Seconds for which requests wait for confirmed leadership, counted from the first of them."""
 
 
 class Trust:
@@ -20,24 +21,27 @@ class Trust:
 
     Args:
         is_open: Returns whether the leadership was confirmed recently enough.
+
+    Attributes:
+        is_open: As given.
     """
 
     def __init__(self, is_open: Callable[[], bool] = lambda: True) -> None:
-        self._is_open = is_open
+        self.is_open = is_open
         self._waiting: dict[Callable[[], None], None] = {}
         self._until: float | None = None
         self._confirmed = asyncio.Event()
 
     def allows(self, go_on: Callable[[], None]) -> bool:
         """Return whether the window is open; if not, call `go_on` once at the next `confirm`."""
-        if self._is_open():
+        if self.is_open():
             return True
         self._waiting[go_on] = None
         return False
 
     async def is_back(self) -> bool:
         """Wait until the window is open, at most `HOLD_S` seconds; return whether it is."""
-        if self._is_open():
+        if self.is_open():
             return True
         now = asyncio.get_running_loop().time()
         if self._until is None:
@@ -48,7 +52,7 @@ class Trust:
                     await self._confirmed.wait()
             except TimeoutError:
                 return False
-        return self._is_open()
+        return self.is_open()
 
     def confirm(self) -> None:
         """Call the waiting callbacks after the leadership was confirmed."""

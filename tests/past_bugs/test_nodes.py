@@ -14,6 +14,8 @@ more than there is room for: `e2e/test_cluster_database.py` |
 `test_nothing_is_lost_when_...`; \
 really cut off: `e2e/test_unreachable_leader.py` |
 | a Direct Get of a node that stepped down shows what was before | `test_a_deleted_stream_...` |
+| a leader that was stopped (SIGSTOP) answers a Direct Get before it knows its successor | \
+`test_a_stopped_leader_...` |
 """
 
 import json
@@ -142,6 +144,30 @@ def test_a_deleted_stream_is_not_revived_by_a_node_that_comes_back(dsn: str, nod
     config = {"name": "GONE", "subjects": ["GONE.>"]}
     assert api(former, "STREAM.CREATE.GONE", config)["did_create"]
     assert store(former, "GONE.x", b"first") == 1
+
+
+def test_a_stopped_leader_answers_no_direct_get_with_older_messages(dsn: str, nodes: Nodes) -> None:
+    config = {"name": "STALE", "subjects": ["stale"], "allow_direct": True}
+    assert "error" not in api(nodes.all[0], "STREAM.CREATE.STALE", config)
+    assert store(nodes.all[0], "stale", b"old") == 1
+    former = nodes.leader_of("STALE")
+    with talk(former) as reader:
+        reader.send(b"SUB answers 1\r\n")
+        reader.flush()
+        heir = depose(dsn, former, others_than(former, nodes), "STALE")
+        assert store(heir, "stale", b"new") == 2
+        for _ in range(20):
+            body = b'{"last_by_subj":"stale"}'
+            reader.publish("$JS.API.DIRECT.GET.STALE", body, reply=b"answers")
+            reader.publish("$JS.API.DIRECT.GET.STALE.stale", b"", reply=b"answers")
+        assert former.process is not None
+        former.process.send_signal(signal.SIGCONT)
+
+        # Some requests may stay unanswered: the node that they waited in does not lead.
+        answers = {frame.payload for frame in reader.flush() if b" 503" not in frame.headers}
+        assert answers <= {b"new"}
+    nodes.settled()
+    assert newest(former, "STALE", "stale") == b"new"
 
 
 def test_a_node_that_has_lost_its_directory_deletes_nothing(nodes: Nodes) -> None:

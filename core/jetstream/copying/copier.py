@@ -347,7 +347,12 @@ class Copier:
             self._direct = None
         elif wanted and self._direct is None and mirror is not None:
             self._direct = DirectGet(
-                self._log, self._account, self._services.turn, mirror.name.encode(), _QUEUE
+                self._log,
+                self._account,
+                self._services.turn,
+                self._services.trust,
+                mirror.name.encode(),
+                _QUEUE,
             )
             self._direct.configure(True)
 

@@ -1,7 +1,8 @@
 """Direct Get (ADR-31): reads of messages of a stream, answered from its log.
 
 Messages in memory are answered at once. Other requests of a loop tick are gathered and read with
-one query; while it runs the next ones gather, as publishes do in a group commit.
+one query; while it runs the next ones gather, as publishes do in a group commit. Requests outside
+the trust window are held (`core.jetstream.direct.held`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from core.errors import Unavailable
 from core.jetstream.direct.answers import Answers
 from core.jetstream.direct.batches import DirectBatches
+from core.jetstream.direct.held import HeldRequests, forward
 from core.jetstream.direct.request import (
     LACKS_LEVEL,
     DirectGetRequest,
@@ -25,7 +27,9 @@ from core.pubsub.route import MESSAGE
 from core.runtime.tasks import spawn
 
 if TYPE_CHECKING:
+    from core.jetstream.direct.held import Request
     from core.jetstream.log.stream_log import StreamLog
+    from core.jetstream.trust import Trust
     from core.pubsub.account import Account, ServiceSubscription, Session
     from core.runtime.turn import Turn
 
@@ -43,13 +47,20 @@ class DirectGet:
         log: The log of the stream.
         account: The account of the requesters.
         turn: The loop tick, at whose end sessions write.
+        trust: The trust window.
         name: The stream name in the request subject (default: the stream's own name). A mirror
             may answer for its origin.
         queue: The queue group that shares the requests (empty: none).
     """
 
     def __init__(
-        self, log: StreamLog, account: Account, turn: Turn, name: bytes = b"", queue: bytes = b""
+        self,
+        log: StreamLog,
+        account: Account,
+        turn: Turn,
+        trust: Trust,
+        name: bytes = b"",
+        queue: bytes = b"",
     ) -> None:
         self._log = log
         self._account = account
@@ -57,6 +68,9 @@ class DirectGet:
         self._prefixes = account.prefixes
         self._turn = turn
         self._dirty = turn.dirty
+        self._trust = trust
+        self._held = HeldRequests(trust, self._on_held)
+        self._answering_in = -1  # The loop tick for which the trust window was asked last.
         self._answers = Answers(log.name.encode(), account)
         self._subject = _PREFIX + (name or log.name.encode())
         self._queue = queue
@@ -80,6 +94,8 @@ class DirectGet:
             for subscription in self.subscriptions:
                 self._account.unsubscribe(subscription)
             self.subscriptions = []
+            for request in self._held.release():
+                forward(self._account, request)
             return
         subscribe = self._account.subscribe
         self.subscriptions = [
@@ -89,11 +105,30 @@ class DirectGet:
 
     # -- requests ----------------------------------------------------------------------------
 
+    def _may_answer(self) -> bool:
+        """Return whether the trust window is open, and remember it for this loop tick."""
+        if not self._trust.is_open():
+            return False
+        self._answering_in = self._turn.count
+        self._turn.arm()
+        return True
+
+    def _on_held(self, requests: list[Request]) -> None:
+        """Answer held requests from memory."""
+        self._answering_in = self._turn.count
+        self._turn.arm()
+        for request in requests:
+            handle = self._on_subject if len(request[1]) > self._skip else self._on_request
+            handle(*request)
+
     def _on_subject(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, body: bytes
     ) -> None:
         """Answer the subject form, `...GET.<stream>.<subject>`: the subject's last message."""
         if not reply:
+            return
+        if self._answering_in != self._turn.count and not self._may_answer():
+            self._held.hold((session, subject, reply, headers, body))
             return
         wanted = subject[self._skip :]
         if headers and lacks_level(headers):
@@ -151,6 +186,9 @@ class DirectGet:
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, body: bytes
     ) -> None:
         if not reply:
+            return
+        if self._answering_in != self._turn.count and not self._may_answer():
+            self._held.hold((session, subject, reply, headers, body))
             return
         request = read_request(headers, body)
         if isinstance(request, bytes):

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from core.errors import Unavailable
 from core.goinput import text_of
 from core.jetstream.direct.answers import Answers
+from core.jetstream.direct.held import forward
 from core.jetstream.direct.request import read_request
-from core.protocol.headers import build
 from core.pubsub.onward import Forward
 from core.pubsub.route import ServiceSubscription
 from core.runtime.tasks import spawn, stop
@@ -143,14 +143,7 @@ class StoredGet:
 
     def _pass_on(self, request: _Request) -> None:
         """Forward a request to the leader; without one answer 503 no responders."""
-        session, subject, reply, headers, body = request[:5]
-        route = self._account.route(subject)
-        if route.onward is not None:
-            route.onward.call(session, subject, reply, headers, body)
-        elif getattr(session, "no_responders", False) and not (route.targets or route.groups):
-            block = build(((b"Nats-Subject", subject),), 503)
-            self._account.publish(reply, b"", block, b"")
-        self._account.turn.arm()
+        forward(self._account, request[:5])
 
     # -- answers -----------------------------------------------------------------------------
 

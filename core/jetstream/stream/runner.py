@@ -109,7 +109,7 @@ class StreamRunner:
         self.advisories = Advisories(account, clock, services.server_name, services.domain)
         self.acks = AckEmitter(account, services.turn, self.machine.ack_name)
         self.consumers = Consumers(self)
-        self.direct = DirectGet(log, account, services.turn)
+        self.direct = DirectGet(log, account, services.turn, services.trust)
         self.requests = Requests(
             log, self.consumers, clock, self.submit, self._without_interest, self.caught_up
         )
