@@ -20,13 +20,13 @@ from core.protocol.messages import MessageColumns
 from core.protocol.parser import Parser
 from core.pubsub.account import Subscription
 from core.pubsub.batch import take_together
+from core.rules.stream.plan import PlanBuilder
 from core.storage.interface import StreamCommit
 from core.storage.postgres.connect import Purpose
 from core.storage.postgres.embedded import EmbeddedPostgres
 from core.storage.postgres.migrate import migrate
 from core.storage.postgres.stream_log import PostgresLog, rows_of
 from core.storage.postgres.subjects import columns_of
-from core.stream.plan import PlanBuilder
 from tests.support.sessions import ListSession, idle_hub
 
 MESSAGES = 1000

@@ -17,10 +17,10 @@ from typing import Any
 
 from core.model.stream import Discard, StreamConfig
 from core.protocol.messages import MessageColumns
-from core.stream.dedup import DedupWindow
-from core.stream.index import HistoryIndex, LastIndex, LogIndex
-from core.stream.machine import StreamMachine
-from core.stream.planner import decide
+from core.rules.stream.machine import StreamMachine
+from core.rules.stream.plans.planner import decide
+from core.rules.stream.state.dedup import DedupWindow
+from core.rules.stream.state.subject_index import HistoryIndex, LastIndex, LogIndex
 
 BATCH = 1000
 BATCHES = 100

@@ -19,7 +19,7 @@ from bench.peers import Peer, started
 from bench.steps_stream import resident
 from bench.wire import Connection, Lane, one_by_one, percentile, publishes, pump
 from core.model.segment import Segment
-from core.stream.expiry import Expiry
+from core.rules.stream.state.expiry import Expiry
 
 RATE = 5000
 CHUNK = 10_000

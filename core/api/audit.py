@@ -18,7 +18,7 @@ from core.model.gojson import JsonError
 from core.protocol.headers import EMPTY
 from core.pubsub.account import Account, Session
 from core.pubsub.server import Connection
-from core.stream.headers import REQUEST_INFO
+from core.rules.stream.headers import REQUEST_INFO
 
 _KINDS = {"WEBSOCKET": "websocket", "MQTT": "mqtt"}
 _LINE_END = b"\r\n"

@@ -3,8 +3,6 @@
 from msgspec.structs import replace
 
 from core.api.call import ApiServer, Call, Nothing, page_offset
-from core.consumer.config import named_request
-from core.consumer.rules import check_group_name
 from core.jetstream.consumer.runner import ConsumerRunner
 from core.jetstream.stream.runner import StreamRunner
 from core.model.api_errors import api_error
@@ -30,6 +28,8 @@ from core.model.stream import LIST_PAGE, NAMES_PAGE
 from core.model.versions import show_consumer
 from core.model.wire import ZERO_TIME
 from core.protocol import headers as header_block
+from core.rules.consumer.config.checks import check_group_name
+from core.rules.consumer.config.validation import named_request
 
 
 async def create(server: ApiServer, call: Call[CreateConsumerRequest]) -> ConsumerCreateResponse:

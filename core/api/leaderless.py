@@ -23,8 +23,8 @@ from core.model.api_errors import api_error
 from core.model.response import ErrorBody
 from core.pubsub.account import Account, ServiceSubscription
 from core.pubsub.route import ServiceCall, Session
+from core.rules.stream.texts import json_text, refusal
 from core.runtime.subscribers import Subscribers
-from core.stream.texts import json_text, refusal
 
 
 class Leaderless:

@@ -13,7 +13,7 @@ from core.jetstream.dead_letters.parcel import Taken, packed, unpacked
 from core.model.api_errors import api_error
 
 if TYPE_CHECKING:
-    from core.stream.copying import Run
+    from core.rules.stream.plans.sourced import Run
 
 _LETTERS = b"LETTERS"
 

@@ -31,7 +31,7 @@ from core.model.stream import (
 )
 from core.model.subjects import collide
 from core.model.versions import show_stream
-from core.stream.config import check_create, check_update
+from core.rules.stream.config.validation import check_create, check_update
 from core.subjects.subject import compile_reading
 
 

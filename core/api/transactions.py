@@ -21,8 +21,8 @@ from core.model.transactions import (
     Stage,
     StagedAttempt,
 )
-from core.stream.config import check_create
-from core.stream.ledger import Attempt, Entry
+from core.rules.stream.config.validation import check_create
+from core.rules.stream.transactions.ledger import Attempt, Entry
 
 
 async def open_run(server: ApiServer, call: Call[OpenRequest]) -> OpenResponse:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from core.errors import ApiError, Unresolved
-from core.stream.plan import PlanBuilder, StreamPlan
+from core.rules.stream.plan import PlanBuilder, StreamPlan
 
 Change = Callable[[int], Awaitable[PlanBuilder]]
 """Plans a change in its turn, given the wall-clock time in nanoseconds.

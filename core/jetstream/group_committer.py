@@ -23,12 +23,12 @@ from typing import Protocol
 
 from core.errors import ApiError, Fenced, OutcomeUnknown, Refused, Unavailable
 from core.model.api_errors import api_error
+from core.rules.stream.machine import StreamMachine
+from core.rules.stream.plan import StreamPlan
 from core.runtime.clock import Clock
 from core.runtime.turn import Turn
 from core.storage.health import COMMITS, SPACE, StorageHealth
 from core.storage.interface import LogWriter, StreamCommit
-from core.stream.machine import StreamMachine
-from core.stream.plan import StreamPlan
 
 log = logging.getLogger("jetgate.committer")
 

@@ -24,11 +24,11 @@ from core.model.codec import decode_lenient, encode_stored
 from core.model.consumer import ConsumerConfig
 from core.model.stream import Retention, Storage, StreamConfig
 from core.pubsub.account import Account
+from core.rules.stream.config.validation import NO_LIMITS, check_overlap, check_room, is_same
+from core.rules.stream.plan import PlanBuilder
 from core.runtime.nuid import random_id
 from core.storage.acknowledged import Key, Known
 from core.storage.interface import ConsumerRow, NewStream, StreamRow
-from core.stream.config import NO_LIMITS, check_overlap, check_room, is_same
-from core.stream.plan import PlanBuilder
 
 log = logging.getLogger("jetgate.streams")
 

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Protocol
 from core.cluster.view import ClusterView
 from core.jetstream.log.tail import TailBudget
 from core.jetstream.trust import Trust
+from core.rules.stream.batches.open_batches import Quota
 from core.runtime.clock import Clock
 from core.runtime.turn import Turn
 from core.storage.acknowledged import Acknowledged
 from core.storage.interface import DirectoryStore, LogReader, Sweeper
-from core.stream.batching import Quota
 
 if TYPE_CHECKING:
     from core.cluster.directory import StreamDirectory
     from core.cluster.following import DirectoryFollower
-    from core.consumer.machine import ConsumerMachine
     from core.jetstream.group_committer import GroupCommitter
     from core.jetstream.janitor import Janitor
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.resources import Resources
     from core.jetstream.state_writer import StateWriter
     from core.jetstream.timers import Timers
+    from core.rules.consumer.machine import ConsumerMachine
 
 
 class LetterWriter(Protocol):

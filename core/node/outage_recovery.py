@@ -19,10 +19,10 @@ from collections.abc import Awaitable, Callable, Collection, Container, Mapping
 from core.errors import Fenced
 from core.jetstream.group_committer import Work
 from core.jetstream.registry import Registry
+from core.rules.stream.machine import StreamMachine
+from core.rules.stream.plan import StreamPlan
 from core.storage.acknowledged import Acknowledged
 from core.storage.interface import ConsumerRow, DirectoryStore, Head, LogWriter, PurgeRow, StreamRow
-from core.stream.machine import StreamMachine
-from core.stream.plan import StreamPlan
 
 log = logging.getLogger("jetgate.storage")
 

@@ -46,6 +46,7 @@ from core.node.server import Server
 from core.pubsub.server import SYSTEM_ACCOUNT
 from core.remote.keeper import Remotes
 from core.remote.settings import Remote
+from core.rules.stream.batches.open_batches import Quota, batch_limits
 from core.runtime.tasks import outcome, spawn, stop
 from core.storage.health import COMMITS, SPACE
 from core.storage.leases import NodeRow
@@ -57,7 +58,6 @@ from core.storage.postgres.migrate import check_revision
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.remotes import PostgresRemotes
 from core.storage.postgres.stream_log import PostgresLog
-from core.stream.batching import Quota, batch_limits
 from core.transport.loopback import connect_trusted
 
 log = logging.getLogger("jetgate.runtime")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from core.model.segment import Segment
-from core.stream.ledger import Entry
-from core.stream.plan import Position, StreamPlan
+from core.rules.stream.plan import Position, StreamPlan
+from core.rules.stream.transactions.ledger import Entry
 
 Row = tuple[int, int, bytes, bytes, bytes]
 """A message: sequence, time, subject, header block (empty: none), payload."""

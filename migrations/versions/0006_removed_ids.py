@@ -28,7 +28,7 @@ STATEMENTS: tuple[str, ...] = (
         for column in ("seqs", "times", "ids")
     ),
     "create index removed_ids_stream on jetgate_store.removed_ids (stream, last_ts)",
-    # The value of the header, as `core.stream.headers.find` reads it; null if there is none.
+    # The value of the header, as `core.rules.stream.headers.find` reads it; null if there is none.
     f"""
     create function jetgate_store.message_id(hdr bytea) returns bytea
     language sql immutable parallel safe as $$

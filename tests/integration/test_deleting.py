@@ -7,8 +7,8 @@ import pytest
 
 from core.errors import ApiError
 from core.model.stream import StreamConfig
+from core.rules.stream.ttl import SECOND
 from core.runtime.clock import SystemClock
-from core.stream.ttl import SECOND
 from tests.support.node import Wire, add_stream, running_node
 from tests.support.pg import PostgresServer
 

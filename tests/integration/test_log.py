@@ -10,11 +10,11 @@ import pytest
 
 from core.errors import Fenced, Unavailable
 from core.model.segment import Segment
+from core.rules.stream.plan import PlanBuilder
 from core.storage.interface import Head, StreamCommit
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.stream_log import PostgresLog
-from core.stream.plan import PlanBuilder
 from tests.support.pg import PostgresServer
 from tests.support.streams import MemoryStore
 

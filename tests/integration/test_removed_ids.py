@@ -12,8 +12,8 @@ from nats.js import JetStreamContext
 from nats.js.api import PubAck
 
 from core.model.stream import Discard, Retention, StreamConfig
+from core.rules.stream.headers import MSG_ID, find
 from core.runtime.clock import SystemClock
-from core.stream.headers import MSG_ID, find
 from tests.support.node import Node, add_stream, running_node
 
 WINDOW = 120_000_000_000

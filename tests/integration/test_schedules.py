@@ -8,7 +8,7 @@ import asyncpg
 
 from core.jetstream.log.subjects import last_by_subject
 from core.model.stream import StreamConfig
-from core.stream.headers import find
+from core.rules.stream.headers import find
 from tests.integration.test_ttl import LaterClock, ask
 from tests.support.headers import block
 from tests.support.node import Node, Wire, add_stream, running_node

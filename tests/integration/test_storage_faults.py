@@ -22,9 +22,9 @@ from core.jetstream.changes import Change
 from core.model.api_errors import api_error
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.stream import StreamConfig, StreamSource
+from core.rules.stream.plan import Position, StreamPlan
+from core.rules.stream.schedules.pending import Pending
 from core.storage.interface import ConsumerRow, StateWrite
-from core.stream.plan import Position, StreamPlan
-from core.stream.schedules import Pending
 from tests.support.faults import FAULT, NO_FAULT
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer

@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from core.model.stream import StreamConfig
+from core.rules.stream.ttl import SECOND, parse_ttl
 from core.runtime.clock import SystemClock
-from core.stream.ttl import SECOND, parse_ttl
 from tests.support.best import slowness
 from tests.support.headers import block
 from tests.support.node import Node, Wire, add_stream, running_node

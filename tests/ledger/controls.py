@@ -19,11 +19,11 @@ from core.node.runtime import JetStreamRuntime
 from core.route.database_mesh import DatabaseMesh
 from core.route.handshake import RouteInfo
 from core.route.link import RouteLink
+from core.rules.stream.plans import checks
+from core.rules.stream.state.dedup import DedupWindow
 from core.storage.database_time import DatabaseClock
 from core.storage.postgres import connect, consumer_changes, directory_store
 from core.storage.postgres.stream_log import PostgresLog
-from core.stream import checks
-from core.stream.dedup import DedupWindow
 from tests.ledger.faults import Fault
 from tests.ledger.run import Plan
 from tests.support.faulty_node import acknowledge_early

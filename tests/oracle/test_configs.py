@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from core.consumer.config import check_create_or_update, named_request
 from core.errors import ApiError
 from core.model import codec
 from core.model.consumer import Action, ConsumerConfig, CreateConsumerRequest
 from core.model.stream import StreamConfig, StreamConfigRequest
 from core.model.versions import show_consumer, show_stream
-from core.stream.config import check_create, check_update
+from core.rules.consumer.config.validation import check_create_or_update, named_request
+from core.rules.stream.config.validation import check_create, check_update
 from tests.oracle import configs
 from tests.support.natsserver import NatsServer
 from tests.support.wire import Wire

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from core.consumer.acks import nak_delay, parse
-from core.consumer.pull import BadRequest, read_request
 from core.model.consumer import ConsumerConfig
 from core.model.gotime import UnwritableTime, format_zoned, parse_time
-from core.stream.headers import expected_sequence
+from core.rules.consumer.acks.payloads import nak_delay, parse
+from core.rules.consumer.pull.requests import BadRequest, read_request
+from core.rules.stream.headers import expected_sequence
 from tests.oracle.common import HOUR
 from tests.support.natsserver import NatsServer
 from tests.support.wire import Wire

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from core.model.stream import Discard, Storage, StreamConfig
-from core.stream.ttl import NEVER, SECOND, parse_ttl
+from core.rules.stream.ttl import NEVER, SECOND, parse_ttl
 from core.subjects.subject import is_subset, matches
 
 

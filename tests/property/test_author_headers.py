@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from core.auth.author import ASKED
 from core.protocol.headers import find
-from core.stream.headers import publish_headers
+from core.rules.stream.headers import publish_headers
 
 _NAMES = (
     b"Nats-Schedule",

@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from core.model.api_errors import api_error
 from core.model.stream import Discard
-from core.stream.batching import SECOND, BatchLimits
+from core.rules.stream.batches.open_batches import SECOND, BatchLimits
 from tests.support.streams import StreamBench
-from tests.unit.stream.support import config
+from tests.unit.rules.stream.support import config
 
 LIMITS = BatchLimits(per_stream=3, total=3, messages=3, timeout=10 * SECOND)
 CONFIGS = [

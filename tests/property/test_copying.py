@@ -23,7 +23,7 @@ from core.jetstream.copying.follower import Reached
 from core.jetstream.copying.origin import Origin, Start, cleaned
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig, StreamSource
-from core.stream.copying import Run
+from core.rules.stream.plans.sourced import Run
 from tests.support.streams import StreamBench
 
 SUBJECTS = [b"a.1", b"a.2", b"b.1"]

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig
-from core.stream.copying import Run, plan_copies
+from core.rules.stream.plans.sourced import Run, plan_copies
 from core.subjects.subject import matches
 from tests.support.streams import StreamBench, saved
 

@@ -11,10 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from core.consumer.dead_letter import Ending
-from core.consumer.machine import ConsumerMachine
-from core.consumer.state import decode, encode
 from core.model.consumer import AckPolicy, ConsumerConfig
+from core.rules.consumer.dead_letter import Ending
+from core.rules.consumer.machine import ConsumerMachine
+from core.rules.consumer.state import decode, encode
 
 SECOND = 1_000_000_000
 STORED = 12

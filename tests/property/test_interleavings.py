@@ -15,9 +15,9 @@ import pytest
 from core.errors import ApiError
 from core.jetstream.log.subjects import last_by_subject, next_by_subject
 from core.model.api_errors import api_error
-from core.stream.ttl import SECOND
+from core.rules.stream.ttl import SECOND
 from tests.support.streams import MemoryStore, StreamBench, hit, is_due, saved
-from tests.unit.stream.support import block, config
+from tests.unit.rules.stream.support import block, config
 
 ANCHOR = b"anchor"
 """A subject that has a message from the first to the last turn."""

@@ -6,10 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from core.stream.firing import Firing, outputs, plan_firings
-from core.stream.preconditions import NO_PRECONDITIONS
-from core.stream.schedules import schedule_of
-from tests.unit.stream.support import SECOND, Stream, block, message
+from core.rules.stream.plans.scheduled import Firing, outputs, plan_firings
+from core.rules.stream.preconditions import NO_PRECONDITIONS
+from core.rules.stream.schedules.pending import schedule_of
+from tests.unit.rules.stream.support import SECOND, Stream, block, message
 
 SUBJECTS = st.sampled_from(["a", "b", "c"])
 CANCELS = {"Nats_Schedule_Next": "purge"}

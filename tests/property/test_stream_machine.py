@@ -24,11 +24,11 @@ from core.jetstream.log.subjects import last_by_subject, next_by_subject
 from core.model.api_errors import api_error
 from core.model.stream import Discard, Storage, StreamConfig
 from core.protocol.messages import MessageColumns
-from core.stream.machine import StreamMachine
-from core.stream.plan import StreamPlan
-from core.stream.planner import Planner
-from core.stream.preconditions import NO_PRECONDITIONS
-from core.stream.ttl import SECOND
+from core.rules.stream.machine import StreamMachine
+from core.rules.stream.plan import StreamPlan
+from core.rules.stream.plans.planner import Planner
+from core.rules.stream.preconditions import NO_PRECONDITIONS
+from core.rules.stream.ttl import SECOND
 from core.subjects.subject import matches
 from tests.property.stream_model import Publish, StreamModel
 from tests.support.streams import StreamBench, is_due, saved, stored_subjects

@@ -23,8 +23,8 @@ from core.jetstream.transactions.transactions import Standing, Transactions
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig
 from core.model.transactions import STAGE
-from core.stream.config import check_create
-from core.stream.ledger import Attempt
+from core.rules.stream.config.validation import check_create
+from core.rules.stream.transactions.ledger import Attempt
 from tests.support.streams import STREAM, StreamBench
 from tests.support.transactions import Attempt as Staged
 from tests.support.transactions import encoded

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from core.auth.grant import Guard
 from core.cluster.groups import stream_group
-from core.consumer.machine import ConsumerMachine
 from core.jetstream.advisories import Advisories
 from core.jetstream.consumer.consumers import Consumers
 from core.jetstream.consumer.listeners import make_push
@@ -23,11 +22,12 @@ from core.model.stream import StreamConfig
 from core.protocol.messages import MessageColumns
 from core.pubsub.account import Subscription
 from core.pubsub.server import Hub
+from core.rules.consumer.machine import ConsumerMachine
+from core.rules.stream.machine import StreamMachine
+from core.rules.stream.plan import PlanBuilder, StreamPlan
+from core.rules.stream.plans.planner import decide
 from core.runtime.turn import Turn
 from core.storage.interface import Head
-from core.stream.machine import StreamMachine
-from core.stream.plan import PlanBuilder, StreamPlan
-from core.stream.planner import decide
 from tests.support.streams import MemoryStore, Row, services
 
 SECOND = 1_000_000_000

@@ -11,10 +11,10 @@ from core.model.stream import StreamConfig
 from core.node.campaign import campaign
 from core.node.runtime import JetStreamRuntime, RuntimeOptions, load
 from core.node.server import Server, ServerOptions
+from core.rules.stream.config.validation import check_create
 from core.runtime.clock import SystemClock
 from core.storage.leases import NodeRow
 from core.storage.postgres.connect import Connector
-from core.stream.config import check_create
 
 
 class Node:

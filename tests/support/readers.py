@@ -2,9 +2,9 @@
 
 from typing import Any, cast
 
-from core.consumer.machine import ConsumerMachine
-from core.consumer.state import decode, encode
 from core.model.consumer import AckPolicy, ConsumerConfig
+from core.rules.consumer.machine import ConsumerMachine
+from core.rules.consumer.state import decode, encode
 from tests.support.streams import StreamBench
 
 

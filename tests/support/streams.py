@@ -22,13 +22,13 @@ from core.jetstream.timers import Timers
 from core.model.segment import Segment
 from core.model.stream import StreamConfig
 from core.pubsub.server import Hub
+from core.rules.stream.headers import MSG_ID, STREAM_SOURCE, find
+from core.rules.stream.plan import Position, StreamPlan
+from core.rules.stream.transactions.ledger import Entry, LedgerWrite
+from core.rules.stream.ttl import NEVER, SECOND, ttl_of
 from core.runtime.clock import Clock
 from core.runtime.turn import Turn
 from core.storage.interface import ConsumerRow, Head, StreamRow
-from core.stream.headers import MSG_ID, STREAM_SOURCE, find
-from core.stream.ledger import Entry, LedgerWrite
-from core.stream.plan import Position, StreamPlan
-from core.stream.ttl import NEVER, SECOND, ttl_of
 from core.subjects.subject import matches
 from tests.support.sessions import ManualClock
 

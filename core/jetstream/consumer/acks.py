@@ -10,18 +10,18 @@ from contextlib import suppress
 from random import randrange
 from typing import TYPE_CHECKING, Protocol
 
-from core.consumer import acks
-from core.consumer.acks import AckKind
-from core.consumer.sampling import Sampler
 from core.goinput import text_of
 from core.jetstream.state_writer import Stateful
+from core.rules.consumer.acks import payloads as acks
+from core.rules.consumer.acks.payloads import AckKind
+from core.rules.consumer.acks.sampling import Sampler
 
 if TYPE_CHECKING:
-    from core.consumer.machine import ConsumerMachine
     from core.jetstream.advisories import Advisories
     from core.jetstream.state_writer import StateWriter
     from core.model.consumer import ConsumerConfig
     from core.pubsub.account import Account, Session
+    from core.rules.consumer.machine import ConsumerMachine
     from core.runtime.clock import Clock
 
 _DIGITS_MAX = 20  # digits of a 64-bit number

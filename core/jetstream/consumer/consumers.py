@@ -13,10 +13,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from core.consumer.config import check_create_or_update
-from core.consumer.machine import ConsumerMachine
-from core.consumer.sourcing import sourcing_form
-from core.consumer.state import StateError, encode
 from core.errors import CoreError
 from core.jetstream.consumer.listeners import make_push
 from core.jetstream.consumer.runner import ConsumerRunner
@@ -28,6 +24,10 @@ from core.model.api_errors import api_error
 from core.model.consumer import Action, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from core.model.versions import stamp_consumer
 from core.model.wire import ZERO_TIME
+from core.rules.consumer.config.sourcing import sourcing_form
+from core.rules.consumer.config.validation import check_create_or_update
+from core.rules.consumer.machine import ConsumerMachine
+from core.rules.consumer.state import StateError, encode
 from core.runtime.nuid import nuid, random_id
 from core.runtime.tasks import spawn
 from core.storage.interface import ConsumerRow

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.consumer.groups import GroupWaiting
-from core.consumer.state import encode
 from core.model.consumer import ConsumerInfo, PriorityGroupState, SequenceInfo
+from core.rules.consumer.pull.priority_groups import GroupWaiting
+from core.rules.consumer.state import encode
 from core.storage.interface import StateWrite
 
 if TYPE_CHECKING:
-    from core.consumer.machine import ConsumerMachine
     from core.jetstream.consumer.acks import Consumer
     from core.model.cluster import ClusterInfo
+    from core.rules.consumer.machine import ConsumerMachine
     from core.runtime.clock import Clock
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.consumer.push import Push
 from core.goinput import parse_uint
 from core.model.consumer import AckPolicy, ConsumerConfig
-from core.stream.headers import publish_headers
+from core.rules.consumer.delivery.push import Push
+from core.rules.stream.headers import publish_headers
 
 if TYPE_CHECKING:
-    from core.consumer.machine import ConsumerMachine
     from core.jetstream.consumer.acks import Consumer
     from core.jetstream.state_writer import StateWriter
     from core.pubsub.account import Account, ServiceSubscription, Session
+    from core.rules.consumer.machine import ConsumerMachine
     from core.runtime.clock import Clock
 
 MAX_PAYLOAD = 1 << 20

@@ -16,9 +16,9 @@ from core.runtime.tasks import spawn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from core.consumer.machine import ConsumerMachine
     from core.jetstream.log.message import Match
     from core.jetstream.log.stream_log import StreamLog
+    from core.rules.consumer.machine import ConsumerMachine
     from core.runtime.clock import Clock
 
 _RETRY_NS = 250_000_000

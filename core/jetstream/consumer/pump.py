@@ -12,7 +12,10 @@ from functools import partial
 from itertools import compress, islice
 from typing import TYPE_CHECKING
 
-from core.consumer.deliver import (
+from core.model.consumer import ReplayPolicy
+from core.model.segment import Segment
+from core.pubsub.route import MESSAGE
+from core.rules.consumer.delivery.lines import (
     ack_subject,
     frame,
     lines,
@@ -22,19 +25,16 @@ from core.consumer.deliver import (
     with_pin,
     without_payloads,
 )
-from core.consumer.pace import Replay
-from core.consumer.pull import PullRequest, idle_heartbeat
-from core.consumer.push import FLOW_CONTROL_REQUEST, Push
-from core.model.consumer import ReplayPolicy
-from core.model.segment import Segment
-from core.pubsub.route import MESSAGE
+from core.rules.consumer.delivery.pace import Replay
+from core.rules.consumer.delivery.push import FLOW_CONTROL_REQUEST, Push
+from core.rules.consumer.pull.requests import PullRequest, idle_heartbeat
 
 if TYPE_CHECKING:
-    from core.consumer.machine import ConsumerMachine
     from core.jetstream.consumer.cursor import Cursor
     from core.jetstream.log.stream_log import StreamLog
     from core.pubsub.account import Account, Route, Target
     from core.pubsub.route import Onward, Output
+    from core.rules.consumer.machine import ConsumerMachine
     from core.runtime.turn import Turn
 
 PUSHED, PULLED = 2000, 512

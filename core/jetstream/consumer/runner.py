@@ -14,12 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from core.cluster.groups import Group, consumer_group
-from core.consumer.config import EPHEMERAL_THRESHOLD
-from core.consumer.events import GivenUp, Pinned, Removed, Unpinned
-from core.consumer.machine import ConsumerMachine
-from core.consumer.pull import CONSUMER_DELETED, SERVER_SHUTDOWN
-from core.consumer.purging import start_after
-from core.consumer.state import ConsumerState, decode
 from core.jetstream.consumer.acks import AckIntake
 from core.jetstream.consumer.cursor import Cursor
 from core.jetstream.consumer.info import consumer_info, state_write
@@ -31,9 +25,15 @@ from core.model.consumer import ConsumerConfig, ConsumerInfo
 from core.model.names import short_hash
 from core.model.stream import Retention
 from core.model.versions import is_level_supported
+from core.rules.consumer.config.validation import EPHEMERAL_THRESHOLD
+from core.rules.consumer.events import GivenUp, Pinned, Removed, Unpinned
+from core.rules.consumer.machine import ConsumerMachine
+from core.rules.consumer.pull.requests import CONSUMER_DELETED, SERVER_SHUTDOWN
+from core.rules.consumer.purging import start_after
+from core.rules.consumer.state import ConsumerState, decode
+from core.rules.stream.headers import publish_headers
 from core.runtime.wall_timer import monotonic_wait
 from core.storage.interface import StateWrite
-from core.stream.headers import publish_headers
 
 if TYPE_CHECKING:
     from core.jetstream.consumer.stream import ConsumedStream

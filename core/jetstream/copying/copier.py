@@ -19,10 +19,10 @@ from core.jetstream.direct.direct_get import DirectGet
 from core.model.response import ErrorBody
 from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
 from core.pubsub.onward import Forward
+from core.rules.stream.plan import PlanBuilder, Position, StreamPlan
+from core.rules.stream.plans.sourced import Copied, Run, gathered, plan_copies, plan_skip
 from core.runtime.tasks import spawn
 from core.storage.health import waits
-from core.stream.copying import Copied, Run, gathered, plan_copies, plan_skip
-from core.stream.plan import PlanBuilder, Position, StreamPlan
 
 if TYPE_CHECKING:
     from core.jetstream.changes import MapSubjects, Submit

@@ -28,7 +28,7 @@ from core.model.response import ErrorBody, Response
 from core.model.stream import StreamSourceInfo
 from core.protocol import headers as header_block
 from core.protocol.messages import MessageColumns
-from core.stream.copying import Run
+from core.rules.stream.plans.sourced import Run
 
 if TYPE_CHECKING:
     from core.jetstream.services import Services

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from core.jetstream.stream.runner import StreamRunner
-    from core.stream.copying import Copied, Run
-    from core.stream.plan import PlanBuilder, Position
+    from core.rules.stream.plan import PlanBuilder, Position
+    from core.rules.stream.plans.sourced import Copied, Run
 
 
 class Boxes:

@@ -16,20 +16,20 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from core.consumer.dead_letter import (
+from core.errors import ApiError, CoreError
+from core.jetstream.dead_letters.parcel import Nobody, Post, Taken, error_of
+from core.model.api_errors import err_code
+from core.model.response import ErrorBody
+from core.model.row_limits import MAX_SUBJECT
+from core.rules.consumer.dead_letter import (
     TOO_LARGE,
     Ending,
     Origin,
     letter_headers,
     letter_subject,
 )
-from core.errors import ApiError, CoreError
-from core.jetstream.dead_letters.parcel import Nobody, Post, Taken, error_of
-from core.model.api_errors import err_code
-from core.model.response import ErrorBody
-from core.model.row_limits import MAX_SUBJECT
+from core.rules.stream.plans.sourced import Run
 from core.runtime.tasks import spawn, stop
-from core.stream.copying import Run
 
 if TYPE_CHECKING:
     from core.jetstream.dead_letters.boxes import Boxes

@@ -9,7 +9,7 @@ import msgspec
 from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.model.response import ErrorBody
-from core.stream.copying import Run
+from core.rules.stream.plans.sourced import Run
 
 PARCEL_MAX = 48 << 20
 """Bytes of an encoded run at most; a link between nodes closes above 64 MiB."""

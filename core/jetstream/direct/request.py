@@ -7,7 +7,7 @@ from core.model.gojson import MAX_VALUES_ON_LOOP, JsonError
 from core.model.gotime import parse_time
 from core.model.versions import is_level_supported
 from core.model.wire import Int, Uint64
-from core.stream.headers import publish_headers
+from core.rules.stream.headers import publish_headers
 
 LACKS_LEVEL = b"412 Required Api Level"
 

@@ -12,16 +12,16 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from core.errors import Unavailable
+from core.rules.stream.headers import MSG_ID, find
+from core.rules.stream.state.subject_index import HistoryIndex, LastIndex, LogIndex, make_index
 from core.storage.health import waits
-from core.stream.headers import MSG_ID, find
-from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from core.jetstream.log.stream_log import StreamLog
+    from core.rules.stream.state.expiry import Expiry, Row
     from core.storage.interface import Head
-    from core.stream.expiry import Expiry, Row
 
 logger = logging.getLogger("jetgate.streams")
 

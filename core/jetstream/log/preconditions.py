@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from core.jetstream.log.message import messages_of
 from core.jetstream.log.search import search
-from core.stream.headers import ROLLUP, publish_headers
-from core.stream.preconditions import NO_PRECONDITIONS, Preconditions
-from core.stream.purged import PurgedFilters, covered
-from core.stream.schedule_headers import replaced_by
+from core.rules.stream.headers import ROLLUP, publish_headers
+from core.rules.stream.preconditions import NO_PRECONDITIONS, Preconditions
+from core.rules.stream.schedules.schedule_headers import replaced_by
+from core.rules.stream.state.wildcard_purges import PurgedFilters, covered
 from core.subjects.subject import has_wildcard
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.resources import Resources
     from core.protocol.messages import MessageColumns
-    from core.stream.preconditions import LastMessages, StoredRows
+    from core.rules.stream.preconditions import LastMessages, StoredRows
 
 _FEW = 64
 """Up to this many subjects are queried one by one; for more, one query reads all messages."""

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from core.model.segment import Segment
+    from core.rules.stream.plan import Position
     from core.storage.interface import LogReader
-    from core.stream.plan import Position
 
 
 class StoredRows:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from core.stream.index import SubjectIndex
+    from core.rules.stream.state.subject_index import SubjectIndex
 
 
 async def search(index: SubjectIndex, filters: Sequence[bytes]) -> AsyncIterator[list[bytes]]:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from core.model.segment import Segment
+    from core.rules.stream.machine import StreamMachine
     from core.storage.interface import LogReader
-    from core.stream.machine import StreamMachine
 
 _PAGE = 2000
 _PAGE_BYTES = 4 << 20  # A page is decoded in one step: 32 MiB blocked the event loop for 100 ms.

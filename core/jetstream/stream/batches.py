@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING
 from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.protocol.messages import MessageColumns
-from core.stream import headers as h
-from core.stream.atomic import decide_batch
-from core.stream.batching import OpenBatch, Staging, ends_batch, split_author
-from core.stream.fast import SUFFIX, FastBatches, is_fast
-from core.stream.fast_publishing import decide_fast
-from core.stream.planner import decide
-from core.stream.texts import refusal
+from core.rules.stream import headers as h
+from core.rules.stream.batches.fast_ingest import SUFFIX, FastBatches, is_fast
+from core.rules.stream.batches.open_batches import OpenBatch, Staging, ends_batch, split_author
+from core.rules.stream.plans.atomic import decide_batch
+from core.rules.stream.plans.fast_ingest import decide_fast
+from core.rules.stream.plans.planner import decide
+from core.rules.stream.texts import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from core.jetstream.log.preconditions import PreconditionReader
     from core.jetstream.timers import Timers
+    from core.rules.stream.batches.open_batches import Quota
+    from core.rules.stream.machine import StreamMachine
+    from core.rules.stream.plan import PlanBuilder
+    from core.rules.stream.preconditions import Preconditions
+    from core.rules.stream.state.fast_batches import FastChanges
     from core.runtime.clock import Clock
-    from core.stream.batching import Quota
-    from core.stream.fast_state import FastChanges
-    from core.stream.machine import StreamMachine
-    from core.stream.plan import PlanBuilder
-    from core.stream.preconditions import Preconditions
 
 
 class Batches:

@@ -10,10 +10,10 @@ from core.jetstream.stream.expiry import plan_due
 from core.jetstream.stream.markers import mark_deleted, plan_marked_purge
 from core.model.api_errors import api_error
 from core.protocol.messages import MessageColumns
-from core.stream.index import LogIndex
-from core.stream.plan import PlanBuilder
-from core.stream.planner import decide
-from core.stream.ttl import PURGE
+from core.rules.stream.plan import PlanBuilder
+from core.rules.stream.plans.planner import decide
+from core.rules.stream.state.subject_index import LogIndex
+from core.rules.stream.ttl import PURGE
 from core.subjects.subject import compile_reading
 
 if TYPE_CHECKING:

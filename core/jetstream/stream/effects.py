@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.stream.expiry_timer import ExpiryTimer
     from core.jetstream.stream.scheduler import Scheduler
-    from core.stream.plan import StreamPlan
+    from core.rules.stream.plan import StreamPlan
 
 
 class PlanEffects:

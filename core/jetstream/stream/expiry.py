@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.jetstream.log.last_sequences import last_sequences
-from core.stream.expired import Expired, find_expired, markers_of, plan_expired
-from core.stream.ttl import MAX_AGE
+from core.rules.stream.plans.expired import Expired, find_expired, markers_of, plan_expired
+from core.rules.stream.ttl import MAX_AGE
 
 if TYPE_CHECKING:
     from core.jetstream.changes import WithoutInterest
     from core.jetstream.log.stream_log import StreamLog
     from core.model.stream import StreamConfig
-    from core.stream.plan import PlanBuilder
+    from core.rules.stream.plan import PlanBuilder
 
 # Messages that expire with one plan: three times some milliseconds of the event loop.
 _AT_ONCE = 16_384

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from core.jetstream.janitor import Janitor
     from core.jetstream.log.stream_log import StreamLog
+    from core.rules.stream.machine import StreamMachine
     from core.runtime.clock import Clock
-    from core.stream.machine import StreamMachine
 
 
 class ExpiryTimer:

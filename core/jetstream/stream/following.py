@@ -9,7 +9,7 @@ from core.jetstream.log.subjects import next_by_subject
 if TYPE_CHECKING:
     from core.jetstream.consumer.consumers import Consumers
     from core.jetstream.log.stream_log import StreamLog
-    from core.stream.plan import StreamPlan
+    from core.rules.stream.plan import StreamPlan
 
 
 def follow_rollups(log: StreamLog, consumers: Consumers, plan: StreamPlan) -> None:

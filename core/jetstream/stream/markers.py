@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.jetstream.stream.expiry import advance, make_way
-from core.stream.expired import add_markers, emptied
-from core.stream.ttl import PURGE, REMOVE, is_marker
+from core.rules.stream.plans.expired import add_markers, emptied
+from core.rules.stream.ttl import PURGE, REMOVE, is_marker
 from core.subjects.subject import compile_reading
 
 if TYPE_CHECKING:
     from core.jetstream.changes import WithoutInterest
     from core.jetstream.log.stream_log import StreamLog
-    from core.stream.expiry import Row
-    from core.stream.plan import PlanBuilder
+    from core.rules.stream.plan import PlanBuilder
+    from core.rules.stream.state.expiry import Row
 
 _PAGE = 100_000
 # A removal of more rows is recorded, and its rows are deleted after the reply.

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from core.jetstream.log.loading import build_index
 from core.jetstream.stream import expiry
-from core.stream.expiry import Expiry
+from core.rules.stream.state.expiry import Expiry
 
 if TYPE_CHECKING:
     from core.jetstream.changes import Submit
     from core.jetstream.log.stream_log import StreamLog
     from core.model.stream import StreamConfig
-    from core.stream.plan import PlanBuilder
+    from core.rules.stream.plan import PlanBuilder
 
 Save = Callable[[], Awaitable[None]]
 """Writes a configuration to the stream directory."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from core.jetstream.log.message import Message
     from core.jetstream.log.stream_log import StreamLog
     from core.model.message import MsgGetRequest
+    from core.rules.stream.plan import PlanBuilder
     from core.runtime.clock import Clock
-    from core.stream.plan import PlanBuilder
 
 
 class Requests:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from core.errors import ApiError
 from core.jetstream.log.last_sequences import last_sequences
 from core.model.stream import Retention
+from core.rules.stream.plan import PlanBuilder
+from core.rules.stream.state.subject_index import LogIndex
 from core.runtime.tasks import spawn
 from core.storage.health import waits
-from core.stream.index import LogIndex
-from core.stream.plan import PlanBuilder
 
 if TYPE_CHECKING:
     from core.jetstream.changes import Submit

@@ -41,14 +41,14 @@ from core.model.transform import Transform
 from core.protocol.messages import MessageColumns
 from core.pubsub.account import Account, ServiceSubscription, Session
 from core.pubsub.route import Trace
+from core.rules.stream.machine import StreamMachine
+from core.rules.stream.plan import PlanBuilder, StreamPlan
+from core.rules.stream.plans.planner import decide
+from core.rules.stream.plans.sourced import Copied, Run, plan_copies
+from core.rules.stream.plans.transaction_rows import Promoted, plan_rows
+from core.rules.stream.texts import refusal, survives_failed_commit
 from core.runtime.tasks import spawn
 from core.storage.interface import Head, StreamRow
-from core.stream.copying import Copied, Run, plan_copies
-from core.stream.machine import StreamMachine
-from core.stream.plan import PlanBuilder, StreamPlan
-from core.stream.planner import decide
-from core.stream.promoting import Promoted, plan_rows
-from core.stream.texts import refusal, survives_failed_commit
 
 # Gathered bytes of one stream above which reading from publishers is paused.
 PRESSURE_BYTES = 16 << 20

@@ -16,11 +16,11 @@ from core.errors import ApiError, StorageError
 from core.jetstream.log.message import messages_of
 from core.jetstream.log.subjects import last_by_subject
 from core.jetstream.stream.due_timer import STEP_NS, DueTimer
+from core.rules.stream.headers import SCHEDULE_SOURCE, find
+from core.rules.stream.plans.scheduled import Firing, outputs, plan_firings
+from core.rules.stream.schedules.pending import schedule_of
 from core.runtime.tasks import spawn
 from core.storage.health import waits
-from core.stream.firing import Firing, outputs, plan_firings
-from core.stream.headers import SCHEDULE_SOURCE, find
-from core.stream.schedules import schedule_of
 
 if TYPE_CHECKING:
     from core.jetstream.changes import MapSubjects, Submit
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from core.jetstream.log.preconditions import PreconditionReader
     from core.jetstream.log.stream_log import StreamLog
     from core.model.stream import StreamConfig
+    from core.rules.stream.plan import PlanBuilder
+    from core.rules.stream.schedules.pending import Schedules
     from core.runtime.clock import Clock
     from core.storage.interface import Sweeper
-    from core.stream.plan import PlanBuilder
-    from core.stream.schedules import Schedules
 
 logger = logging.getLogger("jetgate.schedules")
 

@@ -19,11 +19,11 @@ from core.model.gojson import quote
 from core.protocol.messages import MessageColumns
 from core.pubsub.message_trace import DESTINATION, DISABLED
 from core.pubsub.route import Trace
+from core.rules.stream import headers as h
+from core.rules.stream.plan import PlanBuilder, StreamPlan
+from core.rules.stream.texts import refusal
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn
-from core.stream import headers as h
-from core.stream.plan import PlanBuilder, StreamPlan
-from core.stream.texts import refusal
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog
     from core.model.stream import StreamConfig
     from core.pubsub.account import Account, Session
-    from core.stream.machine import StreamMachine
+    from core.rules.stream.machine import StreamMachine
 
 _WRONG_SIZE, _WRONG_STREAM, _WRONG_MSG_ID, _WRONG_SEQUENCE = 10054, 10060, 10070, 10071
 _STORE_FAILED, _NO_ROLLUP, _WRONG_TTL, _NO_TTL = 10077, 10111, 10165, 10166

@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from core.model.api_errors import api_error, detailed
-from core.stream.ledger import Entry, LedgerWrite, oldest_block, open_run
+from core.rules.stream.transactions.ledger import Entry, LedgerWrite, oldest_block, open_run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from core.jetstream.stream.runner import StreamRunner
-    from core.stream.plan import PlanBuilder
+    from core.rules.stream.plan import PlanBuilder
 
 APPS_MAX = 1000
 PATIENCE_S = 2.0

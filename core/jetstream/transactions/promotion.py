@@ -22,8 +22,7 @@ from core.goinput import text_of
 from core.jetstream.transactions.staging import ChunkReader, stop_at
 from core.model.api_errors import api_error, err_code
 from core.model.transaction_errors import transaction_error
-from core.storage.health import waits
-from core.stream.ledger import (
+from core.rules.stream.transactions.ledger import (
     Attempt,
     Batch,
     Entry,
@@ -35,6 +34,7 @@ from core.stream.ledger import (
     is_new_batch,
     record,
 )
+from core.storage.health import waits
 from core.subjects.subject import compile_filters, is_valid_literal
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from core.jetstream.stream.runner import StreamRunner
     from core.jetstream.transactions.book import Book
     from core.jetstream.transactions.staging import Chunk, Staged
-    from core.stream.plan import PlanBuilder
+    from core.rules.stream.plan import PlanBuilder
 
 logger = logging.getLogger("jetgate.transactions")
 

@@ -11,8 +11,8 @@ from core.model.stream import StreamConfig
 from core.model.transaction_errors import transaction_error
 from core.model.transactions import STAGE
 from core.protocol.messages import MessageColumns
-from core.stream.blocks import rows_of
-from core.stream.ledger import Attempt, Place, Stop, blocks_from
+from core.rules.stream.transactions.ledger import Attempt, Place, Stop, blocks_from
+from core.rules.stream.transactions.staged_rows import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,16 +20,22 @@ from core.jetstream.transactions.promotion import Promotion
 from core.jetstream.transactions.staging import Staged, stage_of
 from core.model.transaction_errors import transaction_error
 from core.model.transactions import HOUR, STAGE
+from core.rules.stream.transactions.ledger import (
+    Attempt,
+    Batch,
+    Entry,
+    check_manifest,
+    is_new_batch,
+)
 from core.runtime.tasks import spawn, stop
 from core.storage.health import waits
-from core.stream.ledger import Attempt, Batch, Entry, check_manifest, is_new_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.stream.runner import StreamRunner
-    from core.stream.plan import PlanBuilder
+    from core.rules.stream.plan import PlanBuilder
 
 logger = logging.getLogger("jetgate.transactions")
 

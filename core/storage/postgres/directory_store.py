@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.errors import Fenced
+from core.rules.stream.transactions.ledger import Entry
 from core.storage.interface import (
     ConsumerRow,
     DirectoryNews,
@@ -36,7 +37,6 @@ from core.storage.postgres.connect import fetch
 from core.storage.postgres.directory_source import KEPT, read_news
 from core.storage.postgres.ledger import LOAD_LEDGERS, entry_of
 from core.storage.postgres.outcomes import Outcomes
-from core.stream.ledger import Entry
 
 _LOAD_STREAMS = """
     select s.stream, s.account, s.name, s.shelf, s.created, s.config, s.lease_group, s.creation,

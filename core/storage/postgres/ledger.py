@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from core.rules.stream.transactions.ledger import Attempt, Batch, Entry, LedgerWrite, Place, Stop
 from core.storage.postgres.texts import sql_text
-from core.stream.ledger import Attempt, Batch, Entry, LedgerWrite, Place, Stop
 
 _COLUMNS = (
     "token, run, past, keep, changed, batch, manifest, rows, promoted, duplicates, "

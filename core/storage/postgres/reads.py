@@ -12,6 +12,9 @@ import asyncpg
 
 from core.errors import Unavailable
 from core.model.segment import Segment
+from core.rules.stream.headers import MSG_ID, SCHEDULE, SCHEDULER, STREAM_SOURCE, TTL, find
+from core.rules.stream.plan import Position
+from core.rules.stream.ttl import KV_OPERATION, MARKER_REASON
 from core.storage.postgres import removed_ids
 from core.storage.postgres.connect import DATABASE_ERRORS, unavailable
 from core.storage.postgres.pages import joined, page_of, segment_of
@@ -22,9 +25,6 @@ from core.storage.postgres.subjects import (
     key_of,
     subjects_of,
 )
-from core.stream.headers import MSG_ID, SCHEDULE, SCHEDULER, STREAM_SOURCE, TTL, find
-from core.stream.plan import Position
-from core.stream.ttl import KV_OPERATION, MARKER_REASON
 
 # Rows decoded before the event loop runs again.
 _SLICE = 20_000

@@ -22,6 +22,8 @@ import asyncpg
 from crc32c import crc32c
 
 from core.errors import Fenced, OutcomeUnknown, Refused, Unavailable
+from core.rules.stream.plan import Position
+from core.rules.stream.schedules.pending import Pending
 from core.storage.interface import Head, StreamCommit
 from core.storage.postgres import removed_ids
 from core.storage.postgres.connect import DATABASE_ERRORS, READ_ONLY, trouble
@@ -29,8 +31,6 @@ from core.storage.postgres.ledger import ledger_text
 from core.storage.postgres.pages import checksum
 from core.storage.postgres.subjects import columns_of, key_of, text_of
 from core.storage.postgres.texts import sql_text
-from core.stream.plan import Position
-from core.stream.schedules import Pending
 
 COLUMNS = "seq, ts, stream, shelf, crc, subject, hdr, data"
 ALL_COLUMNS = f"{COLUMNS}, long_subject"

@@ -7,9 +7,9 @@ import pytest
 from core.errors import ApiError, Unavailable, Unresolved
 from core.jetstream.changes import Changes
 from core.model.api_errors import api_error
-from core.stream.machine import StreamMachine
-from core.stream.plan import PlanBuilder
-from tests.unit.stream.support import config
+from core.rules.stream.machine import StreamMachine
+from core.rules.stream.plan import PlanBuilder
+from tests.unit.rules.stream.support import config
 
 GONE = api_error("JSClusterNotAvail")
 OTHER = api_error("JSStreamNotFound")

@@ -16,7 +16,7 @@ from core.pubsub.server import Hub
 from core.runtime.turn import Turn
 from tests.support.sessions import ManualClock
 from tests.support.streams import StreamBench
-from tests.unit.stream.support import config
+from tests.unit.rules.stream.support import config
 
 
 class Leader:

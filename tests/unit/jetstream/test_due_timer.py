@@ -11,11 +11,11 @@ import pytest
 
 from core.jetstream.stream.due_timer import STEP_NS, DueTimer
 from core.jetstream.stream.expiry_timer import ExpiryTimer
-from core.stream.ttl import SECOND
+from core.rules.stream.ttl import SECOND
 from tests.support.driven_loop import DrivenLoop
 from tests.support.sessions import ManualClock
 from tests.support.streams import StreamBench
-from tests.unit.stream.support import block, config
+from tests.unit.rules.stream.support import block, config
 
 MS = 1_000_000
 RATES = (0.9, 0.9999, 1.0, 1.0001, 1.1)

@@ -8,11 +8,11 @@ import pytest
 
 from core.errors import ApiError, Fenced, OutcomeUnknown, Refused, Unavailable
 from core.jetstream.group_committer import GroupCommitter
+from core.rules.stream.machine import StreamMachine
+from core.rules.stream.plan import PlanBuilder, StreamPlan
 from core.runtime.tasks import stop
 from core.runtime.turn import Turn
 from core.storage.interface import Head, StreamCommit
-from core.stream.machine import StreamMachine
-from core.stream.plan import PlanBuilder, StreamPlan
 from tests.support.eventually import observed
 from tests.support.sessions import ManualClock
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from core.jetstream.stream.expiry import foresee
-from core.stream.ttl import SECOND
+from core.rules.stream.ttl import SECOND
 from tests.support.streams import StreamBench, saved
-from tests.unit.stream.support import block, config
+from tests.unit.rules.stream.support import block, config
 
 MARKED = {"subject_delete_marker_ttl": 5 * SECOND, "allow_msg_ttl": True}
 

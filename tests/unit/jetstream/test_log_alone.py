@@ -11,11 +11,11 @@ from core.jetstream.log.subjects import last_by_subject
 from core.jetstream.log.tail import TailBudget
 from core.jetstream.trust import Trust
 from core.pubsub.server import Hub
+from core.rules.stream.machine import StreamMachine
 from core.runtime.turn import Turn
-from core.stream.machine import StreamMachine
 from tests.support.sessions import ManualClock
 from tests.support.streams import MemoryStore, StandInCommitter, StreamBench
-from tests.unit.stream.support import config
+from tests.unit.rules.stream.support import config
 
 
 def _stored() -> MemoryStore:

@@ -9,7 +9,7 @@ import pytest
 from core.model.stream import Retention
 from tests.support.readers import Reader
 from tests.support.streams import StreamBench
-from tests.unit.stream.support import config
+from tests.unit.rules.stream.support import config
 
 
 def _bench(retention: Retention, **more: Any) -> StreamBench:

@@ -9,7 +9,7 @@ from core.errors import Unavailable
 from core.jetstream.transactions import staging
 from core.jetstream.transactions.staging import Chunk, ChunkReader, Staged
 from core.model.transaction_errors import transaction_error
-from core.stream.ledger import Attempt, Place
+from core.rules.stream.transactions.ledger import Attempt, Place
 from tests.support.transactions import Row, encoded
 
 ONE, TWO = Attempt("one", ((1, 2),), 5, 0), Attempt("two", ((7, 7), (9, 9)), 4, 0)

@@ -12,9 +12,9 @@ from core.jetstream.log.stream_log import StreamLog
 from core.jetstream.log.tail import TailBudget
 from core.model.message import MsgGetRequest
 from core.model.segment import Segment
-from core.stream.machine import StreamMachine
+from core.rules.stream.machine import StreamMachine
 from tests.support.streams import StreamBench
-from tests.unit.stream.support import block, config
+from tests.unit.rules.stream.support import block, config
 
 MIB = 1 << 20
 

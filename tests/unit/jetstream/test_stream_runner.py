@@ -8,9 +8,9 @@ import pytest
 from core.errors import ApiError
 from core.jetstream.log.subjects import last_by_subject
 from core.model.api_errors import api_error
-from core.stream.plan import StreamPlan
+from core.rules.stream.plan import StreamPlan
 from tests.support.streams import StreamBench, saved
-from tests.unit.stream.support import block, config
+from tests.unit.rules.stream.support import block, config
 
 SECOND = 1_000_000_000
 

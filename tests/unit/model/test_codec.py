@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.consumer.pull import BadRequest, read_request
 from core.errors import ApiError
 from core.jetstream.direct.request import decode_request
 from core.model import codec
@@ -35,6 +34,7 @@ from core.model.stream import (
     StreamSource,
     StreamState,
 )
+from core.rules.consumer.pull.requests import BadRequest, read_request
 
 T = 1_714_979_289_123_456_700
 

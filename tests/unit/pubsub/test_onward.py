@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from core.consumer.deliver import ack_subject, routed_frame, routed_lines
 from core.jetstream.stream.acks import AckEmitter
 from core.model.segment import Segment
 from core.protocol.gather import CLIENT, gather
@@ -14,6 +13,7 @@ from core.pubsub.account import Account
 from core.pubsub.batch import take_together
 from core.pubsub.onward import Splitter, ack_and_subject
 from core.pubsub.route import RemoteInterest, bytes_of, messages_of
+from core.rules.consumer.delivery.lines import ack_subject, routed_frame, routed_lines
 from tests.support.links import ListLink
 from tests.support.sessions import ListSession, NotedAcks, idle_hub, listen
 

@@ -11,8 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from core.consumer import state
 from core.errors import OperatorError
+from core.rules.consumer import state
 from core.runtime.threads import in_thread
 from core.storage.postgres.backup import manifest
 from core.storage.postgres.backup.copy_text import Lines, Table, contents

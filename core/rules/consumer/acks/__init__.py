@@ -1,0 +1,1 @@
+"""Acknowledgements and the messages that wait for them."""

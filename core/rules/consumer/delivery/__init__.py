@@ -1,0 +1,1 @@
+"""Deliveries: their bytes, their pace, push delivery."""

@@ -1,0 +1,596 @@
+"""ConsumerMachine: the state of one consumer and the rules by which it delivers.
+
+The rules are those of the reference server. There is no I/O: the runner asks how many messages it
+may deliver (`ack_pending_left`), records deliveries (`deliver`, `redeliver`), and sends the
+statuses that the machine adds to `outbox`.
+
+    stored -> num_pending -> deliver -> pending --ack/term/removed--> gone (the floor may move)
+                                          |  ^
+                         ack_wait, nak    v  | redeliver (count + 1)
+                                        queued --max_deliver--> no longer redelivered
+
+All times are monotonic nanoseconds given by the caller; `shift` of `state` and `restored` turns
+them into wall-clock time. The runner implements pausing.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import starmap
+
+from core.model.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
+from core.rules.consumer import dead_letter
+from core.rules.consumer.acks.payloads import nak_delay
+from core.rules.consumer.acks.pending import Pending, wait_of
+from core.rules.consumer.acks.sampling import Sampler, make_sampler
+from core.rules.consumer.dead_letter import Ending, Endings, Why
+from core.rules.consumer.delivery.push import Push
+from core.rules.consumer.events import Event, GivenUp, Removed
+from core.rules.consumer.pull.priority_groups import GroupWaiting
+from core.rules.consumer.pull.requests import (
+    EXCEEDED_MAX_WAITING,
+    NO_MESSAGES,
+    PIN_MISMATCH,
+    PUSH_BASED,
+    REQUESTS_PENDING,
+    BadRequest,
+    Waiting,
+    read_request,
+    status,
+)
+from core.rules.consumer.state import TIME_UNIT, ConsumerState, time_units
+from core.subjects.subject import compile_filters, compile_reading
+
+NO_LIMIT = 1 << 62
+_NEVER = 10 * 365 * 24 * 3600 * 1_000_000_000
+
+
+class ConsumerMachine:
+    """The state of one consumer.
+
+    Args:
+        config: The complete configuration, with defaults filled in.
+        next_seq: First stream sequence to deliver.
+        chosen: For last-per-subject: the sequences to deliver before `live_from`, ascending.
+        live_from: From this sequence on all matching messages are delivered, not only those in
+            `chosen`.
+        push: Flow control and rate limit of a push consumer (None: a pull consumer).
+        new_pin: Returns a unique id for a pinned client.
+        on_file: Whether the stream has file storage.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        next_seq: int,
+        *,
+        chosen: Sequence[int] = (),
+        live_from: int = 0,
+        push: Push | None = None,
+        new_pin: Callable[[], str] = str,
+        on_file: bool = True,
+    ) -> None:
+        self.config = config
+        self._on_file = on_file
+        self._new_pin = new_pin
+        self.pending = Pending()
+        self.waits: tuple[int, ...] = ()
+        """The ack wait of the first, second, ... delivery, in nanoseconds.
+
+        The last value applies to all further deliveries.
+        """
+        self.waiting: Waiting = Waiting()
+        self.push = push
+        self.next_seq = next_seq
+        self.delivered_sseq = max(next_seq - 1, 0)
+        self.delivered_cseq = 0
+        self.num_pending = 0
+        self.is_counted = True
+        """True while `num_pending` is valid; False until it is counted anew."""
+        self.pending.floor_sseq = max(next_seq - 1, 0)
+        self.chosen: list[int] = list(chosen)
+        self.live_from = live_from
+        self.settled: list[int] | None = None
+        """Stream sequences that were acknowledged (or delivered, without acks), for retention.
+
+        None if retention does not need them.
+        """
+        self.leaving: set[int] = set()
+        """The sequences of `settled` that were reported and are not yet removed from the stream."""
+        self.events: list[Event] = []
+        """Events for advisories; the owner empties the list."""
+        self.sampler: Sampler | None = None
+        self.endings = Endings()
+        """Messages whose dead letters are not stored yet."""
+        self.configure(config)
+
+    def configure(self, config: ConsumerConfig) -> None:
+        """Apply a new configuration; changed ack waits apply to pending messages, too."""
+        if not self.sampler or config.sample_freq != self.config.sample_freq:
+            self.sampler = make_sampler(config.sample_freq)
+        self.config = config
+        self._configure_waiting()
+        self.filters = [text.encode() for text in config.filters]
+        self.interest = compile_filters(self.filters)
+        """Matches the subjects to retain, under interest or work-queue retention (None: all)."""
+        self.match = compile_reading(self.filters) if self._on_file else self.interest
+        """Matches the subjects to deliver (None: all)."""
+        self.acks = config.ack_policy != AckPolicy.NONE
+        self.acks_all = config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL)
+        self.flow_acks = config.ack_policy is AckPolicy.FLOW_CONTROL
+        before, self.waits = self.waits, config.backoff or (config.ack_wait or 30_000_000_000,)
+        if self.flow_acks:
+            # Nothing is redelivered: a mirror or source that misses a message resets the consumer.
+            self.waits = (_NEVER,)
+        if before and before != self.waits:
+            self.pending.change_waits(before, self.waits)
+        self.max_deliver = config.max_deliver if config.max_deliver > 0 else -1
+        self.dead_letters = dead_letter.stream_for(config)
+        """Name of the dead-letter stream ("": none)."""
+        if not self.dead_letters and self.endings:
+            self._done_with(self.endings.clear())
+        limited = self.acks and config.max_ack_pending > 0
+        self.max_pending = config.max_ack_pending if limited else NO_LIMIT
+        if self.push is not None:
+            self.push.set_rate(config.rate_limit_bps)
+
+    def _configure_waiting(self) -> None:
+        """Use the queue of requests for the priority policy."""
+        config, before = self.config, self.waiting
+        if isinstance(before, GroupWaiting) and before.policy is config.priority_policy:
+            before.configure(config)
+        elif config.priority_policy is not PriorityPolicy.NONE:
+            self.waiting = GroupWaiting(config, self._demand, self.events, self._new_pin)
+            self.waiting.take_over(before)
+        elif isinstance(before, GroupWaiting):
+            self.waiting = Waiting()
+            self.waiting.take_over(before)
+
+    def _demand(self) -> tuple[int, int]:
+        return self.num_pending + self.pending.queued(), len(self.pending)
+
+    def unpin(self, group: str) -> None:
+        """Unpin the pinned client, as an administrator requested."""
+        if isinstance(self.waiting, GroupWaiting):
+            self.waiting.unpin(group, "admin")
+
+    @property
+    def outbox(self) -> list[tuple[bytes, bytes]]:
+        """The statuses to send, in order: (reply subject, header block)."""
+        return self.waiting.outbox
+
+    def upcoming(self) -> int:
+        """Return the sequence at which the search for the next message begins."""
+        return self.chosen[0] if self.chosen else max(self.next_seq, self.live_from)
+
+    # changes of the stream
+
+    def stored(self, count: int) -> None:
+        """Count stored messages that match the filters."""
+        self.num_pending += count
+
+    def removed(
+        self, gone: Sequence[tuple[int, bytes]], *, tells: bool = True, purged: bool = False
+    ) -> bool:
+        """Remove messages that left the stream, delivered or not.
+
+        With `tells`, pending messages among them make events, and count as acknowledged under the
+        policy `all`.
+
+        Args:
+            gone: (sequence, subject) of each message.
+            purged: Whether a purge by filter or a roll-up removed them. Such messages never count
+                as acknowledged.
+
+        Returns:
+            Whether some of them were delivered and not acknowledged.
+        """
+        nothing_open = not (self.pending.first or self.pending.counts or self.chosen)
+        if nothing_open and max(gone)[0] < self.next_seq:
+            return False  # All were delivered and acknowledged: no need to check each one.
+        done: list[int] = []
+        for seq, subject in gone:
+            if seq in self.pending.first or seq in self.pending.counts:
+                done.append(seq)
+            elif self.expects(seq) and self._counts(seq, subject):
+                self.num_pending -= 1
+                if self.chosen and seq < self.live_from:
+                    self.chosen.remove(seq)
+        if done:
+            if tells:
+                self._note_removed(done)
+                waiting = [seq for seq in done if seq in self.pending.first]
+                if self.acks_all and waiting and not purged:
+                    # The removal acknowledges the message, and so all messages before it.
+                    self.ack_all(max(waiting), self.pending.first[max(waiting)])
+            self.pending.ack(done)
+            self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
+        return bool(done)
+
+    def _note_removed(self, done: list[int]) -> None:
+        pending = self.pending
+        for seq in done:
+            if seq in pending.first:
+                # The reference server counts all but the first delivery here.
+                count = max(pending.deliveries(seq) - 1, 1)
+                self.events.append(Removed(pending.first[seq], seq, count))
+
+    def expects(self, seq: int) -> bool:
+        """Decide whether a sequence is still to be delivered, if its subject matches."""
+        if self.chosen and seq < self.live_from:
+            at = bisect_left(self.chosen, seq)
+            return at < len(self.chosen) and self.chosen[at] == seq
+        return seq >= max(self.next_seq, self.live_from)
+
+    def _counts(self, seq: int, subject: bytes) -> bool:
+        is_chosen = bool(self.chosen) and seq < self.live_from
+        return is_chosen or self.match is None or self.match(subject)
+
+    def purged(self, first_seq: int) -> bool:
+        """Remove all messages below `first_seq`, which a purge removed from the stream.
+
+        Returns:
+            Whether undelivered messages were removed. Then `num_pending` is 0 until it is counted
+                anew.
+        """
+        miscounted = self.upcoming() < first_seq
+        if miscounted:
+            self.num_pending, self.is_counted = 0, False
+        self.chosen = [seq for seq in self.chosen if seq >= first_seq]
+        self.follow(first_seq)
+        return miscounted
+
+    def has_open_below(self, seq: int) -> bool:
+        """Decide whether a message below a sequence is pending."""
+        return next(iter(self.pending.first), seq) < seq
+
+    def follow(self, start: int) -> bool:
+        """Continue at `start`, the first sequence after a purge; True: some below were pending."""
+        pending = self.pending
+        pending.floor()  # Compute the floor before the purge changes the pending messages.
+        self.next_seq = max(self.next_seq, start)
+        self.delivered_sseq = max(self.delivered_sseq, self.next_seq - 1)
+        gone = [seq for seq in pending.first if seq < start]
+        if gone:
+            pending.floor_cseq = max(pending.floor_cseq, pending.first[gone[-1]])
+        pending.ack([*gone, *(seq for seq in pending.counts if seq < start)])
+        pending.floor_sseq = max(pending.floor_sseq, start - 1)
+        if not pending.first:
+            pending.floor_cseq = self.delivered_cseq
+            pending.floor_sseq = self.delivered_sseq
+        return bool(gone)
+
+    def reset(self, next_seq: int) -> None:
+        """Start over at a sequence, with nothing pending and consumer sequences from 1."""
+        self.pending = Pending()
+        self.pending.floor_sseq = max(next_seq - 1, 0)
+        self.next_seq = next_seq
+        self.delivered_sseq = max(next_seq - 1, 0)
+        self.delivered_cseq = 0
+        self.num_pending, self.is_counted = 0, False
+        self.chosen, self.live_from = [], 0
+
+    def count(self, num_pending: int, *, is_exact: bool) -> None:
+        """Set `num_pending`. An inexact number is an upper bound, and counted again later."""
+        self.num_pending, self.is_counted = num_pending, is_exact
+
+    def begin_count(self, is_live: Callable[[int], bool]) -> None:
+        """Mark `num_pending` as invalid until it is counted. `chosen` keeps only live messages."""
+        self.is_counted = False
+        self.chosen = list(filter(is_live, self.chosen))
+
+    def watch_settled(self, *, is_watched: bool) -> None:
+        """Start or stop recording messages that the stream need not keep for this consumer."""
+        self.settled = (self.settled or []) if is_watched else None
+
+    def take_settled(self) -> list[int]:
+        """Return the messages that were recorded since the last call."""
+        if settled := self.settled or []:
+            self.settled = []
+        return settled
+
+    def bound(self, last: int, msgs: int) -> None:
+        """Limit `num_pending` by the stream's last sequence and number of messages.
+
+        As in the reference server, messages stored before a start position that lies ahead are
+        counted until the state is requested.
+        """
+        ahead = last - self.upcoming() + 1
+        self.num_pending = min(self.num_pending, msgs, ahead) if ahead > 0 else 0
+
+    # pull requests
+
+    def request(self, body: bytes, reply: bytes, now: int) -> None:
+        """Queue a pull request, or answer it with a status."""
+        if not reply:
+            return
+        refusal = self._admit(body, reply, now)
+        if refusal:
+            self.outbox.append((reply, status(refusal)))
+
+    def _admit(self, body: bytes, reply: bytes, now: int) -> bytes:
+        if self.push is not None:
+            return PUSH_BASED
+        try:
+            request = read_request(body, reply, now, self.config)
+        except BadRequest as error:
+            return error.line
+        if isinstance(self.waiting, GroupWaiting) and not self.waiting.admits(request, now):
+            return PIN_MISMATCH
+        waiting, most = self.waiting, self.config.max_waiting
+        if len(waiting) >= most > 0:
+            waiting.expire(now, self.delivered_cseq, self.scanned_sseq)
+        if request.no_wait and self.is_counted:
+            available = self.num_pending + self.pending.queued()
+            if not available and not request.expires:
+                return NO_MESSAGES
+            if available and available < waiting.asked():
+                return REQUESTS_PENDING
+        if len(waiting) >= most > 0:
+            return b"" if request.heartbeat else EXCEEDED_MAX_WAITING
+        waiting.add(request)
+        return b""
+
+    # deliveries
+
+    def ack_pending_left(self) -> int:
+        """Return the number of deliveries left until `max_ack_pending` is reached."""
+        held = len(self.endings) if self.dead_letters else 0
+        return max(self.max_pending - len(self.pending) - held, 0)
+
+    def deliver(self, seqs: Sequence[int], now: int) -> int:
+        """Record first deliveries; return the consumer sequence of the first of them."""
+        count = len(seqs)
+        assert count, "something is delivered"
+        cseq = self.delivered_cseq + 1
+        self.delivered_cseq += count
+        self.delivered_sseq = seqs[-1]
+        self.next_seq = seqs[-1] + 1
+        self.num_pending -= count
+        if self.chosen:
+            del self.chosen[: bisect_left(self.chosen, self.next_seq)]
+            if not self.chosen:
+                self.next_seq = max(self.next_seq, self.live_from)
+        if self.acks:
+            self.pending.add(seqs, cseq, now, self.waits[0])
+            if self.sampler is not None:
+                self.sampler.delivered(seqs, now)
+        else:
+            self.pending.floor_cseq = self.delivered_cseq
+            self.pending.floor_sseq = self.delivered_sseq
+            if self.settled is not None:
+                self.settled += seqs
+        return cseq
+
+    def lost(self, seq: int) -> None:
+        """Skip the next of `chosen`, whose message is no longer in the stream."""
+        if self.chosen and self.chosen[0] == seq:
+            del self.chosen[0]
+            self.num_pending -= 1
+
+    def passed(self, next_seq: int) -> None:
+        """Skip to `next_seq`, below which no message matches; `delivered_sseq` does not change."""
+        if not self.chosen:
+            self.next_seq = max(self.next_seq, next_seq)
+
+    @property
+    def scanned_sseq(self) -> int:
+        """The last stream sequence that was delivered or skipped, as idle heartbeats report it."""
+        return max(self.next_seq - 1, 0)
+
+    def ended(self, last: int) -> None:
+        """Record that all messages up to the stream's last sequence were delivered or skipped."""
+        self.passed(last + 1)
+        if self.is_counted and self.upcoming() > last:
+            self.num_pending = 0
+
+    def next_redelivery(self) -> int | None:
+        """Return the message to redeliver before any first delivery (None: there is none)."""
+        while (sseq := self.pending.next_queued()) is not None:
+            if 0 < self.max_deliver <= self.pending.deliveries(sseq):
+                self.pending.unqueue()
+                self.pending.stop_redelivering(sseq)
+                self._given_up(sseq)
+                continue
+            return sseq
+        return None
+
+    def redelivery(self, sseq: int) -> tuple[int, int]:
+        """Return the result that `redeliver` will have."""
+        return self.pending.deliveries(sseq) + 1, self.delivered_cseq + 1
+
+    def redeliver(self, sseq: int, now: int) -> tuple[int, int]:
+        """Record a redelivery; return (number of deliveries, new consumer sequence)."""
+        count, self.delivered_cseq = self.redelivery(sseq)
+        self.pending.unqueue()
+        self.pending.add_redelivery(sseq, count, now + self._wait(count))
+        if self.sampler is not None:
+            self.sampler.delivered((sseq,), now)
+        return count, self.delivered_cseq
+
+    def vanished(self, sseq: int) -> None:
+        """Remove a message that was to be redelivered and is no longer in the stream."""
+        self.pending.ack((sseq,))
+        self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
+
+    def _wait(self, count: int) -> int:
+        return wait_of(self.waits, count)
+
+    # acknowledgements
+
+    def ack_each(self, sseqs: Iterable[int]) -> None:
+        """Acknowledge messages one by one (policy explicit)."""
+        if self.settled is not None:
+            sseqs = list(sseqs)
+            self.settled += filter(self._settles, sseqs)
+        self.pending.ack(sseqs)
+        self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
+
+    def ack_all(self, sseq: int, cseq: int) -> None:
+        """Acknowledge all messages up to one message (policy all)."""
+        pending = self.pending
+        opened = None
+        if self.settled is not None:
+            opened = [seq for seq in {**pending.first, **pending.counts} if seq <= sseq]
+        pending.ack_all(sseq, min(cseq, self.delivered_cseq))
+        if self.settled is not None and opened:
+            done = [seq for seq in opened if not self.is_open(seq)]
+            self.settled += [seq for seq in done if not (self.endings and seq in self.endings)]
+
+    @property
+    def _settles(self) -> Callable[[int], bool]:
+        """A predicate: the stream need not keep this message once it is acknowledged.
+
+        A message stays until its dead letter is stored.
+        """
+        if not self.endings:
+            return self.is_open
+        return lambda sseq: self.is_open(sseq) and sseq not in self.endings
+
+    def is_open(self, sseq: int) -> bool:
+        """Decide whether a message was delivered and not acknowledged, even after `max_deliver`."""
+        return sseq in self.pending.first or sseq in self.pending.counts
+
+    def needs(self, seq: int, subject: bytes) -> bool:
+        """Decide whether the consumer still needs a message.
+
+        It does until the message is delivered, acknowledged, and its dead letter, if any, is
+        stored.
+        """
+        if self.interest is not None and not self.interest(subject):
+            return False
+        return self.is_open(seq) or self.expects(seq) or seq in self.endings
+
+    def was_delivered(self, sseq: int) -> bool:
+        """Decide whether a sequence was ever delivered. Other acknowledgements are ignored."""
+        return sseq <= self.delivered_sseq
+
+    def nak(self, sseq: int, cseq: int, argument: bytes, now: int) -> bool:
+        """Redeliver a message at once, or after the delay of the NAK; False: it is not pending."""
+        pending = self.pending
+        if not pending.floor()[0] < cseq <= self.delivered_cseq or sseq not in pending.first:
+            return False
+        delay = nak_delay(argument)
+        if delay is None:
+            pending.enqueue(sseq)
+        else:
+            pending.delay(sseq, now + max(delay, 1))
+        return True
+
+    def in_progress(self, sseq: int, now: int) -> None:
+        """Restart the ack wait of a pending message."""
+        if sseq in self.pending.first and not self.pending.is_queued(sseq):
+            self.pending.delay(sseq, now + self._wait(self.pending.deliveries(sseq)))
+
+    def ack(self, sseq: int, cseq: int) -> None:
+        """Acknowledge a message: alone, or with all before it (policy all)."""
+        if self.acks_all:
+            self.ack_all(sseq, cseq)
+        else:
+            self.ack_each((sseq,))
+
+    def terminate(self, sseq: int, cseq: int, reason: bytes) -> None:
+        """Terminate a message. Its dead letter, if any, contains the reason."""
+        if self.dead_letters and self.is_open(sseq):
+            count, text = self.pending.deliveries(sseq), reason[: dead_letter.REASON_MAX]
+            self.endings.add(Ending(sseq, count, Why.TERMINATED, text), self._new_pin)
+        self.ack(sseq, cseq)
+
+    def _given_up(self, sseq: int) -> None:
+        """Record that a message was delivered `max_deliver` times."""
+        count = self.pending.deliveries(sseq)
+        self.events.append(GivenUp(sseq, count))
+        if self.dead_letters:
+            self.endings.add(Ending(sseq, count, Why.MAX_DELIVER), self._new_pin)
+
+    def letters_taken(self, through: int) -> None:
+        """Finish the messages whose dead letters are stored, up to a number."""
+        self._done_with(self.endings.taken(through))
+
+    def _done_with(self, endings: Iterable[Ending]) -> None:
+        # After a reset a message may be expected, or pending, once more.
+        first = self.pending.first
+        done = [e.sseq for e in endings if e.sseq not in first and not self.expects(e.sseq)]
+        self.pending.finish(done)
+        self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
+        if self.settled is not None:
+            self.settled += done
+
+    # time
+
+    def deadline(self) -> int | None:
+        """Return the time of the next `expire` (None: no call is needed)."""
+        push = self.push.deadline() if self.push else None
+        times = (self.pending.deadline(), self.waiting.deadline(), push)
+        return min((time for time in times if time is not None), default=None)
+
+    def expire(self, now: int) -> None:
+        """Handle expired requests, due heartbeats, and missing acknowledgements."""
+        for sseq in self.pending.expire(now, self.max_deliver):
+            self._given_up(sseq)
+        self.waiting.expire(now, self.delivered_cseq, self.scanned_sseq)
+        if self.push is not None and self.push.bucket is not None:
+            self.push.bucket.is_ready(now)
+
+    # persistence
+
+    def state(self, shift: int) -> ConsumerState:
+        """Return the state to store; `shift`: wall clock minus monotonic clock, nanoseconds."""
+        floor_cseq, floor_sseq = self.pending.floor()
+        return ConsumerState(
+            delivered_cseq=self.delivered_cseq,
+            delivered_sseq=self.delivered_sseq,
+            floor_cseq=floor_cseq,
+            floor_sseq=floor_sseq,
+            pending=self.pending.first,
+            delivery_times=[(c, time_units(t, shift)) for c, t in self.pending.delivery_times],
+            deadlines={s: t and time_units(t, shift) for s, t in self.pending.deadlines().items()},
+            counts=self.pending.counts,
+            chosen=[*self.chosen, self.live_from] if self._has_start() else (),
+            leaving=sorted(self.leaving.union(self.settled)) if self.settled is not None else (),
+            era=self.endings.era,
+            ended=self.endings.last,
+            endings=self.endings.all(),
+        )
+
+    def _has_start(self) -> bool:
+        """Decide whether the position depends on more than the last delivery."""
+        return bool(self.chosen) or self.live_from > self.delivered_sseq + 1
+
+    def restored(self, state: ConsumerState, shift: int, is_live: Callable[[int], bool]) -> None:
+        """Restore a stored state, without messages that are no longer in the stream.
+
+        `is_live` returns whether a sequence is in the stream. The caller sets `num_pending`.
+        Deadlines are those of the deliveries, so messages that became due while no node ran are
+        redelivered at once.
+        """
+        pending = self.pending
+        self.delivered_cseq = state.delivered_cseq
+        self.delivered_sseq = state.delivered_sseq
+        self.next_seq = state.delivered_sseq + 1
+        pending.floor_cseq, pending.floor_sseq = state.floor_cseq, state.floor_sseq
+        # The stored values replace the initial values of a new consumer.
+        *self.chosen, self.live_from = state.chosen or (0,)
+        pending.first, pending.counts = dict(state.pending), dict(state.counts)
+        pending.ack([s for s in {**pending.first, **pending.counts} if not is_live(s)])
+        deadlines = {
+            s: t and t * TIME_UNIT - shift for s, t in state.deadlines.items() if is_live(s)
+        }
+        times = [(cseq, time * TIME_UNIT - shift) for cseq, time in state.delivery_times]
+        pending.delivery_times.extend(times)
+        pending.restore(self._first_deliveries(times), deadlines)
+        pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
+        if self.settled is not None:
+            self.settled += state.leaving
+        endings = starmap(Ending, state.endings)
+        self.endings = Endings(state.era, state.ended, endings)
+        if not self.dead_letters:
+            self._done_with(self.endings.clear())
+
+    def _first_deliveries(self, times: list[tuple[int, int]]) -> list[tuple[int, list[int]]]:
+        """Group the pending messages by the time of their first delivery: (deadline, sequences)."""
+        groups: list[tuple[int, list[int]]] = [(at + self.waits[0], []) for _, at in times]
+        starts = [cseq for cseq, _ in times]
+        for sseq, cseq in self.pending.first.items():
+            at = bisect_left(starts, cseq + 1) - 1
+            groups[max(at, 0)][1].append(sseq)
+        return [group for group in groups if group[1]]

@@ -1,0 +1,193 @@
+"""The waiting pull requests of a consumer with a priority policy (ADR-42).
+
+- *overflow*: a request is served while num pending or ack pending is at least its threshold.
+- *pinned_client*: one client gets all messages until it sends no request for `priority_timeout` or
+  is unpinned. The client of the first served request is pinned, and its messages contain the pin
+  id.
+- *prioritized*: requests with the lowest number are served first, and equal numbers in turn.
+
+A consumer may name several groups, but as in the reference server they share one pin and one queue.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from operator import attrgetter
+
+from core.model.consumer import ConsumerConfig, PriorityPolicy
+from core.rules.consumer.events import Event, Pinned, Unpinned
+from core.rules.consumer.pull.requests import (
+    BATCH_COMPLETED,
+    REQUEST_TIMEOUT,
+    WRONG_PIN,
+    PullRequest,
+    Waiting,
+    status_left,
+)
+
+_PRIORITY = attrgetter("priority")
+
+
+class GroupWaiting(Waiting):
+    """The queue of waiting requests of one consumer with priority groups.
+
+    Args:
+        config: The complete configuration.
+        demand: Returns num pending and ack pending.
+        events: The list to which pinning and unpinning are appended.
+        new_pin: Returns a unique pin id.
+
+    Attributes:
+        pin: Id of the pinned client ("": none).
+        pinned_at: Time at which it was pinned, monotonic nanoseconds.
+        pin_ends: Time at which it is unpinned unless it sends a request, monotonic nanoseconds.
+    """
+
+    __slots__ = (
+        "_demand",
+        "_events",
+        "_group",
+        "_new_pin",
+        "_pinned_group",
+        "_timeout",
+        "pin",
+        "pin_ends",
+        "pinned_at",
+        "policy",
+    )
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        demand: Callable[[], tuple[int, int]],
+        events: list[Event],
+        new_pin: Callable[[], str],
+    ) -> None:
+        super().__init__()
+        self._demand = demand
+        self._events = events
+        self._new_pin = new_pin
+        self.policy = config.priority_policy
+        self.pin = ""
+        self._pinned_group = ""
+        self.pinned_at = 0
+        self.pin_ends = 0
+        self.configure(config)
+
+    def configure(self, config: ConsumerConfig) -> None:
+        """Apply a configuration with the same policy."""
+        self._group = config.priority_groups[0]
+        self._timeout = config.priority_timeout
+
+    # the pin
+
+    def admits(self, request: PullRequest, now: int) -> bool:
+        """Decide whether a request may wait. One with another pin than the current pin may not."""
+        if not self.pin or not request.pin:
+            return True
+        if request.pin != self.pin:
+            return False
+        self.pin_ends = now + self._timeout
+        return True
+
+    def unpin(self, group: str, reason: str) -> None:
+        """Unpin the client.
+
+        As in the reference server, an event is added even if none was pinned.
+        """
+        self.pin, self.pinned_at, self.pin_ends = "", 0, 0
+        self._events.append(Unpinned(group, reason))
+
+    def _give_pin(self, request: PullRequest, now: int) -> None:
+        self.pin = request.pin = self._new_pin()
+        self.pinned_at = now
+        self.pin_ends = now + self._timeout
+        self._pinned_group = request.group or self._group
+        self._events.append(Pinned(self._pinned_group, self.pin))
+
+    # order of service
+
+    def add(self, request: PullRequest) -> None:
+        """Add a request to the end of the queue, or after those of its priority."""
+        super().add(request)
+        if self.policy is PriorityPolicy.PRIORITIZED:
+            self.queue.pop()
+            self._requeue(request)
+
+    def _requeue(self, request: PullRequest) -> None:
+        queue = self.queue
+        if self.policy is PriorityPolicy.PRIORITIZED:
+            queue.insert(bisect_right(queue, request.priority, key=_PRIORITY), request)
+        else:
+            queue.append(request)
+
+    def can_serve(self) -> bool:
+        """Decide whether a request can be served with the next message, or would end by it."""
+        return self._next(0) is not None
+
+    def pass_over(self) -> None:
+        """End the no-wait requests, because no request can be served now."""
+        self.end_of_stream()
+
+    def _next(self, taken: int) -> int | None:
+        """Return the index of the request to serve after `taken` messages of this step, or None."""
+        pending, open_acks = 0, 0
+        if self.policy is PriorityPolicy.OVERFLOW:
+            pending, open_acks = self._demand()
+            pending, open_acks = pending - taken, open_acks + taken
+        for place, request in enumerate(self.queue):
+            if request.parked:
+                continue
+            if self.policy is PriorityPolicy.OVERFLOW:
+                if not request.wants(pending, open_acks):
+                    continue
+            elif self.policy is PriorityPolicy.PINNED_CLIENT and self.pin and not request.pin:
+                continue
+            return place
+        return None
+
+    def take(
+        self, limit: int, now: int, size_of: Callable[[int], int] | None = None
+    ) -> list[PullRequest]:
+        """Return the requests that get the next messages; see `Waiting.take`."""
+        owners: list[PullRequest] = []
+        queue = self.queue
+        while len(owners) < limit and not self.outbox:
+            place = self._next(len(owners))
+            if place is None:
+                break
+            request = queue[place]
+            del queue[place]
+            if request.expires and request.expires <= now:
+                self.outbox.append((request.reply, status_left(REQUEST_TIMEOUT, request)))
+                continue
+            if self._has_wrong_pin(request):
+                self.outbox.append((request.reply, status_left(WRONG_PIN, request)))
+                continue
+            if request.max_bytes and size_of and not self._fits(request, size_of(len(owners))):
+                continue
+            if self.policy is PriorityPolicy.PINNED_CLIENT and not self.pin:
+                self._give_pin(request, now)
+            owners.append(request)
+            self._serve(request, 1, now)
+            if request.batch > 0:
+                self._requeue(request)
+            elif request.max_bytes > 0:
+                self.outbox.append((request.reply, status_left(BATCH_COMPLETED, request)))
+        return owners
+
+    def _has_wrong_pin(self, request: PullRequest) -> bool:
+        """Decide whether a request names a pin that is not the current one."""
+        return self.policy is PriorityPolicy.PINNED_CLIENT and request.pin not in ("", self.pin)
+
+    # time
+
+    def deadline(self) -> int | None:
+        """Return the time of the next `expire`, monotonic nanoseconds (None: no call is needed)."""
+        times = (super().deadline(), self.pin_ends or None)
+        return min((time for time in times if time is not None), default=None)
+
+    def expire(self, now: int, cseq: int, sseq: int) -> None:
+        """End the expired requests, and unpin a client that sent no request for too long."""
+        super().expire(now, cseq, sseq)
+        if 0 < self.pin_ends <= now:
+            self.unpin(self._pinned_group, "timeout")

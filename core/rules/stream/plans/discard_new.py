@@ -1,0 +1,100 @@
+"""Limits of a stream whose discard policy is `new`, counted message by message.
+
+Only such a stream must know its exact counts inside a batch: messages replaced by a new message
+make room for it, and a message without room is refused. The rules are those of the reference
+server:
+
+- A subject at its limit makes room by removing its oldest message, regardless of `max_msgs`, and
+  regardless of `max_bytes` if that message is at least as large as the new one.
+- A roll-up is refused like any other message, except under `discard_new_per_subject`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from core.rules.stream.state.wildcard_purges import PurgedFilters, covered
+from core.subjects.subject import has_wildcard
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from core.rules.stream.machine import StreamMachine
+    from core.rules.stream.preconditions import StoredRows
+
+
+class Capacity:
+    """The room that the limits leave for one batch, from committed counts and the batch so far.
+
+    Args:
+        machine: The committed state of the stream.
+        replaced: The stored messages of each subject that roll-ups of the batch replace, where the
+            index does not contain them.
+    """
+
+    def __init__(self, machine: StreamMachine, replaced: StoredRows) -> None:
+        self.machine = machine
+        self.msgs = machine.msgs
+        self.bytes = machine.bytes
+        self._replaced = replaced
+        self._sizes: dict[bytes, deque[int]] = {}
+        self._wiped = False
+        self._purged = PurgedFilters()
+
+    def refusal(self, subject: bytes, size: int, rollup: bytes) -> str:
+        """Return the reason why a message of `size` bytes has no room ("": there is room)."""
+        machine = self.machine
+        sizes = self._sizes_of(subject)
+        full = 0 < machine.limit <= len(sizes)
+        if full and machine.config.discard_new_per_subject and not rollup:
+            return "maximum messages per subject exceeded"
+        if machine.max_msgs and self.msgs >= machine.max_msgs and not full:
+            return "maximum messages exceeded"
+        if (
+            machine.max_bytes
+            and self.bytes + size > machine.max_bytes
+            and not (full and sizes[0] >= size)
+        ):
+            return "maximum bytes exceeded"
+        return ""
+
+    def take(self, subject: bytes, size: int, rollup: bytes) -> None:
+        """Count an accepted message of `size` bytes, and remove the messages that it replaces."""
+        if rollup == b"all":
+            self._sizes.clear()
+            self._wiped = True
+            self.msgs = self.bytes = 0
+        elif rollup and has_wildcard(subject):
+            self._give_up(subject)
+        sizes = self._sizes_of(subject)
+        sizes.append(size)
+        self.msgs += 1
+        self.bytes += size
+        keep = 1 if rollup == b"sub" else self.machine.limit
+        while 0 < keep < len(sizes):
+            self.msgs -= 1
+            self.bytes -= sizes.popleft()
+
+    def _give_up(self, pattern: bytes) -> None:
+        """Subtract the messages that a roll-up removes whose subject contains wildcards."""
+        gone = covered(self._sizes, pattern)
+        if not self._wiped and not self._purged.have(pattern):
+            gone += self.machine.index.covered(pattern)
+        for subject in dict.fromkeys(gone):
+            sizes = self._sizes_of(subject)
+            self.msgs -= len(sizes)
+            self.bytes -= sum(sizes)
+            del self._sizes[subject]
+        self._purged.add(pattern)
+
+    def _sizes_of(self, subject: bytes) -> deque[int]:
+        sizes = self._sizes.get(subject)
+        if sizes is None:
+            stored: Sequence[tuple[int, int]] | None = None
+            if not self._wiped and not self._purged.have(subject):
+                stored = self.machine.index.of_subject(subject)
+                if stored is None:
+                    stored = self._replaced.get(subject)
+            sizes = self._sizes[subject] = deque(size for _, size in stored or ())
+        return sizes

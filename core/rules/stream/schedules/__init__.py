@@ -1,0 +1,1 @@
+"""Schedules of messages (ADR-51): patterns, headers, pending schedules."""

@@ -1,0 +1,142 @@
+"""The pending schedules of one stream (ADR-51).
+
+A subject has one schedule at most. It no longer fires once another message is stored on its
+subject. The state here follows from the messages and due times in committed plans.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from core.errors import ApiError
+from core.model.segment import Segment
+from core.rules.stream.headers import SCHEDULE, SCHEDULE_TIME_ZONE, SCHEDULER, find
+from core.rules.stream.schedules.schedule import Schedule, parse_schedule
+
+NEVER = 1 << 63
+"""The due time of a schedule that is stored and never fires: later than any other time."""
+
+_STALE = 64
+
+
+@dataclass(slots=True, frozen=True)
+class Pending:
+    """A schedule: its message, and its next due time in nanoseconds since the epoch."""
+
+    subject: bytes
+    seq: int
+    due: int
+
+
+def schedule_of(block: bytes) -> Schedule | None:
+    """Return the schedule in a stored header block (None: none, or an invalid one)."""
+    pattern = find(block, SCHEDULE)
+    if not pattern:
+        return None
+    try:
+        return parse_schedule(pattern, find(block, SCHEDULE_TIME_ZONE))
+    except ApiError:
+        return None
+
+
+class Schedules:
+    """The schedules by subject, and a heap of their due times."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Pending] = {}
+        # (time, sequence, subject); outdated entries are skipped when they reach the top.
+        self._heap: list[tuple[int, int, bytes]] = []
+
+    def __len__(self) -> int:
+        """The number of schedules that will fire."""
+        return sum(pending.due < NEVER for pending in self._known.values())
+
+    def seq_of(self, subject: bytes) -> int:
+        """Return the sequence of a subject's schedule, even if it never fires (0: none)."""
+        pending = self._known.get(subject)
+        return 0 if pending is None else pending.seq
+
+    def is_pending(self, pending: Pending) -> bool:
+        """Decide whether a schedule still exists with this due time."""
+        return self._known.get(pending.subject) == pending
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def stored(self, segment: Segment) -> None:
+        """Apply committed messages: schedules begin, and end when a message replaces them."""
+        blocks = segment.headers
+        if blocks is None:
+            if self._known:
+                for subject in self._known.keys() & set(segment.subjects):
+                    self._stop(subject)
+            return
+        rows = zip(segment.seqs, segment.times, segment.subjects, blocks, strict=True)
+        for seq, stored, subject, block in rows:
+            schedule = schedule_of(block) if block else None
+            if schedule is not None:
+                self.add(subject, seq, schedule.first(stored))
+            elif subject in self._known and not (block and find(block, SCHEDULER)):
+                self._stop(subject)
+
+    def _stop(self, subject: bytes) -> None:
+        """Stop a schedule from firing; its message may still be stored."""
+        self._known[subject] = Pending(subject, self._known[subject].seq, NEVER)
+
+    def add(self, subject: bytes, seq: int, due: int | None) -> None:
+        """Add a schedule in place of the one of its subject. `due` is None if it never fires."""
+        pending = Pending(subject, seq, NEVER if due is None else due)
+        self._known[subject] = pending
+        if due is not None:
+            if len(self._heap) > 2 * len(self._known) + _STALE:
+                self._heap = [(p.due, p.seq, p.subject) for p in self._known.values()]
+                heapify(self._heap)
+            else:
+                heappush(self._heap, (due, seq, subject))
+
+    def move(self, pending: Pending) -> None:
+        """Set the next due time of a schedule, unless it is gone."""
+        if self.seq_of(pending.subject) == pending.seq:
+            due = None if pending.due >= NEVER else pending.due
+            self.add(pending.subject, pending.seq, due)
+
+    def end(self, pending: Pending) -> None:
+        """Remove a schedule."""
+        if self.seq_of(pending.subject) == pending.seq:
+            del self._known[pending.subject]
+
+    def forget(self, rows: Iterable[tuple[int, bytes, int]]) -> None:
+        """Remove the schedules whose messages were removed, as tuples (sequence, subject, size)."""
+        if self._known:
+            for seq, subject, _ in rows:
+                if self.seq_of(subject) == seq:
+                    del self._known[subject]
+
+    def purged(self, below: int) -> None:
+        """Remove the schedules below a sequence."""
+        self._known = {s: p for s, p in self._known.items() if p.seq >= below}
+
+    # -- due schedules -----------------------------------------------------------------------
+
+    def next_due(self) -> int | None:
+        """Return the earliest due time (None: no schedule will fire)."""
+        heap = self._heap
+        while heap:
+            due, seq, subject = heap[0]
+            pending = self._known.get(subject)
+            if pending is not None and pending.seq == seq and pending.due == due:
+                return due
+            heappop(heap)
+        return None
+
+    def due(self, now: int, limit: int) -> list[Pending]:
+        """Return due schedules in order of their sequences; they stay pending.
+
+        At most `limit` are returned: those with the earliest due times.
+        """
+        found: dict[bytes, Pending] = {}
+        while len(found) < limit and (when := self.next_due()) is not None and when <= now:
+            subject = heappop(self._heap)[2]
+            found[subject] = self._known[subject]
+        for pending in found.values():
+            heappush(self._heap, (pending.due, pending.seq, pending.subject))
+        return sorted(found.values(), key=lambda pending: pending.seq)

@@ -1,0 +1,1 @@
+"""The parts of the committed state of a stream: subjects, ids, expiry, sizes."""

@@ -1,0 +1,1 @@
+"""Transactions: the ledger of an app and its staged rows."""
