@@ -13,7 +13,7 @@ from bench.nodes_load import TICK_S, Load, Publisher
 from bench.wire import Connection
 from core.storage.postgres.embedded.directory import SOCKET_NAME
 from core.storage.postgres.locks import LEASE_GROUPS
-from tests.ledger.proxy import Proxy
+from tests.histories.proxy import Proxy
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
 from tests.support.nodes import Nodes, numbers

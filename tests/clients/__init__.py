@@ -1,1 +1,1 @@
-"""The official JavaScript clients, in Node and in a browser."""
+"""The official clients in Python, JavaScript and Go, against both servers."""

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from core.storage.postgres.embedded.directory import SOCKET_NAME
 from core.storage.postgres.locks import LEASE_GROUPS
-from tests.ledger.proxy import Proxy
+from tests.histories.proxy import Proxy
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
 from tests.support.nodes import numbers

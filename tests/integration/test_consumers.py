@@ -11,7 +11,7 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, KeyValueConfig, StreamConfig
 
-from tests.natspy.watchers import attentive
+from tests.clients.python.watchers import attentive
 from tests.support.consumer_bench import Bench
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer

@@ -8,7 +8,7 @@ from tests.support.chromium import Pages, chromium
 from tests.support.jetgate import JetgateServer
 
 _HERE = Path(__file__).parent / "typescript"
-_PAGE = Path(__file__).parents[1] / "clients/browser/page.html"
+_PAGE = Path(__file__).parents[1] / "clients/javascript/browser/page.html"
 
 
 def passed_in_a_page(sdk: Path, into: Path, which: str) -> Any:

@@ -1,9 +1,9 @@
 """Time budgets of the suites: printed after each run; a suite over its budget fails the run.
 
-A suite is a folder below `tests/`. Its budget in seconds is in `budget.toml`, or 0 when it is not
-listed there. Time spent in a fixture counts for the suite of the first test that uses the fixture.
-A budget is twice the time that the suite takes in a run of all tests on two quiet cores, where
-three suites run side by side.
+A suite is a folder below `tests/` or `tests/clients/`. Its budget in seconds is in `budget.toml`,
+or 0 when it is not listed there. Time spent in a fixture counts for the suite of the first test
+that uses the fixture. A budget is twice the time that the suite takes in a run of all tests on two
+quiet cores, where three suites run side by side.
 """
 
 import tomllib
@@ -15,7 +15,19 @@ import pytest
 
 from tests.support import thorough
 
-BUDGET = Path(__file__).resolve().parents[1] / "budget.toml"
+FILE = Path(__file__).resolve().parents[1] / "budget.toml"
+
+SECONDS: dict[str, int] = tomllib.loads(FILE.read_text())["seconds"]
+"""The budget of each suite in seconds, in the order in which a run of all tests takes them."""
+
+
+def suite_of(test: str) -> str:
+    """Return the suite of a test id or path, `tests` for a file directly below `tests/`."""
+    parts = Path(test.partition("::")[0]).parts
+    inside = parts[parts.index("tests") + 1 :] if "tests" in parts else parts
+    if len(inside) < 2:
+        return "tests"
+    return "/".join(inside[: 2 if inside[0] == "clients" else 1])
 
 
 class Budget:
@@ -30,13 +42,8 @@ class Budget:
         self._seconds = seconds
 
     def count(self, path: str, seconds: float) -> None:
-        """Add the seconds of one phase (setup, call or teardown) of a test of the file at `path`.
-
-        A file directly below `tests/` counts for the suite `tests`.
-        """
-        parts = Path(path).parts
-        inside = parts[parts.index("tests") + 1 :] if "tests" in parts else parts
-        self.spent[inside[0] if len(inside) > 1 else "tests"] += seconds
+        """Add the seconds of one phase (setup, call or teardown) of a test at `path`."""
+        self.spent[suite_of(path)] += seconds
 
     def over(self) -> list[str]:
         """Return the names of the suites that exceed their budgets."""
@@ -46,13 +53,13 @@ class Budget:
         """Return the report: one line for each suite."""
         over = self.over()
         return [
-            f"{suite:12} {spent:7.1f} s of {self._seconds.get(suite, 0):5} s"
+            f"{suite:18} {spent:7.1f} s of {self._seconds.get(suite, 0):5} s"
             f"{' OVER BUDGET' if suite in over else ''}"
             for suite, spent in sorted(self.spent.items())
         ]
 
 
-_budget = Budget(tomllib.loads(BUDGET.read_text())["seconds"])
+_budget = Budget(SECONDS)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -4,7 +4,7 @@ from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
 from core.storage.postgres.embedded.directory import SOCKET_NAME
-from tests.ledger.proxy import Proxy, RouteProxy
+from tests.histories.proxy import Proxy, RouteProxy
 from tests.support.jetgate import JetgateServer
 from tests.support.nodes import Nodes
 from tests.support.ports import held_port

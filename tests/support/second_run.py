@@ -2,7 +2,7 @@
 
 A test that passes in the second run is unsteady: the run prints its name and writes both outputs
 beside its report. The run passes if at most `EXCUSED` tests are unsteady. Tests of durability and
-of exactly-once guarantees (`crash`, `ledger`, every name with words such as "lost" or "doubled")
+of exactly-once guarantees (`crash`, `histories`, every name with words such as "lost" or "doubled")
 are never excused.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import child_run, report_files
-from tests.support.side_by_side import suite_of
+from tests.support.budget import suite_of
 
 EXCUSED = 3
 _AGAIN = 10  # more failures have one common cause, not chance
@@ -27,7 +27,7 @@ unsteady: dict[str, None] = {}
 def excusable(test: str) -> bool:
     """Return True if a run may pass although this test failed once."""
     name = test.partition("::")[2]
-    return suite_of(test) not in ("crash", "ledger") and not _NEVER.search(name)
+    return suite_of(test) not in ("crash", "histories") and not _NEVER.search(name)
 
 
 class SecondRun:

@@ -9,7 +9,6 @@ with `-n 0`, tests run in their order in one process.
 """
 
 import gc
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support import child_run, report_files, run
-from tests.support.budget import BUDGET
+from tests.support.budget import SECONDS, suite_of
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -26,19 +25,14 @@ if TYPE_CHECKING:
 
 MARK = "quiet"
 WORKERS = 3
-TOGETHER = {"clients", "console", "natspy", "sdks", "spark"}
+TOGETHER = {"clients/javascript", "clients/python", "console", "sdks", "spark"}
 """Suites that one worker runs as a whole.
 
 Their shared fixtures start slowly, or are checked at the end.
 """
 
 _ROOT = Path(__file__).resolve().parents[1]
-_SUITES = list(tomllib.loads(BUDGET.read_text())["seconds"])
-
-
-def suite_of(test: str) -> str:
-    """Return the folder below `tests` of a test id, or the file where it is directly in `tests`."""
-    return test.partition("::")[0].removeprefix("tests/").partition("/")[0]
+_SUITES = list(SECONDS)
 
 
 def scope_of(test: str) -> str:

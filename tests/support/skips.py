@@ -12,7 +12,7 @@ _NO_SYSTEMD = "systemd is no package of PyPI or npm"
 _NO_IPV6 = "not every machine has IPv6"
 
 ALLOWED = {
-    "tests/natspy/test_model.py::test_the_walk_through_with_the_nats_command": _NO_COMMAND,
+    "tests/clients/python/test_model.py::test_the_walk_through_with_the_nats_command": _NO_COMMAND,
     "tests/gateway/test_bucket_clients.py::test_keys_go_to_the_nats_command_and_back": _NO_COMMAND,
     "tests/gateway/test_bucket_clients.py::test_objects_go_to_the_nats_command_and_back": (
         _NO_COMMAND

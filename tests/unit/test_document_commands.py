@@ -57,7 +57,7 @@ _FOLDERS = (
 DOCUMENTS = [
     *sorted(path for folder in _FOLDERS for path in ROOT.glob(folder)),
     ROOT / "tests/README.md",
-    ROOT / "tests/ledger/README.md",
+    ROOT / "tests/histories/README.md",
 ]
 
 

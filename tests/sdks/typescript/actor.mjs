@@ -6,7 +6,7 @@ import { pathToFileURL } from "node:url";
 const [, , how, url] = process.argv;
 
 async function official() {
-  const { transport, jetstream, kv, obj } = await import("../../clients/node/packages.mjs");
+  const { transport, jetstream, kv, obj } = await import("../../clients/javascript/node/packages.mjs");
   const nc = await transport.connect({ servers: url });
   const js = jetstream.jetstream(nc);
   const open = (bucket) => new kv.Kvm(nc).open(bucket);

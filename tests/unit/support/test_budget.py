@@ -1,16 +1,13 @@
 """The budgets of the suites keep a whole run short."""
 
-import tomllib
-
-from tests.support.budget import BUDGET, Budget
+from tests.support.budget import FILE, SECONDS, Budget, suite_of
 from tests.support.side_by_side import WORKERS
-
-SECONDS: dict[str, int] = tomllib.loads(BUDGET.read_text())["seconds"]
 
 
 def test_every_suite_has_one_and_nothing_else() -> None:
-    folders = [path for path in BUDGET.parent.iterdir() if path.is_dir()]
-    assert set(SECONDS) == {path.name for path in folders if any(path.rglob("test_*.py"))}
+    suites = {suite_of(str(path)) for path in FILE.parent.rglob("test_*.py")}
+
+    assert suites == set(SECONDS)
 
 
 def test_together_they_leave_a_run_of_fifteen_minutes() -> None:

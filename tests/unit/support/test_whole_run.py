@@ -133,7 +133,7 @@ def test_no_promise_is_excused() -> None:
     assert excusable("tests/console/test_page.py::test_the_table_shows_rows")
     for test in (
         "tests/crash/test_points.py::test_a_publish",
-        "tests/ledger/test_run.py::test_two_minutes",
+        "tests/histories/test_run.py::test_two_minutes",
         "tests/e2e/test_kill.py::test_nothing_acknowledged_is_lost",
         "tests/gateway/test_x.py::test_a_message_is_stored_twice[a]",
     ):
@@ -143,7 +143,7 @@ def test_no_promise_is_excused() -> None:
 def test_files_go_to_workers_whole_and_some_suites_too() -> None:
     assert scope_of("tests/unit/core/test_a.py::test_b[x::y]") == "tests/unit/core/test_a.py"
     assert scope_of("tests/spark/test_a.py::test_b") == scope_of("tests/spark/test_c.py::test_d")
-    names = ["tests/unit/test_a.py::t", "tests/test_new.py::t", "tests/ledger/test_run.py::t"]
+    names = ["tests/unit/test_a.py::t", "tests/test_new.py::t", "tests/histories/test_run.py::t"]
     assert sorted(names, key=place_of) == [names[2], names[0], names[1]]
 
 

@@ -1,0 +1,1 @@
+"""The official JavaScript clients, in Node and in a browser."""

@@ -1,0 +1,20 @@
+"""The command `jetgate` without the guard named by JETGATE_TEST_CONTROL, on a shifted clock.
+
+`python -m tests.histories.guardless SECONDS ...`; the clock is shifted before the first import of a
+jetgate module.
+"""
+
+import os
+import sys
+
+from tests.support.wrong_clock import shift
+
+CONTROL_VARIABLE = "JETGATE_TEST_CONTROL"
+
+if __name__ == "__main__":
+    shift(int(sys.argv.pop(1)))
+    from jetgate.commands import main
+    from tests.histories.controls import CONTROLS
+
+    CONTROLS[os.environ[CONTROL_VARIABLE]].remove()
+    main()

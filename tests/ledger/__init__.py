@@ -1,1 +1,0 @@
-"""The ledger: a load, faults, and an offline check of all answers that clients received."""
