@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 
 from bench.wire import Connection, Lane, one_by_one, pump
+from core.units import NANOS_PER_SECOND
 from tests.support.nodes import Nodes
 from tests.support.pg import PostgresServer
 
@@ -52,7 +53,7 @@ def measure(connections: Sequence[Connection], count: int) -> None:
     for kind in ("stream", "consumer"):
         alone, places = 0.0, len(connections)
         for each in zip(connections, requests(kind, "A", count, places), strict=True):
-            alone += sum(one_by_one(*each)) / 1e9
+            alone += sum(one_by_one(*each)) / NANOS_PER_SECOND
         shares = requests(kind, "B", count, places)
         lanes = [Lane(*each) for each in zip(connections, shares, strict=True)]
         together = pump(lanes, window=WINDOW // len(lanes))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.wire import Connection, Lane, LoadError, pump
+from core.units import NANOS_PER_SECOND
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -144,7 +145,7 @@ def serving(server: JetgateServer) -> float:
 def message_ids(count: int, limit: float) -> Iterator[Figure]:
     """Measure `count` message ids in the duplicate window."""
     with node() as server:
-        create(server, duplicate_window=3600 * 10**9)
+        create(server, duplicate_window=3600 * NANOS_PER_SECOND)
 
         def message(i: int) -> bytes:
             head = b"NATS/1.0\r\nNats-Msg-Id: %022d\r\n\r\n" % i

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from bench.wire import CHUNK, Address, Connection, LoadError, percentile
+from core.units import NANOS_PER_SECOND
 
 CONNECTIONS = 4
 WINDOW = 4000
@@ -74,7 +75,7 @@ class Publisher:
         """
         until = min(self.due(elapsed), self._answered + WINDOW)
         if not self._unsent and until > self._sent:
-            every = 1e9 / self.rate
+            every = NANOS_PER_SECOND / self.rate
             numbers = range(self._sent, until)
             values = [value for n in numbers for value in (n, epoch + int(n * every))]
             self._unsent = self._line * len(numbers) % tuple(values)

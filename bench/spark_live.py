@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 from bench.load import stream
 from bench.pace import STAMP, Pace, pacing
 from bench.wire import Connection, Lane, percentile, publishes, pump
+from core.units import NANOS_PER_SECOND
 from tests.spark.feeds import dsn_of
 from tests.support import spark as support
 from tests.support.eventually import eventually
@@ -128,7 +129,7 @@ def caught_up(bench: Bench, transport: str, pace: Pace) -> bool:
 
 def latencies(batches: list[tuple[int, list[int]]]) -> list[float]:
     """Return the seconds from each message's due time until the arrival of its batch."""
-    return [(at - due) / 1e9 for at, rows in batches for due in rows]
+    return [(at - due) / NANOS_PER_SECOND for at, rows in batches for due in rows]
 
 
 def beside_publishers(bench: Bench, transport: str, pace: Pace) -> bool:

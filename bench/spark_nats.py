@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from bench.memory import PAYLOAD, create, load
 from bench.spark import processor_seconds
 from bench.wire import Connection
+from core.units import NANOS_PER_SECOND
 from tests.support import spark as support
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -69,7 +70,7 @@ def _write(bench: Bench, **options: str) -> int:
     for name in connection.api("STREAM.NAMES")["streams"] or []:
         if TARGET in name:  # also the stream that stages its transactions
             connection.api(f"STREAM.DELETE.{name}")
-    config = {"name": TARGET, "subjects": ["sink.>"], "duplicate_window": WINDOW * 10**9}
+    config = {"name": TARGET, "subjects": ["sink.>"], "duplicate_window": WINDOW * NANOS_PER_SECOND}
     connection.api(f"STREAM.CREATE.{TARGET}", config)
     writer = bench.frame.write.format("jetstream").mode("append")
     writer.options(servers=bench.servers, stream=TARGET, **options).save()

@@ -19,6 +19,7 @@ from core.storage.postgres.embedded import EmbeddedPostgres
 from core.storage.postgres.migrate import migrate
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.stream_log import PostgresLog
+from core.units import NANOS_PER_SECOND
 
 _KINDS = {
     "plain": "{}",
@@ -75,7 +76,7 @@ class Reading:
         """Return the seconds of processor time that the result of a query takes."""
         before = self._cpu()
         await self._session.copy_from_query(query, output=_nowhere, format="binary")
-        return (self._cpu() - before) / 1e9
+        return (self._cpu() - before) / NANOS_PER_SECOND
 
     def _cpu(self) -> int:
         return int(Path(f"/proc/{self._backend}/schedstat").read_text().split()[0])

@@ -9,6 +9,7 @@ import timeit
 
 from core.runtime.clock import Clock, SystemClock
 from core.storage.database_time import DatabaseClock, DatabaseTime
+from core.units import NANOS_PER_SECOND
 
 READINGS = 1_000_000
 ROUNDS = 7
@@ -22,7 +23,7 @@ def main() -> None:
     clocks: dict[str, Clock] = {"machine": machine, "leader": DatabaseClock(machine, time)}
     for name, clock in clocks.items():
         best = min(timeit.repeat(clock.now, number=READINGS, repeat=ROUNDS))
-        print(f"{name:<8} {best / READINGS * 1e9:6.0f} ns")
+        print(f"{name:<8} {best / READINGS * NANOS_PER_SECOND:6.0f} ns")
 
 
 if __name__ == "__main__":

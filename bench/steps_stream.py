@@ -21,12 +21,12 @@ from core.rules.stream.machine import StreamMachine
 from core.rules.stream.plans.planner import decide
 from core.rules.stream.state.dedup import DedupWindow
 from core.rules.stream.state.subject_index import HistoryIndex, LastIndex, LogIndex
+from core.units import NANOS_PER_SECOND
 
 BATCH = 1000
 BATCHES = 100
 RUNS = 7
 PAYLOAD = b"x" * 128
-SECOND = 1_000_000_000
 
 Batches = list[MessageColumns]
 
@@ -39,7 +39,7 @@ def config(**settings: Any) -> StreamConfig:
         "max_bytes": -1,
         "max_msg_size": -1,
         "max_msgs_per_subject": -1,
-        "duplicate_window": 120 * SECOND,
+        "duplicate_window": 120 * NANOS_PER_SECOND,
     }
     return StreamConfig(**{**defaults, **settings})
 
@@ -143,10 +143,10 @@ def dedup_memory(count: int) -> float:
     """Return bytes per message id of 36 characters, the length of a UUID."""
     gc.collect()
     before = resident()
-    window = DedupWindow(120 * SECOND)
+    window = DedupWindow(120 * NANOS_PER_SECOND)
     for start in range(0, count, BATCH):
         ids = [(b"0123456789-0123456789-01-%011d" % n, n + 1) for n in range(start, start + BATCH)]
-        window.add(ids, SECOND + start * 10_000)
+        window.add(ids, NANOS_PER_SECOND + start * 10_000)
     used = resident() - before
     assert len(window) == count
     return used / count

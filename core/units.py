@@ -1,7 +1,7 @@
 """Types of units and of numbers that must not be mixed, and the number of nanoseconds of a second.
 
 Times and durations of the server are integers in nanoseconds; those of settings, options and timers
-of asyncio are seconds. A type checker refuses one for the other; at run time they are plain numbers.
+of asyncio are seconds. A type checker refuses one for the other; at run time both are numbers.
 """
 
 from typing import Final, NewType

@@ -21,6 +21,7 @@ from core.monitor.source import About, JetStream, Source
 from core.node.server import Server
 from core.runtime.clock import Clock
 from core.runtime.turns import turns
+from core.units import NANOS_PER_SECOND
 from dropin.config.options import JetStreamOptions, Options
 from dropin.config.websocket import websocket_of
 from dropin.monitoring_access import Access
@@ -222,7 +223,7 @@ def _jetstream(options: Options) -> dict[str, Any]:
     return {
         "max_memory": told.max_memory or _memory() * 3 // 4,
         **_place(told),
-        "sync_interval": round(told.sync_interval * 1e9),
+        "sync_interval": round(told.sync_interval * NANOS_PER_SECOND),
         **({"sync_always": True} if told.sync_always else {}),
         **({"domain": told.domain} if told.domain else {}),
         **({"compress_ok": True} if told.is_block else {}),
@@ -248,7 +249,8 @@ def _websocket(options: Options, server: Server) -> dict[str, Any]:
     shown = {
         "advertise": block.get("advertise"),
         "no_auth_user": block.get("no_auth_user"),
-        "handshake_timeout": "handshake_timeout" in block and round(given.handshake_timeout * 1e9),
+        "handshake_timeout": "handshake_timeout" in block
+        and round(given.handshake_timeout * NANOS_PER_SECOND),
         "auth_timeout": own.get("timeout"),
         "no_tls": True,
         "same_origin": given.same_origin,

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from core.errors import OperatorError
 from core.model.gotime import format_duration
+from core.units import NANOS_PER_SECOND
 from dropin.config.options import ClusterOptions, Options
 
 _FIXED = {
@@ -109,7 +110,7 @@ def _refuse_another_cluster(old: ClusterOptions, new: ClusterOptions) -> None:
 
 
 def _duration(seconds: float) -> str:
-    return format_duration(round(seconds * 1e9))
+    return format_duration(round(seconds * NANOS_PER_SECOND))
 
 
 def _text(value: object) -> str:

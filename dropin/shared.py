@@ -22,6 +22,7 @@ from core.node.server import Server
 from core.runtime.subscribers import Subscribers
 from core.runtime.threads import imported
 from core.storage.leases import NodeRow
+from core.units import NANOS_PER_SECOND
 from dropin.config.options import JetStreamOptions
 from dropin.ports_file import join
 
@@ -39,7 +40,6 @@ _MODULES = (
 _UNREACHED_S = 10.0
 """Seconds to wait for the link to an owner before a warning is logged."""
 _NAME_S, _LOOK_S = 10.0, 0.5
-_SECOND = 1_000_000_000
 
 
 class Shared:
@@ -98,7 +98,7 @@ class Shared:
         clock, name = self._server.clock, self.row.node
         began = clock.monotonic()
         while await is_taken(connector, name):
-            if clock.monotonic() - began > _NAME_S * _SECOND:
+            if clock.monotonic() - began > _NAME_S * NANOS_PER_SECOND:
                 place = connector.address
                 raise OperatorError(f'another server over {place} has the server_name "{name}"')
             await asyncio.sleep(_LOOK_S)

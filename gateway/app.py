@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from core.client import Client, ClientError, JetStream
 from core.protocol.hosts import ANY
 from core.runtime.clock import Clock, SystemClock
+from core.units import NANOS_PER_SECOND
 from gateway.call import Call, Caller, Disconnected, Gateway, read_query
 from gateway.contract.parameters import EXPOSED
 from gateway.contract.reference import Reference
@@ -36,7 +37,6 @@ from gateway.tokens import AckTokens
 from gateway.write_headers import WriteHeaders
 from gateway.ws.endpoint import WebSocketRoute
 
-_BILLION = 1_000_000_000
 _WRITE_HEADERS = {row.id: WriteHeaders.of(row) for row in ROUTES}
 _ANSWERED_HERE = frozenset(
     (
@@ -213,7 +213,7 @@ class TableRoute(BaseRoute):
             response = answer.response
             if response is None:
                 return
-            seconds = (self._clock.monotonic() - begin) / _BILLION
+            seconds = (self._clock.monotonic() - begin) / NANOS_PER_SECOND
             done = RequestDone(answer.operation, scope["method"], response.status_code, seconds)
             self._gateway.observe(done)
             if answer.caller is not None and answer.caller.quota is not None:

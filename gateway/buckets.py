@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from core.model.gotime import parse_time
+from core.units import NANOS_PER_SECOND
 from gateway.bucket_models import (
     External,
     KvBucket,
@@ -24,8 +25,7 @@ from gateway.problems import bad_request
 from gateway.validation import duration
 
 _BUCKET = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_SECOND = 1_000_000_000
-_WINDOW = 120 * _SECOND
+_WINDOW = 120 * NANOS_PER_SECOND
 _DEFAULTS: dict[str, Any] = {"max_consumers": -1, "max_msgs": -1, "discard": "new"}
 
 _DROPPABLE = frozenset(("mirror", "mirror_direct", "placement", "republish", "sources", "subjects"))
@@ -77,7 +77,7 @@ def kv_stream(config: KvConfig) -> dict[str, Any]:
     if config.republish is not None:
         stream["republish"] = msgspec.to_builtins(config.republish)
     if marker_ttl := duration(config.limit_marker_ttl, "limit_marker_ttl"):
-        if marker_ttl < _SECOND:
+        if marker_ttl < NANOS_PER_SECOND:
             raise bad_request("bad-duration", "limit_marker_ttl: at least 1s")
         stream["allow_msg_ttl"] = True
         stream["subject_delete_marker_ttl"] = marker_ttl

@@ -16,6 +16,7 @@ from core.client import ClientError, Msg, Pull, header_items
 from core.client.subscribe import JsMsg
 from core.errors import ApiError
 from core.model.consumer import NextRequest
+from core.units import NANOS_PER_SECOND
 from gateway import rendering
 from gateway.call import Call
 from gateway.gathered import arriving, watched
@@ -26,7 +27,6 @@ from gateway.response_body import ResponseBody
 from gateway.responses import JSON, NDJSON, no_content
 from gateway.validation import duration
 
-_NANOS = 1_000_000_000
 _GRACE_S = 1.0
 _SLICE_BYTES = 256 * 1024
 _EMPTY = (404, 408)
@@ -118,10 +118,10 @@ def wanted_of(call: Call, stream: str, consumer: str, request: Fetching) -> Want
     batch = 1 if raw else request.batch or settings.fetch_batch_default
     if batch > settings.fetch_batch_max:
         raise bad_request("bad-parameter", f"batch: more than {settings.fetch_batch_max}")
-    expires = int(settings.fetch_expires_default * _NANOS)
+    expires = int(settings.fetch_expires_default * NANOS_PER_SECOND)
     if request.expires is not None:
         expires = duration(request.expires, "expires")
-    if expires > settings.fetch_expires_max * _NANOS:
+    if expires > settings.fetch_expires_max * NANOS_PER_SECOND:
         raise bad_request("bad-parameter", f"expires: more than {settings.fetch_expires_max:g}s")
     if request.no_wait and request.fill:
         raise bad_request("bad-parameter", "no_wait and fill exclude each other")
@@ -193,8 +193,8 @@ class Poll:
         request = self._request(batch, expires, no_wait=no_wait)
         pull = js.pull(wanted.stream, wanted.consumer, request, ack=self._ack)
         self._ack = b""
-        limit = (expires / _NANOS if expires else js.timeout) + _GRACE_S
-        silence = 2 * request.idle_heartbeat / _NANOS or None
+        limit = (expires / NANOS_PER_SECOND if expires else js.timeout) + _GRACE_S
+        silence = 2 * request.idle_heartbeat / NANOS_PER_SECOND or None
         try:
             async with watched(self.call, pull):
                 async for some in arriving(pull, limit, silence):

@@ -16,6 +16,7 @@ from core.runtime.clock import SystemClock
 from core.runtime.descriptors import DescriptorReserve
 from core.runtime.memory import Ebb
 from core.runtime.tasks import spawn
+from core.units import NANOS_PER_SECOND
 from gateway.http_protocol import HttpProtocol
 from gateway.http_start import HttpStart
 from gateway.settings import Settings
@@ -24,7 +25,6 @@ from gateway.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
 _DRAIN_S = 0.5
 _POLL_S = 0.002
 _DATE_S = 1.001
-_SECOND = 1_000_000_000
 _DEFAULTS = Settings()
 
 
@@ -62,7 +62,9 @@ class _Server(uvicorn.Server):
             ebb.look(len(self.server_state.connections))
             with contextlib.suppress(TimeoutError):
                 # Just after the next full second: no Last-Modified is later than the Date.
-                async with asyncio.timeout(_DATE_S - self._clock.now() % _SECOND / _SECOND):
+                async with asyncio.timeout(
+                    _DATE_S - self._clock.now() % NANOS_PER_SECOND / NANOS_PER_SECOND
+                ):
                     await self._ending.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

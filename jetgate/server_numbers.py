@@ -16,6 +16,7 @@ from core.remote.keeper import Remotes
 from core.runtime.clock import Clock
 from core.runtime.stalls import StallWatch
 from core.storage.health import StorageHealth
+from core.units import NANOS_PER_SECOND
 from gateway.metrics import ConsumerNumbers, Histogram, RemoteNumbers, Snapshot, StreamNumbers
 
 _DIRECTORY = 0
@@ -52,7 +53,7 @@ def snapshot(node: Node) -> Snapshot:
         found,
         is_leader=_DIRECTORY in runtime.ownership.owned,
         groups=len(runtime.ownership.owned),
-        commit_age=(node.clock.monotonic() - since) / 1e9 if since else None,
+        commit_age=(node.clock.monotonic() - since) / NANOS_PER_SECOND if since else None,
         refused=dict(runtime.committer.refused),
         unstored_copies=dict(runtime.registry.services.unstored_copies),
         streams=_streams(runtime.registry),
@@ -92,7 +93,7 @@ def _of_process(node: Node) -> Snapshot:
 
 
 def _commit_seconds(committer: GroupCommitter) -> Histogram:
-    return Histogram(COMMIT_BOUNDS, committer.commit_counts, committer.commit_ns / 1e9)
+    return Histogram(COMMIT_BOUNDS, committer.commit_counts, committer.commit_ns / NANOS_PER_SECOND)
 
 
 def _streams(registry: Registry) -> list[StreamNumbers]:
@@ -129,7 +130,7 @@ def _remotes(remotes: Remotes) -> list[RemoteNumbers]:
         RemoteNumbers(
             name,
             attached.line.connected,
-            attached.rtt_ns / 1e9,
+            attached.rtt_ns / NANOS_PER_SECOND,
             attached.bridge.requests,
             attached.bridge.relays.messages,
         )

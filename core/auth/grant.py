@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from core.auth.users import Permissions, Responses
 from core.subjects.subject import compile_filters, has_wildcard, is_subset, matches, overlap
+from core.units import NANOS_PER_SECOND
 
 _PUBLISHABLE_MAX = 16384
 _REPLIES_MAX = 4096
-_SECOND = 1_000_000_000
 
 Pattern = tuple[bytes, bytes]
 """A subject filter, and the queue or filter of queues it applies to (b"": none)."""
@@ -160,7 +160,7 @@ class Guard:
         responses = self._responses
         if 0 < responses.limit < entry[1] + more:
             return True
-        return 0 < responses.ttl * _SECOND < self._now() - entry[0]
+        return 0 < responses.ttl * NANOS_PER_SECOND < self._now() - entry[0]
 
 
 def _everything(_subject: bytes) -> bool:

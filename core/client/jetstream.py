@@ -33,8 +33,8 @@ from core.model.response import ErrorBody, Response
 from core.model.stream import StreamConfig, StreamInfo, StreamPurgeRequest
 from core.protocol.messages import MessageColumns
 from core.runtime.nuid import nuid
+from core.units import NANOS_PER_SECOND
 
-NANOS = 1_000_000_000
 _PULL_GRACE_S = 1.0
 
 
@@ -125,7 +125,7 @@ class JetStream:
         """Send a pull request and return its messages when it has ended."""
         pull = self.pull(stream, consumer, request)
         try:
-            limit = request.expires / NANOS if request.expires else self.timeout
+            limit = request.expires / NANOS_PER_SECOND if request.expires else self.timeout
             while not pull.ended and await pull.changed(limit + _PULL_GRACE_S):
                 pass
         finally:

@@ -10,11 +10,11 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from core.storage.leases import PeerRow
+from core.units import NANOS_PER_SECOND
 
-_SECOND = 1_000_000_000
-SILENT = 10 * _SECOND
+SILENT = 10 * NANOS_PER_SECOND
 """Nanoseconds without a heartbeat after which a node is no longer dialled."""
-PATIENCE = 2 * _SECOND
+PATIENCE = 2 * NANOS_PER_SECOND
 """Nanoseconds for which the earlier of two nodes waits for the later one to dial."""
 
 Address = tuple[str, int]

@@ -29,6 +29,7 @@ from core.runtime.clock import Clock
 from core.runtime.turn import Turn
 from core.storage.health import COMMITS, SPACE, StorageHealth
 from core.storage.interface import LogWriter, StreamCommit
+from core.units import NANOS_PER_SECOND
 
 log = logging.getLogger("jetgate.committer")
 
@@ -250,7 +251,7 @@ class GroupCommitter:
                 continue
             took = self._clock.monotonic() - started
             self.commit_ns += took
-            self.commit_counts[bisect_left(COMMIT_BOUNDS, took / 1e9)] += 1
+            self.commit_counts[bisect_left(COMMIT_BOUNDS, took / NANOS_PER_SECOND)] += 1
             self._emit(work)
             return
 
@@ -317,7 +318,7 @@ class GroupCommitter:
 
     async def _settle(self, work: Work) -> Work:
         """Wait for storage and leadership; emit plans found committed, return the others."""
-        patient_until = self._clock.monotonic() + int(PATIENCE * 1e9)
+        patient_until = self._clock.monotonic() + int(PATIENCE * NANOS_PER_SECOND)
         while not self.stopped:
             try:
                 async with asyncio.timeout(PATIENCE):

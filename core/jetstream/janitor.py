@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import Unavailable
 from core.storage.health import waits
+from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog
@@ -115,7 +116,7 @@ class Janitor:
         """
         started = self._clock.monotonic()
         while await self._sweep_some(log):
-            await asyncio.sleep((self._clock.monotonic() - started) / 1e9)
+            await asyncio.sleep((self._clock.monotonic() - started) / NANOS_PER_SECOND)
             await self._calm.wait()
             started = self._clock.monotonic()
 

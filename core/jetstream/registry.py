@@ -29,10 +29,11 @@ from core.rules.stream.plan import PlanBuilder
 from core.runtime.nuid import random_id
 from core.storage.acknowledged import Key, Known
 from core.storage.interface import ConsumerRow, NewStream, StreamRow
+from core.units import NANOS_PER_SECOND
 
 log = logging.getLogger("jetgate.streams")
 
-_HOUR_NS = 3600 * 1_000_000_000
+_HOUR_NS = 3600 * NANOS_PER_SECOND
 _LOGS, _CHURN = 0, 1
 
 

@@ -16,6 +16,7 @@ from core.errors import Fenced, Unavailable
 from core.runtime.clock import Clock
 from core.storage.health import waits
 from core.storage.interface import StateStore, StateWrite
+from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
     from core.runtime.turn import Turn
@@ -98,7 +99,7 @@ class StateWriter:
             await self._gather(pause)
             started = self._clock.monotonic()
             await self.flush()
-            pause = max(INTERVAL, 5 * (self._clock.monotonic() - started) / 1e9)
+            pause = max(INTERVAL, 5 * (self._clock.monotonic() - started) / NANOS_PER_SECOND)
 
     async def _gather(self, pause: float) -> None:
         """Wait `pause` seconds for more changes, or until a callback waits for the flush."""

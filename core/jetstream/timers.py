@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from core.runtime.clock import Clock
+from core.units import NANOS_PER_SECOND
 
 
 class Timed(Protocol):
@@ -77,7 +78,7 @@ class Timers:
         if not self._heap:
             return
         self._handle_at = self._heap[0][0]
-        delay = max(self._handle_at - self._clock.monotonic(), 0) / 1e9
+        delay = max(self._handle_at - self._clock.monotonic(), 0) / NANOS_PER_SECOND
         self._handle = asyncio.get_running_loop().call_later(delay, self._fire)
 
     def _fire(self) -> None:

@@ -2,13 +2,15 @@
 
 import re
 
+from core.units import NANOS_PER_SECOND
+
 UNITS = {
     "ns": 1,
     "us": 1_000,
     "µs": 1_000,
     "μs": 1_000,
     "ms": 1_000_000,
-    "s": 1_000_000_000,
+    "s": NANOS_PER_SECOND,
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }

@@ -5,7 +5,8 @@ from contextlib import suppress
 from datetime import date
 from functools import lru_cache
 
-_SECOND = 1_000_000_000
+from core.units import NANOS_PER_SECOND
+
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 # The calendar repeats after this many years and days; Python's has neither a year 0 nor 10000.
 _CYCLE, _CYCLE_DAYS = 400, 146_097
@@ -65,7 +66,7 @@ def format_time(nanos: int) -> str:
 
     Raises UnwritableTime for a year outside 0 to 9999.
     """
-    seconds, fraction = divmod(nanos, _SECOND)
+    seconds, fraction = divmod(nanos, NANOS_PER_SECOND)
     text = _second_text(seconds)
     return f"{text}.{fraction:09}".rstrip("0") + "Z" if fraction else text + "Z"
 
@@ -78,7 +79,7 @@ def format_zoned(nanos: int) -> str:
     ahead = nanos.ahead if isinstance(nanos, ZonedTime) else 0
     if abs(ahead) >= _DAY_SECONDS:
         raise UnwritableTime("timezone hour outside of range [0,23]")
-    text = format_time(int(nanos) + ahead * _SECOND)
+    text = format_time(int(nanos) + ahead * NANOS_PER_SECOND)
     if not ahead:
         return text
     hours, minutes = divmod(abs(ahead) // 60, 60)
@@ -154,7 +155,7 @@ def _parse(text: str) -> int:
     days += (year // _CYCLE - 1) * _CYCLE_DAYS
     whole, fraction = values[10][:2], values[10][3:]
     seconds = days * _DAY_SECONDS + hour * 3600 + minute * 60 + int(whole) - ahead
-    nanos = seconds * _SECOND + int(fraction[:9].ljust(9, "0"))
+    nanos = seconds * NANOS_PER_SECOND + int(fraction[:9].ljust(9, "0"))
     return ZonedTime.of(nanos, ahead) if ahead else nanos
 
 
@@ -189,13 +190,13 @@ def format_duration(nanos: int) -> str:
     """Format nanoseconds as Go prints a duration: `1.5s`, `2m0s`, `100ms`, `1h0m0s`."""
     sign = "-" if nanos < 0 else ""
     nanos = abs(nanos)
-    if nanos < _SECOND:
+    if nanos < NANOS_PER_SECOND:
         for unit, size in (("ms", 1_000_000), ("µs", 1_000), ("ns", 1)):
             if nanos >= size:
                 return f"{sign}{_decimal(nanos, size)}{unit}"
         return "0s"
-    minutes, rest = divmod(nanos, 60 * _SECOND)
-    text = f"{_decimal(rest, _SECOND)}s"
+    minutes, rest = divmod(nanos, 60 * NANOS_PER_SECOND)
+    text = f"{_decimal(rest, NANOS_PER_SECOND)}s"
     if minutes:
         hours, minutes = divmod(minutes, 60)
         text = f"{minutes}m{text}"

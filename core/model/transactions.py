@@ -6,10 +6,11 @@ import msgspec
 
 from core.model.response import ErrorBody, Response
 from core.model.wire import INLINE, OMIT, Duration, Int64, Uint64
+from core.units import NANOS_PER_SECOND
 
 _TYPE = "io.jetgate.api.v1.txn_"
 
-HOUR = 3600 * 1_000_000_000
+HOUR = 3600 * NANOS_PER_SECOND
 STAGE = "JG_STAGE_"
 """Prefix of a staging stream; the name of the target stream follows."""
 

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+from core.units import NANOS_PER_SECOND
+
 
 def moment(nanos: int) -> str:
     """Return a time, in nanoseconds since the Unix epoch, as Go prints it in JSON.
@@ -10,14 +12,14 @@ def moment(nanos: int) -> str:
     """
     if not nanos:
         return "0001-01-01T00:00:00Z"
-    seconds, rest = divmod(nanos, 1_000_000_000)
+    seconds, rest = divmod(nanos, NANOS_PER_SECOND)
     text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{rest:09d}".rstrip("0").rstrip(".") + "Z"
 
 
 def age(nanos: int) -> str:
     """Return a duration in nanoseconds as the pages show uptimes: `1s`, `2m5s`, `3d0h0m1s`."""
-    seconds = max(nanos, 0) // 1_000_000_000
+    seconds = max(nanos, 0) // NANOS_PER_SECOND
     parts: list[str] = []
     for unit, size in (("y", 31_536_000), ("d", 86_400), ("h", 3600), ("m", 60)):
         count, seconds = divmod(seconds, size)

@@ -9,6 +9,7 @@ from core.monitor.source import Source
 from core.monitor.times import age, moment
 from core.pubsub.server import Traffic
 from core.transport.info import GO_VERSION
+from core.units import NANOS_PER_SECOND
 
 _KINDS = ("clients", "routes", "gateways", "leafs")
 
@@ -31,7 +32,7 @@ def varz(source: Source) -> dict[str, Any]:
         **({"connect_urls": list(hub.connect_urls)} if hub.connect_urls else {}),
         "max_connections": limits.max_connections,
         **({"max_subscriptions": limits.max_subscriptions} if limits.max_subscriptions else {}),
-        "ping_interval": round(limits.ping_interval * 1e9),
+        "ping_interval": round(limits.ping_interval * NANOS_PER_SECOND),
         "ping_max": limits.ping_max,
         "http_host": about.http_host,
         "http_port": about.http_port,
@@ -46,7 +47,7 @@ def varz(source: Source) -> dict[str, Any]:
         "websocket": about.websocket,
         "jetstream": jetstream(source),
         "tls_timeout": 2,
-        "write_deadline": round(limits.write_deadline * 1e9),
+        "write_deadline": round(limits.write_deadline * NANOS_PER_SECOND),
         "start": moment(source.started),
         "now": moment(now),
         "uptime": age(now - source.started),
@@ -155,7 +156,7 @@ def _machine(source: Source) -> dict[str, Any]:
     seconds, now = used.ru_utime + used.ru_stime, source.clock.monotonic()
     before, seconds_before = source.cpu_seen
     source.cpu_seen = (now, seconds)
-    passed = (now - before) / 1e9
+    passed = (now - before) / NANOS_PER_SECOND
     cores = os.cpu_count() or 1
     return {
         "mem": _resident(),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from core.errors import OperatorError, Unavailable, Unreachable
 from core.runtime.clock import Clock
 from core.storage.health import waits
+from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:  # a serving process imports the driver of PostgreSQL after its ports are open
     from core.storage.postgres.connect import Connector
@@ -22,7 +23,6 @@ log = logging.getLogger("jetgate.database")
 
 # While a database is awaited: seconds between two attempts, and between two lines of the log.
 _RETRY_S, _REMIND_S = 0.5, 10.0
-_SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Database:
                 answer = await ask(connector)
                 break
             except Unreachable as error:
-                waited = (clock.monotonic() - began) / _SECOND
+                waited = (clock.monotonic() - began) / NANOS_PER_SECOND
                 if waited >= self.wait_seconds:
                     after = f" (waited {waited:.0f} s)" if self.wait_seconds else ""
                     raise OperatorError(f"{error}{after}") from error
@@ -103,7 +103,7 @@ class Database:
                     told = waited
             await asyncio.sleep(min(_RETRY_S, self.wait_seconds))
         if told >= 0:
-            waited = (clock.monotonic() - began) / _SECOND
+            waited = (clock.monotonic() - began) / NANOS_PER_SECOND
             log.info("PostgreSQL at %s answers after %.1f s", connector.address, waited)
         return answer
 

@@ -41,10 +41,9 @@ from core.runtime.tasks import spawn, stop
 from core.storage.database_time import DatabaseClock
 from core.storage.health import SESSION, SPACE, StorageHealth
 from core.storage.leases import ForeignLocks, Holder, LeaseStore, NodeRow, PeerRow
+from core.units import NANOS_PER_SECOND
 
 log = logging.getLogger("jetgate.cluster")
-
-_SECOND = 1_000_000_000
 
 
 class PeerFollower(Protocol):
@@ -192,7 +191,7 @@ class LeaseSession:
             found = await self._store.holders(groups)
             for holder in set(found.values()):
                 if holder.silence > self._times.stale and holder.pid != self._store.pid:
-                    silence = holder.silence / _SECOND
+                    silence = holder.silence / NANOS_PER_SECOND
                     log.warning("taking over: %s was silent for %.1f s", holder.shown, silence)
                     await self._store.end_session(holder.pid)
             self._warn(await self._store.foreign())
@@ -250,7 +249,7 @@ class LeaseSession:
         """Confirm the session once per heartbeat interval, and whenever a node has joined."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._times.beat / _SECOND):
+                async with asyncio.timeout(self._times.beat / NANOS_PER_SECOND):
                     await self._hurry.wait()
             self._hurry.clear()
             try:
@@ -263,11 +262,11 @@ class LeaseSession:
 
     async def _confirm(self) -> None:
         started, times = self._clock.monotonic(), self._times
-        why = f"PostgreSQL has not answered for {times.late / _SECOND:g} s"
+        why = f"PostgreSQL has not answered for {times.late / NANOS_PER_SECOND:g} s"
         was_open = self._store.is_open
-        in_time = self.health.slow(SESSION, times.late / _SECOND, why)
+        in_time = self.health.slow(SESSION, times.late / NANOS_PER_SECOND, why)
         try:
-            async with asyncio.timeout(times.answer / _SECOND):
+            async with asyncio.timeout(times.answer / NANOS_PER_SECOND):
                 await self._ensure_locks()
                 await self._beat()
                 if self.health.fails(SPACE) and await self._store.has_space():
@@ -345,7 +344,7 @@ class LeaseSession:
         self._ownership.post(LeasesLost(self.groups - groups, why))
 
     async def _in_time(self, work: Awaitable[None]) -> None:
-        async with asyncio.timeout(self._times.answer / _SECOND):
+        async with asyncio.timeout(self._times.answer / NANOS_PER_SECOND):
             await work
 
     async def _checked(self, check: Awaitable[None]) -> None:

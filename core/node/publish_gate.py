@@ -19,6 +19,7 @@ from core.node.gate_stage import Stage, Stages
 from core.node.ownership.state import DIRECTORY, Command, PatienceOver, State, Step
 from core.runtime.subscribers import Subscribers
 from core.runtime.tasks import spawn, stop
+from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
     from core.node.server import Server
@@ -33,7 +34,6 @@ START_S = 10.0
 _SUCCESSION_S = 5.0
 _ANSWERS_S = 0.5
 _LOOK_S = 0.05
-_SECOND = 1_000_000_000
 
 
 class Refusals(Protocol):
@@ -118,7 +118,7 @@ class PublishGate:
         """Set the answers in the place of owners; start the time limit for a first owner."""
         self._refusals = refusals
         self._unsubscribe.append(refusals.learned.subscribe(self.refresh))
-        self._stages.expect(self._hub.clock.monotonic() + int(START_S * _SECOND))
+        self._stages.expect(self._hub.clock.monotonic() + int(START_S * NANOS_PER_SECOND))
         self.refresh()
 
     def serve(self, *, has_runtime: bool) -> None:
@@ -179,7 +179,7 @@ class PublishGate:
         is_complete, is_more = not missing, bool(missing - self._missing)
         self._missing = missing
         is_alone = self._mesh is None and self._refusals is None
-        patience = None if is_alone else int(PATIENCE_S * _SECOND)
+        patience = None if is_alone else int(PATIENCE_S * NANOS_PER_SECOND)
         until = None if patience is None else self._hub.clock.monotonic() + patience
         if is_more and not self._stages.is_open:
             self._stages.wait(until)
@@ -212,7 +212,7 @@ class PublishGate:
         until = self._stages.until
         if stage is Stage.HELD and can_refuse and until is not None and now < until:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later((until - now) / _SECOND, self._apply)
+            self._timer = loop.call_later((until - now) / NANOS_PER_SECOND, self._apply)
 
     def _enter(self, stage: Stage, missing: frozenset[int], *, can_refuse: bool) -> None:
         refusals = self._refusals
@@ -236,8 +236,10 @@ class PublishGate:
         The clients have given up by now, and may have published the same messages elsewhere since.
         """
         stood = 0 if self._mesh is None else self._mesh.stood_still
-        if stood > PATIENCE_S * _SECOND:
-            log.warning("stood still for %.1f s: clients have to connect anew", stood / _SECOND)
+        if stood > PATIENCE_S * NANOS_PER_SECOND:
+            log.warning(
+                "stood still for %.1f s: clients have to connect anew", stood / NANOS_PER_SECOND
+            )
             self._server.close_clients("Stale Connection")
 
     def _stop_timer(self) -> None:

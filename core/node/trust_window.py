@@ -16,7 +16,7 @@ showing data that its successor may have changed (`core.jetstream.trust`).
 
 from dataclasses import dataclass
 
-_SECOND = 1_000_000_000
+from core.units import NANOS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class LeaseTimes:
         precedence: Time after an outage for which other nodes leave groups to their former owner.
     """
 
-    ttl: int = 5 * _SECOND
-    margin: int = _SECOND
-    beat: int = _SECOND
-    poll: int = _SECOND // 4
-    stale: int = 4 * _SECOND
-    answer: int = 2 * _SECOND
-    late: int = 3 * _SECOND // 2
-    precedence: int = 3 * _SECOND
+    ttl: int = 5 * NANOS_PER_SECOND
+    margin: int = NANOS_PER_SECOND
+    beat: int = NANOS_PER_SECOND
+    poll: int = NANOS_PER_SECOND // 4
+    stale: int = 4 * NANOS_PER_SECOND
+    answer: int = 2 * NANOS_PER_SECOND
+    late: int = 3 * NANOS_PER_SECOND // 2
+    precedence: int = 3 * NANOS_PER_SECOND
 
     def __post_init__(self) -> None:
         assert self.ttl - self.margin <= self.stale, "a holder must stop before others judge it"

@@ -9,12 +9,12 @@ from typing import Protocol
 
 from core.model.gojson import quote
 from core.runtime.clock import Clock
+from core.units import NANOS_PER_SECOND
 
 log = logging.getLogger("jetgate.connections")
 
 AUTHENTICATION_FAILURE = "Authentication Failure"
 _LINES_PER_SECOND = 10
-_SECOND = 1_000_000_000
 # Not logged: the client closed, the server shuts down, or descriptors ran out; the last comes in
 # floods, and `DescriptorReserve` logs it.
 _ORDINARY = frozenset(
@@ -79,7 +79,7 @@ class EndingLog:
             )
 
     def _may_write(self) -> bool:
-        second = self._clock.monotonic() // _SECOND
+        second = self._clock.monotonic() // NANOS_PER_SECOND
         if second != self._second:
             self._second, self._lines = second, 0
             left_out, self._left_out = self._left_out, 0

@@ -10,6 +10,7 @@ from core.model.release import FEATURE_FLAGS, SERVER_VERSION
 from core.pubsub.account import Account
 from core.pubsub.hub_view import HubView
 from core.pubsub.route import Session
+from core.units import NANOS_PER_SECOND
 
 SUBJECT = b"$SYS.REQ.USER.INFO"
 _JETSTREAM_FLAGS = 7
@@ -63,7 +64,7 @@ def permissions_json(permissions: Permissions) -> dict[str, Any]:
         "subscribe": _rule_json(permissions.subscribe),
     }
     if (responses := permissions.responses) is not None:
-        shown["responses"] = {"max": responses.limit, "ttl": int(responses.ttl * 1_000_000_000)}
+        shown["responses"] = {"max": responses.limit, "ttl": int(responses.ttl * NANOS_PER_SECOND)}
     return shown
 
 

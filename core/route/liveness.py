@@ -7,6 +7,8 @@ own, data from the peer is still unread. A long output may delay a PING on a slo
 counts as alive while its socket accepts output.
 """
 
+from core.units import NANOS_PER_SECOND
+
 SILENCE_S = 4.0
 """Seconds of silence after which a peer counts as dead."""
 _PING_S = 1.0
@@ -14,7 +16,6 @@ _PING_S = 1.0
 _LOOK_S = 0.5
 """Seconds that one call of `look` adds to the silence at most. Calls come more often than that,
 except after a stall of this server."""
-_SECOND = 1_000_000_000
 
 
 class Liveness:
@@ -57,7 +58,7 @@ class Liveness:
             taken: Bytes that the socket has accepted so far.
             unsent: Bytes that wait for the socket.
         """
-        self._silence += min(now - self._looked, int(_LOOK_S * _SECOND))
+        self._silence += min(now - self._looked, int(_LOOK_S * NANOS_PER_SECOND))
         self._looked = now
         if not unsent or taken != self._taken:
             self._moved = now
@@ -67,16 +68,18 @@ class Liveness:
 
     def is_silent(self) -> bool:
         """Return True if the peer counts as dead."""
-        return self._silence >= int(SILENCE_S * _SECOND)
+        return self._silence >= int(SILENCE_S * NANOS_PER_SECOND)
 
     def takes_nothing(self, now: int, deadline: float) -> bool:
         """Return True if the socket has accepted none of the output for `deadline` seconds."""
-        return self._unsent > 0 and now - self._moved >= int(deadline * _SECOND)
+        return self._unsent > 0 and now - self._moved >= int(deadline * NANOS_PER_SECOND)
 
     def is_ping_due(self, now: int, interval: float) -> bool:
         """Return True if a PING is due.
 
         A silent peer gets one each second, any other peer one each `interval` seconds.
         """
-        asks = self._silence >= int(_PING_S * _SECOND)
-        return now - self._pinged >= int((min(_PING_S, interval) if asks else interval) * _SECOND)
+        asks = self._silence >= int(_PING_S * NANOS_PER_SECOND)
+        return now - self._pinged >= int(
+            (min(_PING_S, interval) if asks else interval) * NANOS_PER_SECOND
+        )

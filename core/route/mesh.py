@@ -44,12 +44,13 @@ from core.route.settings import ClusterSettings, RouteUrl
 from core.route.view import RouteView
 from core.runtime.listening import WILDCARDS, listening_socket
 from core.runtime.subscribers import Subscribers
+from core.units import NANOS_PER_SECOND
 
 log = logging.getLogger("jetgate.route")
 
 _BACKLOG = 128
 _TICK_SECONDS = 0.25
-_STALL_NS = 1_000_000_000
+_STALL_NS = NANOS_PER_SECOND
 _AWAKE_NS = 5_000_000_000
 """Nanoseconds for which a stall counts after its end: dead peers are detected within 4 s."""
 _GRACE_SECONDS = 1.0

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from core.runtime.clock import Clock
+from core.units import NANOS_PER_SECOND
 
 log = logging.getLogger("jetgate.loop")
 
@@ -28,7 +29,7 @@ class StallWatch:
 
     def start(self) -> None:
         """Start watching."""
-        self._due = self._clock.monotonic() + int(_TICK_S * 1e9)
+        self._due = self._clock.monotonic() + int(_TICK_S * NANOS_PER_SECOND)
         self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
     def stop(self) -> None:

@@ -20,19 +20,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from core.runtime.clock import Clock
+from core.units import NANOS_PER_SECOND
 
 log = logging.getLogger("jetgate.storage")
 
-_SECOND = 1_000_000_000
 KEPT: Final = 16
 """Number of readings compared; each heartbeat adds one."""
 DRIFT_PPM: Final = 100
 """Largest drift of two quartz clocks, in parts per million, by which a reading loses with age."""
-TOLERATED: Final = _SECOND
+TOLERATED: Final = NANOS_PER_SECOND
 """Difference of two clocks above which the log warns, in nanoseconds."""
 SLEW: Final = 10
 """Divisor of the slew rate: a leader's clock gains or loses at most 1/10 of the elapsed time."""
-_STEP_MAX = _SECOND // SLEW
+_STEP_MAX = NANOS_PER_SECOND // SLEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class DatabaseTime:
 
         Positive: the wall clock is ahead.
         """
-        return (self._clock.now() - self._clock.monotonic() - self.offset) / _SECOND
+        return (self._clock.now() - self._clock.monotonic() - self.offset) / NANOS_PER_SECOND
 
     def now(self) -> int:
         """Return the estimated time of the database, else the local wall clock's. May jump."""
@@ -116,7 +116,7 @@ class DatabaseTime:
 
     def _warn(self, ahead: float) -> None:
         """Log a wrong wall clock once, until the error falls below half of `TOLERATED`."""
-        if abs(ahead) * _SECOND > TOLERATED:
+        if abs(ahead) * NANOS_PER_SECOND > TOLERATED:
             if not self._is_told:
                 side = "ahead of" if ahead > 0 else "behind"
                 log.warning(
@@ -124,7 +124,7 @@ class DatabaseTime:
                     *(abs(ahead), side),
                 )
             self._is_told = True
-        elif abs(ahead) * _SECOND < TOLERATED // 2:
+        elif abs(ahead) * NANOS_PER_SECOND < TOLERATED // 2:
             self._is_told = False
 
 
@@ -169,7 +169,7 @@ class DatabaseClock:
         self._followed = now
         if behind > TOLERATED and abs(self._machine_ahead() - self._ahead - behind) < TOLERATED:
             most = behind
-            log.warning("%.1f s have passed while this machine slept", behind / _SECOND)
+            log.warning("%.1f s have passed while this machine slept", behind / NANOS_PER_SECOND)
         else:
             self._warn(behind)
         step = max(-most, min(most, behind))
@@ -186,7 +186,7 @@ class DatabaseClock:
             if not self._is_told:
                 log.warning(
                     "the clock of PostgreSQL went %s by %.1f s; messages follow it slowly",
-                    *("forward" if behind > 0 else "back", abs(behind) / _SECOND),
+                    *("forward" if behind > 0 else "back", abs(behind) / NANOS_PER_SECOND),
                 )
             self._is_told = True
         elif abs(behind) < TOLERATED // 2:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from core.runtime.clock import Clock
 from core.storage.acknowledged import Acknowledged
 from core.storage.database_time import DatabaseTime
+from core.units import NANOS_PER_SECOND
 
 log = logging.getLogger("jetgate.storage")
 waits = logging.getLogger("jetgate.waits")
@@ -20,7 +21,6 @@ waits = logging.getLogger("jetgate.waits")
 
 REMINDER_S = 10.0
 _HISTORY_MAX, _CAUSE_MAX = 30, 200
-_SECOND = 1_000_000_000
 
 # The names of failures, for `failed` and `works`.
 SESSION = "session"  # the session that holds the leases, or waits for them
@@ -84,7 +84,7 @@ class StorageHealth:
     def outage_seconds(self) -> float:
         """Return the total length of all outages, in seconds, the present one included."""
         present = self._clock.monotonic() - self._began if self._troubles else 0
-        return (self._passed + present) / _SECOND
+        return (self._passed + present) / NANOS_PER_SECOND
 
     def failed(self, what: str, why: str) -> None:
         """Record a failure under a name. Begin an outage unless one lasts."""
@@ -93,7 +93,7 @@ class StorageHealth:
         if is_first:
             self.outages += 1
             self._began = self._clock.monotonic()
-            began = Outage(self.time.now() / _SECOND, None, self.trouble[:_CAUSE_MAX])
+            began = Outage(self.time.now() / NANOS_PER_SECOND, None, self.trouble[:_CAUSE_MAX])
             self.history = (*self.history, began)[-_HISTORY_MAX:]
             log.error("storage outage begins: %s", self.trouble)
             self._remind_later()
@@ -104,11 +104,11 @@ class StorageHealth:
             return
         length = self._clock.monotonic() - self._began
         self._passed += length
-        present = replace(self.history[-1], seconds=length / _SECOND)
+        present = replace(self.history[-1], seconds=length / NANOS_PER_SECOND)
         self.history = (*self.history[:-1], present)
         self._waits.clear()
         self.close()
-        log.warning("storage outage ends after %.1f s", length / _SECOND)
+        log.warning("storage outage ends after %.1f s", length / NANOS_PER_SECOND)
 
     def committed(self) -> None:
         """Record a commit of messages; clear the failures of commits and of disk space."""
@@ -131,9 +131,9 @@ class StorageHealth:
         now, arguments = self._clock.monotonic(), record.args
         what = f"{record.msg} {arguments[:-1] if isinstance(arguments, tuple) else arguments}"
         first, last = self._waits.get(what, (now, now))
-        if now - last > REMINDER_S * _SECOND:
+        if now - last > REMINDER_S * NANOS_PER_SECOND:
             first = now
-        is_due = self.is_up and now - first >= REMINDER_S * _SECOND
+        is_due = self.is_up and now - first >= REMINDER_S * NANOS_PER_SECOND
         self._waits[what] = (now if is_due else first), now
         return is_due
 
@@ -147,6 +147,6 @@ class StorageHealth:
         self._reminder = asyncio.get_running_loop().call_later(REMINDER_S, self._remind)
 
     def _remind(self) -> None:
-        passed = (self._clock.monotonic() - self._began) / _SECOND
+        passed = (self._clock.monotonic() - self._began) / NANOS_PER_SECOND
         log.error("storage outage lasts for %.0f s: %s", passed, self.trouble)
         self._remind_later()

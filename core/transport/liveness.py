@@ -10,8 +10,7 @@ import heapq
 
 from core.pubsub.server import Hub
 from core.transport.session import ClientSession
-
-_SECOND = 1_000_000_000
+from core.units import NANOS_PER_SECOND
 
 
 class Liveness:
@@ -25,7 +24,7 @@ class Liveness:
         """Start checking a session."""
         limits = self._hub.limits
         first = min(limits.first_ping, session.ping_interval or limits.ping_interval)
-        due = self._hub.clock.monotonic() + int(first * _SECOND)
+        due = self._hub.clock.monotonic() + int(first * NANOS_PER_SECOND)
         heapq.heappush(self._heap, (due, session.client_id))
 
     def tick(self) -> None:
@@ -38,7 +37,7 @@ class Liveness:
             session = self._hub.sessions.get(client_id)
             if isinstance(session, ClientSession):
                 self._check(session, now)
-                pause = int((session.ping_interval or interval) * _SECOND)
+                pause = int((session.ping_interval or interval) * NANOS_PER_SECOND)
                 heapq.heappush(heap, (now + pause, client_id))
         self._check_writes(now)
         self._hub.turn.arm()
@@ -56,7 +55,7 @@ class Liveness:
             session.ping()
 
     def _check_writes(self, now: int) -> None:
-        deadline = int(self._hub.limits.write_deadline * _SECOND)
+        deadline = int(self._hub.limits.write_deadline * NANOS_PER_SECOND)
         blocked = self._hub.blocked
         for session, (before, since) in list(blocked.items()):
             written = session.written()

@@ -7,6 +7,7 @@ from core.config.grammar import Item, plain
 from core.model.gotime import format_duration
 from core.route.settings import ClusterSettings, RouteUrl
 from core.runtime.nuid import nuid
+from core.units import NANOS_PER_SECOND
 from dropin.config.advertise import routes_advertised
 from dropin.config.cluster_check import check_cluster
 from dropin.config.durations import duration
@@ -146,7 +147,7 @@ def _threshold_contradictions(mode: str, thresholds: tuple[float, ...]) -> Itera
         yield f'compression mode "{mode}" requires at least one RTT threshold'
     given = [each for each in thresholds if each > 0]
     if given != sorted(given):
-        shown = " ".join(format_duration(round(each * 1e9)) for each in thresholds)
+        shown = " ".join(format_duration(round(each * NANOS_PER_SECOND)) for each in thresholds)
         yield f"RTT threshold values [{shown}] should be in ascending order"
 
 

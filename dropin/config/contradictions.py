@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from core.errors import ConfigError, Contradiction
 from core.model.gotime import format_duration
+from core.units import NANOS_PER_SECOND
 from dropin.config.authorization import users_of
 from dropin.config.options import ClusterOptions, Options
 from dropin.config.websocket import websocket_users
@@ -58,4 +59,4 @@ def _contradictions(options: Options) -> Iterator[str]:
 
 
 def _shown(seconds: float) -> str:
-    return format_duration(round(seconds * 1e9))
+    return format_duration(round(seconds * NANOS_PER_SECOND))

@@ -3,6 +3,7 @@
 import re
 
 from core.model.durations import UNITS
+from core.units import NANOS_PER_SECOND
 
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([^\d.]*)")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -35,7 +36,7 @@ def duration(text: str) -> float:
         at = found.end()
     if at == 0 or at < len(rest):
         raise ValueError(f"time: invalid duration {_quoted(text)}")
-    return sign * total / 1e9
+    return sign * total / NANOS_PER_SECOND
 
 
 def _quoted(text: str) -> str:

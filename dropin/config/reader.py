@@ -12,6 +12,7 @@ from core.config.grammar import Item, Reader, parse, plain
 from core.errors import ConfigError
 from core.model.release import FEATURE_FLAGS
 from core.model.tags import clean_tags
+from core.units import NANOS_PER_SECOND
 from dropin.config import unserved
 from dropin.config.authorization_check import check_authorization
 from dropin.config.digest import digest
@@ -300,7 +301,7 @@ def _batch_limits(options: Options, value: Any) -> None:
 
 def _nanoseconds(value: Any) -> int:
     try:
-        return round(duration(text(value)) * 1e9)
+        return round(duration(text(value)) * NANOS_PER_SECOND)
     except ValueError as error:
         raise Placeless(str(error)) from None
 

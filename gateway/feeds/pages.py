@@ -20,9 +20,9 @@ from core.errors import ApiError
 from core.model.api_errors import err_code
 from core.model.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, NextRequest
 from core.runtime.tasks import spawn
+from core.units import NANOS_PER_SECOND
 from gateway.feeds.entries import Entry, Filters, Gap, Item, Start, has_jump, with_gaps
 
-_NANOS = 1_000_000_000
 _INACTIVE_S = 30
 _FEW = 8
 _PAGE_WAIT_S = 5.0
@@ -138,7 +138,7 @@ class Pages:
             ack_policy=AckPolicy.NONE,
             filter_subject=filters[0] if len(filters) == 1 else "",
             filter_subjects=filters if len(filters) > 1 else (),
-            inactive_threshold=_INACTIVE_S * _NANOS,
+            inactive_threshold=_INACTIVE_S * NANOS_PER_SECOND,
             mem_storage=True,
             num_replicas=1,
         )

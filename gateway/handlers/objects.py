@@ -12,6 +12,7 @@ from core.model.consumer import DeliverPolicy
 from core.model.gotime import parse_time
 from core.model.message import StoredMsg
 from core.runtime.nuid import nuid
+from core.units import NANOS_PER_SECOND
 from gateway import entity_tags, object_cleaning, object_store
 from gateway.bucket_models import Cleaned, Link, ObjectCleaning, ObjectInfo, ObjectPatch
 from gateway.buckets import OBJECTS, bucket_name
@@ -29,7 +30,6 @@ from gateway.stream_info import existing
 from gateway.uploading import store_object
 from gateway.validation import duration, flag, json_object, sequence, struct, utf8_header
 
-_BILLION = 1_000_000_000
 _NO_TYPE = (b"application/x-www-form-urlencoded", b"application/octet-stream")
 _CACHED = {"Cache-Control": "private, no-cache"} | INERT
 
@@ -72,7 +72,9 @@ def _headers(info: ObjectInfo) -> dict[str, str]:
 
 
 def _http_date(time: str) -> str:
-    return format_datetime(datetime.fromtimestamp(parse_time(time) // 10**9, UTC), usegmt=True)
+    return format_datetime(
+        datetime.fromtimestamp(parse_time(time) // NANOS_PER_SECOND, UTC), usegmt=True
+    )
 
 
 async def put_object(call: Call) -> Response:
@@ -232,7 +234,7 @@ async def clean_object_store(call: Call) -> Response:
     request = struct(ObjectCleaning, await call.json_body())
     age = duration(request.older_than, "older_than")
     least = call.gateway.settings.object_clean_age_min
-    if age < least * _BILLION:
+    if age < least * NANOS_PER_SECOND:
         raise bad_request("bad-duration", f"older_than: at least {least:g}s")
     purged = await object_cleaning.clean(call, bucket, age)
     return Response(msgspec.json.encode(Cleaned(purged)), media_type=JSON)

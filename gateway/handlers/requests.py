@@ -2,13 +2,12 @@
 
 from starlette.responses import Response
 
+from core.units import NANOS_PER_SECOND
 from gateway.call import Call
 from gateway.headers import publish_block
 from gateway.problems import bad_request
 from gateway.requesting import Question, many_replies, one_reply
 from gateway.validation import duration, flag, publish_subject, sequence
-
-_NANOS = 1_000_000_000
 
 
 async def request(call: Call) -> Response:
@@ -44,4 +43,4 @@ async def request(call: Call) -> Response:
 
 
 def _seconds(text: str | None, what: str, default: float) -> float:
-    return default if text is None else duration(text, what) / _NANOS
+    return default if text is None else duration(text, what) / NANOS_PER_SECOND

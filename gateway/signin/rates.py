@@ -8,9 +8,9 @@ identity needs no memory. For the choice against a library see docs/decisions/00
 from dataclasses import dataclass
 
 from core.runtime.clock import Clock
+from core.units import NANOS_PER_SECOND
 from gateway.problems import Problem
 
-_BILLION = 1_000_000_000
 _ROOM_MIN = 4096
 POLICY = "requests"
 
@@ -32,7 +32,7 @@ class Rates:
     def __init__(self, clock: Clock, requests: int, seconds: float) -> None:
         self._clock = clock
         self._requests = requests
-        self._each = int(seconds * _BILLION / requests)
+        self._each = int(seconds * NANOS_PER_SECOND / requests)
         self._window = self._each * requests
         self._full_at: dict[bytes, int] = {}
         self._room = _ROOM_MIN
@@ -73,4 +73,4 @@ class Rates:
 
 def _seconds(nanoseconds: int) -> int:
     """Return whole seconds, rounded up, so that waiting for them is always enough."""
-    return -(-nanoseconds // _BILLION)
+    return -(-nanoseconds // NANOS_PER_SECOND)

@@ -12,10 +12,10 @@ from hashlib import sha256
 
 from core.runtime.clock import Clock
 from core.runtime.wall_timer import WallTimer
+from core.units import NANOS_PER_SECOND
 from gateway.signin.credentials import Credentials
 from gateway.signin.endings import Ending, Endings
 
-_BILLION = 1_000_000_000
 _SECURE, _PLAIN = "__Host-jetgate", "jetgate"
 
 
@@ -52,7 +52,7 @@ class Sessions:
         value = secrets.token_urlsafe(32)
         digest = sha256(value.encode()).digest()
         timer = WallTimer(self._clock, partial(self._expire, digest))
-        expires = self._clock.now() + int(self._seconds * _BILLION)
+        expires = self._clock.now() + int(self._seconds * NANOS_PER_SECOND)
         session = Session(credentials, expires, digest, timer)
         own = self._by_key.setdefault(credentials.key, OrderedDict())
         if len(own) >= self._each_max:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from core.runtime.clock import Clock
+from core.units import NANOS_PER_SECOND
 from gateway.problems import Problem
 from gateway.signin.credentials import Credentials, unauthorized
 from gateway.signin.sessions import Session
-
-_BILLION = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Tickets:
 
     def __init__(self, clock: Clock, *, seconds: float, each_max: int) -> None:
         self._clock = clock
-        self._lifetime = int(seconds * _BILLION)
+        self._lifetime = int(seconds * NANOS_PER_SECOND)
         self._seconds = seconds
         self._each_max = each_max
         self._open: OrderedDict[bytes, Ticket] = OrderedDict()

@@ -20,6 +20,7 @@ from core.client import (
     read_ack,
 )
 from core.errors import ApiError
+from core.units import NANOS_PER_SECOND
 from gateway import repeated
 from gateway.batch_lines import failure_of, header_block, payload_of, receipt_problem
 from gateway.problems import Problem, problem_of
@@ -27,7 +28,6 @@ from gateway.validation import duration, publish_subject
 from gateway.ws.frames import Error, Outgoing, PackedOutgoing, Published, Publishes, Requests
 from gateway.ws.link import Link
 
-_NANOS = 1_000_000_000
 _SUBJECTS_KEPT = 1024
 
 
@@ -87,7 +87,7 @@ class Asking:
         settings = self._settings
         within = settings.request_timeout_default
         if frame.timeout is not None:
-            within = duration(frame.timeout, "timeout") / _NANOS
+            within = duration(frame.timeout, "timeout") / NANOS_PER_SECOND
         if within > settings.request_timeout_max:
             limit = f"{settings.request_timeout_max:g}s"
             raise Problem(400, "bad-parameter", f"timeout: more than {limit}")

@@ -12,13 +12,13 @@ from core.client.subscribe import JsMsg, NotJetStream
 from core.errors import ApiError
 from core.model.consumer import ConsumerConfig, NextRequest
 from core.runtime.tasks import spawn, stop
+from core.units import NANOS_PER_SECOND
 from gateway.problems import Problem, problem_of
 from gateway.validation import name
 from gateway.ws.credit import Account
 from gateway.ws.frames import Interrupted, Subscribe, Subscribed
 from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link
 
-_NANOS = 1_000_000_000
 _PULL_MESSAGES = 256
 _PULL_BYTES = 256 * 1024
 _EXPIRES_S = 30
@@ -50,7 +50,7 @@ class DurableFeed(Feed):
         self._one_of_any_size = False
         self._most = _PULL_MESSAGES
         self._most_bytes = _PULL_BYTES
-        self._expires = _EXPIRES_S * _NANOS
+        self._expires = _EXPIRES_S * NANOS_PER_SECOND
 
     async def open(self) -> Subscribed:
         """Check the consumer and start reading.
@@ -142,7 +142,7 @@ class DurableFeed(Feed):
             batch=1 if one else min(messages, self._most),
             max_bytes=0 if one else min(nbytes, self._most_bytes),
             expires=self._expires,
-            idle_heartbeat=min(_HEARTBEAT_S * _NANOS, self._expires // 2),
+            idle_heartbeat=min(_HEARTBEAT_S * NANOS_PER_SECOND, self._expires // 2),
         )
         pull = self._pull = self._link.gateway.js.pull(*self._names, request)
         silent = False

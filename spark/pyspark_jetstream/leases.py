@@ -16,6 +16,7 @@ from pyspark_jetstream.nats.tries import Tries
 from pyspark_jetstream.nats.work_queue import WorkQueue
 from pyspark_jetstream.transport.errors import JetStreamError, NotReachable
 from pyspark_jetstream.transport.translate import head_of, translated
+from pyspark_jetstream.units import NANOS_PER_SECOND
 
 _log = logging.getLogger("pyspark_jetstream")
 
@@ -164,7 +165,7 @@ class Lease:
             raise JetStreamError(self._unfit("is a push consumer"))
         if config.get("ack_policy") != "explicit":
             raise JetStreamError(self._unfit(f"has ack_policy {config.get('ack_policy')}"))
-        return int(config["ack_wait"]) / 1e9
+        return int(config["ack_wait"]) / NANOS_PER_SECOND
 
     def _unfit(self, reason: str) -> str:
         return (

@@ -16,6 +16,7 @@ from pyspark_jetstream.splits import Span, cut, estimate
 from pyspark_jetstream.transport.base import Head, Transport
 from pyspark_jetstream.transport.errors import StreamNotFound
 from pyspark_jetstream.transport.waiting import head_when_there
+from pyspark_jetstream.units import NANOS_PER_SECOND
 
 _POLL = 0.05
 
@@ -221,7 +222,7 @@ class Planner:
         stored = self._transport.stored_at(head.stream, first) if left else None
         if stored is None:
             return left, 0.0
-        return left, round(max(0, time.time_ns() - stored) / 1e9, 3)
+        return left, round(max(0, time.time_ns() - stored) / NANOS_PER_SECOND, 3)
 
     def resumed(self, position: Position, head: Head) -> Position:
         """Return the position to resume from, with an origin if it differs from `position`."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pyspark_jetstream.units import NANOS_PER_SECOND
+
 _SIZE = re.compile(r"(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib)?", re.IGNORECASE | re.ASCII)
 _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?", re.ASCII)
@@ -234,4 +236,6 @@ def rfc3339_ns(text: str) -> int | None:
     except ValueError:
         return None
     whole = moment - _EPOCH
-    return (whole.days * 86400 + whole.seconds) * 10**9 + int((match[3] or "").ljust(9, "0"))
+    return (whole.days * 86400 + whole.seconds) * NANOS_PER_SECOND + int(
+        (match[3] or "").ljust(9, "0")
+    )

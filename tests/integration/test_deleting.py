@@ -7,8 +7,8 @@ import pytest
 
 from core.errors import ApiError
 from core.model.stream import StreamConfig
-from core.rules.stream.ttl import SECOND
 from core.runtime.clock import SystemClock
+from core.units import NANOS_PER_SECOND
 from tests.support.node import Wire, add_stream, running_node
 from tests.support.pg import PostgresServer
 
@@ -93,7 +93,7 @@ def test_a_stream_may_be_deleted_while_it_looks_for_what_expired(
                 return await names(*request)
 
             monkeypatch.setattr(runner.services.reader, "names", slow)
-            clock.ahead = 100 * SECOND
+            clock.ahead = 100 * NANOS_PER_SECOND
             expiring = asyncio.create_task(runner.requests.trim())
             await asked.wait()
             await node.registry.delete_stream("S")

@@ -10,8 +10,9 @@ import asyncpg
 import pytest
 
 from core.model.stream import StreamConfig
-from core.rules.stream.ttl import SECOND, parse_ttl
+from core.rules.stream.ttl import parse_ttl
 from core.runtime.clock import SystemClock
+from core.units import NANOS_PER_SECOND
 from tests.support.best import slowness
 from tests.support.headers import block
 from tests.support.node import Node, Wire, add_stream, running_node
@@ -24,7 +25,7 @@ class LaterClock(SystemClock):
     """A clock that is ahead of the machine's."""
 
     def __init__(self, seconds: float) -> None:
-        self._ahead = int(seconds * SECOND)
+        self._ahead = int(seconds * NANOS_PER_SECOND)
 
     def now(self) -> int:
         return time.time_ns() + self._ahead
@@ -68,7 +69,7 @@ async def there(node: Node, wire: Wire, count: int, within: float = 30.0) -> flo
     return time.monotonic() - started
 
 
-@pytest.mark.parametrize("before", [0, 3600 * SECOND])
+@pytest.mark.parametrize("before", [0, 3600 * NANOS_PER_SECOND])
 def test_a_shorter_max_age_does_not_wait_for_a_publish(
     postgres: PostgresServer, database: str, before: int
 ) -> None:
@@ -82,7 +83,7 @@ def test_a_shorter_max_age_does_not_wait_for_a_publish(
             wire = await Wire.connect(node)
             wire.writer.write(hpub("s") * 2)
             await there(node, wire, 2)
-            age = SECOND // 10
+            age = NANOS_PER_SECOND // 10
             config = {"name": "S", "subjects": ["s"], "max_age": age, "duplicate_window": age}
             assert "error" not in await ask(wire, "STREAM.UPDATE.S", config)
             assert node.registry.streams["S"].machine.msgs == 2
@@ -108,8 +109,9 @@ def test_what_expired_while_no_node_was_there_is_gone_at_once(
 ) -> None:
     """Messages, the consumer's pending and unacknowledged ones, and the marker in their place."""
     config = StreamConfig(
-        name="S", subjects=("s.>",), subject_delete_marker_ttl=3600 * SECOND, allow_msg_ttl=True,
-        max_msgs_per_subject=1, allow_rollup_hdrs=True, max_age=7200 * SECOND,
+        name="S", subjects=("s.>",), allow_msg_ttl=True,
+        subject_delete_marker_ttl=3600 * NANOS_PER_SECOND,
+        max_msgs_per_subject=1, allow_rollup_hdrs=True, max_age=7200 * NANOS_PER_SECOND,
     )  # fmt: skip
 
     async def scenario() -> None:
@@ -184,7 +186,7 @@ def test_ten_thousand_expire_in_few_commits_and_tell_the_consumers(
             wire.writer.write(b"".join(hpub(f"s.{i % 500}", Nats_TTL="1") for i in range(MESSAGES)))
             await there(node, wire, MESSAGES + 1)
             commits = node.committer.commits
-            clock.time += 2 * SECOND
+            clock.time += 2 * NANOS_PER_SECOND
             took = await there(node, wire, 1)
             commits = node.committer.commits - commits
             consumer = await ask(wire, "CONSUMER.INFO.S.C")
@@ -210,7 +212,7 @@ def test_a_purge_of_many_subjects_marks_each_and_its_rows_leave_later(
     """More rows than go in one transaction: the removal is recorded, the markers are not of it."""
     config = StreamConfig(
         name="S", subjects=("s.>",), allow_msg_ttl=True, allow_rollup_hdrs=True,
-        subject_delete_marker_ttl=3600 * SECOND, max_msgs_per_subject=limit,
+        subject_delete_marker_ttl=3600 * NANOS_PER_SECOND, max_msgs_per_subject=limit,
         metadata={"jetgate.markers": "Purge"},
     )  # fmt: skip
     count = MESSAGES + 2000
@@ -243,7 +245,7 @@ def test_sql_shows_no_message_whose_time_is_over(
     """No node has to be there for it."""
     config = StreamConfig(
         name="S", subjects=("s.>",), allow_msg_ttl=True, max_msgs_per_subject=limit,
-        max_age=1800 * SECOND,
+        max_age=1800 * NANOS_PER_SECOND,
     )  # fmt: skip
 
     async def scenario() -> tuple[list[int], list[int]]:
@@ -257,7 +259,7 @@ def test_sql_shows_no_message_whose_time_is_over(
             before = await in_sql(database)
             wire.close()
         connection = await asyncpg.connect(database)
-        late = 1750 * SECOND
+        late = 1750 * NANOS_PER_SECOND
         await connection.execute(f"update jetgate_store.message set ts = ts - {late}")
         await connection.close()
         return before, await in_sql(database)
@@ -295,7 +297,7 @@ def test_sql_reads_a_time_to_live_as_the_server_does(
         for text in texts:
             block = f"NATS/1.0\r\nA: \x00\\\r\nNats-TTL: {text}\r\nB: c\r\n\r\n".encode()
             nanos = await connection.fetchval("select jetgate_store.ttl($1)", block) or 0
-            found[text] = int(nanos) // SECOND if nanos > 0 else int(nanos)
+            found[text] = int(nanos) // NANOS_PER_SECOND if nanos > 0 else int(nanos)
         await connection.close()
         return found
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 from core.model.stream import Discard, Storage, StreamConfig
-from core.rules.stream.ttl import NEVER, SECOND, parse_ttl
+from core.rules.stream.ttl import NEVER, parse_ttl
 from core.subjects.subject import is_subset, matches
+from core.units import NANOS_PER_SECOND
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,9 @@ class StreamModel:
             return "error", 10070
         if ttl is None:
             return "error", 10165
-        if 0 < ttl < self.marker_ttl // SECOND and self.config.max_msgs_per_subject != 1:
+        if 0 < ttl < self.marker_ttl // NANOS_PER_SECOND and self.config.max_msgs_per_subject != 1:
             rest = tuple(pair for pair in p.headers if pair[0] != b"Nats-TTL")
-            ttl = self.marker_ttl // SECOND
+            ttl = self.marker_ttl // NANOS_PER_SECOND
             p = Publish(p.subject, p.payload, (*rest, (b"Nats-TTL", b"%d" % ttl)))
         size = self._size(p)
         rollup = headers.get(b"Nats-Rollup", b"")
@@ -164,7 +165,7 @@ class StreamModel:
         for newest in sorted(last.values(), key=lambda m: m.seq):
             subject = newest.publish.subject
             if self.marker_ttl and not self.of(subject) and not _marks(newest.publish):
-                ttl = b"%ds" % (self.marker_ttl // SECOND)
+                ttl = b"%ds" % (self.marker_ttl // NANOS_PER_SECOND)
                 pairs = ((b"Nats-Marker-Reason", b"MaxAge"), (b"Nats-TTL", ttl))
                 self._store(Publish(subject, b"", (*pairs, (b"Nats-Rollup", b"sub"))), now)
         self.enforce(now)
@@ -172,7 +173,7 @@ class StreamModel:
     def _is_due(self, m: Message, now: int) -> bool:
         ttl = parse_ttl(dict(m.publish.headers).get(b"Nats-TTL", b"00"))
         assert ttl is not None, "a bad one is not stored"
-        lives = [n for n in (ttl * SECOND, self.config.max_age) if n > 0]
+        lives = [n for n in (ttl * NANOS_PER_SECOND, self.config.max_age) if n > 0]
         return ttl != NEVER and bool(lives) and m.ts + min(lives) <= now
 
     def purge(self, pattern: bytes, seq: int, keep: int) -> int:

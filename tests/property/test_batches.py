@@ -10,11 +10,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from core.model.api_errors import api_error
 from core.model.stream import Discard
-from core.rules.stream.batches.open_batches import SECOND, BatchLimits
+from core.rules.stream.batches.open_batches import BatchLimits
+from core.units import NANOS_PER_SECOND
 from tests.support.streams import StreamBench
 from tests.unit.rules.stream.support import config
 
-LIMITS = BatchLimits(per_stream=3, total=3, messages=3, timeout=10 * SECOND)
+LIMITS = BatchLimits(per_stream=3, total=3, messages=3, timeout=10 * NANOS_PER_SECOND)
 CONFIGS = [
     {},
     {"max_msgs": 4},
@@ -73,7 +74,7 @@ class BatchRules(RuleBasedStateMachine):
 
     @initialize(limits=st.sampled_from(CONFIGS), tail_bytes=st.sampled_from([1, 1 << 20]))
     def create(self, limits: dict[str, Any], tail_bytes: int) -> None:
-        limited = config(duplicate_window=3600 * SECOND, allow_atomic=True, **limits)
+        limited = config(duplicate_window=3600 * NANOS_PER_SECOND, allow_atomic=True, **limits)
         self.bench = StreamBench(limited, tail_bytes)
         self.bench.runner.services.batches.own = lambda: LIMITS
         self.messages: list[tuple[int, bytes]] = []
@@ -216,7 +217,7 @@ class BatchRules(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([4, 6]))
     def wait(self, seconds: int) -> None:
         """Batches that wait too long are dropped."""
-        self.bench.clock.time += seconds * SECOND
+        self.bench.clock.time += seconds * NANOS_PER_SECOND
 
         self.bench.run(self._wake())
 

@@ -15,7 +15,7 @@ import pytest
 from core.errors import ApiError
 from core.jetstream.log.subjects import last_by_subject, next_by_subject
 from core.model.api_errors import api_error
-from core.rules.stream.ttl import SECOND
+from core.units import NANOS_PER_SECOND
 from tests.support.streams import MemoryStore, StreamBench, hit, is_due, saved
 from tests.unit.rules.stream.support import block, config
 
@@ -34,7 +34,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "history": {"max_msgs_per_subject": 3},
     "expiring log": KEEPING,
     "expiring history": {**KEEPING, "max_msgs_per_subject": 2},
-    "marking log": {**KEEPING, "subject_delete_marker_ttl": SECOND},
+    "marking log": {**KEEPING, "subject_delete_marker_ttl": NANOS_PER_SECOND},
 }
 
 
@@ -167,7 +167,7 @@ class Crowd:
             await self.bench.runner.requests.delete_message(seq)
 
     async def expire(self) -> None:
-        self.bench.clock.time += SECOND // 4
+        self.bench.clock.time += NANOS_PER_SECOND // 4
         await self.bench.runner.requests.trim()
 
     async def reconfigure(self) -> None:

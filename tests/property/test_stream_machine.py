@@ -28,8 +28,8 @@ from core.rules.stream.machine import StreamMachine
 from core.rules.stream.plan import StreamPlan
 from core.rules.stream.plans.planner import Planner
 from core.rules.stream.preconditions import NO_PRECONDITIONS
-from core.rules.stream.ttl import SECOND
 from core.subjects.subject import matches
+from core.units import NANOS_PER_SECOND
 from tests.property.stream_model import Publish, StreamModel
 from tests.support.streams import StreamBench, is_due, saved, stored_subjects
 
@@ -61,7 +61,9 @@ def publishes(draw: Any) -> Publish:
     return Publish(subject, payload, tuple(found.items()))
 
 
-lifetimes = st.sampled_from([(False, 0), (False, 0), (True, 0), (True, SECOND), (True, 2 * SECOND)])
+lifetimes = st.sampled_from(
+    [(False, 0), (False, 0), (True, 0), (True, NANOS_PER_SECOND), (True, 2 * NANOS_PER_SECOND)]
+)
 
 
 def _with_lifetimes(config: StreamConfig, lives: tuple[bool, int]) -> StreamConfig:

@@ -25,11 +25,12 @@ from core.pubsub.server import Hub
 from core.rules.stream.headers import MSG_ID, STREAM_SOURCE, find
 from core.rules.stream.plan import Position, StreamPlan
 from core.rules.stream.transactions.ledger import Entry, LedgerWrite
-from core.rules.stream.ttl import NEVER, SECOND, ttl_of
+from core.rules.stream.ttl import NEVER, ttl_of
 from core.runtime.clock import Clock
 from core.runtime.turn import Turn
 from core.storage.interface import ConsumerRow, Head, StreamRow
 from core.subjects.subject import matches
+from core.units import NANOS_PER_SECOND
 from tests.support.sessions import ManualClock
 
 T = TypeVar("T")
@@ -282,7 +283,7 @@ def is_due(config: StreamConfig, ts: int, headers: bytes | None, now: int) -> bo
     if ttl == NEVER:
         return False
     by_age = config.max_age > 0 and ts + config.max_age <= now
-    return by_age or (ttl > 0 and ts + ttl * SECOND <= now)
+    return by_age or (ttl > 0 and ts + ttl * NANOS_PER_SECOND <= now)
 
 
 def hit(filters: tuple[bytes, ...], subject: bytes) -> bool:

@@ -12,6 +12,7 @@ from core.client.msg import Msg
 from core.client.subscribe.errors import NotJetStream
 from core.goinput import text_of
 from core.protocol import encoder
+from core.units import NANOS_PER_SECOND
 
 PREFIX = b"$JS.ACK."
 ACK = b"+ACK"
@@ -21,7 +22,6 @@ PROGRESS = b"+WPI"
 
 _SHORT = 9
 _LONG = 11
-_NANOS = 1_000_000_000
 
 
 def ack_fields(reply: bytes) -> list[bytes]:
@@ -120,7 +120,7 @@ class Acking:
 
     def nak(self, messages: Sequence[JsMsg], delay: float = 0.0) -> None:
         """Request redelivery of messages, after `delay` seconds."""
-        body = NAK + b' {"delay":%d}' % round(delay * _NANOS) if delay > 0 else NAK
+        body = NAK + b' {"delay":%d}' % round(delay * NANOS_PER_SECOND) if delay > 0 else NAK
         self._send(messages, body, ends=True)
 
     def term(self, messages: Sequence[JsMsg], reason: str = "") -> None:

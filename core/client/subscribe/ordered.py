@@ -37,10 +37,10 @@ from core.model.api_errors import err_code
 from core.model.consumer import AckPolicy, ConsumerConfig, DeliverPolicy
 from core.model.stream import StreamInfo
 from core.runtime.tasks import spawn, stop
+from core.units import NANOS_PER_SECOND
 
 ORDERED_LIMITS = Limits(8192, 4 * 1024 * 1024)
 
-_NANOS = 1_000_000_000
 NOTHING = Limits(0, 0)
 _FEW_FIRST = 8
 _FEW_MOST = 64
@@ -261,7 +261,7 @@ class OrderedSubscription(Batched):
             "max_deliver": 1,
             "mem_storage": True,
             "num_replicas": 1,
-            "inactive_threshold": round(self._reading.inactive * _NANOS),
+            "inactive_threshold": round(self._reading.inactive * NANOS_PER_SECOND),
         }
         target = replace(self._target, config=wanted)
         return target.new_config("")

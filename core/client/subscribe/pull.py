@@ -19,8 +19,8 @@ from core.client.subscribe.errors import HeartbeatsMissed, NotJetStream, StatusR
 from core.client.subscribe.status import HIDDEN
 from core.client.subscribe.target import Target
 from core.model.consumer import ConsumerInfo, NextRequest
+from core.units import NANOS_PER_SECOND
 
-_NANOS = 1_000_000_000
 _GRACE_S = 1.0
 
 
@@ -52,9 +52,9 @@ class Fetch:
         return NextRequest(
             batch=self.messages,
             max_bytes=self.nbytes,
-            expires=0 if self.no_wait else round(self.expires * _NANOS),
+            expires=0 if self.no_wait else round(self.expires * NANOS_PER_SECOND),
             no_wait=self.no_wait,
-            idle_heartbeat=round(self.heartbeat * _NANOS),
+            idle_heartbeat=round(self.heartbeat * NANOS_PER_SECOND),
             group=self.group,
             priority=self.priority,
             min_pending=self.min_pending,

@@ -16,8 +16,8 @@ from core.client.subscribe.inbox import Limits
 from core.client.subscribe.status import CONTROL, HIDDEN, Control, HeartbeatWatch, read_status
 from core.model.codec import encode
 from core.model.consumer import NextRequest
+from core.units import NANOS_PER_SECOND
 
-_NANOS = 1_000_000_000
 _MISSED = 3
 _TOO_LARGE = "Message Size Exceeds MaxBytes"
 _ENDS = ("Batch Completed", _TOO_LARGE)
@@ -134,8 +134,10 @@ class Puller:
             batch=1 if self._next_is_large else most,
             max_bytes=0 if any_size else room.nbytes,
             no_wait=not self._waits,
-            expires=round(max(_EXPIRES_S, 4 * self._heartbeat) * _NANOS) if self._waits else 0,
-            idle_heartbeat=round(self._heartbeat * _NANOS) if self._waits else 0,
+            expires=round(max(_EXPIRES_S, 4 * self._heartbeat) * NANOS_PER_SECOND)
+            if self._waits
+            else 0,
+            idle_heartbeat=round(self._heartbeat * NANOS_PER_SECOND) if self._waits else 0,
         )
         self._requests += 1
         self._reply = b"%b.%d" % (self._inbox, self._requests)

@@ -31,13 +31,13 @@ from core.client.subscribe.status import CONTROL, HIDDEN, Control, HeartbeatWatc
 from core.client.subscribe.target import Target
 from core.model.consumer import AckPolicy, ConsumerInfo
 from core.runtime.tasks import spawn
+from core.units import NANOS_PER_SECOND
 
 OnMessages = Callable[[list[JsMsg]], None]
 OnAlarm = Callable[[ClientError], None]
 
 PUSH_LIMITS = Limits(65_536, 64 * 1024 * 1024)
 
-_NANOS = 1_000_000_000
 _ALL = 1 << 62
 
 
@@ -196,7 +196,7 @@ class PushSubscription(Acking, Batched):
         config = found.info.config
         self._takes_acks = config.ack_policy is not AckPolicy.NONE
         self._finds_gaps = self._reading.finds_gaps and not config.deliver_group
-        seconds = config.idle_heartbeat * self._reading.heartbeats_missed / _NANOS
+        seconds = config.idle_heartbeat * self._reading.heartbeats_missed / NANOS_PER_SECOND
         self._watch = HeartbeatWatch(seconds, self._on_silence)
         self._watch.start()
         if found.created:

@@ -29,15 +29,15 @@ from core.model.stream import StreamSourceInfo
 from core.protocol import headers as header_block
 from core.protocol.messages import MessageColumns
 from core.rules.stream.plans.sourced import Run
+from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
     from core.jetstream.services import Services
     from core.pubsub.account import Account
 
-_SECOND = 1_000_000_000
-_ANSWER_WITHIN = 10 * _SECOND
-_SILENCE = 10 * _SECOND
-_PAUSE, _PAUSE_MAX = 2 * _SECOND, 60 * _SECOND
+_ANSWER_WITHIN = 10 * NANOS_PER_SECOND
+_SILENCE = 10 * NANOS_PER_SECOND
+_PAUSE, _PAUSE_MAX = 2 * NANOS_PER_SECOND, 60 * NANOS_PER_SECOND
 _IDENTITY = b"Nats-Stream-Identity"
 _MISMATCH = err_code("JSConsumerStreamIdentityMismatch")
 # A follower with fewer messages left counts as caught up.

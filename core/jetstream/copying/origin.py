@@ -16,11 +16,11 @@ from core.model.names import short_hash
 from core.model.stream import StreamConfig, StreamSource
 from core.model.transform import Transform
 from core.runtime.nuid import nuid
+from core.units import NANOS_PER_SECOND
 
-_SECOND = 1_000_000_000
-_HEARTBEAT = _SECOND
-_INACTIVE = 10 * _SECOND
-_ACK_WAIT = 22 * 3600 * _SECOND
+_HEARTBEAT = NANOS_PER_SECOND
+_INACTIVE = 10 * NANOS_PER_SECOND
+_ACK_WAIT = 22 * 3600 * NANOS_PER_SECOND
 _API = "$JS.API"
 # Separates the filters, and the destinations, of a source with several transforms.
 _BETWEEN = "\f"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.model.gotime import format_time
+from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
     from core.jetstream.log.message import Message
@@ -43,12 +44,12 @@ class Answers:
 
     def _stamp(self, ts: int) -> bytes:
         """Format a time (nanoseconds) as RFC 3339; the part up to whole seconds is cached."""
-        second, fraction = divmod(ts, 1_000_000_000)
+        second, fraction = divmod(ts, NANOS_PER_SECOND)
         text = self._seconds.get(second)
         if text is None:
             if len(self._seconds) >= _SECONDS_MAX:
                 self._seconds.clear()
-            text = self._seconds[second] = format_time(second * 1_000_000_000)[:-1]
+            text = self._seconds[second] = format_time(second * NANOS_PER_SECOND)[:-1]
         if not fraction:
             return f"{text}Z".encode()
         return f"{text}.{fraction:09}".rstrip("0").encode() + b"Z"

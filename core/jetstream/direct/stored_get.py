@@ -24,6 +24,7 @@ from core.jetstream.direct.request import read_request
 from core.pubsub.onward import Forward
 from core.pubsub.route import ServiceSubscription
 from core.runtime.tasks import spawn, stop
+from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
     from core.pubsub.account import Account, Session
@@ -167,7 +168,7 @@ class StoredGet:
         wanted = [(text_of(request.stream), request.seq) for request in batch]
         try:
             async with (
-                asyncio.timeout(_PATIENCE_NS / 1e9),
+                asyncio.timeout(_PATIENCE_NS / NANOS_PER_SECOND),
                 aclosing(self._messages.read(self._account.name, wanted)) as found,
             ):
                 async for some in found:

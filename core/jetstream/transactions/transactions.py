@@ -29,6 +29,7 @@ from core.rules.stream.transactions.ledger import (
 )
 from core.runtime.tasks import spawn, stop
 from core.storage.health import waits
+from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -154,7 +155,7 @@ class Transactions:
         if running is not None:
             within = min(expires if expires > 0 else _DEFAULT_NS, _LONGEST_NS)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(within / 1e9):
+                async with asyncio.timeout(within / NANOS_PER_SECOND):
                     await running.ended.wait()
             running.is_told = running.ended.is_set()
             if running.error is not None and not running.is_recorded:

@@ -24,19 +24,19 @@ from core.node.trust_window import LeaseTimes
 from core.runtime.clock import Clock
 from core.storage.health import SESSION, StorageHealth, waits
 from core.storage.leases import Holder
+from core.units import NANOS_PER_SECOND
 
 log = logging.getLogger("jetgate.cluster")
 
-_SECOND = 1_000_000_000
-_GRACE = _SECOND
+_GRACE = NANOS_PER_SECOND
 """A free group is left to the node that the placement names for this long, in nanoseconds."""
 _FOR_LONG = 1 << 62
 _AT_ONCE = 64
 """Most streams of one transfer."""
 _LOOK_S = 0.05
-_PINNED = 10 * _SECOND
+_PINNED = 10 * NANOS_PER_SECOND
 """A group stays with the owner that a client wanted for this long, in nanoseconds."""
-_CALM = 2 * _SECOND
+_CALM = 2 * NANOS_PER_SECOND
 """Groups are rebalanced after this long without a change, in nanoseconds."""
 
 
@@ -183,7 +183,7 @@ class GroupPlacement:
         """Run requests and rounds until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._times.poll / _SECOND):
+                async with asyncio.timeout(self._times.poll / NANOS_PER_SECOND):
                     await self._hurry.wait()
             self._hurry.clear()
             try:

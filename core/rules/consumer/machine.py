@@ -39,9 +39,10 @@ from core.rules.consumer.pull.requests import (
 )
 from core.rules.consumer.state import TIME_UNIT, ConsumerState, time_units
 from core.subjects.subject import compile_filters, compile_reading
+from core.units import NANOS_PER_SECOND
 
 NO_LIMIT = 1 << 62
-_NEVER = 10 * 365 * 24 * 3600 * 1_000_000_000
+_NEVER = 10 * 365 * 24 * 3600 * NANOS_PER_SECOND
 
 
 class ConsumerMachine:

@@ -21,7 +21,8 @@ from core.rules.stream.state.oldest import OLDEST_MAX, OldestMessages
 from core.rules.stream.state.record_size import LARGEST_OVERHEAD, record_size
 from core.rules.stream.state.subject_index import HistoryIndex, LastIndex, LogIndex, make_index
 from core.rules.stream.texts import json_text
-from core.rules.stream.ttl import SECOND, marker_reasons_of
+from core.rules.stream.ttl import marker_reasons_of
+from core.units import NANOS_PER_SECOND
 
 
 class StreamMachine:
@@ -90,7 +91,7 @@ class StreamMachine:
         self.marker_ttl = max(config.subject_delete_marker_ttl, 0)
         # Kinds of removals that leave markers, beside expiry by age.
         self.marker_reasons = marker_reasons_of(config) if self.marker_ttl else frozenset[bytes]()
-        self.least_ttl = self.marker_ttl // SECOND if self.limit != 1 else 0
+        self.least_ttl = self.marker_ttl // NANOS_PER_SECOND if self.limit != 1 else 0
 
     def _configure_schedules(self, config: StreamConfig) -> None:
         """Keep schedules where allowed, and set `ends_schedules`.

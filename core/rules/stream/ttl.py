@@ -11,11 +11,11 @@ from core.model.durations import parse_duration
 from core.model.gotime import format_duration
 from core.model.stream import StreamConfig
 from core.rules.stream.headers import ROLLUP, TTL, find
+from core.units import NANOS_PER_SECOND
 
 MARKER_REASON = b"Nats-Marker-Reason"
 KV_OPERATION = b"KV-Operation"
 
-SECOND = 1_000_000_000
 NEVER = -1
 """The TTL of a message that neither a TTL nor `max_age` removes."""
 
@@ -45,7 +45,7 @@ def parse_ttl(value: bytes) -> int | None:
         nanos = parse_duration(value.decode())
     except ValueError:
         return _plain_seconds(value)
-    return nanos // SECOND if nanos >= SECOND else None
+    return nanos // NANOS_PER_SECOND if nanos >= NANOS_PER_SECOND else None
 
 
 def _plain_seconds(value: bytes) -> int | None:
@@ -99,6 +99,6 @@ def marker_reasons_of(config: StreamConfig) -> frozenset[bytes]:
 
 def marker_block(reason: bytes, ttl: int) -> bytes:
     """Return the header block of a marker with a TTL of `ttl` nanoseconds, in whole seconds."""
-    text = format_duration(ttl // SECOND * SECOND).encode()
+    text = format_duration(ttl // NANOS_PER_SECOND * NANOS_PER_SECOND).encode()
     pairs = ((MARKER_REASON, reason), (TTL, text), (ROLLUP, b"sub"))
     return b"NATS/1.0\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in pairs) + _LINE_END

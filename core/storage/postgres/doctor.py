@@ -24,6 +24,7 @@ from core.storage.postgres.leases import TIME
 from core.storage.postgres.migrate import revision
 from core.storage.postgres.preflight import preflight
 from core.storage.postgres.replication import REPLICATION, Replication
+from core.units import NANOS_PER_SECOND
 
 _SESSIONS = 12
 """Sessions of one node: readers, writers, the group committer, the lock, and short-lived ones."""
@@ -229,8 +230,10 @@ async def _clock(session: Any) -> Finding:
         sent = clock.monotonic()
         time.answered(sent, await session.fetchval(TIME))
     side = "ahead of" if time.ahead > 0 else "behind"
-    found = f"{abs(time.ahead):.3f} s {side} PostgreSQL's (to {time.error / 1e9:.4f} s)"
-    if abs(time.ahead) * 1e9 > TOLERATED:
+    found = (
+        f"{abs(time.ahead):.3f} s {side} PostgreSQL's (to {time.error / NANOS_PER_SECOND:.4f} s)"
+    )
+    if abs(time.ahead) * NANOS_PER_SECOND > TOLERATED:
         todo = "messages go by PostgreSQL's, the log by this one; keep both with NTP"
         return Finding("clock", "warn", found, todo)
     return Finding("clock", "ok", found)

@@ -24,18 +24,18 @@ from core.storage.interface import Row
 from core.storage.postgres.connect import Connector, Purpose, fetch
 from core.storage.postgres.pages import checksum
 from core.storage.postgres.subjects import WHOLE, bytes_of
+from core.units import NANOS_PER_SECOND
 from migrations.sql_readers import IS_THERE, STATE
 
 log = logging.getLogger("jetgate.storage")
 
 _SESSIONS = 2
 _CHUNK_BYTES = 4 << 20
-_SECOND = 1_000_000_000
 _PRIMARY_S, _STANDBY_S = 2.0, 0.5
 """Longest time for a statement on the primary and on the standby, in seconds."""
-_AVOIDED = 5 * _SECOND
+_AVOIDED = 5 * NANOS_PER_SECOND
 """Time without reads from a standby that failed or is far behind, in nanoseconds."""
-_FAR_BEHIND = 10 * _SECOND
+_FAR_BEHIND = 10 * NANOS_PER_SECOND
 
 _CONFIG = r"replace(s.config, '\u0000', '\u2400')::json"
 _JUDGE = f"""
@@ -122,7 +122,7 @@ class PostgresMessages:
             self._avoid(str(error) or f"no answer within {_STANDBY_S:g} s")
             return {}
         if any(each.place not in found and each.age > _FAR_BEHIND for each in chunk):
-            self._avoid(f"it is more than {_FAR_BEHIND // _SECOND} s behind")
+            self._avoid(f"it is more than {_FAR_BEHIND // NANOS_PER_SECOND} s behind")
         elif self._is_told:
             self._is_told = False
             log.info("reading from the standby at %s again", self._standby.address)

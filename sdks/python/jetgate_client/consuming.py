@@ -12,6 +12,7 @@ from jetgate_client.errors import JetgateError, OutcomeUnknown, is_passing, prob
 from jetgate_client.payloads import Message, members, origin
 from jetgate_client.retrying import Backoff
 from jetgate_client.transport import NDJSON, Transport, path_of
+from jetgate_client.units import NANOS_PER_SECOND
 
 _TOKENS = 10_000
 _DRAIN_S = 1.0
@@ -43,7 +44,7 @@ class Delivery(Message):
 
     async def nak(self, *, delay: float = 0.0, sync: bool = False) -> None:
         """Nak the message: it is redelivered after `delay` seconds."""
-        await settle(self._transport, "nak", [self], sync=sync, delay=int(delay * 1e9))
+        await settle(self._transport, "nak", [self], sync=sync, delay=int(delay * NANOS_PER_SECOND))
 
     async def term(self, reason: str = "", *, sync: bool = False) -> None:
         """Terminate the message: it is never redelivered."""
@@ -104,8 +105,8 @@ class Fetch:
         """Return the body of the request."""
         body = {
             "batch": self.batch,
-            "expires": int(self.expires * 1e9),
-            "heartbeat": int(self.heartbeat * 1e9),
+            "expires": int(self.expires * NANOS_PER_SECOND),
+            "heartbeat": int(self.heartbeat * NANOS_PER_SECOND),
             **self.place,
         }
         return body if self.max_bytes is None else body | {"max_bytes": self.max_bytes}

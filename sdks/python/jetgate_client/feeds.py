@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 from jetgate_client.errors import JetgateError, OutcomeUnknown, is_passing, problem_from
 from jetgate_client.payloads import Message
 from jetgate_client.tail import Gap
+from jetgate_client.units import NANOS_PER_SECOND
 
 T = TypeVar("T")
 Frame = dict[str, Any]
@@ -97,7 +98,7 @@ class SocketDelivery(Message):
 
     async def nak(self, *, delay: float = 0.0) -> None:
         """Nak the message: it is redelivered after `delay` seconds."""
-        await self._settle("nak", delay=int(delay * 1e9))
+        await self._settle("nak", delay=int(delay * NANOS_PER_SECOND))
 
     async def term(self, reason: str = "") -> None:
         """Terminate the message: it is never redelivered."""

@@ -31,6 +31,7 @@ from jetgate_client.payloads import Message, Payload, encoded
 from jetgate_client.publishing import Receipt
 from jetgate_client.retrying import Backoff
 from jetgate_client.transport import Transport
+from jetgate_client.units import NANOS_PER_SECOND
 
 _FRAME_MAX = 2 << 20
 _TOGETHER_BYTES = 256 * 1024
@@ -130,7 +131,7 @@ class Socket:
         within: float = 5.0,
     ) -> Message:
         """Send a request once; wait `within` seconds. Raises Problem, ConnectionLost."""
-        frame: Frame = {"type": "req", "timeout": int(within * 1e9)}
+        frame: Frame = {"type": "req", "timeout": int(within * NANOS_PER_SECOND)}
         frame |= _outgoing(subject, payload, headers or {})
         said = (await self._ask(frame, within=within + _MORE_S))["message"]
         return Message("", subject, 0, "", said.get("headers", {}), said["data"])

@@ -11,6 +11,7 @@ from pyspark_jetstream.nats.parser import Columns
 from pyspark_jetstream.nats.raw import Raw, from_deliveries, kept
 from pyspark_jetstream.nats.reading import Api, Limits, NotServed, Part, Range
 from pyspark_jetstream.nats.requests import encoded
+from pyspark_jetstream.units import NANOS_PER_SECOND
 
 _INACTIVE = 300
 """Seconds after which the server removes the consumer of a vanished reader."""
@@ -52,7 +53,7 @@ class OrderedPulls:
             "max_deliver": 1,
             "mem_storage": True,
             "num_replicas": 1,
-            "inactive_threshold": _INACTIVE * 10**9,
+            "inactive_threshold": _INACTIVE * NANOS_PER_SECOND,
             "headers_only": not wanted.data,
         }
         config |= policy or {

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark_jetstream.nats.errors import Disconnected, Refused
 from pyspark_jetstream.nats.headers import status_of
 from pyspark_jetstream.nats.reading import Api
+from pyspark_jetstream.units import NANOS_PER_SECOND
 
 _ACKS = 1024
 """Acks sent before the first of them must be confirmed."""
@@ -57,7 +58,7 @@ class WorkQueue:
             "durable_name": self._consumer,
             "name": self._consumer,
             "ack_policy": "explicit",
-            "ack_wait": int(ack_wait * 1e9),
+            "ack_wait": int(ack_wait * NANOS_PER_SECOND),
             "max_ack_pending": max_pending,
         }
         if filters:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote, unquote
 
+from pyspark_jetstream.units import NANOS_PER_SECOND
+
 _NAME = re.compile(
     r"(?:.*/)?day=(\d{4}-\d\d-\d\d)/stream=([^/]+)/(\d{8}T\d{6})\.(\d{9})Z-(\d{20})-(\d{20})\.parquet"
 )
-_SECOND = 10**9
-_DAY = 86400 * _SECOND
+_DAY = 86400 * NANOS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,10 +39,10 @@ class LakeFile:
     @property
     def path(self) -> str:
         """The path relative to the lake."""
-        created = datetime.fromtimestamp(self.incarnation // _SECOND, UTC)
+        created = datetime.fromtimestamp(self.incarnation // NANOS_PER_SECOND, UTC)
         return (
             f"day={self.day}/stream={quote(self.stream, safe='')}/"
-            f"{created:%Y%m%dT%H%M%S}.{self.incarnation % _SECOND:09}Z-"
+            f"{created:%Y%m%dT%H%M%S}.{self.incarnation % NANOS_PER_SECOND:09}Z-"
             f"{self.first:020}-{self.last:020}.parquet"
         )
 
@@ -52,7 +53,7 @@ def parsed(path: str) -> LakeFile | None:
     if match is None:
         return None
     created = datetime.strptime(match[3], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
-    incarnation = int(created.timestamp()) * _SECOND + int(match[4])
+    incarnation = int(created.timestamp()) * NANOS_PER_SECOND + int(match[4])
     return LakeFile(match[1], unquote(match[2]), incarnation, int(match[5]), int(match[6]))
 
 

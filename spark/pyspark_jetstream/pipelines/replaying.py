@@ -13,6 +13,7 @@ from pyspark_jetstream.pipelines.publishing import TRANSACTIONAL, publish, sink_
 from pyspark_jetstream.pipelines.rounds import first_of, reached
 from pyspark_jetstream.pipelines.store import Store
 from pyspark_jetstream.transport.errors import NotReachedYet
+from pyspark_jetstream.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 READ = ("seq", "subject", "timestamp_ns", "header_block", "data")
-_SECOND = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _windows(replay: Replay, origin: _Origin, first: int, begun: int) -> tuple[i
     rows = origin.rows(first, origin.whole.last, ("seq", "timestamp_ns"))
     if not begun:
         begun = rows.agg(f.min("timestamp_ns")).first()[0] or 0  # type: ignore[index]
-    size = int(replay.window * _SECOND)
+    size = int(replay.window * NANOS_PER_SECOND)
     column = f.col("timestamp_ns") - f.lit(begun)
     if replay.speed is None:
         size = replay.limits.messages

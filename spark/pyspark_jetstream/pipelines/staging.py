@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pyspark_jetstream import headers
 from pyspark_jetstream.pipelines.names import LakeFile, day_of
 from pyspark_jetstream.pipelines.store import Store
+from pyspark_jetstream.units import NANOS_PER_SECOND
 
 READ = ("stream", "subject", "seq", "timestamp_ns", "header_block", "data", "size")
 """Columns of the source that an archive reads."""
@@ -42,7 +43,7 @@ RESULT = "staged string, path string, stream string, rows bigint, bytes bigint"
 GROUP_ROWS = 131_072
 GROUP_BYTES = 64 << 20
 OPEN_FILES = 4
-_DAY = 86400 * 10**9
+_DAY = 86400 * NANOS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from pyspark_jetstream.nats.errors import (
 from pyspark_jetstream.nats.requests import Requests, encoded
 from pyspark_jetstream.nats.settings import Settings
 from pyspark_jetstream.transport.errors import JetStreamError, NotReachable
+from pyspark_jetstream.units import NANOS_PER_SECOND
 
 PREFIX = "$JG.API.TXN"
 _EXPIRES = 5
@@ -214,7 +215,7 @@ class Ledger:
             "token": opened.token,
             "batch": batch,
             "attempts": [attempt.manifest() for attempt in attempts],
-            "expires": _EXPIRES * 10**9,
+            "expires": _EXPIRES * NANOS_PER_SECOND,
         }
         deadline, promoted = Deadline(self._patience), -1
         while True:

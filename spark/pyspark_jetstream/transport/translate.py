@@ -11,6 +11,7 @@ from pyspark_jetstream.nats.errors import Refused as ApiRefused
 from pyspark_jetstream.nats.raw import Raw, nanoseconds
 from pyspark_jetstream.transport.base import RAW_SCHEMA, Consumer, Head
 from pyspark_jetstream.transport.errors import JetStreamError, Refused, StreamNotFound
+from pyspark_jetstream.units import NANOS_PER_SECOND
 
 STREAM_NOT_FOUND = 10059
 EMPTY = pa.RecordBatch.from_pylist([], RAW_SCHEMA)
@@ -54,7 +55,7 @@ def consumer_of(info: dict[str, Any], last_seq: int) -> Consumer:
 
 def rfc3339(ns: int) -> str:
     """Return a time in ns since the epoch in the format of JetStream's API."""
-    seconds, rest = divmod(ns, 10**9)
+    seconds, rest = divmod(ns, NANOS_PER_SECOND)
     moment = datetime.fromtimestamp(seconds, timezone.utc)  # noqa: UP017  (Python 3.10)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 

@@ -11,7 +11,7 @@ import pytest
 
 from core.jetstream.stream.due_timer import STEP_NS, DueTimer
 from core.jetstream.stream.expiry_timer import ExpiryTimer
-from core.rules.stream.ttl import SECOND
+from core.units import NANOS_PER_SECOND
 from tests.support.driven_loop import DrivenLoop
 from tests.support.sessions import ManualClock
 from tests.support.streams import StreamBench
@@ -53,9 +53,11 @@ def test_every_second_sends_at_the_full_second(
     bench.gather(b"s.every", b"x", head)
     bench.flush()
 
-    bench.run(pass_time(bench, loop, bench.clock.now() + 6 * SECOND))
+    bench.run(pass_time(bench, loop, bench.clock.now() + 6 * NANOS_PER_SECOND))
 
-    late = [row.ts % SECOND for row in bench.store.rows.values() if row.subject == b"s.out"]
+    late = [
+        row.ts % NANOS_PER_SECOND for row in bench.store.rows.values() if row.subject == b"s.out"
+    ]
     assert len(late) >= 5
     assert max(late) <= 20 * MS
 
@@ -67,7 +69,7 @@ def test_what_expires_is_gone_within_20_ms(
 ) -> None:
     """Two messages 100 ms apart: the first does not hold the second up."""
     settings: dict[str, Any] = (
-        {"max_age": 4 * SECOND} if kind == "max_age" else {"allow_msg_ttl": True}
+        {"max_age": 4 * NANOS_PER_SECOND} if kind == "max_age" else {"allow_msg_ttl": True}
     )
     bench = make(**settings)
     bench.runner.expiry.watch = lambda: ExpiryTimer.watch(bench.runner.expiry)
@@ -77,7 +79,7 @@ def test_what_expires_is_gone_within_20_ms(
     for _ in range(2):
         bench.gather(b"a", b"x", block(Nats_TTL="4s") if kind == "ttl" else b"")
         bench.flush()
-        dues.append(bench.clock.now() + 4 * SECOND)
+        dues.append(bench.clock.now() + 4 * NANOS_PER_SECOND)
         loop.advance(0.1)
 
     gone: list[int] = []
@@ -109,7 +111,7 @@ def test_a_busy_stream_fires_four_times_a_second(monkeypatch: pytest.MonkeyPatch
     timer = DueTimer(clock, fire)
     timer.arm(clock.now())
     begun = clock.now()
-    while clock.now() < begun + 10 * SECOND:
+    while clock.now() < begun + 10 * NANOS_PER_SECOND:
         loop.wake_next()
 
     assert 40 <= len(fired) <= 45

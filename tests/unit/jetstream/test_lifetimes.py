@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from core.jetstream.stream.expiry import foresee
-from core.rules.stream.ttl import SECOND
+from core.units import NANOS_PER_SECOND
 from tests.support.streams import StreamBench, saved
 from tests.unit.rules.stream.support import block, config
 
-MARKED = {"subject_delete_marker_ttl": 5 * SECOND, "allow_msg_ttl": True}
+MARKED = {"subject_delete_marker_ttl": 5 * NANOS_PER_SECOND, "allow_msg_ttl": True}
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def publish(bench: StreamBench, subject: str, **headers: str) -> None:
 
 
 def pass_time(bench: StreamBench, seconds: float) -> None:
-    bench.clock.time += int(seconds * SECOND)
+    bench.clock.time += int(seconds * NANOS_PER_SECOND)
     bench.serve(bench.runner.requests.trim())
 
 
@@ -109,11 +109,11 @@ def test_rows_leave_storage_in_the_order_their_messages_left_the_stream(make: An
 
 
 def test_a_longer_max_age_does_not_bring_back_what_the_shorter_removed(make: Any) -> None:
-    bench = make(max_age=SECOND)
+    bench = make(max_age=NANOS_PER_SECOND)
     publish(bench, "a")
     publish(bench, "keep", Nats_TTL="never")
     pass_time(bench, 2)
-    bench.config = config(allow_msg_ttl=True, max_age=60 * SECOND)
+    bench.config = config(allow_msg_ttl=True, max_age=60 * NANOS_PER_SECOND)
     bench.serve(bench.runner.reconfigure(bench.config, saved))
 
     bench.reload()
@@ -242,7 +242,7 @@ def test_what_was_foreseen_to_be_the_last_may_be_gone_by_then(make: Any) -> None
     publish(bench, "a", Nats_TTL="1")
     publish(bench, "b")
     runner.log.tail.clear(5)
-    bench.clock.time += 2 * SECOND
+    bench.clock.time += 2 * NANOS_PER_SECOND
     foreseen = bench.run(foresee(runner.log, bench.clock.now()))
     assert foreseen.last_seqs == {b"a": 2}
 

@@ -12,8 +12,9 @@ from core.model.gotime import format_duration
 from core.model.stream import Retention, StreamConfig
 from core.model.subjects import any_within_another, is_literal, is_subset, is_valid_subject
 from core.rules.consumer import dead_letter
+from core.units import NANOS_PER_SECOND
 
-FLOW_CONTROL_HEARTBEAT = 1_000_000_000
+FLOW_CONTROL_HEARTBEAT = NANOS_PER_SECOND
 _HEARTBEAT_MIN = 100_000_000
 _EXPIRES_MIN = 1_000_000
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")

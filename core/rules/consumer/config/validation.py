@@ -24,13 +24,13 @@ from core.model.stream import Retention, StreamConfig
 from core.model.subjects import collide
 from core.model.versions import comparable_metadata, stamp_consumer
 from core.rules.consumer.config.checks import FLOW_CONTROL_HEARTBEAT, check_rules
+from core.units import NANOS_PER_SECOND
 
-SECOND = 1_000_000_000
-ACK_WAIT = 30 * SECOND
+ACK_WAIT = 30 * NANOS_PER_SECOND
 MAX_ACK_PENDING = 1000
 MAX_WAITING = 512
-EPHEMERAL_THRESHOLD = 5 * SECOND
-PINNED_TIMEOUT = 120 * SECOND
+EPHEMERAL_THRESHOLD = 5 * NANOS_PER_SECOND
+PINNED_TIMEOUT = 120 * NANOS_PER_SECOND
 CONSUMERS_PER_STREAM = 1000
 
 NO_LIMITS = ServerLimits()

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-_SECOND = 1_000_000_000
+from core.units import NANOS_PER_SECOND
+
 _SHORT = 1_000_000
 
 
@@ -32,7 +33,7 @@ class TokenBucket:
 
         `now` is monotonic nanoseconds.
         """
-        gained = (now - self._filled_at) * self._rate // _SECOND
+        gained = (now - self._filled_at) * self._rate // NANOS_PER_SECOND
         if gained > 0:
             self._tokens = min(self._burst, self._tokens + gained)
             self._filled_at = now
@@ -60,7 +61,7 @@ class TokenBucket:
         missing = self._need - self._tokens
         if missing <= 0:
             return None
-        return self._filled_at + -(-missing * _SECOND // self._rate)
+        return self._filled_at + -(-missing * NANOS_PER_SECOND // self._rate)
 
 
 class Replay:

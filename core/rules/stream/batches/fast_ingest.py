@@ -17,9 +17,10 @@ from core.goinput import parse_wrapped
 from core.model.api_errors import api_error
 from core.model.versions import is_level_supported
 from core.rules.stream import headers as h
-from core.rules.stream.batches.open_batches import LONGEST_ID, SECOND, batch_key, batch_name, quoted
+from core.rules.stream.batches.open_batches import LONGEST_ID, batch_key, batch_name, quoted
 from core.rules.stream.state.fast_batches import FastBatch, FastChanges
 from core.rules.stream.texts import json_text, refusal
+from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ _MOST_UNACKED = 500
 _LARGEST = (1 << 63) - 1
 PER_STREAM = 1000
 TOTAL = 50_000
-_TIMEOUT = 10 * SECOND
+_TIMEOUT = 10 * NANOS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)

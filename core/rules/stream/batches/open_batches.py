@@ -20,11 +20,11 @@ from core.model.gojson import quote
 from core.model.versions import is_level_supported
 from core.protocol.messages import MessageColumns
 from core.rules.stream import headers as h
+from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
     from core.model.account import ServerLimits
 
-SECOND = 1_000_000_000
 LONGEST_ID = 64
 _UNSIGNED = (1 << 64) - 1
 _COMMITS = (b"1", b"eob")
@@ -46,7 +46,7 @@ class BatchLimits:
     per_stream: int = 50
     total: int = 1000
     messages: int = 1000
-    timeout: int = 10 * SECOND
+    timeout: int = 10 * NANOS_PER_SECOND
     nbytes: int = 256 << 20
 
 

@@ -35,10 +35,10 @@ from core.model.subjects import (
 from core.model.versions import comparable_metadata, stamp_stream
 from core.rules.stream.config.sourcing import check_sourcing
 from core.rules.stream.ttl import MARKER_METADATA, marker_reasons_of
+from core.units import NANOS_PER_SECOND
 
 MILLISECOND = 1_000_000
-SECOND = 1_000_000_000
-DUPLICATE_WINDOW = 120 * SECOND
+DUPLICATE_WINDOW = 120 * NANOS_PER_SECOND
 SHORTEST_AGE = 100 * MILLISECOND
 REPLICAS_MAX = 5
 _LAST_SEQ = (1 << 63) - 1  # sequences are signed 64-bit numbers in storage
@@ -311,7 +311,7 @@ def _with_markers(config: StreamConfig, pedantic: bool) -> StreamConfig:
         if marks:
             raise invalid(f"{MARKER_METADATA} needs a subject delete marker TTL")
         return config
-    if ttl < SECOND:
+    if ttl < NANOS_PER_SECOND:
         raise invalid("subject delete marker TTL must be at least 1 second")
     if not config.allow_msg_ttl and pedantic:
         raise invalid("subject delete marker cannot be set if message TTLs are disabled")

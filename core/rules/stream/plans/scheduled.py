@@ -14,6 +14,7 @@ from core.rules.stream.plans.checks import SCHEDULED
 from core.rules.stream.plans.planner import Planner
 from core.rules.stream.schedules.pending import NEVER, Pending
 from core.rules.stream.schedules.schedule_headers import output_block
+from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
     from core.rules.stream.machine import StreamMachine
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from core.rules.stream.preconditions import Preconditions
     from core.rules.stream.schedules.schedule import Schedule
 
-RETRY = 60 * 1_000_000_000
+RETRY = 60 * NANOS_PER_SECOND
 """Nanoseconds until a schedule that fires once retries a message that the stream refused."""
 
 

@@ -14,8 +14,7 @@ from core.model.durations import parse_duration
 from core.model.gotime import parse_time, unix_nanos
 from core.model.wire import ZERO_TIME
 from core.rules.stream.schedules.cron import UTC, Cron, Zone
-
-SECOND = 1_000_000_000
+from core.units import NANOS_PER_SECOND
 
 _NAMED = {
     "@yearly": "0 0 0 1 1 *",
@@ -68,7 +67,7 @@ def find_zone(name: str) -> Zone:
 
 
 def _rounded(instant: int) -> int:
-    return (instant + SECOND // 2) // SECOND * SECOND
+    return (instant + NANOS_PER_SECOND // 2) // NANOS_PER_SECOND * NANOS_PER_SECOND
 
 
 @dataclass(slots=True, frozen=True)
@@ -109,16 +108,16 @@ class Schedule:
         if self.every:
             return min(_rounded(instant) + self.every, _LAST)
         assert self.cron is not None, "a schedule that repeats has an interval or a pattern"
-        found = self.cron.next(instant // SECOND, self.zone)
-        return None if found is None else found * SECOND
+        found = self.cron.next(instant // NANOS_PER_SECOND, self.zone)
+        return None if found is None else found * NANOS_PER_SECOND
 
     def shown(self, due: int) -> bytes:
         """Return a due time as messages of the schedule contain it: RFC 3339, in its zone."""
-        ahead = self.zone.offset(due // SECOND)
-        local = datetime.fromtimestamp(due // SECOND, UTC_TIME) + timedelta(seconds=ahead)
+        ahead = self.zone.offset(due // NANOS_PER_SECOND)
+        local = datetime.fromtimestamp(due // NANOS_PER_SECOND, UTC_TIME) + timedelta(seconds=ahead)
         text = local.strftime("%Y-%m-%dT%H:%M:%S")
-        if due % SECOND:
-            text += f".{due % SECOND:09}".rstrip("0")
+        if due % NANOS_PER_SECOND:
+            text += f".{due % NANOS_PER_SECOND:09}".rstrip("0")
         if not ahead // 60:
             return f"{text}Z".encode()
         hours, minutes = divmod(abs(ahead) // 60, 60)
@@ -163,6 +162,6 @@ def _interval(text: str) -> Schedule:
         every = parse_duration(text[len(_EVERY) :])
     except ValueError:
         every = 0
-    if every < SECOND:
+    if every < NANOS_PER_SECOND:
         raise api_error("JSMessageSchedulesPatternInvalid")
     return Schedule(every=every)

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 
 from core.model.segment import Segment
-from core.rules.stream.ttl import NEVER, SECOND, life_of
+from core.rules.stream.ttl import NEVER, life_of
+from core.units import NANOS_PER_SECOND
 
 Row = tuple[int, bytes, int]
 
@@ -150,11 +151,11 @@ class Expiry:
             if ttl == NEVER or not (ttl or self.max_age):
                 continue
             if len(kinds) == 1:
-                self._put(ttl * SECOND, seqs, times, sizes, subjects)
+                self._put(ttl * NANOS_PER_SECOND, seqs, times, sizes, subjects)
                 return
             places = [i for i, other in enumerate(ttls) if other == ttl]
             self._put(
-                ttl * SECOND,
+                ttl * NANOS_PER_SECOND,
                 [seqs[i] for i in places],
                 [times[i] for i in places],
                 [sizes[i] for i in places],

@@ -27,10 +27,10 @@ from core.storage.postgres.backup.programs import environment, find_dump, runnin
 from core.storage.postgres.backup.sums import SPANS
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
 from core.storage.postgres.migrate import revision
+from core.units import NANOS_PER_SECOND
 
 # Specific to this database: its nodes, its keys, the grants of roles.
 _LEFT_OUT = ("node", "secret", "reader_grant")
-_SECOND = 1_000_000_000
 _STREAMS = """
     select s.stream, s.account, s.name, h.first_seq, h.last_seq, h.msgs
       from jetgate_store.stream s join jetgate_store.head h using (stream)
@@ -168,7 +168,7 @@ async def _look(session: Any, clock: Clock) -> Manifest:
         )
         for row in streams
     ]
-    taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.now() // _SECOND))
+    taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.now() // NANOS_PER_SECOND))
     version = str(await session.fetchval("show server_version"))
     return Manifest(migrations.HEAD, core.__version__, version, taken, sums, {})
 

@@ -8,7 +8,6 @@ import pytest
 from core.errors import ApiError
 from core.model.account import ServerLimits
 from core.rules.stream.batches.open_batches import (
-    SECOND,
     BatchLimits,
     OpenBatch,
     Quota,
@@ -19,6 +18,7 @@ from core.rules.stream.batches.open_batches import (
     without,
 )
 from core.rules.stream.headers import publish_headers
+from core.units import NANOS_PER_SECOND
 
 Take = Callable[..., OpenBatch | None]
 
@@ -133,15 +133,15 @@ def test_open_batches_are_limited_per_stream_and_together() -> None:
 
 
 def test_time_begins_anew_with_every_message() -> None:
-    bench = limited(timeout=10 * SECOND)
+    bench = limited(timeout=10 * NANOS_PER_SECOND)
     bench.take("a", 1)
-    bench.take("b", 1, now=1 * SECOND)
-    bench.take("a", 2, now=5 * SECOND)
+    bench.take("b", 1, now=1 * NANOS_PER_SECOND)
+    bench.take("a", 2, now=5 * NANOS_PER_SECOND)
 
-    bench.staging.expire(11 * SECOND)
+    bench.staging.expire(11 * NANOS_PER_SECOND)
 
     assert bench.abandoned == [(b"b", "timeout")]
-    assert bench.staging.deadline() == 15 * SECOND
+    assert bench.staging.deadline() == 15 * NANOS_PER_SECOND
 
 
 def test_limits_that_are_not_set_are_the_usual_ones() -> None:

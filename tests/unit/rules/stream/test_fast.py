@@ -16,11 +16,12 @@ from core.rules.stream.batches.fast_ingest import (
     is_fast,
     parse_reply,
 )
-from core.rules.stream.batches.open_batches import SECOND, Quota
+from core.rules.stream.batches.open_batches import Quota
 from core.rules.stream.machine import StreamMachine
 from core.rules.stream.plans.fast_ingest import decide_fast
 from core.rules.stream.preconditions import NO_PRECONDITIONS
 from core.rules.stream.texts import survives_failed_commit
+from core.units import NANOS_PER_SECOND
 from tests.unit.rules.stream.support import NOW, columns, config
 
 START, APPEND, COMMIT, END, PING = range(5)
@@ -56,13 +57,13 @@ def test_a_batch_runs_out_ten_seconds_after_its_last_message() -> None:
     bench = Bench()
     bench.send("a", 1, START)
     bench.send("b", 1, START, now=1)
-    bench.send("a", 1, PING, now=9 * SECOND)
+    bench.send("a", 1, PING, now=9 * NANOS_PER_SECOND)
 
-    bench.fast.expire(10 * SECOND)
-    assert bench.fast.deadline() == 10 * SECOND + 1
-    bench.fast.expire(10 * SECOND + 1)
+    bench.fast.expire(10 * NANOS_PER_SECOND)
+    assert bench.fast.deadline() == 10 * NANOS_PER_SECOND + 1
+    bench.fast.expire(10 * NANOS_PER_SECOND + 1)
 
-    assert bench.fast.deadline() == 19 * SECOND
+    assert bench.fast.deadline() == 19 * NANOS_PER_SECOND
     assert bench.refusal("b", 2, APPEND) == 10208
     assert bench.send("a", 2, COMMIT)[-1]["count"] == 2
     assert bench.fast.deadline() is None

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from core.errors import ApiError
 from core.rules.stream.schedules.cron import Cron
-from core.rules.stream.schedules.schedule import SECOND, Schedule, parse_schedule
+from core.rules.stream.schedules.schedule import Schedule, parse_schedule
+from core.units import NANOS_PER_SECOND
 
 RECORDED = Path(__file__).with_name("recorded_patterns.tsv")
 """Time, zone, pattern and the next time, as the reference server finds it."""
 
-NOON = 1_767_268_800 * SECOND  # 2026-01-01T12:00:00Z, a Thursday
+NOON = 1_767_268_800 * NANOS_PER_SECOND  # 2026-01-01T12:00:00Z, a Thursday
 
 
 def read(pattern: str, zone: str | None = None) -> Schedule:
@@ -72,17 +73,17 @@ def test_forms(pattern: str, wanted: str) -> None:
 def test_an_interval_counts_from_the_nearest_second() -> None:
     every = read("@every 5s")
 
-    assert every.first(NOON + SECOND // 2) == NOON + 6 * SECOND
-    assert every.first(NOON + SECOND // 2 - 1) == NOON + 5 * SECOND
+    assert every.first(NOON + NANOS_PER_SECOND // 2) == NOON + 6 * NANOS_PER_SECOND
+    assert every.first(NOON + NANOS_PER_SECOND // 2 - 1) == NOON + 5 * NANOS_PER_SECOND
 
 
 @pytest.mark.parametrize("pattern", ["@every 10s", "*/10 * * * * *"])
 def test_what_was_missed_is_left_out(pattern: str) -> None:
     schedule = read(pattern)
-    due = NOON + 10 * SECOND
+    due = NOON + 10 * NANOS_PER_SECOND
 
-    assert schedule.following(due, due + SECOND) == due + 10 * SECOND
-    assert schedule.following(due, due + 3600 * SECOND) == due + 3610 * SECOND
+    assert schedule.following(due, due + NANOS_PER_SECOND) == due + 10 * NANOS_PER_SECOND
+    assert schedule.following(due, due + 3600 * NANOS_PER_SECOND) == due + 3610 * NANOS_PER_SECOND
 
 
 def test_a_pattern_without_a_time_in_five_years() -> None:
@@ -105,7 +106,7 @@ def test_zones() -> None:
 
 
 def test_a_day_that_a_zone_left_out_ends_no_search() -> None:
-    after = 1_325_020_587 * SECOND  # Samoa had no 30 December 2011.
+    after = 1_325_020_587 * NANOS_PER_SECOND  # Samoa had no 30 December 2011.
 
     assert following("0 0 0 * 8 0", after, "Pacific/Apia").startswith("2012-08-05T")
 
