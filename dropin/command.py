@@ -25,6 +25,8 @@ from dropin.config.flags import USAGE, Flags, WrongFlag, apply, parse_flags
 from dropin.config.options import ClusterOptions, Options
 from dropin.config.reader import Mistakes, read
 
+log = logging.getLogger(__name__)
+
 NAME = "jetgate-nats-server"
 _INTERRUPTED = 128 + signal.SIGINT
 _COMMANDS = {"version": "version", "help": "help"}
@@ -104,7 +106,7 @@ def _serve(flags: Flags) -> int:
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(Process(options, lambda: load(flags), executable()).run())
     except (OperatorError, ConfigError) as error:
-        logging.getLogger("jetgate").log(server_log.FATAL, "%s", error)
+        log.log(server_log.FATAL, "%s", error)
         return 1
     except KeyboardInterrupt:
         return 0

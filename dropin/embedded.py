@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from core.storage.postgres.connect import Connector
     from core.storage.postgres.embedded import EmbeddedPostgres
 
-log = logging.getLogger("jetgate.server")
+log = logging.getLogger(__name__)
 
 # Modules that are imported while PostgreSQL starts.
 _REST = ("core.storage.postgres.migrate", "core.node.campaign", "core.node.runtime")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from core.storage.health import StorageHealth
     from core.storage.postgres.connect import Connector
 
-log = logging.getLogger("jetgate.server")
+log = logging.getLogger(__name__)
 
 
 class JetStream:

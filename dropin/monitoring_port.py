@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a start without JetStream must not import these
     from core.node.publish_gate import PublishGate
     from core.node.runtime import JetStreamRuntime
 
-log = logging.getLogger("jetgate.server")
+log = logging.getLogger(__name__)
 
 _IDLE_S = 60.0
 _HEAD_S = 20.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from core.errors import OperatorError
 from core.runtime.listening import WILDCARDS, resolved
 
-log = logging.getLogger("jetgate.server")
+log = logging.getLogger(__name__)
 
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 

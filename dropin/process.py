@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dropin.jetstream import JetStream
     from dropin.shared import Shared
 
-log = logging.getLogger("jetgate.server")
+log = logging.getLogger(__name__)
 
 _PAYLOAD_TO_WARN_OF = 8 * 1024 * 1024
 _TRAPPED = {

@@ -16,7 +16,7 @@ from core.pubsub.trace_log import TraceLog
 from core.runtime.log_lines import OneLine
 from dropin.config.options import Options
 
-log = logging.getLogger("jetgate.server")
+log = logging.getLogger(__name__)
 
 FATAL = logging.CRITICAL
 TRACE = logging.INFO - 5

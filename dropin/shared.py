@@ -29,7 +29,7 @@ from dropin.ports_file import join
 if TYPE_CHECKING:
     from core.storage.postgres.connect import Connector
 
-log = logging.getLogger("jetgate.server")
+log = logging.getLogger(__name__)
 
 _MODULES = (
     "core.storage.postgres.preflight",

@@ -9,7 +9,7 @@ from core.config.addresses import listen
 from dropin.config.options import UnservedListener
 from dropin.ports_file import join
 
-log = logging.getLogger("jetgate")
+log = logging.getLogger(__name__)
 
 _SHOWN = {"leafnodes": "leafnode"}
 

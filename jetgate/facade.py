@@ -22,7 +22,7 @@ from gateway.settings import Settings
 from jetgate.login import login_to, rights_in
 from jetgate.server_numbers import Node, snapshot
 
-log = logging.getLogger("jetgate")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

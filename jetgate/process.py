@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from jetgate.facade import Facade
     from jetgate.server_numbers import Node
 
-log = logging.getLogger("jetgate")
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -37,7 +37,7 @@ from jetgate.logs import Format, Level
 from jetgate.process import Process
 from jetgate.run import LogFormat, LogLevel, run
 
-log = logging.getLogger("jetgate")
+log = logging.getLogger(__name__)
 
 _DSNS = ("dsn", "read_dsn")
 _SECRETS = {

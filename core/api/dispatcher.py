@@ -33,7 +33,7 @@ from core.pubsub.route import STRANGERS
 from core.runtime.tasks import spawn, stop
 from core.storage.health import waits
 
-log = logging.getLogger("jetgate.api")
+log = logging.getLogger(__name__)
 
 PREFIX = b"$JS.API."
 OWN_PREFIX = b"$JG.API."

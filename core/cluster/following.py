@@ -18,7 +18,7 @@ from core.runtime.tasks import spawn, stop
 if TYPE_CHECKING:
     from core.storage.interface import DirectorySource
 
-log = logging.getLogger("jetgate.cluster")
+log = logging.getLogger(__name__)
 
 
 class Sharing(Protocol):

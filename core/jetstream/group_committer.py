@@ -31,7 +31,7 @@ from core.storage.health import COMMITS, SPACE, StorageHealth
 from core.storage.interface import LogWriter, StreamCommit
 from core.units import NANOS_PER_SECOND
 
-log = logging.getLogger("jetgate.committer")
+log = logging.getLogger(__name__)
 
 ROUND_ROWS = 8192
 STREAM_ROWS = 4096

@@ -31,7 +31,7 @@ from core.storage.acknowledged import Key, Known
 from core.storage.interface import ConsumerRow, NewStream, StreamRow
 from core.units import NANOS_PER_SECOND
 
-log = logging.getLogger("jetgate.streams")
+log = logging.getLogger(__name__)
 
 _HOUR_NS = 3600 * NANOS_PER_SECOND
 _LOGS, _CHURN = 0, 1

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # a serving process imports the driver of PostgreSQL after it
 
 T = TypeVar("T")
 
-log = logging.getLogger("jetgate.database")
+log = logging.getLogger(__name__)
 
 # While a database is awaited: seconds between two attempts, and between two lines of the log.
 _RETRY_S, _REMIND_S = 0.5, 10.0

@@ -43,7 +43,7 @@ from core.storage.health import SESSION, SPACE, StorageHealth
 from core.storage.leases import ForeignLocks, Holder, LeaseStore, NodeRow, PeerRow
 from core.units import NANOS_PER_SECOND
 
-log = logging.getLogger("jetgate.cluster")
+log = logging.getLogger(__name__)
 
 
 class PeerFollower(Protocol):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # a start without JetStream does not wait for the imports of 
     from core.node.runtime import JetStreamRuntime
     from core.node.server import Server
 
-log = logging.getLogger("jetgate.life")
+log = logging.getLogger(__name__)
 
 _RETRY_S = 0.5
 

@@ -24,7 +24,7 @@ from core.rules.stream.plan import StreamPlan
 from core.storage.acknowledged import Acknowledged
 from core.storage.interface import ConsumerRow, DirectoryStore, Head, LogWriter, PurgeRow, StreamRow
 
-log = logging.getLogger("jetgate.storage")
+log = logging.getLogger(__name__)
 
 _DIRECTORY = 0
 """Stream number of the stream directory's own head row."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from core.node.server import Server
     from core.protocol.holding import Held
 
-log = logging.getLogger("jetgate.gate")
+log = logging.getLogger(__name__)
 
 PATIENCE_S = 2.0
 """Longest hold of publishes after an owner was lost, in seconds."""

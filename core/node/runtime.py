@@ -60,7 +60,7 @@ from core.storage.postgres.remotes import PostgresRemotes
 from core.storage.postgres.stream_log import PostgresLog
 from core.transport.loopback import connect_trusted
 
-log = logging.getLogger("jetgate.runtime")
+log = logging.getLogger(__name__)
 
 _READERS = 3
 _WRITERS = 3

@@ -11,7 +11,7 @@ from core.model.gojson import quote
 from core.runtime.clock import Clock
 from core.units import NANOS_PER_SECOND
 
-log = logging.getLogger("jetgate.connections")
+log = logging.getLogger(__name__)
 
 AUTHENTICATION_FAILURE = "Authentication Failure"
 _LINES_PER_SECOND = 10

@@ -28,7 +28,7 @@ from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
 from core.storage.remotes import RemoteState, RemoteStore
 
-log = logging.getLogger("jetgate.remote")
+log = logging.getLogger(__name__)
 
 _TICK_S = 1.0
 _RELOAD_EVERY, _MEASURE_EVERY = 2, 15  # ticks

@@ -38,7 +38,7 @@ from core.route.settings import ClusterSettings
 from core.route.versions import Versions
 from core.runtime.subscribers import Subscribers
 
-log = logging.getLogger("jetgate.route")
+log = logging.getLogger(__name__)
 
 _NO_GOSSIP = 1
 _DIRECTORY = 0

@@ -18,7 +18,7 @@ from core.route.link import RouteLink
 from core.route.settings import RouteUrl
 from core.runtime.tasks import spawn, stop
 
-log = logging.getLogger("jetgate.route")
+log = logging.getLogger(__name__)
 
 _PAUSE_S = 1.0
 _JITTER_S = 0.1

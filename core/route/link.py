@@ -48,7 +48,7 @@ from core.route.view import RouteView
 from core.runtime.listening import unmapped
 from core.subjects.subject import can_subscribe
 
-log = logging.getLogger("jetgate.route")
+log = logging.getLogger(__name__)
 
 LARGE_READ = 32 * 1024
 _PING_INTERVAL_MAX_S = 30.0

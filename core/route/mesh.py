@@ -46,7 +46,7 @@ from core.runtime.listening import WILDCARDS, listening_socket
 from core.runtime.subscribers import Subscribers
 from core.units import NANOS_PER_SECOND
 
-log = logging.getLogger("jetgate.route")
+log = logging.getLogger(__name__)
 
 _BACKLOG = 128
 _TICK_SECONDS = 0.25

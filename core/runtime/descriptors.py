@@ -5,7 +5,7 @@ import contextlib
 import logging
 from typing import Any
 
-log = logging.getLogger("jetgate.descriptors")
+log = logging.getLogger(__name__)
 
 _QUIET_S = 60.0
 _RESERVE_MAX = 128

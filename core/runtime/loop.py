@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Any
 
-log = logging.getLogger("jetgate.tasks")
+log = logging.getLogger(__name__)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

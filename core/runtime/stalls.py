@@ -6,7 +6,7 @@ import logging
 from core.runtime.clock import Clock
 from core.units import NANOS_PER_SECOND
 
-log = logging.getLogger("jetgate.loop")
+log = logging.getLogger(__name__)
 
 _TICK_S = 0.05
 _STALL_NS = 100_000_000

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-log = logging.getLogger("jetgate.tasks")
+log = logging.getLogger(__name__)
 
 _running: set[asyncio.Task[Any]] = set()
 counters = {"tasks": 0}

@@ -22,7 +22,7 @@ from typing import Final
 from core.runtime.clock import Clock
 from core.units import NANOS_PER_SECOND
 
-log = logging.getLogger("jetgate.storage")
+log = logging.getLogger(__name__)
 
 KEPT: Final = 16
 """Number of readings compared; each heartbeat adds one."""

@@ -15,8 +15,8 @@ from core.storage.acknowledged import Acknowledged
 from core.storage.database_time import DatabaseTime
 from core.units import NANOS_PER_SECOND
 
-log = logging.getLogger("jetgate.storage")
-waits = logging.getLogger("jetgate.waits")
+log = logging.getLogger(__name__)
+waits = logging.getLogger(f"{__name__}.waits")
 """Logger of work that failed because storage is unavailable and is retried."""
 
 REMINDER_S = 10.0

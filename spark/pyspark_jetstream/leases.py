@@ -18,7 +18,7 @@ from pyspark_jetstream.transport.errors import JetStreamError, NotReachable
 from pyspark_jetstream.transport.translate import head_of, translated
 from pyspark_jetstream.units import NANOS_PER_SECOND
 
-_log = logging.getLogger("pyspark_jetstream")
+log = logging.getLogger(__name__)
 
 _ACK_WAIT = 60.0
 """`ack_wait` of a consumer that the lease creates, in seconds."""
@@ -149,7 +149,7 @@ class Lease:
                 try:
                     self._ask(partial(_progress, batch))
                 except JetStreamError as error:
-                    _log.warning("progress of a batch could not be reported: %s", error)
+                    log.warning("progress of a batch could not be reported: %s", error)
 
     def _check(self, queue: WorkQueue) -> float:
         """Create a missing consumer; return its `ack_wait` in seconds.

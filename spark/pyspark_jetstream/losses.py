@@ -9,7 +9,7 @@ import logging
 from pyspark_jetstream.transport.base import Head
 from pyspark_jetstream.transport.errors import DataLoss, NotReachedYet, StreamRecreated
 
-_log = logging.getLogger("pyspark_jetstream")
+log = logging.getLogger(__name__)
 
 
 class LossPolicy:
@@ -33,7 +33,7 @@ class LossPolicy:
         error = NotReachedYet(head.stream, option, seq, head.last_seq)
         if not self.goes_on:
             raise error
-        _log.warning("%s (failOnDataLoss=false)", error)
+        log.warning("%s (failOnDataLoss=false)", error)
 
     def recreated(self, head: Head, incarnation: int) -> bool:
         """Return True if the position belongs to an earlier stream of this name.
@@ -45,7 +45,7 @@ class LossPolicy:
         error = StreamRecreated(head.stream, incarnation, head.incarnation)
         if self._mode != "false":
             raise error
-        _log.warning("%s (failOnDataLoss=false)", error)
+        log.warning("%s (failOnDataLoss=false)", error)
         return True
 
     def trimmed(self, head: Head, after: int, through: int) -> int:
@@ -92,9 +92,9 @@ class LossPolicy:
         )
         if self._mode == "strict":
             raise DataLoss(f"{text} (failOnDataLoss=strict)")
-        _log.info("%s", text)
+        log.info("%s", text)
 
     def _lost(self, text: str) -> None:
         if self._mode != "false":
             raise DataLoss(f"{text} (failOnDataLoss={self._mode}, false goes on)")
-        _log.warning("%s (failOnDataLoss=false)", text)
+        log.warning("%s (failOnDataLoss=false)", text)

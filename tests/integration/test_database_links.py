@@ -120,7 +120,7 @@ def test_who_is_linked_already_is_not_dialled_again(
                 await asyncio.gather(*(link.read() for link in one.peers.values()))
             assert caplog.text.count("Route connection created") == 4
 
-    caplog.set_level(logging.INFO, logger="jetgate.route")
+    caplog.set_level(logging.INFO, logger="core.route")
     run(scenario)
 
 

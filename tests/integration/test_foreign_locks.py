@@ -180,7 +180,7 @@ def test_locks_that_others_hold_before_a_node_starts_are_passed_over(
         await node.survey(ALL)
         assert len(caplog.messages) == 1  # once
 
-    with caplog.at_level(logging.WARNING, "jetgate.cluster"):
+    with caplog.at_level(logging.WARNING, "core"):
         at(dsn, run)
 
 

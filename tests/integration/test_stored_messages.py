@@ -63,7 +63,7 @@ def test_a_standby_that_is_away_is_done_without_and_told_once(
             assert await read(messages, 1, 6, 7) == {1: b"m1", 6: b"m6", 7: None}
             clock.advance(10)
 
-    with caplog.at_level("INFO", "jetgate.storage"):
+    with caplog.at_level("INFO", "core.storage"):
         play(messages, scenario)
     [line] = caplog.messages
     assert line.startswith("not reading from the standby at ")
@@ -103,7 +103,7 @@ def test_a_standby_far_behind_is_left_alone_for_a_while(
             await primary.close()
             await standby.close()
 
-    with caplog.at_level("INFO", "jetgate.storage"):
+    with caplog.at_level("INFO", "core.storage"):
         play(messages, scenario)
 
 

@@ -35,7 +35,7 @@ from core.storage.interface import ConsumerRow
 if TYPE_CHECKING:
     from core.jetstream.consumer.stream import ConsumedStream
 
-log = logging.getLogger("jetgate.consumers")
+log = logging.getLogger(__name__)
 
 EPHEMERAL_NAME = 8
 _STORE = ("JSConsumerCreate", "consumer")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from core.jetstream.services import Services
     from core.pubsub.account import Account
 
-logger = logging.getLogger("jetgate.copying")
+log = logging.getLogger(__name__)
 
 _ROWS = 4096
 _RETRY = 0.2
@@ -273,7 +273,7 @@ class Copier:
             return
         if done.cancelled() or error is not None or copied is None:
             for follower, run, reached in batch:
-                logger.warning("%s: %s", self._complaint(follower), error or "given up")
+                log.warning("%s: %s", self._complaint(follower), error or "given up")
                 follower.stalled(reached.cseq - len(run) + 1)
             # Messages refused before their turn, and those that arrived meanwhile, still wait.
             if self._has_waiting():
@@ -301,7 +301,7 @@ class Copier:
         """Count, log and show a message that can never be stored."""
         self._services.unstored_copies[error.err_code] += 1
         follower.left_out(_about(seq, error))
-        logger.warning("%s is without message %d: %s", self._complaint(follower), seq, error)
+        log.warning("%s is without message %d: %s", self._complaint(follower), seq, error)
 
     def _stall(
         self, follower: Follower, run: Run, reached: Reached, through: int, reason: ApiError
@@ -314,7 +314,7 @@ class Copier:
             self._held[follower.origin.key] = held
             self._services.unstored_copies[reason.err_code] += 1
             text = "%s waits with message %d: %s"
-            logger.warning(text, self._complaint(follower), left[0], reason)
+            log.warning(text, self._complaint(follower), left[0], reason)
         follower.stalled(reached.cseq - len(left) + 1, _about(left[0], reason))
 
     def _complaint(self, follower: Follower) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from core.auth.grant import Guard
     from core.pubsub.account import Account
 
-log = logging.getLogger("jetgate.copying")
+log = logging.getLogger(__name__)
 
 _ANSWERS = b"1"
 _CONTROL = b"NATS/1.0 100"

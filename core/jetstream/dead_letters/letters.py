@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from core.jetstream.dead_letters.boxes import Boxes
     from core.jetstream.services import LetterWriter
 
-logger = logging.getLogger("jetgate.dead_letters")
+log = logging.getLogger(__name__)
 
 _AT_ONCE = 256
 _BYTES_AT_ONCE = 8 << 20
@@ -86,7 +86,7 @@ class DeadLetters:
                 while consumer.machine.endings and not consumer.closed and self._is_led(name):
                     await self._target(name).turn()
         except TimeoutError:
-            logger.warning("consumer %s goes with dead letters not stored", consumer.name)
+            log.warning("consumer %s goes with dead letters not stored", consumer.name)
 
     def _is_led(self, name: str) -> bool:
         return name in self._boxes or self.post.reaches(name)
@@ -146,7 +146,7 @@ class _Target:
         if (text := str(error)) != self._complained:
             self._complained = text
             name = f"{consumer.log.name}.{consumer.name}"
-            logger.warning("dead letters of %s wait for stream %s: %s", name, self._name, text)
+            log.warning("dead letters of %s wait for stream %s: %s", name, self._name, text)
 
     async def _store(self, consumer: LetterWriter) -> None:
         """Store the oldest due letters of a consumer. Raises ApiError and StorageError."""

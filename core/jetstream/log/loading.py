@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from core.rules.stream.state.expiry import Expiry, Row
     from core.storage.interface import Head
 
-logger = logging.getLogger("jetgate.streams")
+log = logging.getLogger(__name__)
 
 _PAGE = 100_000
 # A log with more messages may be read while it is already served.
@@ -68,7 +68,7 @@ async def load(log: StreamLog, head: Head, now: int) -> None:
     log.removed.hide(replaced, machine.unchanged().build().record)
     count = sum(n for _, n, _ in index.items())
     # Expired rows may still be stored: they count until their expiry is detected again.
-    msgs = count if expiry is not None else _agreed(log, count, head)
+    msgs = count if expiry is not None else _agreed(log.name, count, head)
     machine.restore_index(index, msgs)
     if replaced and not set(replaced).issubset(await log.rows.recorded()):
         # The node crashed between storing a smaller limit and enforcing it: SQL readers would
@@ -102,7 +102,7 @@ async def load_behind(log: StreamLog, head: Head, now: Callable[[], int]) -> Non
         index.load(page)
         count += sum(n for _, n, _ in page)
         await asyncio.sleep(0)
-    machine.recount(msgs=machine.msgs + _agreed(log, count, head) - head.msgs)
+    machine.recount(msgs=machine.msgs + _agreed(log.name, count, head) - head.msgs)
 
 
 async def _counted_bytes(log: StreamLog) -> int:
@@ -113,11 +113,11 @@ async def _counted_bytes(log: StreamLog) -> int:
     return machine.record_size.total(count, content, blocks)
 
 
-def _agreed(log: StreamLog, count: int, head: Head) -> int:
+def _agreed(name: str, count: int, head: Head) -> int:
     if count != head.msgs:
-        logger.error(
+        log.error(
             "stream %s: head counts %d messages, storage has %d; storage is right",
-            log.name,
+            name,
             head.msgs,
             count,
         )

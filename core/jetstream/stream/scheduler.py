@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from core.runtime.clock import Clock
     from core.storage.interface import Sweeper
 
-logger = logging.getLogger("jetgate.schedules")
+log = logging.getLogger(__name__)
 
 # Schedules per plan; a cron pattern costs some hundred microseconds.
 _AT_ONCE = 250
@@ -221,20 +221,21 @@ class Scheduler:
 
     async def _plan(self, firings: list[Firing], now: int) -> PlanBuilder:
         """Plan the outputs of the firings that are still due. Raises Unavailable."""
-        log, schedules = self._log, self._schedules()
+        stream_log, schedules = self._log, self._schedules()
         there: list[Firing] = []
         for firing in firings:
-            if firing.is_over(now) or not log.is_live(firing.pending.seq):
+            if firing.is_over(now) or not stream_log.is_live(firing.pending.seq):
                 schedules.end(firing.pending)
             elif schedules.is_pending(firing.pending):
                 await self._copy(firing)
                 there.append(firing)
         if not there:
-            return log.machine.unchanged()
+            return stream_log.machine.unchanged()
         columns = outputs(there, now)
         columns.subjects = self._map_subjects(columns.subjects)
         preconditions = await self._preconditions.read(columns, now)
-        plan, refused = plan_firings(log.machine, there, columns, now, preconditions)
+        plan, refused = plan_firings(stream_log.machine, there, columns, now, preconditions)
         if refused:
-            logger.warning("schedules of stream %s: not taken: %s", log.name, refused[0].decode())
+            text = refused[0].decode()
+            log.warning("schedules of stream %s: not taken: %s", stream_log.name, text)
         return plan

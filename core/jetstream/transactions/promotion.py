@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from core.jetstream.transactions.staging import Chunk, Staged
     from core.rules.stream.plan import PlanBuilder
 
-logger = logging.getLogger("jetgate.transactions")
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class Promotion:
             await self._promote()
         except ApiError as error:
             self.error = error
-            logger.warning(
+            log.warning(
                 "batch %d of %s in stream %s: %s", self.number, self.app, self._runner.name, error
             )
         except Exception:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from core.jetstream.stream.runner import StreamRunner
     from core.rules.stream.plan import PlanBuilder
 
-logger = logging.getLogger("jetgate.transactions")
+log = logging.getLogger(__name__)
 
 _SWEEP_S = 60
 _LONGEST_NS = 5_000_000_000
@@ -252,7 +252,7 @@ class Transactions:
             try:
                 await self._clear(runner.name, promotion)
             except (ApiError, StorageError) as error:
-                logger.warning("staged blocks of %s stay: %s", runner.name, error)
+                log.warning("staged blocks of %s stay: %s", runner.name, error)
         key = runner.stream, promotion.app
         if promotion.error is None and self._running.get(key) is promotion:
             del self._running[key]

@@ -26,7 +26,7 @@ from core.storage.health import SESSION, StorageHealth, waits
 from core.storage.leases import Holder
 from core.units import NANOS_PER_SECOND
 
-log = logging.getLogger("jetgate.cluster")
+log = logging.getLogger(__name__)
 
 _GRACE = NANOS_PER_SECOND
 """A free group is left to the node that the placement names for this long, in nanoseconds."""

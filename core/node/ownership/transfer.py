@@ -43,7 +43,7 @@ from core.storage.interface import ConsumerRow, DirectoryStore, StreamRow
 if TYPE_CHECKING:
     from core.storage.acknowledged import Acknowledged
 
-log = logging.getLogger("jetgate.cluster")
+log = logging.getLogger(__name__)
 
 _READERS = 3
 _DRAIN_S = 1.0

@@ -36,7 +36,7 @@ from core.storage.postgres.unblocking import unblocked
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-log = logging.getLogger("jetgate.storage")
+log = logging.getLogger(__name__)
 
 _BEATS_S = 4.0
 """Longest time between two heartbeats of a running node, in seconds (`LeaseTimes.stale`)."""

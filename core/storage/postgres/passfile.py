@@ -7,7 +7,7 @@ from pathlib import Path
 
 from core.errors import OperatorError
 
-log = logging.getLogger("jetgate.database")
+log = logging.getLogger(__name__)
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 

@@ -9,7 +9,7 @@ import asyncpg
 from core.errors import ConfigError, Unavailable
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 
-log = logging.getLogger("jetgate.storage")
+log = logging.getLogger(__name__)
 
 # A copy made by `create database ... template` or `pg_dump` has the same key, but another oid or
 # another system identifier.

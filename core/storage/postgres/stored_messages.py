@@ -27,7 +27,7 @@ from core.storage.postgres.subjects import WHOLE, bytes_of
 from core.units import NANOS_PER_SECOND
 from migrations.sql_readers import IS_THERE, STATE
 
-log = logging.getLogger("jetgate.storage")
+log = logging.getLogger(__name__)
 
 _SESSIONS = 2
 _CHUNK_BYTES = 4 << 20

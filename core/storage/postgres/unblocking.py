@@ -19,7 +19,7 @@ from core.errors import OperatorError
 from core.runtime.tasks import outcome, spawn, stop
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
 
-log = logging.getLogger("jetgate.storage")
+log = logging.getLogger(__name__)
 
 GRACE_S = 2.0
 """Time for others to end their transactions by themselves, in seconds."""

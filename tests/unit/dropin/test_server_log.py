@@ -41,12 +41,12 @@ def _lines(log_file: Path) -> list[str]:
 
 def test_what_somebody_names_forges_no_line(log_file: Path) -> None:
     forged = "x\n[1] 2026/01/02 15:04:05.000000 [INF] all is well\r\x1b[2J\u2028\x85\u202e\ud800"
-    logging.getLogger("jetgate.route").info("Route from %s", forged)
-    logging.getLogger("jetgate.x").log(TRACE, "%s", forged)
+    logging.getLogger("core.route.link").info("Route from %s", forged)
+    logging.getLogger("core.x").log(TRACE, "%s", forged)
     try:
         raise ValueError(forged)
     except ValueError:
-        logging.getLogger("jetgate.y").exception("it failed")
+        logging.getLogger("core.y").exception("it failed")
 
     first, second, third = _lines(log_file)
     shown = r"x\n[1] 2026/01/02 15:04:05.000000 [INF] all is well\r\x1b[2J\u2028\x85\u202e\ud800"
@@ -58,7 +58,7 @@ def test_what_somebody_names_forges_no_line(log_file: Path) -> None:
 
 @pytest.mark.parametrize("text", ["größe", 'a "b" \\ c', "路 🚀", r"\n", "a  b"])
 def test_what_is_printable_stays(text: str) -> None:
-    record = logging.LogRecord("jetgate.x", logging.INFO, "x.py", 1, text, (), None)
+    record = logging.LogRecord("core.x", logging.INFO, "x.py", 1, text, (), None)
 
     assert Lines(with_time=False, in_utc=False).format(record) == f"[{os.getpid()}] [INF] {text}"
 

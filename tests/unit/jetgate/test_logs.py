@@ -8,7 +8,7 @@ from jetgate.logs import JsonLines, TextLines
 
 
 def record(text: str, *arguments: object, **more: object) -> logging.LogRecord:
-    found = logging.LogRecord("jetgate.x", logging.WARNING, "x.py", 1, text, arguments, None)
+    found = logging.LogRecord("core.x", logging.WARNING, "x.py", 1, text, arguments, None)
     found.created = 1_700_000_000.25
     found.__dict__.update(more)
     return found
@@ -42,7 +42,7 @@ def test_an_event_in_json_has_its_fields() -> None:
     assert json.loads(line) == {
         "time": "2023-11-14T22:13:20.250Z",
         "level": "warning",
-        "logger": "jetgate.x",
+        "logger": "core.x",
         "message": 'user "x\ny"',
         "user": "x\ny",
         "cid": 3,

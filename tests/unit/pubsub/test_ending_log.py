@@ -19,7 +19,7 @@ class Client:
 
 def test_wrong_credentials_are_counted_and_named(caplog: pytest.LogCaptureFixture) -> None:
     endings = EndingLog(ManualClock())
-    with caplog.at_level(logging.INFO, "jetgate.connections"):
+    with caplog.at_level(logging.INFO, "core.pubsub.ending_log"):
         endings.note(Client(), "Authentication Failure")
         endings.note(Client(client_port=0), "Authentication Failure")  # asked over HTTP
 
@@ -31,7 +31,7 @@ def test_wrong_credentials_are_counted_and_named(caplog: pytest.LogCaptureFixtur
 
 def test_a_name_is_quoted(caplog: pytest.LogCaptureFixture) -> None:
     endings = EndingLog(ManualClock())
-    with caplog.at_level(logging.INFO, "jetgate.connections"):
+    with caplog.at_level(logging.INFO, "core.pubsub.ending_log"):
         endings.note(Client(said_user='a"\n\x1b'), "Authentication Failure")
         endings.failed_over_http("192.0.2.1", 'a"\n\x1b')
 
@@ -42,7 +42,7 @@ def test_a_name_is_quoted(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_clients_that_go_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     endings = EndingLog(ManualClock())
-    with caplog.at_level(logging.INFO, "jetgate.connections"):
+    with caplog.at_level(logging.INFO, "core.pubsub.ending_log"):
         for reason in ("Client Closed", "Read Error", "Server Shutdown"):
             endings.note(Client(), reason)
         endings.note(Client(), "Stale Connection")
@@ -55,7 +55,7 @@ def test_clients_that_go_are_not_logged(caplog: pytest.LogCaptureFixture) -> Non
 def test_a_flood_is_ten_lines_a_second_and_a_count(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     endings = EndingLog(clock)
-    with caplog.at_level(logging.INFO, "jetgate.connections"):
+    with caplog.at_level(logging.INFO, "core.pubsub.ending_log"):
         for _ in range(500):
             endings.note(Client(), "Protocol Violation")
         assert len(caplog.records) == 10

@@ -43,7 +43,7 @@ def test_an_outage_lasts_from_the_first_trouble_to_the_end_of_the_last(
             Outage(began + 4, 1, "full"),
         )
 
-    with caplog.at_level(logging.INFO, "jetgate.storage"):
+    with caplog.at_level(logging.INFO, "core.storage.health"):
         asyncio.run(scenario())
     assert [record.getMessage() for record in caplog.records] == [
         "storage outage begins: connection refused",
@@ -64,7 +64,7 @@ def test_a_long_outage_is_remembered_again_and_again(
         await observed(lambda: len(caplog.records) >= 3)
         found.works(SESSION)
 
-    with caplog.at_level(logging.INFO, "jetgate.storage"):
+    with caplog.at_level(logging.INFO, "core.storage.health"):
         asyncio.run(scenario())
     texts = [record.getMessage() for record in caplog.records]
     assert texts[0] == "storage outage begins: gone"
@@ -88,7 +88,7 @@ def test_what_waits_is_logged_when_it_goes_on_without_an_outage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def lines() -> list[logging.LogRecord]:
-        return [record for record in caplog.records if record.name == "jetgate.waits"]
+        return [record for record in caplog.records if record.name == "core.storage.health.waits"]
 
     async def scenario() -> None:
         clock = ManualClock()
@@ -110,5 +110,5 @@ def test_what_waits_is_logged_when_it_goes_on_without_an_outage(
         finally:
             waits.removeFilter(found.may_log)
 
-    with caplog.at_level(logging.INFO, "jetgate.waits"):
+    with caplog.at_level(logging.INFO, "core.storage.health.waits"):
         asyncio.run(scenario())

@@ -49,7 +49,7 @@ from core.storage.postgres.embedded.installation import (
 )
 from core.storage.postgres.embedded.template import DATABASE, SUPERUSER, new_data_directory
 
-log = logging.getLogger("jetgate.postgres")
+log = logging.getLogger(__name__)
 
 _GIB = 1 << 30
 _POLL_S = 0.005
