@@ -11,7 +11,7 @@ the round trip. Of the last readings the most exact one counts, so a slow answer
 The node's own wall clock is not used, so setting it does no harm.
 
 A leader uses a `DatabaseClock`, which follows the estimate without jumps and never runs backwards
-(docs/decisions/0025-the-time-of-the-database.md).
+(docs/decisions/0021-follow-the-database-clock-slowly.md).
 """
 
 import logging

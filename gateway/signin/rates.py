@@ -2,7 +2,8 @@
 
 The headers are those of draft-ietf-httpapi-ratelimit-headers-10. A bucket is one number, the time
 at which it is full again (the generic cell rate algorithm). So a limit needs no timer, and an idle
-identity needs no memory. For the choice against a library see docs/decisions/0021.
+identity needs no memory. docs/decisions/0019-keep-http-sessions-in-memory.md has the reasons
+against a library.
 """
 
 from dataclasses import dataclass

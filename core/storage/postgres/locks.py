@@ -2,7 +2,7 @@
 
 Every role that may connect can lock every key, and `pg_locks` shows all locked keys. So no key is
 used twice, and a lock counts only for the session named in a row of `jetgate_store.lease_holder`,
-which other roles cannot write (docs/decisions/0035-count-only-the-locks-of-nodes.md).
+which other roles cannot write (docs/decisions/0029-count-only-the-locks-of-nodes.md).
 """
 
 import secrets
