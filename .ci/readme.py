@@ -21,6 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 _BLOCK = re.compile(r"(?:^ {4}\S.*\n)+", re.MULTILINE)
+_FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _URL = re.compile(r"open (http://\S+/)")
 _SECONDS = 60.0
 _PUBLISH = """
@@ -39,12 +40,12 @@ _STORED = "v1/streams/README/messages?last_by=readme.first"
 
 
 def commands(text: str) -> tuple[str, str, str]:
-    """The commands that install, serve and test: the first two blocks of the README."""
+    """The commands that install, serve and test: the two blocks of the README without a fence."""
     blocks = [
         [line.partition("  #")[0].strip() for line in block.splitlines()]
-        for block in _BLOCK.findall(text)
+        for block in _BLOCK.findall(_FENCED.sub("", text))
     ]
-    (install, serve), (test,) = blocks[:2]
+    (install, serve), (test,) = blocks
     return install, serve, test
 
 

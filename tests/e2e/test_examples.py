@@ -1,4 +1,4 @@
-"""The examples, run as the README says, and what they stored read by consumer, HTTP and SQL."""
+"""The examples, run as the documents show them; their messages read by consumer, HTTP and SQL."""
 
 import asyncio
 import json
@@ -115,6 +115,35 @@ def all_the_same(server: JetgateServer, stream: str, count: int) -> list[Message
     return pulled
 
 
+def test_the_orders_of_the_readme(jetgate: JetgateServer) -> None:
+    page = (ROOT / "README.md").read_text()
+    shown = re.split(r"^\$ ", page.partition("```console\n")[2].partition("```")[0], flags=re.M)[1:]
+    (published, stored), (got, order), (psql, *rows) = (block.splitlines() for block in shown)
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    path = re.sub(r".*:8080|'.*", "", got)
+    url = "nats://{}:{}".format(*jetgate.address)
+
+    assert published == "python examples/orders.py"
+    assert run("orders", jetgate) == stored + "\n"
+    assert run("orders", jetgate) == "0 orders stored, 1000 known already\n"
+    assert Web(jetgate.http).get(path).body.decode() == order
+    [statement] = re.findall(r'-c "(.+)"', psql)
+    assert by_sql(jetgate, statement) == [
+        (int(seq), subject, text)
+        for seq, subject, text in (re.split(r" +\| ", row.strip()) for row in rows[2:])
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", program.replace("nats://127.0.0.1:4222", url)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    read = [line.split(" ", 2) for line in done.stdout.splitlines()]
+    assert [subject.split(".")[2] for _, subject, _ in read] == ["new"] * 3
+    assert [json.loads(text)["id"] for _, _, text in read] == [int(seq) for seq, _, _ in read]
+
+
 def test_packages(jetgate: JetgateServer) -> None:
     printed = run("packages", jetgate, "--file", str(RECORDED))
     again = run("packages", jetgate, "--file", str(RECORDED))
@@ -198,6 +227,7 @@ def test_the_lines_to_copy_work(jetgate: JetgateServer) -> None:
         (("packages.py", "--file", "absent"), "No such file or directory: 'absent'"),
         (("packages.py", "--file", "README.md"), "no record of a package index: "),
         (("packages.py", "--server", "nats://127.0.0.1:1"), "no server answers at nats://"),
+        (("orders.py", "--server", "nats://127.0.0.1:1"), "no server answers at nats://"),
         (("host_metrics.py", "--server", "nats://127.0.0.1:1"), "no server answers at nats://"),
         (("host_metrics.py", "--server", "nats://["), "invalid connect url"),
     ],

@@ -1,4 +1,4 @@
-"""The lines about Spark in the first page of the documents, run as they stand."""
+"""The lines about Spark in docs/examples.md, run as they stand."""
 
 import re
 import subprocess
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 RECORDED = ROOT / "tests/e2e/data/dumpavail.txt"
 
 
-def test_the_lines_of_the_readme_print_a_table_of_sections(
+def test_the_lines_of_the_examples_print_a_table_of_sections(
     jetgate_server: JetgateServer, spark: "SparkSession", capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = "nats://{}:{}".format(*jetgate_server.address)
     example = [sys.executable, "examples/packages.py", "--server", url, "--file", str(RECORDED)]
     subprocess.run(example, cwd=ROOT, check=True, capture_output=True, timeout=120)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/examples.md").read_text(), re.DOTALL)
     (lines,) = (block for block in blocks if "pyspark" in block)
 
     exec(lines.replace("nats://127.0.0.1:4222", url), {})
