@@ -14,7 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
-from gateway.http_protocol import HttpProtocol
+from gateway.http.protocol import HttpProtocol
 
 async def empty(request):
     return Response(b"ok\\n")

@@ -13,28 +13,31 @@ from core.client import Client, ClientError, JetStream
 from core.protocol.hosts import ANY
 from core.runtime.clock import Clock, SystemClock
 from core.units import NANOS_PER_SECOND
-from gateway.call import Call, Caller, Disconnected, Gateway, read_query
+from gateway.auth.authenticator import Admitted, Door
+from gateway.auth.caller import Caller
+from gateway.auth.cors import Cors
+from gateway.auth.credentials import for_scripts, unauthorized
+from gateway.auth.forwarding import Forwarding, network_of
+from gateway.auth.hosts import Hosts
+from gateway.auth.permissions import RightsOf
+from gateway.auth.principals import Login
+from gateway.auth.revocable_receive import Cut
 from gateway.contract.parameters import EXPOSED
 from gateway.contract.reference import Reference
-from gateway.cutting import Cut
-from gateway.door import Admitted, Door
-from gateway.feeds.feeds import Feeds
-from gateway.head_limits import check_head
-from gateway.identities import Login
-from gateway.metrics import Metrics
-from gateway.observations import Observation, Observe, RequestDone, RequestFailed
-from gateway.operation import Operation
-from gateway.problems import Problem, no_inbox, problem_of, respond
+from gateway.formats.ack_tokens import AckTokens
+from gateway.http.disconnects import Disconnected
+from gateway.http.head_limits import check_head
+from gateway.http.problems import Problem, no_inbox, problem_of, respond
+from gateway.monitoring.events import Observation, Observe, RequestDone, RequestFailed
+from gateway.monitoring.metrics import Metrics
+from gateway.readers.shared import Feeds
+from gateway.requests.call import Call, read_query
+from gateway.requests.operation import Operation
+from gateway.requests.route_table import Params, Table
+from gateway.requests.write_headers import WriteHeaders
 from gateway.routes import ROUTES
-from gateway.routing import Params, Table
+from gateway.services import Gateway
 from gateway.settings import Settings
-from gateway.signin.cors import Cors
-from gateway.signin.credentials import for_scripts, unauthorized
-from gateway.signin.forwarding import Forwarding, network_of
-from gateway.signin.hosts import Hosts
-from gateway.signin.rights import RightsOf
-from gateway.tokens import AckTokens
-from gateway.write_headers import WriteHeaders
 from gateway.ws.endpoint import WebSocketRoute
 
 _WRITE_HEADERS = {row.id: WriteHeaders.of(row) for row in ROUTES}

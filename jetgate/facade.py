@@ -13,11 +13,11 @@ from core.client import Client, Options, attach, connect
 from core.node.server import Server
 from core.transport.loopback import connect_loopback, connect_trusted
 from gateway.app import create_app
-from gateway.door import Door
-from gateway.http_server import HttpServer
-from gateway.http_start import HttpStart
-from gateway.metrics import Metrics
-from gateway.observations import Observation, RequestFailed, SignInFailed
+from gateway.auth.authenticator import Door
+from gateway.http.server import HttpServer
+from gateway.http.startup import HttpStart
+from gateway.monitoring.events import Observation, RequestFailed, SignInFailed
+from gateway.monitoring.metrics import Metrics
 from gateway.settings import Settings
 from jetgate.login import login_to, rights_in
 from jetgate.server_numbers import Node, snapshot

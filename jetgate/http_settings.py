@@ -55,8 +55,8 @@ def checked(settings: Settings) -> Settings:
     if not (settings.trusted_proxies or settings.cors_origins or settings.hosts):
         return settings
     from core.protocol.hosts import checked_host  # imported late: rarely needed
-    from gateway.signin.forwarding import network_of
-    from gateway.signin.origins import checked_origin
+    from gateway.auth.forwarding import network_of
+    from gateway.auth.origins import checked_origin
 
     for text in settings.trusted_proxies:
         try:

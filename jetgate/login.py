@@ -10,8 +10,8 @@ from core.pubsub.server import Connection, Hub
 from core.subjects.subject import is_valid_literal
 from core.transport.authoring import asks_author, missing_permission
 from core.transport.loopback import connect_loopback
-from gateway.identities import Login
-from gateway.signin.rights import MayRead, RightsOf
+from gateway.auth.permissions import MayRead, RightsOf
+from gateway.auth.principals import Login
 
 _INBOX = b"_INBOX."
 _NO_QUEUE = b""

@@ -41,7 +41,7 @@ from core.runtime.tasks import spawn, stop
 from core.runtime.threads import imported
 from core.storage.health import StorageHealth, waits
 from core.storage.leases import NodeRow
-from gateway.http_start import HttpStart
+from gateway.http.startup import HttpStart
 from jetgate.banner import ready
 from jetgate.config import Config
 from jetgate.http_tls import tls_of

@@ -17,7 +17,13 @@ from core.runtime.clock import Clock
 from core.runtime.stalls import StallWatch
 from core.storage.health import StorageHealth
 from core.units import NANOS_PER_SECOND
-from gateway.metrics import ConsumerNumbers, Histogram, RemoteNumbers, Snapshot, StreamNumbers
+from gateway.monitoring.metrics import (
+    ConsumerNumbers,
+    Histogram,
+    RemoteNumbers,
+    Snapshot,
+    StreamNumbers,
+)
 
 _DIRECTORY = 0
 

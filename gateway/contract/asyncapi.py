@@ -13,7 +13,7 @@ from gateway.contract import socket
 from gateway.contract.frames import Frame
 from gateway.contract.parameters import PATH, QUERY, REQUEST_HEADERS
 from gateway.contract.schemas import Schemas, named, reached
-from gateway.operation import Operation
+from gateway.requests.operation import Operation
 
 Document = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from gateway.operation import Operation
+from gateway.requests.operation import Operation
 
 Document = dict[str, Any]
 

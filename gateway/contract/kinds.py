@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from core.model.api_errors import TABLE
-from gateway.problems import PREFIX, kind_of, status_of
+from gateway.http.problems import PREFIX, kind_of, status_of
 
 
 @dataclass(frozen=True, slots=True)

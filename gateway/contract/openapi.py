@@ -18,18 +18,12 @@ from gateway.contract.kinds import (
     type_of,
 )
 from gateway.contract.links import LINKS
-from gateway.contract.parameters import (
-    PATH,
-    QUERY,
-    REQUEST_HEADERS,
-    RESPONSE_HEADERS,
-    SOMETIMES,
-)
+from gateway.contract.parameters import PATH, QUERY, REQUEST_HEADERS, RESPONSE_HEADERS, SOMETIMES
 from gateway.contract.schemas import Schemas, body_name, named
-from gateway.models import ProblemBody
-from gateway.operation import RAW, Operation
-from gateway.problems import MEDIA_TYPE as PROBLEM
-from gateway.responses import JSON, NDJSON
+from gateway.formats.models import ProblemBody
+from gateway.http.problems import MEDIA_TYPE as PROBLEM
+from gateway.http.responses import JSON, NDJSON
+from gateway.requests.operation import RAW, Operation
 
 Document = dict[str, Any]
 

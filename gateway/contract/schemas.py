@@ -7,7 +7,7 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from gateway.contract.wire_schemas import as_written, structs_of
-from gateway.operation import RAW, Operation
+from gateway.requests.operation import RAW, Operation
 
 Schema = dict[str, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from gateway.contract.frames import Frame
 from gateway.contract.schemas import Schemas, named
-from gateway.models import FailedToken, ProblemBody
+from gateway.formats.models import FailedToken, ProblemBody
 from gateway.ws.close_codes import CLOSE_CODES
 from gateway.ws.codec import CODECS
 

@@ -1,4 +1,1 @@
-"""Reading of streams for WebSockets and server-sent events.
-
-Each reader gets messages in order, at its own pace, and never with an unreported gap.
-"""
+"""Feeds of server-sent events: tails of streams, and advisories."""

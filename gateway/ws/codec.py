@@ -10,9 +10,9 @@ from core.client.subscribe import JsMsg
 from core.goinput import text_of
 from core.model.gotime import format_time
 from core.model.message import StoredMsg
-from gateway import rendering
-from gateway.json_members import TWICE, colons_beside, is_plain_text, repeats_a_member
-from gateway.validation import json_fault
+from gateway.formats import rendering
+from gateway.formats.json_members import TWICE, colons_beside, is_plain_text, repeats_a_member
+from gateway.formats.validation import json_fault
 from gateway.ws import frames, packed_members
 from gateway.ws.frames import ClientFrame, ServerFrame
 
@@ -152,7 +152,7 @@ class JsonCodec(Codec):
 def _are_members_once(text: str, found: list[ClientFrame]) -> bool:
     """Decide by counting colons whether publishes certainly repeat no member.
 
-    False means unknown, see `gateway.json_members`.
+    False means unknown, see `gateway.formats.json_members`.
     """
     colons = 0
     for frame in found:

@@ -14,21 +14,23 @@ from starlette.types import Receive, Scope, Send
 from core.client import ClientError
 from core.errors import ApiError
 from core.runtime.tasks import spawn, stop
-from gateway.acking import send_acks
-from gateway.call import Caller, Disconnected, Gateway
-from gateway.door import Door
-from gateway.observations import RequestFailed
-from gateway.problems import Problem, problem_of
-from gateway.signin.credentials import Credentials
-from gateway.signin.endings import Ending
-from gateway.validation import name
-from gateway.websocket_protocol import FRAME_BYTES_MAX, PING_INTERVAL_S, wire
+from gateway.auth.authenticator import Door
+from gateway.auth.caller import Caller
+from gateway.auth.credentials import Credentials
+from gateway.auth.revocation import Ending
+from gateway.consumers.acks import send_acks
+from gateway.formats.validation import name
+from gateway.http.disconnects import Disconnected
+from gateway.http.problems import Problem, problem_of
+from gateway.http.websocket_protocol import FRAME_BYTES_MAX, PING_INTERVAL_S, wire
+from gateway.monitoring.events import RequestFailed
+from gateway.services import Gateway
 from gateway.ws import close_codes, frames
-from gateway.ws.asking import Asking
 from gateway.ws.close_codes import CloseCode
 from gateway.ws.codec import Codec
+from gateway.ws.frame_requests import kind_of, request_of, verb_of
 from gateway.ws.link import SLICE_BYTES, Feed, Link
-from gateway.ws.meaning import kind_of, request_of, verb_of
+from gateway.ws.publishing import Asking
 from gateway.ws.session import Action, Close, Refusal, Session
 
 _REASON_BYTES_MAX = 123

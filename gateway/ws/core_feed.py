@@ -4,9 +4,9 @@ import re
 from collections import deque
 
 from core.client import Msg, NotPermitted, Subscription
-from gateway.problems import Problem
-from gateway.validation import filter_subject
-from gateway.websocket_protocol import wire
+from gateway.formats.validation import filter_subject
+from gateway.http.problems import Problem
+from gateway.http.websocket_protocol import wire
 from gateway.ws.credit import Account
 from gateway.ws.frames import Dropped, Subscribe, Subscribed
 from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link

@@ -13,8 +13,8 @@ from core.errors import ApiError
 from core.model.consumer import ConsumerConfig, NextRequest
 from core.runtime.tasks import spawn, stop
 from core.units import NANOS_PER_SECOND
-from gateway.problems import Problem, problem_of
-from gateway.validation import name
+from gateway.formats.validation import name
+from gateway.http.problems import Problem, problem_of
 from gateway.ws.credit import Account
 from gateway.ws.frames import Interrupted, Subscribe, Subscribed
 from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link

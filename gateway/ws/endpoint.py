@@ -6,10 +6,11 @@ from urllib.parse import parse_qs
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from gateway.call import Caller, Gateway
-from gateway.door import Door
-from gateway.problems import Problem, problem_of, respond
-from gateway.signin.credentials import Credentials, from_subprotocols
+from gateway.auth.authenticator import Door
+from gateway.auth.caller import Caller
+from gateway.auth.credentials import Credentials, from_subprotocols
+from gateway.http.problems import Problem, problem_of, respond
+from gateway.services import Gateway
 from gateway.ws.connection import Connection, Entrance
 from gateway.ws.handshake import codec_of
 

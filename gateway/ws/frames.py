@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from gateway.models import Duration, Expect, HeaderValues, Time, Tokens
+from gateway.formats.models import Duration, Expect, HeaderValues, Time, Tokens
 
 Id = Annotated[int, Meta(ge=0, lt=2**53)]
 Sid = Annotated[int, Meta(ge=0, lt=2**31)]
@@ -19,7 +19,7 @@ Seq = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 ProblemMembers = Annotated[dict[str, object], Meta(title="ProblemBody")]
 FailedTokens = list[Annotated[dict[str, object], Meta(title="FailedToken")]]
-"""A list of `FailedToken`; the titles name structs of `gateway.models` with the members."""
+"""A list of `FailedToken`; the titles name structs of `gateway.formats.models` with the members."""
 
 
 class Place(Struct, forbid_unknown_fields=True):

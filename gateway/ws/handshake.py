@@ -2,7 +2,7 @@
 
 from starlette.types import Scope
 
-from gateway.problems import Problem
+from gateway.http.problems import Problem
 from gateway.ws.codec import CODECS, JSON_CODEC, Codec
 
 _BEARER = "bearer."

@@ -4,9 +4,10 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from core.runtime.tasks import spawn
-from gateway.call import Caller, Gateway
-from gateway.problems import no_inbox, problem_of
-from gateway.websocket_protocol import wire
+from gateway.auth.caller import Caller
+from gateway.http.problems import no_inbox, problem_of
+from gateway.http.websocket_protocol import wire
+from gateway.services import Gateway
 from gateway.ws.codec import Codec
 from gateway.ws.credit import Account
 from gateway.ws.frames import Ended, ServerFrame, Subscribe, Subscribed
@@ -55,7 +56,7 @@ class Feed(ABC):
     """
 
     kind: ClassVar[str]
-    """The label of the feed in the metrics (`gateway.feed_counts`)."""
+    """The label of the feed in the metrics (`gateway.monitoring.feed_counts`)."""
 
     def __init__(self, link: Link, wanted: Subscribe, account: Account) -> None:
         self.sid = wanted.sid

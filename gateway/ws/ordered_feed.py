@@ -2,19 +2,19 @@
 
 from core.client.subscribe import Position
 from core.model.consumer import DeliverPolicy
-from gateway.feeds.entries import Gap, Start
-from gateway.feeds.reader import StreamReader
-from gateway.problems import Problem, bad_request
-from gateway.tailing import tail_of
-from gateway.validation import filter_subject, instant, name
-from gateway.websocket_protocol import wire
+from gateway.feeds.tail_source import tail_of
+from gateway.formats.validation import filter_subject, instant, name
+from gateway.http.problems import Problem, bad_request
+from gateway.http.websocket_protocol import wire
+from gateway.readers.entries import Gap, Start
+from gateway.readers.reader import StreamReader
 from gateway.ws.credit import Account
 from gateway.ws.frames import Begin, Gapped, Named, Place, Subscribe, Subscribed
 from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link
 
 
 class OrderedFeed(Feed):
-    """Reads a stream by `gateway.feeds.reader`, within the credit of the feed."""
+    """Reads a stream by `gateway.readers.reader`, within the credit of the feed."""
 
     kind = "ordered"
 

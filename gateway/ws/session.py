@@ -6,7 +6,7 @@ close. After a close no actions follow.
 
 from dataclasses import dataclass
 
-from gateway.problems import Problem
+from gateway.http.problems import Problem
 from gateway.ws.close_codes import BAD_FRAME, LATE_HELLO, UNAUTHORIZED, CloseCode
 from gateway.ws.codec import BadFrame, Codec
 from gateway.ws.credit import Account

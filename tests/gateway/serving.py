@@ -11,11 +11,11 @@ from starlette.types import ASGIApp
 
 from core.client import Client, Options, connect, dial
 from gateway.app import create_app
-from gateway.http_protocol import HttpProtocol
-from gateway.metrics import ConsumerNumbers, Histogram, Metrics, Snapshot, StreamNumbers
-from gateway.observations import Observation, RequestFailed
+from gateway.http.protocol import HttpProtocol
+from gateway.http.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
+from gateway.monitoring.events import Observation, RequestFailed
+from gateway.monitoring.metrics import ConsumerNumbers, Histogram, Metrics, Snapshot, StreamNumbers
 from gateway.settings import Settings
-from gateway.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
 
 SETTINGS = Settings(ack_key=b"a key for tests only, 32 bytes..")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.tokens import AckTokens
+from gateway.formats.ack_tokens import AckTokens
 from tests.gateway.conftest import Stream
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.web import Answer, Web

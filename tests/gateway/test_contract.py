@@ -17,7 +17,7 @@ from gateway.contract.cures import BY_STATUS, CURES
 from gateway.contract.examples import recorded
 from gateway.contract.kinds import KINDS
 from gateway.contract.openapi import problems_of
-from gateway.problems import PREFIX, kind_of
+from gateway.http.problems import PREFIX, kind_of
 from gateway.routes import ROUTES
 from tests.gateway import examples
 from tests.gateway.web import Web

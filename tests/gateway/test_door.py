@@ -17,11 +17,11 @@ from core.runtime.clock import SystemClock
 from core.runtime.turn import Turn
 from core.transport.loopback import connect_trusted
 from gateway.app import create_app
-from gateway.door import Door
-from gateway.problems import Problem
+from gateway.auth.authenticator import Door
+from gateway.auth.credentials import Credentials, from_subprotocols
+from gateway.auth.revocation import Ending
+from gateway.http.problems import Problem
 from gateway.settings import Settings
-from gateway.signin.credentials import Credentials, from_subprotocols
-from gateway.signin.endings import Ending
 from jetgate.login import login_to, rights_in
 from tests.gateway.serving import SETTINGS
 from tests.gateway.web import basic

@@ -9,8 +9,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from core.config.addresses import listen
-from gateway.http_server import HttpServer
-from gateway.http_start import HttpStart
+from gateway.http.server import HttpServer
+from gateway.http.startup import HttpStart
 from tests.support.eventually import observed
 
 

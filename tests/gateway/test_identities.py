@@ -15,9 +15,9 @@ from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
 from core.runtime.turn import Turn
 from gateway.app import create_app
-from gateway.problems import Problem
+from gateway.auth.credentials import Credentials, from_header
+from gateway.http.problems import Problem
 from gateway.settings import Settings
-from gateway.signin.credentials import Credentials, from_header
 from jetgate.login import login_to
 from tests.gateway.serving import SETTINGS
 from tests.gateway.web import Web, basic

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from core.config.addresses import listen
-from gateway.http_server import HttpServer
-from gateway.http_start import HttpStart
+from gateway.http.server import HttpServer
+from gateway.http.startup import HttpStart
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.web import Answer, Web, basic
 from tests.support.eventually import observed

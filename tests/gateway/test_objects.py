@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.downloading import Span, span_of
-from gateway.problems import Problem
+from gateway.http.problems import Problem
+from gateway.objects.download import Span, span_of
 from tests.gateway.conftest import Store
 from tests.gateway.feeds import FeedReader
 from tests.gateway.web import Answer

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway import write_watch
-from gateway.http_protocol import HttpProtocol
+from gateway.http import write_timeout
+from gateway.http.protocol import HttpProtocol
 from tests.gateway.conftest import Stream
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.web import Answer, Web
@@ -240,7 +240,7 @@ def test_a_caller_who_reads_something_is_waited_for(
     unread: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = iter([5, 4, 3, 2])
-    monkeypatch.setattr(write_watch, "untaken", lambda transport: next(left, 1))
+    monkeypatch.setattr(write_timeout, "untaken", lambda transport: next(left, 1))
 
     assert _leave_unread(unread, "application/json") == [2]
     assert list(left) == [], "looked at until nothing more was taken"

@@ -21,10 +21,10 @@ from core.node.server import ServerOptions
 from core.subjects.subject import matches
 from core.transport.loopback import connect_trusted
 from gateway.app import create_app
-from gateway.identities import Login
-from gateway.operation import Operation
+from gateway.auth.principals import Login
+from gateway.formats.ack_tokens import AckTokens
+from gateway.requests.operation import Operation
 from gateway.routes import ROUTES
-from gateway.tokens import AckTokens
 from jetgate.login import login_to, rights_in
 from tests.gateway.serving import SETTINGS
 from tests.gateway.test_door import _unreachable

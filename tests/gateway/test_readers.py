@@ -16,8 +16,8 @@ from core.model.stream import StreamConfig
 from core.node.server import ServerOptions
 from core.transport.loopback import connect_trusted
 from gateway.app import create_app
-from gateway.http_server import HttpServer
-from gateway.http_start import HttpStart
+from gateway.http.server import HttpServer
+from gateway.http.startup import HttpStart
 from gateway.settings import Settings
 from jetgate.login import login_to, rights_in
 from tests.gateway.serving import SETTINGS, GatewayServer

@@ -20,8 +20,8 @@ from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
 from core.runtime.turn import Turn
 from gateway.app import create_app
-from gateway.http_protocol import HttpProtocol
-from gateway.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
+from gateway.http.protocol import HttpProtocol
+from gateway.http.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
 from jetgate.login import login_to
 from tests.gateway.serving import SETTINGS
 from tests.gateway.web import basic

@@ -11,8 +11,8 @@ from core.config.addresses import listen
 from core.model.consumer import AckPolicy, ConsumerConfig, NextRequest
 from core.model.stream import StreamConfig
 from gateway.app import create_app
-from gateway.http_server import HttpServer
-from gateway.http_start import HttpStart
+from gateway.http.server import HttpServer
+from gateway.http.startup import HttpStart
 from tests.gateway.serving import SETTINGS
 from tests.support.eventually import observed
 from tests.support.natsserver import NatsServer

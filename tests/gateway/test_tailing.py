@@ -14,10 +14,10 @@ from core.model.stream import StreamConfig, StreamSource
 from core.node.server import ServerOptions
 from core.transport.loopback import connect_trusted
 from gateway.app import create_app
-from gateway.door import Door
-from gateway.feeds.entries import Start
-from gateway.problems import Problem, problem_of
-from gateway.tailing import Tail, tail_of
+from gateway.auth.authenticator import Door
+from gateway.feeds.tail_source import Tail, tail_of
+from gateway.http.problems import Problem, problem_of
+from gateway.readers.entries import Start
 from jetgate.login import login_to, rights_in
 from tests.gateway.serving import SETTINGS
 from tests.gateway.test_door import _scope, _unreachable

@@ -26,18 +26,19 @@ from core.model.stream import StreamConfig
 from core.runtime.clock import SystemClock
 from core.runtime.tasks import counters
 from gateway.app import create_app
-from gateway.call import Caller, Gateway
+from gateway.auth.caller import Caller
+from gateway.auth.state import SignIn
 from gateway.contract.reference import Reference
-from gateway.feeds.feeds import Feeds
-from gateway.feeds.reader import StreamReader
-from gateway.http_protocol import HttpProtocol
-from gateway.http_server import HttpServer
-from gateway.http_start import HttpStart
-from gateway.metrics import Metrics
-from gateway.problems import Problem
-from gateway.signin.kept import SignIn
-from gateway.tokens import AckTokens
-from gateway.websocket_protocol import WebSocketProtocol
+from gateway.formats.ack_tokens import AckTokens
+from gateway.http.problems import Problem
+from gateway.http.protocol import HttpProtocol
+from gateway.http.server import HttpServer
+from gateway.http.startup import HttpStart
+from gateway.http.websocket_protocol import WebSocketProtocol
+from gateway.monitoring.metrics import Metrics
+from gateway.readers.reader import StreamReader
+from gateway.readers.shared import Feeds
+from gateway.services import Gateway
 from gateway.ws.close_codes import Remedy, remedy_of
 from gateway.ws.codec import JSON_CODEC
 from gateway.ws.connection import Connection

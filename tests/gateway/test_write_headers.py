@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from gateway.headers import PUBLISH_HEADERS
-from gateway.operation import Operation
+from gateway.formats.message_headers import PUBLISH_HEADERS
+from gateway.requests.operation import Operation
+from gateway.requests.write_headers import CONDITIONS
 from gateway.routes import ROUTES
-from gateway.write_headers import CONDITIONS
 from tests.gateway.conftest import Stream
 from tests.gateway.web import Web
 

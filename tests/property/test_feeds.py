@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from core.client import JetStream
 from core.client.msg import Msg
 from core.client.subscribe import JsMsg, OrderedSubscription, Position
-from gateway.feeds.entries import Entry, Gap, Item, with_gaps
-from gateway.feeds.page import Page, Slice
-from gateway.feeds.tail import Tail
+from gateway.readers.entries import Entry, Gap, Item, with_gaps
+from gateway.readers.page import Page, Slice
+from gateway.readers.tail import Tail
 
 _INCARNATION = 7
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.problems import Problem
-from gateway.request_reader import RequestReader
+from gateway.http.problems import Problem
+from gateway.http.request_reader import RequestReader
 from tests.property.http_model import Request, read_all
 
 LINES = (

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from gateway.batch_lines import Lines
+from gateway.messages.batch_lines import Lines
 from gateway.settings import Settings
 from gateway.ws.codec import JSON_CODEC, BadFrame
 from gateway.ws.frames import Publish

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.client import ReplyBatch
-from gateway import batch_lines
-from gateway.batch_lines import Lines, Run, Tally
+from gateway.messages import batch_lines
+from gateway.messages.batch_lines import Lines, Run, Tally
 from gateway.settings import Settings
 
 SETTINGS = Settings(ack_key=b"k" * 32)

@@ -5,7 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.call import Call, Caller, Disconnected
+from gateway.auth.caller import Caller
+from gateway.http.disconnects import Disconnected
+from gateway.requests.call import Call
 
 
 def _call(*events: str, stays: bool) -> Call:

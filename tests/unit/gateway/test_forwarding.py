@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.signin.forwarding import Forwarding, network_of
+from gateway.auth.forwarding import Forwarding, network_of
 
 _PROXIES = [network_of(text) for text in ("10.0.0.0/8", "192.0.2.7", "2001:db8::/32")]
 

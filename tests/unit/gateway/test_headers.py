@@ -3,8 +3,14 @@
 import pytest
 from starlette.datastructures import Headers
 
-from gateway.headers import block, canonical, message_headers, preconditions, response_headers
-from gateway.problems import Problem
+from gateway.formats.message_headers import (
+    block,
+    canonical,
+    message_headers,
+    preconditions,
+    response_headers,
+)
+from gateway.http.problems import Problem
 from gateway.settings import Settings
 
 SETTINGS = Settings(ack_key=b"k" * 32)

@@ -12,9 +12,9 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from gateway.http_protocol import HttpProtocol
-from gateway.read_buffer import BULK_BYTES, READ_BYTES
-from gateway.websocket_protocol import (
+from gateway.http.protocol import HttpProtocol
+from gateway.http.read_buffer import BULK_BYTES, READ_BYTES
+from gateway.http.websocket_protocol import (
     EARLY_FRAMES_MAX,
     HELLO_BYTES_MAX,
     UVICORN_OPTIONS,

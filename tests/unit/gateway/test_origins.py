@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.signin.origins import checked_origin
+from gateway.auth.origins import checked_origin
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from gateway.patience import Patience
+from gateway.http.deadlines import Patience
 
 _WAITERS = 200
 

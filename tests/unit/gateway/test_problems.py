@@ -5,7 +5,7 @@ import pytest
 from core.client import ConnectionLost, NoResponders, RequestTimeout
 from core.errors import ApiError
 from core.model.api_errors import TABLE
-from gateway.problems import kind_of, problem_of
+from gateway.http.problems import kind_of, problem_of
 
 
 @pytest.mark.parametrize(

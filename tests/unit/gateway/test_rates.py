@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.problems import Problem
-from gateway.signin.rates import Quota, Rates
+from gateway.auth.rate_limits import Quota, Rates
+from gateway.http.problems import Problem
 from tests.support.sessions import ManualClock
 
 

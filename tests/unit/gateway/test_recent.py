@@ -7,10 +7,10 @@ from typing import cast
 
 from core.client.msg import Msg
 from core.client.subscribe import JsMsg, Position
-from gateway.feeds.entries import Entry, Gap
-from gateway.feeds.page import Page
-from gateway.feeds.pages import Pages
-from gateway.feeds.recent import RecentPages
+from gateway.readers.entries import Entry, Gap
+from gateway.readers.page import Page
+from gateway.readers.pages import Pages
+from gateway.readers.recent import RecentPages
 
 
 class _Loop(asyncio.SelectorEventLoop):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model.message import StoredMsg
-from gateway.rendering import stored
+from gateway.formats.rendering import stored
 from gateway.ws.codec import PackCodec
 
 

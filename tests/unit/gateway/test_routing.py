@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.problems import Problem
+from gateway.http.problems import Problem
+from gateway.requests.route_table import Table
 from gateway.routes import ROUTES
-from gateway.routing import Table
 
 TABLE = Table(ROUTES)
 

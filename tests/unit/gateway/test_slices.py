@@ -9,14 +9,13 @@ import pytest
 
 from core.client import MessageColumns
 from core.runtime import turns
-from gateway import atomic
-from gateway.batch_lines import SLICE_LINES, Lines, Run
-from gateway.batching import PublishStream
-from gateway.call import Call
-from gateway.handlers import publish
-from gateway.problems import Problem
+from gateway.formats.validation import json_object
+from gateway.http.problems import Problem
+from gateway.messages import atomic_batch, publish_handlers
+from gateway.messages.batch_lines import SLICE_LINES, Lines, Run
+from gateway.messages.batch_publish import PublishStream
+from gateway.requests.call import Call
 from gateway.settings import Settings
-from gateway.validation import json_object
 
 SETTINGS = Settings(ack_key=b"k" * 32)
 COUNT = 5 * SLICE_LINES + 1
@@ -58,11 +57,11 @@ async def _stream(call: Caller) -> int:
 
 
 async def _atomic(call: Caller) -> int:
-    return (await atomic.read_lines(cast(Call, call), await call.body(0))).size
+    return (await atomic_batch.read_lines(cast(Call, call), await call.body(0))).size
 
 
 async def _array(call: Caller) -> int:
-    answer = await publish._array(cast(Call, call))
+    answer = await publish_handlers._array(cast(Call, call))
     return bytes(answer.body).count(b'"bad-json"') or bytes(answer.body).count(b":bad-json")
 
 

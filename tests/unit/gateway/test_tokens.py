@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.tokens import AckTokens, BadToken
+from gateway.formats.ack_tokens import AckTokens, BadToken
 
 REPLY = b"$JS.ACK.S.C.2.30.4.1700000000000000000.5"
 tokens = AckTokens(b"k" * 32)

@@ -5,9 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.protocol.words import words
-from gateway.problems import Problem
+from gateway.formats.validation import (
+    duration,
+    filter_subject,
+    name,
+    percent_decoded,
+    publish_subject,
+)
+from gateway.http.problems import Problem
 from gateway.settings import Settings
-from gateway.validation import duration, filter_subject, name, percent_decoded, publish_subject
 
 SETTINGS = Settings(ack_key=b"k" * 32)
 

@@ -19,8 +19,8 @@ from core.storage.postgres.hosts import _NEXT_AFTER_S
 from core.storage.postgres.stored_messages import _STANDBY_S
 from core.transport.session import HOLD_SECONDS
 from dropin.config import flags as drop_in
-from gateway.http_protocol import _LINGER_S
-from gateway.http_start import _HEAD_S, _PATIENCE_S
+from gateway.http.protocol import _LINGER_S
+from gateway.http.startup import _HEAD_S, _PATIENCE_S
 from jetgate.commands import command_line
 from tests.support.jetgate import ROOT
 

@@ -1,0 +1,99 @@
+"""Credentials in HTTP: the Authorization header, a WebSocket sub-protocol, a cookie."""
+
+import hashlib
+from base64 import b64decode, urlsafe_b64decode
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from gateway.http.problems import Problem
+
+_SUBPROTOCOL = "bearer."
+_BASIC = 'Basic realm="jetgate", Bearer realm="jetgate"'
+_BEARER = 'Bearer realm="jetgate"'
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A user with a password, or a token; empty if not given. The server verifies them."""
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+
+    @cached_property
+    def key(self) -> bytes:
+        """A digest that is unique to these credentials."""
+        text = f"{len(self.user)}:{self.user}{len(self.token)}:{self.token}{self.password}"
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+    @property
+    def name(self) -> str:
+        """A name that may be shown: the user, or "token"."""
+        return self.user or ("token" if self.token else "")
+
+
+def from_header(authorization: str) -> Credentials:
+    """Parse `Authorization: Basic` (RFC 7617) or `Bearer` (RFC 6750). Raises Problem 401."""
+    scheme, _, value = authorization.strip().partition(" ")
+    value = value.strip()
+    if scheme.lower() == "bearer" and value:
+        return Credentials(token=value)
+    if scheme.lower() == "basic" and value:
+        try:
+            user, colon, password = b64decode(value, validate=True).decode().partition(":")
+        except ValueError:
+            raise unauthorized("Authorization: Basic needs base64 of user:password") from None
+        if colon:
+            return Credentials(user, password)
+    raise unauthorized("Authorization: Basic or Bearer credentials are needed")
+
+
+def from_subprotocols(protocols: Iterable[str]) -> Credentials | None:
+    """Parse the sub-protocol `bearer.<token in base64url>` of a handshake; None if missing.
+
+    Raises Problem 401 if it is not base64url, or occurs twice.
+    """
+    found = [name for name in protocols if name.startswith(_SUBPROTOCOL)]
+    if not found:
+        return None
+    text = found[0].removeprefix(_SUBPROTOCOL)
+    try:
+        token = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+    except ValueError:
+        token = ""
+    if not token or len(found) > 1:
+        raise unauthorized("Sec-WebSocket-Protocol: one bearer.<base64url of a token> is needed")
+    return Credentials(token=token)
+
+
+def cookie_of(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
+    """Return the value of a cookie (RFC 6265); empty if it is missing or occurs twice."""
+    wanted, values = name.encode(), []
+    for header, text in headers:
+        if header == b"cookie":
+            for pair in text.split(b";"):
+                key, _, value = pair.strip().partition(b"=")
+                if key == wanted:
+                    values.append(value.decode("latin-1"))
+    return values[0] if len(values) == 1 else ""
+
+
+def for_scripts(problem: Problem, headers: Iterable[tuple[bytes, bytes]]) -> Problem:
+    """Change the challenge of a 401 for scripts, which ask for credentials themselves.
+
+    At a challenge `Basic` the browser would open a dialog of its own. Scripts mark their requests
+    by `X-Requested-With`. `EventSource` cannot, but only it accepts nothing but events.
+    """
+    if problem.status == 401 and any(
+        name == b"x-requested-with" or (name == b"accept" and value == b"text/event-stream")
+        for name, value in headers
+    ):
+        problem.headers["WWW-Authenticate"] = _BEARER
+    return problem
+
+
+def unauthorized(detail: str, kind: str = "unauthorized", *, asks: bool = True) -> Problem:
+    """Return a 401. Without `asks`, the challenge names no scheme with a browser dialog."""
+    challenge = {"WWW-Authenticate": _BASIC if asks else _BEARER}
+    return Problem(401, kind, detail, headers=challenge)

@@ -1,0 +1,29 @@
+"""The sign-in state between requests, made from the settings."""
+
+from core.runtime.clock import Clock
+from gateway.auth.rate_limits import Rates
+from gateway.auth.sessions import Sessions
+from gateway.auth.tickets import Tickets
+from gateway.settings import Settings
+
+
+class SignIn:
+    """Sessions, tickets, and the rate limit if there is one.
+
+    Attributes:
+        session_seconds: Lifetime of a session, in seconds.
+        ticket_seconds: Lifetime of a ticket, in seconds.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self.session_seconds = int(settings.session_seconds)
+        self.ticket_seconds = int(settings.ticket_seconds)
+        self.sessions = Sessions(
+            clock, seconds=settings.session_seconds, each_max=settings.sessions_max
+        )
+        self.tickets = Tickets(
+            clock, seconds=settings.ticket_seconds, each_max=settings.tickets_max
+        )
+        self.rates: Rates | None = None
+        if settings.rate_requests:
+            self.rates = Rates(clock, settings.rate_requests, settings.rate_seconds)

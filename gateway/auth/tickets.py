@@ -1,0 +1,90 @@
+"""Tickets: random texts that authenticate one WebSocket handshake within seconds.
+
+A browser cannot set headers on a WebSocket handshake, so it requests a ticket and puts it into the
+URL. Others may see a URL. So a ticket is valid once, for seconds, and only for the page that
+requested it.
+"""
+
+import secrets
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from hashlib import sha256
+
+from core.runtime.clock import Clock
+from core.units import NANOS_PER_SECOND
+from gateway.auth.credentials import Credentials, unauthorized
+from gateway.auth.sessions import Session
+from gateway.http.problems import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """The identity that a ticket stands for.
+
+    Attributes:
+        session: The session that requested it; the ticket ends with it. None: no session.
+        origin: Origin of the requesting page; empty: the request came from no page.
+        expires: Monotonic time, in nanoseconds.
+    """
+
+    credentials: Credentials | None
+    session: Session | None
+    origin: str
+    expires: int
+
+
+class Tickets:
+    """Unused tickets, oldest first; at most `each_max` per identity."""
+
+    def __init__(self, clock: Clock, *, seconds: float, each_max: int) -> None:
+        self._clock = clock
+        self._lifetime = int(seconds * NANOS_PER_SECOND)
+        self._seconds = seconds
+        self._each_max = each_max
+        self._open: OrderedDict[bytes, Ticket] = OrderedDict()
+        self._counts: Counter[bytes] = Counter()
+
+    def issue(self, credentials: Credentials | None, session: Session | None, origin: str) -> str:
+        """Return a new ticket. Raises Problem 429 if the identity has too many unused ones."""
+        self._forget_old()
+        if self._counts[_key(credentials)] >= self._each_max:
+            retry = {"Retry-After": str(max(1, round(self._seconds)))}
+            detail = f"tickets: {self._each_max} were not used yet"
+            raise Problem(429, "too-many-tickets", detail, headers=retry)
+        text = secrets.token_urlsafe(32)
+        expires = self._clock.monotonic() + self._lifetime
+        self._open[_digest(text)] = Ticket(credentials, session, origin, expires)
+        self._counts[_key(credentials)] += 1
+        return text
+
+    def redeem(self, text: str, origin: str) -> Ticket:
+        """Use up a ticket, and return it if it is valid. Raises Problem 401."""
+        self._forget_old()
+        ticket = self._open.pop(_digest(text), None)
+        if ticket is None:
+            raise unauthorized("ticket: unknown, used or too old", "bad-ticket", asks=False)
+        self._count_down(ticket)
+        if ticket.origin and ticket.origin != origin:
+            raise unauthorized("ticket: a page of another origin asked", "bad-ticket", asks=False)
+        if ticket.session is not None and ticket.session.endings.reason is not None:
+            raise unauthorized(f"ticket: {ticket.session.endings.reason}", "bad-ticket", asks=False)
+        return ticket
+
+    def _forget_old(self) -> None:
+        now = self._clock.monotonic()
+        while self._open and next(iter(self._open.values())).expires <= now:
+            self._count_down(self._open.popitem(last=False)[1])
+
+    def _count_down(self, ticket: Ticket) -> None:
+        key = _key(ticket.credentials)
+        self._counts[key] -= 1
+        if not self._counts[key]:
+            del self._counts[key]
+
+
+def _key(credentials: Credentials | None) -> bytes:
+    return b"" if credentials is None else credentials.key
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "replace")).digest()

@@ -1,0 +1,225 @@
+"""Conversion between buckets and streams: key-value (ADR-8) and object stores (ADR-20).
+
+The streams are those of the official clients for the same configuration, so either side may create
+a bucket for the other. An update leaves all other members of the stream unchanged.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from core.model.gotime import parse_time
+from core.units import NANOS_PER_SECOND
+from gateway.buckets.models import (
+    External,
+    KvBucket,
+    KvConfig,
+    ObjectStore,
+    ObjectStoreConfig,
+    Origin,
+)
+from gateway.formats.validation import duration
+from gateway.http.problems import bad_request
+
+_BUCKET = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_WINDOW = 120 * NANOS_PER_SECOND
+_DEFAULTS: dict[str, Any] = {"max_consumers": -1, "max_msgs": -1, "discard": "new"}
+
+_DROPPABLE = frozenset(("mirror", "mirror_direct", "placement", "republish", "sources", "subjects"))
+"""Members that an update removes from a stream if the bucket's configuration lacks them."""
+
+Config = KvConfig | ObjectStoreConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The differences between key-value buckets and object stores.
+
+    Attributes:
+        route: Segment of the path, after `/v1/`.
+        prefix: Prefix of the names of the streams.
+        filter: Subject filter that finds the streams.
+        config: Struct of the bucket's configuration.
+        stream: Returns the stream configuration of a bucket configuration.
+        shown: Returns the bucket from the response to STREAM.INFO.
+    """
+
+    route: str
+    prefix: str
+    filter: str
+    config: type[Config]
+    stream: Callable[[Any], dict[str, Any]]
+    shown: Callable[[dict[str, Any]], KvBucket | ObjectStore]
+
+
+def is_bucket_name(text: str) -> bool:
+    """Return whether the text is a valid name of a bucket (ADR-8, ADR-20)."""
+    return _BUCKET.fullmatch(text) is not None
+
+
+def bucket_name(text: str) -> str:
+    """Return the name of a bucket. Raises Problem if it is invalid."""
+    if not is_bucket_name(text):
+        raise bad_request("bad-name", "bucket name: 1 to 200 of A-Z a-z 0-9 _ -")
+    return text
+
+
+def kv_stream(config: KvConfig) -> dict[str, Any]:
+    """Return the stream configuration of a key-value bucket. Raises Problem for an invalid one."""
+    bucket = bucket_name(config.bucket)
+    stream = _common(config, f"KV_{bucket}")
+    stream["max_msgs_per_subject"] = config.history
+    stream["max_msg_size"] = config.max_value_size or -1
+    stream["deny_delete"] = True
+    if config.republish is not None:
+        stream["republish"] = msgspec.to_builtins(config.republish)
+    if marker_ttl := duration(config.limit_marker_ttl, "limit_marker_ttl"):
+        if marker_ttl < NANOS_PER_SECOND:
+            raise bad_request("bad-duration", "limit_marker_ttl: at least 1s")
+        stream["allow_msg_ttl"] = True
+        stream["subject_delete_marker_ttl"] = marker_ttl
+    if config.mirror is not None:
+        if config.sources:
+            raise bad_request("bad-json", "body: mirror and sources exclude each other")
+        stream["mirror"] = _origin(config.mirror)
+        stream["mirror_direct"] = True
+        return stream
+    stream["subjects"] = [f"$KV.{bucket}.>"]
+    if config.sources:
+        stream["sources"] = [_source(source, bucket) for source in config.sources]
+    return stream
+
+
+def object_stream(config: ObjectStoreConfig) -> dict[str, Any]:
+    """Return the stream configuration of an object store. Raises Problem for an invalid one."""
+    bucket = bucket_name(config.bucket)
+    stream = _common(config, f"OBJ_{bucket}")
+    stream["subjects"] = [f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"]
+    return stream
+
+
+def _common(config: Config, name: str) -> dict[str, Any]:
+    ttl = duration(config.ttl, "ttl")
+    stream = _DEFAULTS | {
+        "name": name,
+        "max_age": ttl,
+        "max_bytes": config.max_bytes or -1,
+        "storage": config.storage,
+        "num_replicas": config.num_replicas,
+        "duplicate_window": min(ttl or _WINDOW, _WINDOW),
+        "compression": "s2" if config.compression else "none",
+        "allow_rollup_hdrs": True,
+        "allow_direct": True,
+        "metadata": config.metadata,
+        "description": config.description,
+    }
+    if config.placement is not None:
+        stream["placement"] = msgspec.to_builtins(config.placement)
+    return stream
+
+
+def _origin(origin: Origin) -> dict[str, Any]:
+    name = origin.name.removeprefix("KV_")
+    bucket_name(name)
+    if origin.opt_start_time is not None:
+        try:
+            parse_time(origin.opt_start_time)
+        except ValueError:
+            raise bad_request("bad-json", "body: opt_start_time is no RFC 3339 time") from None
+    if origin.domain and origin.external is not None:
+        raise bad_request("bad-json", "body: domain and external exclude each other")
+    shown = msgspec.structs.replace(origin, name=f"KV_{name}", domain="")
+    if origin.domain:
+        shown.external = External(api=f"$JS.{origin.domain}.API")
+    return {key: value for key, value in msgspec.to_builtins(shown).items() if value is not None}
+
+
+def _source(origin: Origin, bucket: str) -> dict[str, Any]:
+    source = _origin(origin)
+    name = origin.name.removeprefix("KV_")
+    if not origin.subject_transforms and (origin.external is None or name != bucket):
+        # Filtered keys too: in a source, a filter and transforms exclude each other.
+        src = source.pop("filter_subject", "") or f"$KV.{name}.>"
+        dest = f"$KV.{bucket}." + src.removeprefix(f"$KV.{name}.")
+        source["subject_transforms"] = [{"src": src, "dest": _numbered(dest)}]
+    return source
+
+
+def _numbered(subject: str) -> str:
+    """Return a destination whose `*` refer to those of the source: `{{wildcard(1)}}`, and so on."""
+    number = 0
+    tokens = subject.split(".")
+    for position, token in enumerate(tokens):
+        if token == "*":
+            number += 1
+            tokens[position] = f"{{{{wildcard({number})}}}}"
+    return ".".join(tokens)
+
+
+def kv_shown(info: dict[str, Any]) -> KvBucket:
+    """Return a key-value bucket from the response to STREAM.INFO."""
+    stream = info["config"]
+    config = KvConfig(
+        history=max(stream.get("max_msgs_per_subject", 1), 1),
+        max_value_size=stream.get("max_msg_size", -1),
+        limit_marker_ttl=stream.get("subject_delete_marker_ttl", 0),
+        **_shown(stream, "KV_", ("republish", "mirror", "sources")),
+    )
+    state = info["state"]
+    return KvBucket(
+        bucket=config.bucket,
+        stream=stream["name"],
+        config=config,
+        created=info["created"],
+        values=state["messages"],
+        keys=state.get("num_subjects", 0),
+        bytes=state["bytes"],
+        last_revision=state["last_seq"],
+    )
+
+
+def object_shown(info: dict[str, Any]) -> ObjectStore:
+    """Return an object store from the response to STREAM.INFO."""
+    stream = info["config"]
+    config = ObjectStoreConfig(**_shown(stream, "OBJ_", ()))
+    return ObjectStore(
+        bucket=config.bucket,
+        stream=stream["name"],
+        config=config,
+        created=info["created"],
+        bytes=info["state"]["bytes"],
+        sealed=stream.get("sealed", False),
+    )
+
+
+def _shown(stream: dict[str, Any], prefix: str, more: tuple[str, ...]) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "bucket": stream["name"].removeprefix(prefix),
+        "description": stream.get("description", ""),
+        "ttl": stream.get("max_age", 0),
+        "max_bytes": stream.get("max_bytes", -1),
+        "storage": stream.get("storage", "file"),
+        "num_replicas": stream.get("num_replicas", 1),
+        "compression": stream.get("compression", "none") != "none",
+        "metadata": {
+            name: value
+            for name, value in (stream.get("metadata") or {}).items()
+            if not name.startswith("_nats.")
+        },
+    }
+    for member in ("placement", *more):
+        if stream.get(member):
+            shown[member] = stream[member]
+    return shown
+
+
+def updated(stream: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration that updates a stream to the wanted bucket."""
+    return {key: value for key, value in stream.items() if key not in _DROPPABLE} | wanted
+
+
+KV = Kind("kv", "KV_", "$KV.*.>", KvConfig, kv_stream, kv_shown)
+OBJECTS = Kind("objects", "OBJ_", "$O.*.C.>", ObjectStoreConfig, object_stream, object_shown)

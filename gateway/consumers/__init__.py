@@ -1,0 +1,1 @@
+"""Consumers: management, fetching, acknowledgements."""

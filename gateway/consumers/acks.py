@@ -1,0 +1,175 @@
+"""Acknowledgement of a list of tokens."""
+
+import asyncio
+
+import orjson
+from starlette.responses import Response
+
+from core.client import ClientError, Msg, ReplyBatch
+from core.client.subscribe import ack_fields
+from core.errors import ApiError
+from core.runtime.tasks import spawn, stop
+from gateway.consumers.fetch import Poll, document, wanted_of
+from gateway.formats.ack_tokens import BadToken
+from gateway.formats.models import AckNextRequest
+from gateway.http.problems import Problem
+from gateway.http.responses import json_response
+from gateway.requests.call import Call
+from gateway.services import Gateway
+
+Failed = list[dict[str, object]]
+
+_PROMPT_S = 0.2
+"""Seconds within which confirmations usually arrive."""
+
+
+async def acknowledge(
+    call: Call, stream: str, consumer: str, verb: bytes, tokens: list[str], sync: bool
+) -> Response:
+    """Send `verb` for each valid token of this consumer, and report the others."""
+    failed = await send_acks(call.gateway, verb, tokens, sync=sync, whose=(stream, consumer))
+    return json_response({"succeeded": len(tokens) - len(failed), "failed": failed})
+
+
+async def send_acks(
+    gateway: Gateway,
+    verb: bytes,
+    tokens: list[str],
+    *,
+    sync: bool,
+    whose: tuple[str, str] | None = None,
+) -> Failed:
+    """Send `verb` for each valid token, and return the tokens that had no effect.
+
+    Waits for confirmations only with `sync`. Raises Problem and ClientError.
+
+    Args:
+        gateway: The caller's gateway.
+        verb: Payload of the acknowledgement, such as `+ACK`.
+        tokens: Tokens of deliveries.
+        sync: Wait until JetStream has recorded the acknowledgements.
+        whose: If set, the (stream, consumer) that all tokens must belong to.
+    """
+    _bounded(gateway, tokens)
+    replies, good, failed = _opened(gateway, whose, tokens)
+    if replies:
+        payloads = [verb] * len(replies)
+        if sync:
+            failed += await _confirmed(gateway, replies, payloads, good)
+        else:
+            await gateway.js.ack(replies, payloads)
+    return failed
+
+
+async def acknowledge_next(
+    call: Call, stream: str, consumer: str, request: AckNextRequest
+) -> Response:
+    """Acknowledge every valid token of this consumer, the last one with a fetch (`+NXT`).
+
+    Without a valid token nothing is fetched.
+    """
+    tokens = request.tokens
+    _bounded(call.gateway, tokens)
+    wanted = wanted_of(call, stream, consumer, request)
+    replies, _, failed = _opened(call.gateway, (stream, consumer), tokens)
+    messages: list[Msg] = []
+    if replies:
+        wanted.ack = replies.pop()
+        if replies:
+            await call.gateway.js.ack(replies, [b"+ACK"] * len(replies))
+        messages = await Poll(call, wanted).all()
+    counts = {"succeeded": len(tokens) - len(failed), "failed": failed}
+    return await document(call, messages, orjson.dumps(counts)[:-1] + b",", {})
+
+
+def _bounded(gateway: Gateway, tokens: list[str]) -> None:
+    limit = gateway.settings.ack_tokens_max
+    if len(tokens) > limit:
+        raise Problem(413, "too-many-tokens", f"tokens: more than {limit}")
+
+
+def _opened(
+    gateway: Gateway, whose: tuple[str, str] | None, tokens: list[str]
+) -> tuple[list[bytes], list[str], Failed]:
+    replies: list[bytes] = []
+    good: list[str] = []
+    failed: Failed = []
+    for token in tokens:
+        try:
+            reply, named = gateway.tokens.open(token)
+        except BadToken as error:
+            failed.append(_failure(token, Problem(400, "bad-token", str(error))))
+            continue
+        if whose is not None and named != whose:
+            problem = Problem(400, "foreign-token", "a delivery of another consumer")
+            failed.append(_failure(token, problem))
+            continue
+        replies.append(reply)
+        good.append(token)
+    return replies, good, failed
+
+
+async def _confirmed(
+    gateway: Gateway, replies: list[bytes], payloads: list[bytes], tokens: list[str]
+) -> Failed:
+    answers = await _answered(gateway, replies, payloads)
+    failed: Failed = []
+    for i, answer in enumerate(answers.payloads):
+        if answer is None:
+            problem = Problem(
+                504, "not-confirmed", "no confirmation in time; the outcome is unknown"
+            )
+        elif answers.statuses.get(i) == 403:
+            problem = Problem(403, "not-permitted", "this user may not acknowledge")
+        elif i in answers.statuses:
+            problem = Problem(404, "consumer-not-found", "nobody takes acknowledgements for it")
+        else:
+            continue
+        failed.append(_failure(tokens[i], problem))
+    return failed
+
+
+async def _answered(gateway: Gateway, replies: list[bytes], payloads: list[bytes]) -> ReplyBatch:
+    """Send acknowledgements and wait for their confirmations, up to `api_timeout` (double ack).
+
+    In the result, an empty payload without a status is a confirmation. JetStream does not reply to
+    acknowledgements of messages that the consumer has not delivered. A server that was killed has
+    lost its most recent deliveries and repeats them, so waiting would delay a client that may
+    receive these. `_are_forgotten` detects this.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + gateway.settings.api_timeout
+    answers = gateway.js.client.request_many(replies, payloads)
+    await asyncio.wait([answers.done], timeout=_PROMPT_S)
+    if answers.done.done():
+        await answers.done  # raises if the connection was lost
+        return answers
+    asking = spawn(_are_forgotten(gateway, answers), name="acks forgotten")
+    try:
+        left = until - loop.time()
+        await asyncio.wait([answers.done, asking], timeout=left, return_when="FIRST_COMPLETED")
+        if asking.done() and asking.result():
+            until = loop.time()
+        await answers.settled(max(until - loop.time(), 0))
+    finally:
+        await stop(asking)
+    return answers
+
+
+async def _are_forgotten(gateway: Gateway, answers: ReplyBatch) -> bool:
+    """Return whether all unconfirmed acks are of one consumer, and beyond its last delivery."""
+    missing = [i for i, answer in enumerate(answers.payloads) if answer is None]
+    said = [ack_fields(answers.subjects[i]) for i in missing]
+    if len(whose := {(stream, consumer) for stream, consumer, *_ in said}) != 1:
+        return False
+    [(stream, consumer)] = whose
+    js = gateway.js if gateway.server is None else gateway.server.js
+    try:
+        info = await js.consumer_info(stream.decode(), consumer.decode())
+    except (ApiError, ClientError, ValueError):
+        return False
+    return all(int(each[3]) > info.delivered.stream_seq for each in said)
+
+
+def _failure(token: str, problem: Problem) -> dict[str, object]:
+    return {"token": token, "problem": problem.members()}

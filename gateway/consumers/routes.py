@@ -1,0 +1,207 @@
+"""The operations of consumers: management, fetching, acknowledging."""
+
+from core.model.consumer import ConsumerConfig, ConsumerInfo
+from gateway.consumers import handlers, state_handlers
+from gateway.formats import models
+from gateway.requests.jetstream_problems import CONSUMER, CONSUMER_CREATE, CONSUMER_UPDATE, STREAM
+from gateway.requests.operation import RAW, Operation
+
+_CONSUMERS = "/v1/streams/{stream}/consumers"
+_CONSUMER = "/v1/streams/{stream}/consumers/{consumer}"
+_CONDITIONS = ("If-Match#tags", "If-None-Match#tags")
+_INFO = ("ETag", "Cache-Control")
+_CREATED = (*_INFO, "Location")
+_CHANGE = ("bad-header", "precondition-failed")
+_ACK_PROBLEMS = ("bad-name", "too-many-tokens")
+_FETCH_PROBLEMS = (
+    *CONSUMER,
+    "bad-duration",
+    "bad-parameter",
+    "no-heartbeat",
+    "pinned-to-another",
+    "pull-refused",
+)
+_FETCHED = (
+    "Cache-Control",
+    "Js-Delivered",
+    "Js-Headers-Omitted",
+    "Js-Pending",
+    "Js-Token",
+    "Nats-Sequence",
+    "Nats-Stream",
+    "Nats-Subject",
+    "Nats-Time-Stamp",
+)
+
+CONSUMER_ROUTES: tuple[Operation, ...] = (
+    Operation(
+        "listConsumers",
+        "GET",
+        _CONSUMERS,
+        handlers.list_consumers,
+        None,
+        models.ConsumerPage,
+        query=("offset",),
+        problems=(*STREAM, "bad-parameter"),
+    ),
+    Operation(
+        "createConsumer",
+        "POST",
+        _CONSUMERS,
+        handlers.create_consumer,
+        ConsumerConfig,
+        ConsumerInfo,
+        (201,),
+        shows={201: _CREATED},
+        problems=CONSUMER_CREATE,
+    ),
+    Operation(
+        "readConsumer",
+        "GET",
+        _CONSUMER,
+        handlers.read_consumer,
+        None,
+        ConsumerInfo,
+        (200, 304),
+        headers=("If-None-Match#tags",),
+        shows={200: _INFO, 304: _INFO},
+        problems=(*CONSUMER, "bad-header"),
+    ),
+    Operation(
+        "putConsumer",
+        "PUT",
+        _CONSUMER,
+        handlers.put_consumer,
+        ConsumerConfig,
+        ConsumerInfo,
+        (200, 201),
+        headers=_CONDITIONS,
+        shows={200: _INFO, 201: _CREATED},
+        problems=(*CONSUMER_UPDATE, *_CHANGE),
+    ),
+    Operation(
+        "patchConsumer",
+        "PATCH",
+        _CONSUMER,
+        handlers.patch_consumer,
+        ConsumerConfig,
+        ConsumerInfo,
+        merges=True,
+        headers=_CONDITIONS,
+        shows={200: _INFO},
+        problems=(*CONSUMER_UPDATE, *_CHANGE),
+    ),
+    Operation(
+        "deleteConsumer",
+        "DELETE",
+        _CONSUMER,
+        handlers.delete_consumer,
+        None,
+        None,
+        (204,),
+        headers=_CONDITIONS,
+        problems=(*CONSUMER, *_CHANGE, "unexpected-body"),
+    ),
+    Operation(
+        "fetchMessages",
+        "POST",
+        _CONSUMER + ":fetch",
+        handlers.fetch,
+        models.FetchRequest,
+        RAW,
+        (200, 204),
+        json=models.Messages,
+        lines=models.Message,
+        shows={200: _FETCHED, 204: ("Js-Reason",)},
+        problems=_FETCH_PROBLEMS,
+    ),
+    Operation(
+        "ackMessages",
+        "POST",
+        _CONSUMER + ":ack",
+        handlers.ack,
+        models.AckRequest,
+        models.AckResult,
+        problems=_ACK_PROBLEMS,
+    ),
+    Operation(
+        "nakMessages",
+        "POST",
+        _CONSUMER + ":nak",
+        handlers.nak,
+        models.NakRequest,
+        models.AckResult,
+        problems=(*_ACK_PROBLEMS, "bad-duration"),
+    ),
+    Operation(
+        "termMessages",
+        "POST",
+        _CONSUMER + ":term",
+        handlers.term,
+        models.TermRequest,
+        models.AckResult,
+        problems=(*_ACK_PROBLEMS, "bad-header"),
+    ),
+    Operation(
+        "progressMessages",
+        "POST",
+        _CONSUMER + ":progress",
+        handlers.progress,
+        models.AckRequest,
+        models.AckResult,
+        problems=_ACK_PROBLEMS,
+    ),
+    Operation(
+        "ackAndFetchMessages",
+        "POST",
+        _CONSUMER + ":ack-next",
+        handlers.ack_next,
+        models.AckNextRequest,
+        models.AckNextResult,
+        problems=(*_ACK_PROBLEMS, *_FETCH_PROBLEMS),
+    ),
+    Operation(
+        "pauseConsumer",
+        "POST",
+        _CONSUMER + ":pause",
+        state_handlers.pause,
+        models.PauseRequest,
+        models.PauseResult,
+        problems=(*CONSUMER, "bad-duration", "bad-parameter"),
+    ),
+    Operation(
+        "resumeConsumer",
+        "POST",
+        _CONSUMER + ":resume",
+        state_handlers.resume,
+        None,
+        models.PauseResult,
+        problems=(*CONSUMER, "unexpected-body"),
+    ),
+    Operation(
+        "unpinConsumer",
+        "POST",
+        _CONSUMER + ":unpin",
+        state_handlers.unpin,
+        models.UnpinRequest,
+        None,
+        (204,),
+        problems=(
+            *CONSUMER,
+            "consumer-invalid-group-name",
+            "consumer-invalid-priority-group",
+            "invalid-json",
+        ),
+    ),
+    Operation(
+        "resetConsumer",
+        "POST",
+        _CONSUMER + ":reset",
+        state_handlers.reset,
+        models.ResetRequest,
+        models.ResetResult,
+        shows={200: _INFO},
+        problems=(*CONSUMER, "consumer-invalid-reset", "invalid-json"),
+    ),
+)
+"""Operations on consumers and on their messages."""

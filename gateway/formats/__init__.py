@@ -1,0 +1,1 @@
+"""Messages and configurations as JSON and HTTP headers, and the validation of input."""

@@ -1,0 +1,72 @@
+"""Detection of repeated members in a JSON object; they are refused (RFC 8259, 4).
+
+The parsers here keep the last of two equal members, while a component in front may have checked the
+first. Scanning the members costs several times as much as decoding a message. But a colon follows
+every name, and otherwise occurs only in strings. A text with no more colons than its members and
+their values account for repeats no member. Only other texts are scanned.
+"""
+
+import json
+import re
+from typing import Any
+
+from gateway.formats.models import Expect, HeaderValues
+
+TWICE = "an object has a member twice"
+_ESCAPED = re.compile(r"\\u00(?:3[0-9aA]|[4-7])")
+_ESCAPED_BYTES = re.compile(_ESCAPED.pattern.encode())
+
+
+class _Repeats:
+    """Stands for an object that repeats a member."""
+
+
+_REPEATS = _Repeats()
+
+
+def is_plain(text: bytes) -> bool:
+    """Return whether no escape hides a colon or a letter of a name."""
+    return b"\\" not in text or _ESCAPED_BYTES.search(text) is None
+
+
+def is_plain_text(text: str) -> bool:
+    """Return the same as `is_plain`, for text."""
+    return "\\" not in text or _ESCAPED.search(text) is None
+
+
+def colons_beside(headers: HeaderValues | None, msg_id: str | None, expect: Expect | None) -> int:
+    """Return the number of colons that these members of a message account for."""
+    count = 0
+    if headers is not None:
+        count += 1 + len(headers)
+        for name, values in headers.items():
+            texts = (values,) if isinstance(values, str) else values
+            count += name.count(":") + sum(text.count(":") for text in texts)
+    if msg_id is not None:
+        count += 1 + msg_id.count(":")
+    if expect is not None:
+        said = (expect.stream, expect.last_seq, expect.last_subject_seq, expect.last_msg_id)
+        there = [each for each in said if each is not None]
+        count += 1 + len(there) + sum(each.count(":") for each in there if isinstance(each, str))
+    return count
+
+
+def repeats_a_member(text: bytes | str) -> bool:
+    """Decide whether an object repeats a member: a message, one of several, or a nested object.
+
+    The member `data` is not scanned, since it is passed on unchanged. The JSON must be valid.
+    Raises RecursionError.
+    """
+    found = json.loads(text, object_pairs_hook=_once, parse_int=len, parse_float=len)
+    return any(map(_has_repeats, found if isinstance(found, list) else [found]))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> "dict[str, Any] | _Repeats":
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else _REPEATS
+
+
+def _has_repeats(message: Any) -> bool:
+    if not isinstance(message, dict):
+        return message is _REPEATS
+    return any(value is _REPEATS for name, value in message.items() if name != "data")

@@ -1,0 +1,263 @@
+"""Validation of input: names, subjects, durations, JSON. All functions raise `Problem`.
+
+Subjects and names become part of NATS protocol lines and API subjects. So no input may end a line,
+add a token or widen a match.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, TypeVar
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+import orjson
+
+from core.model.durations import parse_duration
+from core.model.gojson import MAX_VALUES
+from core.model.gotime import parse_time
+from gateway.http.problems import Problem, bad_request
+from gateway.settings import Settings
+
+T = TypeVar("T")
+
+_BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+# Characters that end a word or a line of the NATS protocol. All others occur in subjects of NATS
+# clients: joiners of Persian words and of emoji, wide blanks, even control characters.
+_UNSAFE = re.compile(r"[\t\n\r ]")
+_NAME_FORBIDDEN = re.compile(r"[\x00\t\n\f\r .*>/\\]")
+_NAME_MAX = 255
+_LAST_INSTANT = 2**63 - 1
+_OPEN_DOLLAR = ("$KV.", "$O.")
+_RESERVED = ("_INBOX.", "_R_.", "_GR_.")
+_DURATION = re.compile(r"(?:(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h))+")
+_DURATION_MAX = 64
+_TRUNCATED = "Input data was truncated"  # also msgspec's text for half of a surrogate pair
+_HALF_PAIR = "half of a surrogate pair, such as \\ud800 alone, is no text"
+_INT64_MAX = 2**63 - 1
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_ANY = 1 << 20  # more bytes than the path of a request can have
+
+
+def percent_decoded(segment: bytes, what: str) -> str:
+    """Decode a part of a path or query, once. Raises Problem unless the result is UTF-8."""
+    try:
+        if b"%" not in segment:
+            return segment.decode()
+        if not _BAD_PERCENT.search(segment):
+            return unquote_to_bytes(segment).decode()
+    except UnicodeDecodeError:
+        raise bad_request("bad-encoding", f"{what}: not UTF-8") from None
+    raise bad_request("bad-encoding", f"{what}: a percent sign without two hexadecimal digits")
+
+
+def name(text: str, what: str) -> str:
+    """Return a checked name of a stream or consumer."""
+    if not text or _NAME_FORBIDDEN.search(text):
+        rule = "1 to 255 bytes without blanks, line breaks, NUL or . * > / \\"
+        raise bad_request("bad-name", f"{what} name: {rule}")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise bad_request("bad-name", f"{what} name: not UTF-8") from None
+    if size > _NAME_MAX:
+        raise bad_request("bad-name", f"{what} name: longer than {_NAME_MAX} bytes")
+    return text
+
+
+def publish_subject(text: str, settings: Settings) -> bytes:
+    """Return a checked subject of a publish."""
+    return _publish_subject(text, settings.subject_bytes_max)
+
+
+@lru_cache(1024)
+def _publish_subject(text: str, bytes_max: int) -> bytes:
+    tokens = _subject_tokens(text, bytes_max)
+    if "*" in tokens or ">" in tokens:
+        raise bad_request("bad-subject", "subject: no wildcards when publishing")
+    reserved = text.startswith(_RESERVED)
+    if reserved or (text.startswith("$") and not text.startswith(_OPEN_DOLLAR)):
+        raise Problem(403, "reserved-subject", "subject: reserved for the system")
+    return text.encode()
+
+
+def stored_subject(text: str) -> str:
+    """Return a checked subject of a stored message, of any length."""
+    if {"*", ">"} & set(_subject_tokens(text, _ANY)):
+        raise bad_request("bad-subject", "subject: no wildcards for one message")
+    return text
+
+
+def filter_subject(text: str, settings: Settings) -> str:
+    """Return a checked subject that may have wildcards."""
+    tokens = _subject_tokens(text, settings.subject_bytes_max)
+    if ">" in tokens[:-1]:
+        raise bad_request("bad-subject", "subject: > only as the last token")
+    return text
+
+
+def followed(filters: Iterable[str], kind: str) -> None:
+    """Check the filters of a consumer: JetStream refuses a form feed in them. Raises Problem."""
+    if any("\f" in text for text in filters):
+        detail = "a form feed (U+000C): stored subjects may have it, filters of consumers not"
+        raise bad_request(kind, detail)
+
+
+def _subject_tokens(text: str, bytes_max: int) -> list[str]:
+    if not text or _UNSAFE.search(text):
+        raise bad_request("bad-subject", "subject: empty, or has a blank or a line break")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise bad_request("bad-subject", "subject: not UTF-8") from None
+    tokens = text.split(".")
+    if size > bytes_max:
+        raise bad_request("bad-subject", f"subject: more than {bytes_max} bytes")
+    if "" in tokens:
+        raise bad_request("bad-subject", "subject: an empty token")
+    return tokens
+
+
+def utf8_header(value: bytes, name: str) -> str:
+    """Return the text of an HTTP header. Raises Problem unless it is UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise bad_request("bad-header", f"{name}: not UTF-8") from None
+
+
+def header_text(text: str, what: str) -> bytes:
+    """Return a text as the value of a message header. Raises Problem for line breaks and NUL."""
+    if any(c in text for c in "\r\n\0"):
+        raise bad_request("bad-header", f"{what}: has a line break or NUL")
+    return text.strip(" \t").encode(errors="surrogatepass")
+
+
+def instant(text: str) -> int:
+    """Parse an RFC 3339 time to search messages from, in nanoseconds since 1970.
+
+    Times of messages have 64 bits. In the NATS API an earlier or later time wraps around; here it
+    becomes the first or last of them. Raises ValueError.
+    """
+    return min(max(parse_time(text), 0), _LAST_INSTANT)
+
+
+def sequence(text: str, what: str) -> int:
+    """Parse a sequence number, from 0 to 2**64 - 1."""
+    if not text.isascii() or not text.isdigit() or len(text) > 20 or int(text) >= 2**64:
+        raise bad_request("bad-parameter", f"{what}: not a sequence number")
+    return int(text)
+
+
+def page_offset(text: str) -> int:
+    """Parse the number of entries of a list to skip."""
+    count = sequence(text, "offset")
+    if count > _INT64_MAX:
+        raise bad_request("bad-parameter", "offset: too large")
+    return count
+
+
+def flag(text: str, what: str) -> bool:
+    """Parse a boolean query parameter."""
+    if text in ("true", "false"):
+        return text == "true"
+    raise bad_request("bad-parameter", f"{what}: not true or false")
+
+
+def duration(value: int | str, what: str) -> int:
+    """Parse a duration to nanoseconds: an integer is nanoseconds, text is like 1.5s or 2m30s."""
+    if isinstance(value, int):
+        if 0 <= value <= _INT64_MAX:
+            return value
+        raise bad_request("bad-duration", f"{what}: negative or too long")
+    if len(value) > _DURATION_MAX or not _DURATION.fullmatch(value):
+        raise bad_request("bad-duration", f"{what}: not a duration such as 500ms, 1.5s or 2m")
+    try:
+        return parse_duration(value)
+    except ValueError:
+        raise bad_request("bad-duration", f"{what}: too long") from None
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """Parse a free-form JSON object."""
+    if not body.strip():
+        raise bad_request("bad-json", "body: empty, a JSON object is needed")
+    refuse_many_values(body)
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise bad_request("bad-json", f"body: {error}") from None
+    if not isinstance(value, dict):
+        raise bad_request("bad-json", "body: not a JSON object")
+    json_bytes(value)
+    refuse_repeated_members(body)
+    return value
+
+
+def refuse_many_values(body: bytes) -> None:
+    """Raise Problem if JSON has more values than the server accepts. Each takes microseconds."""
+    if body.count(b",") + body.count(b"[") + body.count(b"{") < MAX_VALUES:
+        return
+    text = _STRINGS.sub(b"0", body).translate(None, b" \t\r\n")
+    filled = text.count(b"[") + text.count(b"{") - text.count(b"[]") - text.count(b"{}")
+    if text.count(b",") + filled >= MAX_VALUES:
+        raise Problem(413, "body-too-large", f"body: more than {MAX_VALUES} values of JSON")
+
+
+def refuse_repeated_members(body: bytes) -> None:
+    """Raise Problem if an object in valid JSON repeats a member.
+
+    The reason is in `gateway.formats.json_members` (RFC 8259, 4).
+    """
+    if body.count(b":") < 2:
+        return
+    try:
+        json.loads(body, object_pairs_hook=_once, parse_int=len, parse_float=len)
+    except RecursionError:
+        raise bad_request("bad-json", "body: nested too deeply") from None
+
+
+def _once(pairs: list[tuple[str, object]]) -> None:
+    if len(pairs) > 1 and len({name for name, _ in pairs}) != len(pairs):
+        raise bad_request("bad-json", "body: an object has a member twice")
+
+
+def json_bytes(value: object) -> bytes:
+    """Encode JSON for the server. Raises Problem for nesting that can be parsed but not encoded."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        raise bad_request("bad-json", "body: nested too deeply") from None
+
+
+def json_fault(error: Exception, body: bytes) -> str:
+    """Return the reason why a decoder refused JSON; replace messages that mislead."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, UnicodeError):
+        return "not UTF-8"
+    text = str(error)
+    if text != _TRUNCATED:
+        return text
+    return _HALF_PAIR if _is_json(body) else "it ends too early"
+
+
+def _is_json(body: bytes) -> bool:
+    """Return whether the text is JSON, also with halves of surrogate pairs."""
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def struct(cls: type[T], body: bytes) -> T:
+    """Decode a JSON body into a struct; an empty body has all defaults."""
+    refuse_many_values(body)
+    try:
+        value = msgspec.json.decode(body or b"{}", type=cls)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_request("bad-json", f"body: {json_fault(error, body)}") from None
+    refuse_repeated_members(body)
+    return value

@@ -1,1 +1,0 @@
-"""The handlers of all operations, one module per resource."""

@@ -1,0 +1,326 @@
+"""One WebSocket connection: uvicorn's `websockets` protocol, with limits for slow readers.
+
+Beside the messages of ASGI, `websocket.send` takes `wire`: encoded WebSocket frames. Frames of a
+server are not masked, so one encoding serves many readers. The message `websocket.admit` announces
+that the client is authenticated, and raises the limit of its messages to FRAME_BYTES_MAX.
+"""
+
+import asyncio
+from asyncio.transports import BaseTransport
+from http import HTTPStatus
+from typing import Any, cast
+
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.datastructures import Headers
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import State
+
+from core.runtime.sockets import end_writing
+from core.runtime.turns import turns
+from gateway.http.disconnects import ON_GONE, Calls, tell
+from gateway.http.problems import Problem, respond, response_bytes
+from gateway.http.read_buffer import READ_BYTES, SmallReads, change_protocol
+from gateway.http.request_head import Head
+from gateway.http.write_timeout import WriteWatch
+
+PING_INTERVAL_S = 20.0
+_TLS_LINGER_S = 1.0
+FRAME_BYTES_MAX = 2 * 1024 * 1024
+HELLO_BYTES_MAX = 32 * 1024
+"""Largest message of an unauthenticated client, in bytes."""
+EARLY_FRAMES_MAX = 64
+"""Control frames and continuation frames that an unauthenticated client may send."""
+_EARLY_PIECE_BYTES = 1024
+"""Bytes parsed at once from an unauthenticated client: 170 of the shortest frames, ten µs each."""
+_PIECE_BYTES = 4096
+"""Bytes parsed at once from an authenticated client."""
+_NO_HELLO = 4001  # gateway.ws.close_codes
+
+_UNSENT_BYTES = 1
+"""Bytes in the transport's buffer above which writing pauses.
+
+With 1, it pauses as soon as the kernel takes no more (0 would pause a TLS connection with an empty
+buffer). Each write that waits costs the transport three objects, one set per 64 KiB message of a
+slow reader.
+"""
+
+UVICORN_OPTIONS: dict[str, Any] = {
+    "ws_max_size": FRAME_BYTES_MAX,
+    "ws_ping_interval": PING_INTERVAL_S,
+    "ws_ping_timeout": 20.0,
+    "ws_per_message_deflate": False,
+}
+"""Options for uvicorn. They disable deflate, which would compress anew for each reader."""
+
+
+def wire(payload: bytes, *, is_text: bool) -> bytes:
+    """Return the WebSocket frame of a payload."""
+    opcode = Opcode.TEXT if is_text else Opcode.BINARY
+    return Frame(opcode, payload).serialize(mask=False)
+
+
+class Early:
+    """Input that is not parsed yet, and the number of bytes to parse at once.
+
+    It is one object because one more attribute of a connection would double the size of its dict.
+    """
+
+    __slots__ = ("data", "frames", "is_due", "piece_bytes")
+
+    def __init__(self, data: bytearray) -> None:
+        self.data = data
+        self.frames = 0
+        self.is_due = False
+        self.piece_bytes = _EARLY_PIECE_BYTES
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """A WebSocket that closes if the client reads nothing for `write_seconds`.
+
+    After an invalid frame it reads on, so that the client receives the close code.
+    """
+
+    write_seconds = 30.0
+    _writes: WriteWatch | None = None
+    _early: "Early"
+    _discards = False
+    _unanswered: asyncio.TimerHandle | None = None
+    _pong = b""
+
+    def begin(
+        self, transport: asyncio.Transport, head: Head, rest: bytes, *, within: float
+    ) -> None:
+        """Respond to a handshake that was read from a transport, within `within` seconds.
+
+        `rest` is the input after it; a client should have waited (RFC 6455, 4.1).
+        """
+        self._early = Early(bytearray(rest))
+        self.connection_made(transport)
+        self._unanswered = self.loop.call_later(within, self._refuse)
+        change_protocol(transport, SmallReads(self, _EARLY_PIECE_BYTES))
+        self.conn.max_message_size = HELLO_BYTES_MAX
+        # The library's parser of heads has other limits: it does not get this head.
+        self.conn.receive_data(b"GET / HTTP/1.1\r\n\r\n")
+        self.conn.events_received()
+        target = head.path + b"?" + head.query if head.query else head.path
+        pairs = [(name.decode(), value.decode("latin-1")) for name, value in head.headers]
+        self.handle_connect(Request(target.decode(), Headers(pairs)))
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """Set the buffer limits and the write timeout."""
+        super().connection_made(transport)
+        written = cast(asyncio.Transport, transport)
+        written.set_write_buffer_limits(high=_UNSENT_BYTES, low=0)
+        self._writes = WriteWatch(written, self.write_seconds)
+        self._on_gone: Calls = set()
+
+    def handle_connect(self, event: Request) -> None:
+        """Process a handshake."""
+        super().handle_connect(event)
+        if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+            self.scope[ON_GONE] = self._on_gone  # type: ignore[literal-required]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Clean up after the end of the connection."""
+        if self._writes is not None:
+            self._writes.stop()
+        self._stop_waiting()
+        self._early.data.clear()
+        super().connection_lost(exc)
+        tell(self._on_gone)
+        self.conn.parser.close()  # it refers to itself: else only the garbage collector frees it
+
+    def data_received(self, data: bytes) -> None:
+        """Process a read.
+
+        Input before the response to the handshake waits for it. Long input is parsed in pieces,
+        each in a loop tick of its own.
+        """
+        if self._discards:
+            return
+        if self.handshake_complete and not self._early.data and len(data) < self._early.piece_bytes:
+            self._take(data)
+            return
+        self._early.data += data
+        if self.handshake_complete:
+            self._go_on()
+        elif len(self._early.data) > READ_BYTES:
+            self.transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Pause reading until the waiting input is parsed, one piece per loop tick."""
+        if self._early.data and not self._early.is_due:
+            self._early.is_due = True
+            turns().add(self._take_early)
+        if self._early.data and not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def _take_early(self) -> None:
+        """Parse a piece of the waiting input.
+
+        Wait while the application has not received an earlier message.
+        """
+        self._early.is_due = False
+        if self.transport.is_closing():
+            return
+        if self.read_paused and not self._discards:
+            return
+        piece = bytes(self._early.data[: self._early.piece_bytes])
+        del self._early.data[: self._early.piece_bytes]
+        if not self._discards:
+            self._take(piece)
+        if self._discards:
+            self._early.data.clear()
+        if self._early.data:
+            self._go_on()
+        elif not self.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def _take(self, data: bytes) -> None:
+        """Parse frames, and send the pongs for them together."""
+        super().data_received(data)
+        if self._discards or self.transport.is_closing():
+            return
+        if pongs := self.conn.data_to_send():
+            if self.writable.is_set():
+                self.transport.write(b"".join(pongs))
+            else:
+                self._pong = pongs[-1]
+
+    def handle_events(self) -> None:
+        """Handle frames; limit their number until the client is authenticated."""
+        if self._early.piece_bytes == _EARLY_PIECE_BYTES:
+            events = self.conn.events_received()
+            self._early.frames += sum(not _is_message(event) for event in events)
+            if self._early.frames > EARLY_FRAMES_MAX and self.conn.state is State.OPEN:
+                self._refuse_frames()
+                return
+            self.conn.events.extend(events)
+        super().handle_events()
+
+    def _refuse_frames(self) -> None:
+        """Close the connection of an unauthenticated client that sends too many frames."""
+        self.conn.data_to_send()
+        reason = f"more than {EARLY_FRAMES_MAX} frames before welcome"
+        self.conn.send_close(_NO_HELLO, reason)
+        self.handle_parser_exception()
+
+    def _refuse(self) -> None:
+        """Refuse a handshake without a response in time (504)."""
+        self._unanswered = None
+        problem = Problem(504, "no-answer", "the handshake was not answered in time")
+        self.transport.write(response_bytes(respond(problem, "")))
+        self.transport.close()
+        self.handshake_complete = self.close_sent = self.disconnected = True
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.ABNORMAL_CLOSURE})
+
+    def _stop_waiting(self) -> None:
+        if self._unanswered is not None:
+            self._unanswered.cancel()
+            self._unanswered = None
+
+    def handle_ping(self) -> None:
+        """Leave the pong to `_take`.
+
+        While nothing can be written, only the last ping is answered (RFC 6455, 5.5.3), since pongs
+        would pile up unread.
+        """
+
+    def send_receive_event_to_app(self) -> None:
+        """Pass a whole message to the application.
+
+        Text that is not UTF-8 closes the connection. uvicorn would log a stack trace, by which any
+        client could fill the log.
+        """
+        if self.curr_msg_data_type == "text" and not self.close_sent:
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.frames = []
+                self.conn.send_close(CloseCode.INVALID_DATA)
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
+
+    def handle_parser_exception(self) -> None:
+        """Send the close frame, and close when the client has closed, or after a while.
+
+        Closing a socket with unread input resets the connection, and the reset may overtake the
+        close frame: the client would not learn the reason.
+        """
+        sent = self.conn.close_sent
+        assert sent is not None
+        self._discards = True
+        gone = {"type": "websocket.disconnect", "code": sent.code, "reason": sent.reason}
+        self.queue.put_nowait(cast(Any, gone))
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+        # TLS has no half-close: the client waits for the end of the connection.
+        linger = self.close_timeout if self.transport.can_write_eof() else _TLS_LINGER_S
+        self.close_timer = self.loop.call_later(linger, self.transport.close)
+        # Other frames of the same read are written before.
+        self.loop.call_soon(end_writing, self.transport)
+
+    def pause_writing(self) -> None:
+        """Hold writes, and start the write timeout."""
+        super().pause_writing()
+        if self._writes is not None:
+            self._writes.start()
+
+    def resume_writing(self) -> None:
+        """Stop the write timeout, and resume writes, first a pending pong."""
+        if self._writes is not None:
+            self._writes.stop()
+        super().resume_writing()
+        if self._pong and not self.transport.is_closing() and not self.close_sent:
+            self.transport.write(self._pong)
+        self._pong = b""
+
+    async def receive(self) -> Any:
+        """Return the next event, and continue with the waiting input."""
+        message = await super().receive()
+        if self.handshake_complete and not self.read_paused:
+            self._go_on()
+        return message
+
+    async def send(self, message: Any) -> None:
+        """Process an event of the application."""
+        data = message.get("wire")
+        if data is None:
+            if message["type"] == "websocket.admit":
+                self._admit()
+                return
+            await super().send(message)
+            if self.handshake_complete:
+                self._stop_waiting()
+                self._go_on()
+            if message["type"] == "websocket.http.response.body":
+                # Otherwise uvicorn logs an error for each refused handshake, by which any client
+                # could fill the log.
+                self.handshake_complete = self.close_sent
+            elif message["type"] == "websocket.accept":
+                # uvicorn keeps these twenty objects as long as the connection, and every full
+                # garbage collection would traverse them.
+                del self.request, self.response
+            return
+        await self.writable.wait()
+        if self.disconnected or self.close_sent or self.transport.is_closing():
+            raise ClientDisconnected
+        self.transport.write(data)
+
+    def _admit(self) -> None:
+        """Raise the limits of messages and reads for an authenticated client."""
+        self.conn.max_message_size = FRAME_BYTES_MAX
+        self._early.piece_bytes = _PIECE_BYTES
+        if not self.disconnected and not self.transport.is_closing():
+            change_protocol(self.transport, self)
+
+
+def _is_message(event: object) -> bool:
+    """Return whether an event is a message, or its first frame."""
+    return isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.BINARY)

@@ -1,0 +1,1 @@
+"""Key-value buckets: keys, values, history, watches (ADR-8)."""

@@ -1,0 +1,1 @@
+"""Messages: publishing, requests with replies, and reading stored messages."""

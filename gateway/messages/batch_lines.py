@@ -1,0 +1,343 @@
+"""Lines of a batch publish: bytes to messages, receipts to result lines.
+
+The code is pure and runs per message. It decodes a line once into a struct, publishes the bytes of
+`data` unchanged, and returns a successful receipt as the server encoded it.
+"""
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+
+import msgspec
+import orjson
+from msgspec import UNSET, UnsetType
+
+from core.client import MessageColumns, ReplyBatch, read_ack
+from core.errors import ApiError
+from gateway.formats import message_headers as headers_of
+from gateway.formats.json_members import TWICE, colons_beside, is_plain, repeats_a_member
+from gateway.formats.models import Expect, HeaderValues, PublishLine, WithPayload
+from gateway.formats.validation import header_text, json_fault, publish_subject
+from gateway.http.problems import Problem, bad_request, problem_of
+from gateway.settings import Settings
+
+_SUCCESS = b'{"stream":'
+_SUBJECTS_KEPT = 8192
+SLICE_LINES = 2048
+"""Lines decoded per loop tick; an invalid line takes about four microseconds."""
+_NO_STREAM = "no stream captures this subject"
+
+
+class Lines:
+    """A decoder of lines, with a cache of checked subjects."""
+
+    def __init__(self, settings: Settings, max_payload: int) -> None:
+        self._settings = settings
+        self._max_payload = max_payload
+        self._decoder = msgspec.json.Decoder(PublishLine)
+        self._subjects: dict[str, bytes] = {}
+
+    def run(self, lines: list[bytes]) -> "Run":
+        """Decode the lines of one piece of the body; skip blank ones."""
+        run = Run()
+        text = b"\n".join(lines)
+        entries = self._decoded(text, lines)
+        for entry in entries or ():
+            self._put(run, entry)
+        if entries is not None and not run.refused and _are_members_once(text, run):
+            return run
+        run = Run()
+        kept = [line for line in lines if line.strip()]
+        if entries is None or len(entries) != len(kept):
+            for line in kept:
+                self.item(run, line)
+        else:
+            for line, entry in zip(kept, entries, strict=True):
+                self._put_if_once(run, line, entry)
+        return run
+
+    def item(self, run: "Run", raw: bytes | msgspec.Raw) -> None:
+        """Decode one line, or one element of an array, into a run."""
+        entry = self._entry(raw)
+        if isinstance(entry, PublishLine):
+            self._put_if_once(run, raw, entry)
+        else:
+            run.refuse(entry)
+
+    def _put_if_once(self, run: "Run", raw: bytes | msgspec.Raw, entry: PublishLine) -> None:
+        """Add a message unless its JSON text `raw` repeats a member."""
+        try:
+            is_refused = _has_more_headers(entry, self._settings.message_header_count_max)
+            if not is_refused and repeats_a_member(bytes(raw)):
+                run.refuse(bad_request("bad-json", TWICE))
+                return
+        except (UnicodeDecodeError, RecursionError) as error:
+            run.refuse(bad_request("bad-json", json_fault(error, bytes(raw))))
+        else:
+            self._put(run, entry)
+
+    def _decoded(self, text: bytes, lines: list[bytes]) -> list[PublishLine] | None:
+        """Decode all lines at once. None: a line is invalid, so each must be decoded alone."""
+        try:
+            entries = self._decoder.decode_lines(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        return entries if _is_one_a_line(text, lines, len(entries)) else None
+
+    def _entry(self, line: bytes | msgspec.Raw) -> PublishLine | Problem:
+        try:
+            return self._decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return bad_request("bad-json", json_fault(error, bytes(line)))
+
+    def _put(self, run: "Run", line: PublishLine) -> None:
+        try:
+            subject = self._subjects.get(line.subject) or self._subject(line.subject)
+            payload = payload_of(line)
+            plain = line.headers is None and line.msg_id is None and line.expect is None
+            headers = b"" if plain else headers_of_line(line, self._settings)
+            if line.data_base64 is not UNSET:
+                run.colons -= payload.count(b":")  # the line contains the payload as base64
+            if not plain:
+                run.colons += colons_beside(line.headers, line.msg_id, line.expect)
+            if len(payload) + len(headers) > self._max_payload:
+                detail = f"headers and payload: larger than {self._max_payload} bytes"
+                raise Problem(413, "body-too-large", detail)
+            run.add(subject, payload, headers)
+        except Problem as problem:
+            run.refuse(problem)
+
+    def _subject(self, text: str) -> bytes:
+        subject = publish_subject(text, self._settings)
+        if len(self._subjects) >= _SUBJECTS_KEPT:
+            self._subjects.clear()
+        self._subjects[text] = subject
+        return subject
+
+
+def _has_more_headers(line: PublishLine, most: int) -> bool:
+    """Return whether a message has too many headers; such a line is refused later."""
+    headers = line.headers or {}
+    return len(headers) > most or any(
+        len(values) > most for values in headers.values() if not isinstance(values, str)
+    )
+
+
+def _is_one_a_line(text: bytes, lines: list[bytes], found: int) -> bool:
+    """Return whether each line has exactly one object; the decoder accepts two or a half.
+
+    No object continues between a line's `}` and the `{` of the next.
+    """
+    if found == len(lines) == text.count(b"}\n{") + 1:
+        return True
+    kept = [line for raw in lines if (line := raw.strip())]
+    return found == len(kept) and all(line[:1] == b"{" and line[-1:] == b"}" for line in kept)
+
+
+def _are_members_once(text: bytes, run: "Run") -> bool:
+    """Return whether certainly no line repeats a member (`gateway.formats.json_members`)."""
+    subjects, payloads = run.batch.subjects, run.batch.payloads
+    members = 2 * run.size - payloads.count(b"")  # subjects and payload members
+    held = b"".join(subjects).count(b":") + b"".join(payloads).count(b":")
+    return text.count(b":") == members + held + run.colons and is_plain(text)
+
+
+def payload_of(line: WithPayload) -> bytes:
+    """Return the payload of a message in JSON. Raises Problem."""
+    data, text, encoded = line.data, line.text, line.data_base64
+    if data is not UNSET:
+        assert not isinstance(data, UnsetType)
+        if text is not UNSET or encoded is not UNSET:
+            raise bad_request("bad-line", "only one of data, text and data_base64")
+        payload = bytes(data)
+        if not payload.isascii():
+            try:
+                payload.decode()
+            except UnicodeDecodeError:
+                raise bad_request("bad-json", "data: not UTF-8") from None
+        return payload
+    if not isinstance(text, UnsetType):
+        if not isinstance(encoded, UnsetType):
+            raise bad_request("bad-line", "only one of data, text and data_base64")
+        return text.encode()
+    if isinstance(encoded, UnsetType):
+        return b""
+    try:
+        return b64decode(encoded, validate=True)
+    except (Base64Error, ValueError):
+        raise bad_request("bad-line", "data_base64: not base64") from None
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def headers_of_line(line: PublishLine, settings: Settings) -> bytes:
+    """Return the header block of a line. Raises Problem."""
+    return header_block(line.headers, settings, line.msg_id, line.expect)
+
+
+def header_block(
+    headers: HeaderValues | None,
+    settings: Settings,
+    msg_id: str | None = None,
+    expect: Expect | None = None,
+) -> bytes:
+    """Return the header block of a message to publish. Raises Problem."""
+    items: headers_of.Items = []
+    for name, values in (headers or {}).items():
+        key = name.encode()
+        if key[:5].lower() == b"nats-":
+            key = headers_of.jetstream_name(key)
+        for value in [values] if isinstance(values, str) else values:
+            if len(items) >= settings.message_header_count_max:
+                raise headers_of.too_large(settings)
+            items.append((key, _header_value(value, name)))
+    if msg_id is not None:
+        if not msg_id:
+            raise bad_request("bad-header", "msg_id: empty")
+        items.append((b"Nats-Msg-Id", _header_value(msg_id, "msg_id")))
+    if expect is not None:
+        items += _expectations(expect)
+    headers_of.check(items, settings)
+    headers_of.refuse_repeated(items)
+    return headers_of.block(items)
+
+
+def _header_value(value: str, what: str) -> bytes:
+    if _CONTROL.search(value):
+        raise bad_request("bad-header", f"{what}: a control character")
+    return header_text(value, what)
+
+
+def _expectations(expect: Expect) -> headers_of.Items:
+    items: headers_of.Items = []
+    if expect.stream is not None:
+        items.append((b"Nats-Expected-Stream", _header_value(expect.stream, "expect.stream")))
+    if expect.last_seq is not None:
+        items.append((b"Nats-Expected-Last-Sequence", b"%d" % expect.last_seq))
+    if expect.last_subject_seq is not None:
+        items.append((b"Nats-Expected-Last-Subject-Sequence", b"%d" % expect.last_subject_seq))
+    if expect.last_msg_id is not None:
+        value = _header_value(expect.last_msg_id, "expect.last_msg_id")
+        items.append((b"Nats-Expected-Last-Msg-Id", value))
+    return items
+
+
+class Run:
+    """The messages of one piece of the body in order, including refused ones.
+
+    Attributes:
+        batch: The messages to publish.
+        refused: Problems by index in the run.
+        replies: Replies to `batch`, once it is sent.
+        size: Number of lines.
+        colons: Colons in the lines, except those of members, subjects and payloads.
+    """
+
+    __slots__ = ("batch", "colons", "refused", "replies", "size")
+
+    def __init__(self) -> None:
+        self.batch = MessageColumns()
+        self.refused: dict[int, Problem] = {}
+        self.replies: ReplyBatch | None = None
+        self.size = 0
+        self.colons = 0  # see `_are_members_once`
+
+    def add(self, subject: bytes, payload: bytes, headers: bytes) -> None:
+        """Append a message to publish."""
+        self.batch.add(subject, b"", headers, payload)
+        self.size += 1
+
+    def refuse(self, problem: Problem) -> None:
+        """Append a line that cannot be published."""
+        self.refused[self.size] = problem
+        self.size += 1
+
+    def append(self, other: "Run") -> None:
+        """Append the messages of another run."""
+        self.refused |= {self.size + place: problem for place, problem in other.refused.items()}
+        self.batch.extend(other.batch)
+        self.size += other.size
+
+    def results(self, tally: "Tally") -> list[bytes]:
+        """Return one JSON text per line, in order."""
+        replies, refused = self.replies, self.refused
+        acks = replies.payloads if replies is not None else [None] * len(self.batch)
+        statuses = replies.statuses if replies is not None else {}
+        results: list[bytes] = []
+        answered = 0
+        for position in range(self.size):
+            if refused and position in refused:
+                results.append(tally.failure(refused[position]))
+                continue
+            ack = acks[answered]
+            if ack is not None and ack.startswith(_SUCCESS) and answered not in statuses:
+                results.append(tally.success(ack))
+            else:
+                results.append(tally.failure(failure_of(replies, answered)))
+            answered += 1
+        return results
+
+
+class Tally:
+    """A counter of results. `brief`: successes are only counted, not written."""
+
+    def __init__(self, brief: bool) -> None:
+        self.brief = brief
+        self.published = 0
+        self.duplicates = 0
+        self.failed = 0
+
+    def success(self, ack: bytes) -> bytes:
+        """Return the line of a receipt, with newlines between JSON tokens replaced by blanks."""
+        self.published += 1
+        if not self.brief:
+            return ack.replace(b"\n", b" ") if b"\n" in ack else ack
+        self.duplicates += b'"duplicate"' in ack
+        return b""
+
+    def failure(self, problem: Problem) -> bytes:
+        """Return the line of an error; if brief, with the number of the message, counted from 1."""
+        self.failed += 1
+        line: dict[str, object] = {"error": problem.members()}
+        if self.brief:
+            line["line"] = self.published + self.failed
+        return orjson.dumps(line)
+
+    def summary(self) -> bytes:
+        """Return the last line of a brief response."""
+        counts = {"published": self.published, "duplicates": self.duplicates, "failed": self.failed}
+        return orjson.dumps(counts)
+
+
+def failure_of(replies: ReplyBatch | None, index: int) -> Problem:
+    """Return the problem of a publish in a batch without a successful receipt."""
+    if replies is None:
+        return receipt_problem(None, 0)
+    status = replies.statuses.get(index, 0)
+    if status == 403 and (error := replies.refused.get(index)) is not None:
+        return problem_of(error)
+    return receipt_problem(replies.payloads[index], status)
+
+
+def receipt_problem(ack: bytes | None, status: int) -> Problem:
+    """Return the problem of a publish without a successful receipt.
+
+    `ack` None: no reply came. `status` 0: the reply has no status.
+    """
+    if ack is None:
+        detail = "no acknowledgement came; the outcome is unknown"
+        return Problem(504, "no-answer", detail)
+    if status == 503:
+        return Problem(404, "no-stream", _NO_STREAM)
+    if status == 403:
+        return Problem(403, "not-permitted", "this user may not publish to the subject")
+    if status:
+        return Problem(429, "too-many-requests", "the stream takes no more at the moment")
+    try:
+        read_ack(ack)
+    except ApiError as error:
+        return problem_of(error)
+    except ValueError:
+        pass
+    return Problem(502, "not-a-receipt", "something other than a stream answered")

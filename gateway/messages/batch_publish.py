@@ -1,0 +1,211 @@
+"""A batch publish, streamed in both directions.
+
+Each piece of the body becomes one buffer of publishes. The next piece is read while several are
+unacknowledged. A writer sends the results in order. A client that sends without reading the
+response is stopped once the limits of unread results are reached; `Prefer: return=minimal` avoids
+that.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+
+from starlette.responses import Response
+from starlette.types import Message as Event
+from starlette.types import Receive, Scope, Send
+
+from core.client import ClientError
+from core.runtime.tasks import spawn, stop
+from core.runtime.turns import turns
+from gateway.http.disconnects import Disconnected
+from gateway.http.problems import Problem, respond
+from gateway.http.responses import NDJSON
+from gateway.messages import idempotency
+from gateway.messages.batch_lines import SLICE_LINES, Lines, Run, Tally
+from gateway.requests.call import Call
+
+_FAILED_LINES = 1024
+"""Failed lines per loop tick; each takes microseconds."""
+_SMALL_BYTES = 256 * 1024
+
+
+class PublishStream(Response):
+    """The NDJSON response to an NDJSON body."""
+
+    media_type = NDJSON
+
+    def __init__(self, call: Call, *, brief: bool) -> None:
+        super().__init__(None)
+        del self.headers["content-length"]
+        self._call = call
+        self._settings = call.gateway.settings
+        self._tally = Tally(brief)
+        self._lines = Lines(self._settings, call.gateway.client.info.max_payload)
+        self._runs: deque[Run] = deque()
+        self._unread = 0
+        self._unacked = 0
+        self._unacked_bytes = 0
+        self._over = False
+        self._broken: Problem | None = None
+        self._event = asyncio.Event()
+        self._room = asyncio.Event()
+        self._tail = b""
+        self._skipping = False
+        self._has_read = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        writer = spawn(self._write(send), name="publish results")
+        try:
+            more = True
+            while more:
+                try:
+                    chunk, more = await self._call.chunk(self._settings.stream_idle_max)
+                except Problem as problem:
+                    self._broken = problem
+                    break
+                for lines in self._split(chunk, last=not more):
+                    run = self._too_long() if lines is None else await self._read(lines)
+                    if run.size:
+                        await self._submit(run, writer)
+            self._over = True
+            self._event.set()
+            await writer
+        except Disconnected:
+            pass
+        finally:
+            await stop(writer)
+            for run in self._runs:
+                if run.replies is not None:
+                    run.replies.done.cancel()
+
+    async def _read(self, lines: list[bytes]) -> Run:
+        """Decode a slice of lines.
+
+        The first small slice of a piece is decoded at once, others in a later loop tick.
+        """
+        is_first, self._has_read = not self._has_read, True
+        if not is_first or sum(map(len, lines)) > _SMALL_BYTES:
+            await turns().wait()
+        return self._lines.run(lines)
+
+    def _split(self, chunk: bytes, *, last: bool) -> Iterator[list[bytes] | None]:
+        """Split a piece of the body into slices of lines; None stands for a line that is too long.
+
+        An unfinished line is kept for the next piece.
+        """
+        self._has_read = False
+        lines = chunk.split(b"\n")
+        if self._skipping:
+            if len(lines) == 1 and not last:
+                return
+            self._skipping = False
+            lines[0] = b""
+        elif self._tail:
+            lines[0] = self._tail + lines[0]
+        self._tail = b"" if last else lines.pop()
+        long = [i for i, line in enumerate(lines) if len(line) > self._settings.line_max]
+        begin = 0
+        for i in long:
+            yield from _slices(lines[begin:i])
+            yield None
+            begin = i + 1
+        yield from _slices(lines[begin:])
+        if len(self._tail) > self._settings.line_max:
+            self._tail, self._skipping = b"", True
+            yield None
+
+    def _too_long(self) -> Run:
+        run = Run()
+        detail = f"line: longer than {self._settings.line_max} bytes"
+        run.refuse(Problem(413, "body-too-large", detail))
+        return run
+
+    async def _submit(self, run: Run, writer: "asyncio.Task[None]") -> None:
+        if len(run.batch):
+            try:
+                run.replies = self._call.gateway.js.start_many(run.batch)
+            except ClientError:
+                run.replies = None
+        self._runs.append(run)
+        self._unread += run.size
+        self._unacked += len(run.batch)
+        self._unacked_bytes += run.batch.nbytes
+        self._event.set()
+        settings = self._settings
+        while (
+            self._unread > settings.batch_unread_max
+            or self._unacked > settings.batch_unacked_max
+            or self._unacked_bytes > settings.batch_unacked_bytes_max
+        ):
+            if writer.done():
+                raise Disconnected
+            self._room.clear()
+            await self._room.wait()
+
+    async def _write(self, send: Send) -> None:
+        """Send results in order; stop if the caller reads none within `write_timeout`."""
+        started = False
+        failed = 0
+        try:
+            while not (self._over and not self._runs):
+                self._event.clear()
+                lines = await self._results()
+                if lines:
+                    if not started:
+                        started = True
+                        await send(self._start())
+                    body = b"\n".join(lines) + b"\n"
+                    async with asyncio.timeout(self._settings.write_timeout):
+                        await send(_body(body, more=True))
+                    if self._tally.failed - failed >= _FAILED_LINES:
+                        failed = self._tally.failed
+                        await turns().wait()
+                elif not self._over:
+                    await self._event.wait()
+            if self._broken is not None:
+                if not started:  # else the response stays incomplete
+                    response = respond(self._broken, self._call.scope["path"])
+                    await response(self._call.scope, self._call.receive, send)
+                return
+            if not started:
+                await send(self._start())
+            end = self._tally.summary() + b"\n" if self._tally.brief else b""
+            await send(_body(end, more=False))
+        except TimeoutError:
+            pass
+        finally:
+            self._room.set()
+
+    def _start(self) -> Event:
+        return {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+
+    async def _results(self) -> list[bytes]:
+        """Return the results of the next run, and of following runs that are complete already."""
+        lines: list[bytes] = []
+        while self._runs and (
+            not lines or (len(lines) < SLICE_LINES and _is_settled(self._runs[0]))
+        ):
+            run = self._runs[0]
+            if run.replies is not None:
+                timeout = self._settings.publish_timeout
+                await idempotency.settle(self._call.gateway.js, run.batch, run.replies, timeout)
+            self._runs.popleft()
+            self._unread -= run.size
+            self._unacked -= len(run.batch)
+            self._unacked_bytes -= run.batch.nbytes
+            lines += filter(None, run.results(self._tally))
+            self._room.set()
+        return lines
+
+
+def _slices(lines: list[bytes]) -> Iterator[list[bytes]]:
+    for begin in range(0, len(lines), SLICE_LINES):
+        yield lines[begin : begin + SLICE_LINES]
+
+
+def _is_settled(run: Run) -> bool:
+    return run.replies is None or run.replies.done.done()
+
+
+def _body(body: bytes, *, more: bool) -> Event:
+    return {"type": "http.response.body", "body": body, "more_body": more}

@@ -1,0 +1,1 @@
+"""Metrics of the server and the façade, and the events that they count."""

@@ -1,0 +1,367 @@
+"""Prometheus metrics: the numbers of the server, and those that the façade counts.
+
+The server's numbers come from a function of the command (`jetgate.server_numbers`). It is called
+once per scrape, on the event loop; its result is only read afterwards.
+"""
+
+import platform
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from gateway.http.problems import kind_of
+from gateway.monitoring.events import Observation, RequestDone, RequestFailed
+from gateway.monitoring.feed_counts import FeedCounts
+
+REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A histogram: counts per bucket, not cumulative, and the sum of the observations.
+
+    The last count is that of observations beyond all bounds.
+    """
+
+    bounds: Sequence[float]
+    counts: Sequence[int]
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class StreamNumbers:
+    """The numbers of one stream."""
+
+    name: str
+    messages: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+    consumers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerNumbers:
+    """The numbers of one consumer."""
+
+    stream: str
+    name: str
+    num_pending: int
+    num_ack_pending: int
+    num_redelivered: int = 0
+    num_waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteNumbers:
+    """The numbers of a connection to another system."""
+
+    name: str
+    is_connected: bool
+    rtt_seconds: float
+    requests: int
+    deliveries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The numbers of a node at one moment. Counters count since its start.
+
+    Attributes:
+        is_leader: True if it leads the stream directory.
+        has_leader: True if it leads, or reaches the leaders of, all streams.
+        groups: Number of lease groups that it owns.
+        links: Number of peers that it is connected to.
+        is_storage_up: False while a known problem prevents storing messages.
+        commit_age: Seconds since the last commit of messages; None: none yet.
+        outages: Number of storage outages.
+        outage_seconds: Duration of all outages, in seconds.
+        lost_sequences: Number of acknowledged sequences that storage has lost.
+        authentication_failures: Connections and requests with wrong credentials.
+        refused_connections: Connections refused for want of file descriptors.
+        clock_offset: Offset of the local clock from the database clock, in seconds (positive: the
+            local clock is ahead); None: not measured yet.
+        refused: Number of messages answered with an error, by `err_code`.
+        unstored_copies: Number of messages that mirrors and sources could not store, by `err_code`.
+        version: Version of the product.
+    """
+
+    is_leader: bool = False
+    has_leader: bool = True
+    groups: int = 0
+    links: int = 0
+    is_storage_up: bool = True
+    commit_age: float | None = None
+    outages: int = 0
+    outage_seconds: float = 0.0
+    lost_sequences: int = 0
+    authentication_failures: int = 0
+    refused_connections: int = 0
+    clock_offset: float | None = None
+    refused: Mapping[int, int] = field(default_factory=dict)
+    unstored_copies: Mapping[int, int] = field(default_factory=dict)
+    version: str = ""
+
+    streams: Sequence[StreamNumbers] = ()
+    consumers: Sequence[ConsumerNumbers] = ()
+    remotes: Sequence[RemoteNumbers] = ()
+    connections: int = 0
+    subscriptions: int = 0
+    in_msgs: int = 0
+    out_msgs: int = 0
+    in_bytes: int = 0
+    out_bytes: int = 0
+    slow_consumers: int = 0
+    commits: int = 0
+    commit_failures: int = 0
+    commit_seconds: Histogram | None = None
+    loop_stalls: int = 0
+    rows_swept: int | None = None
+    """Rows deleted after their removal; None: this node serves no streams."""
+
+
+class Metrics(Collector):
+    """Collects and formats metrics; as an observer, it counts requests.
+
+    Attributes:
+        feeds: Counts of feeds, which the feeds update.
+    """
+
+    def __init__(self, snapshot: Callable[[], Snapshot] | None = None) -> None:
+        self._snapshot = snapshot
+        self._taken = Snapshot()
+        self._requests: dict[tuple[str, int], int] = {}
+        self._seconds: dict[str, list[int]] = {}
+        self._sums: dict[str, float] = {}
+        self._failures = 0
+        self.feeds = FeedCounts()
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        if snapshot is not None:
+            ProcessCollector(registry=self._registry)
+
+    def observe(self, observation: Observation) -> None:
+        """Count a request or a failure."""
+        match observation:
+            case RequestDone(operation, _, status, seconds):
+                key = (operation, status)
+                self._requests[key] = self._requests.get(key, 0) + 1
+                counts = self._seconds.get(operation)
+                if counts is None:
+                    counts = self._seconds[operation] = [0] * (len(REQUEST_BUCKETS) + 1)
+                counts[bisect_left(REQUEST_BUCKETS, seconds)] += 1
+                self._sums[operation] = self._sums.get(operation, 0.0) + seconds
+            case RequestFailed():
+                self._failures += 1
+
+    def take(self) -> None:
+        """Take a snapshot of the node; call it on the event loop."""
+        if self._snapshot is not None:
+            self._taken = self._snapshot()
+
+    def text(self, accept: str) -> tuple[bytes, str]:
+        """Return all metrics as text in a format that the scraper accepts, and the content type."""
+        encoder, content_type = choose_encoder(accept)
+        return encoder(self._registry), content_type
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield all metric families, from the last snapshot."""
+        numbers = self._taken
+        if self._snapshot is not None:
+            yield from _state(numbers)
+            yield from _server(numbers)
+            yield from _streams(numbers.streams)
+            yield from _consumers(numbers.consumers)
+            yield from _remotes(numbers.remotes)
+        yield from self._http()
+        yield from _feeds(self.feeds)
+
+    def _http(self) -> Iterable[Metric]:
+        requests = CounterMetricFamily(
+            "jetgate_http_requests", "Requests answered.", labels=("operation", "status")
+        )
+        for (operation, status), count in list(self._requests.items()):
+            requests.add_metric((operation, str(status)), count)
+        yield requests
+        seconds = HistogramMetricFamily(
+            "jetgate_http_request_seconds", "Time until an answer began.", labels=("operation",)
+        )
+        for operation, counts in list(self._seconds.items()):
+            histogram = Histogram(REQUEST_BUCKETS, tuple(counts), self._sums[operation])
+            seconds.add_metric((operation,), _buckets(histogram), histogram.total)
+        yield seconds
+        yield CounterMetricFamily(
+            "jetgate_http_failures", "Requests that failed by our fault.", self._failures
+        )
+
+
+def _state(numbers: Snapshot) -> Iterable[Metric]:
+    """Yield metrics on the health of the node."""
+    build = GaugeMetricFamily(
+        "jetgate_build_info",
+        "Version of jetgate and of Python; always 1.",
+        labels=("version", "python"),
+    )
+    build.add_metric((numbers.version, platform.python_version()), 1)
+    yield build
+    gauges = (
+        ("jetgate_leader", "Whether this node leads the stream directory.", numbers.is_leader),
+        ("jetgate_has_leader", "Whether it reaches who leads each stream.", numbers.has_leader),
+        ("jetgate_lease_groups", "Lease groups that it leads.", numbers.groups),
+        ("jetgate_links", "Connections to other nodes of its database.", numbers.links),
+        ("jetgate_storage_up", "Whether messages can be stored.", numbers.is_storage_up),
+    )
+    for name, text, value in gauges:
+        yield GaugeMetricFamily(name, text, value)
+    if numbers.commit_age is not None:
+        text = "Seconds since messages were committed last."
+        yield GaugeMetricFamily("jetgate_last_commit_age_seconds", text, numbers.commit_age)
+    if numbers.clock_offset is not None:
+        text = "What the clock of this machine is ahead of PostgreSQL's."
+        yield GaugeMetricFamily("jetgate_clock_offset_seconds", text, numbers.clock_offset)
+    by_error = (
+        ("jetgate_refused_msgs", "Messages answered with an error.", numbers.refused),
+        (
+            "jetgate_unstored_copies",
+            "Messages that mirrors and sources could not store.",
+            numbers.unstored_copies,
+        ),
+    )
+    for name, text, counts in by_error:
+        family = CounterMetricFamily(name, text, labels=("err_code", "error"))
+        for code, count in counts.items():
+            family.add_metric((str(code), kind_of(code)), count)
+        yield family
+
+
+def _feeds(counts: FeedCounts) -> Iterable[Metric]:
+    yield GaugeMetricFamily("jetgate_http_sockets", "Open WebSockets.", counts.sockets)
+    feeds = GaugeMetricFamily("jetgate_http_feeds", "Open feeds.", labels=("kind",))
+    sent = CounterMetricFamily(
+        "jetgate_http_feed_messages", "Messages sent by feeds.", labels=("kind",)
+    )
+    dropped = CounterMetricFamily(
+        "jetgate_http_feed_dropped",
+        "Messages that feeds dropped, because their readers were too slow.",
+        labels=("kind",),
+    )
+    for kind, count in counts.kinds.items():
+        feeds.add_metric((kind,), count.open)
+        sent.add_metric((kind,), count.sent)
+        dropped.add_metric((kind,), count.dropped)
+    yield from (feeds, sent, dropped)
+
+
+def _server(numbers: Snapshot) -> Iterable[Metric]:
+    yield GaugeMetricFamily("jetgate_connections", "Open connections.", numbers.connections)
+    yield GaugeMetricFamily("jetgate_subscriptions", "Subscriptions.", numbers.subscriptions)
+    counters = (
+        ("jetgate_in_msgs", "Messages received from clients.", numbers.in_msgs),
+        ("jetgate_out_msgs", "Messages sent to clients.", numbers.out_msgs),
+        ("jetgate_in_bytes", "Bytes of messages received.", numbers.in_bytes),
+        ("jetgate_out_bytes", "Bytes of messages sent.", numbers.out_bytes),
+        (
+            "jetgate_slow_consumers",
+            "Connections cut for reading too slowly.",
+            numbers.slow_consumers,
+        ),
+        ("jetgate_commits", "Transactions committed.", numbers.commits),
+        ("jetgate_commit_failures", "Transactions that failed.", numbers.commit_failures),
+        ("jetgate_storage_outages", "Times that storage was away.", numbers.outages),
+        (
+            "jetgate_storage_outage_seconds",
+            "Seconds that storage was away.",
+            numbers.outage_seconds,
+        ),
+        (
+            "jetgate_lost_sequences",
+            "Acknowledged sequences that the database has lost.",
+            numbers.lost_sequences,
+        ),
+        (
+            "jetgate_authentication_failures",
+            "Connections and requests with wrong credentials.",
+            numbers.authentication_failures,
+        ),
+        (
+            "jetgate_refused_connections",
+            "Connections refused for want of file descriptors.",
+            numbers.refused_connections,
+        ),
+        ("jetgate_loop_stalls", "Turns of the event loop over 100 ms.", numbers.loop_stalls),
+    )
+    for name, text, value in counters:
+        yield CounterMetricFamily(name, text, value)
+    if numbers.commit_seconds is not None:
+        family = HistogramMetricFamily("jetgate_commit_seconds", "Time of a commit.")
+        family.add_metric((), _buckets(numbers.commit_seconds), numbers.commit_seconds.total)
+        yield family
+    if numbers.rows_swept is not None:
+        text = "Rows deleted after they were logically gone."
+        yield GaugeMetricFamily("jetgate_rows_swept", text, numbers.rows_swept)
+
+
+def _streams(streams: Sequence[StreamNumbers]) -> Iterable[Metric]:
+    columns: tuple[tuple[str, str, Callable[[StreamNumbers], int]], ...] = (
+        ("jetgate_stream_messages", "Messages in the stream.", lambda s: s.messages),
+        ("jetgate_stream_bytes", "Bytes in the stream.", lambda s: s.bytes),
+        ("jetgate_stream_first_seq", "First sequence.", lambda s: s.first_seq),
+        ("jetgate_stream_last_seq", "Last sequence.", lambda s: s.last_seq),
+        ("jetgate_stream_consumers", "Consumers of the stream.", lambda s: s.consumers),
+    )
+    for name, text, value in columns:
+        family = GaugeMetricFamily(name, text, labels=("stream",))
+        for stream in streams:
+            family.add_metric((stream.name,), value(stream))
+        yield family
+
+
+def _consumers(consumers: Sequence[ConsumerNumbers]) -> Iterable[Metric]:
+    columns: tuple[tuple[str, str, Callable[[ConsumerNumbers], int]], ...] = (
+        ("jetgate_consumer_num_pending", "Messages not yet delivered.", lambda c: c.num_pending),
+        ("jetgate_consumer_num_ack_pending", "Deliveries not acked.", lambda c: c.num_ack_pending),
+        ("jetgate_consumer_num_redelivered", "Redelivered messages.", lambda c: c.num_redelivered),
+        ("jetgate_consumer_num_waiting", "Waiting pull requests.", lambda c: c.num_waiting),
+    )
+    for name, text, value in columns:
+        family = GaugeMetricFamily(name, text, labels=("stream", "consumer"))
+        for consumer in consumers:
+            family.add_metric((consumer.stream, consumer.name), value(consumer))
+        yield family
+
+
+def _remotes(remotes: Sequence[RemoteNumbers]) -> Iterable[Metric]:
+    connected = GaugeMetricFamily(
+        "jetgate_remote_connected", "Whether the remote is connected.", labels=("remote",)
+    )
+    rtt = GaugeMetricFamily(
+        "jetgate_remote_rtt_seconds", "Time of a PING; 0: not known.", labels=("remote",)
+    )
+    requests = CounterMetricFamily(
+        "jetgate_remote_requests", "API requests sent to the remote.", labels=("remote",)
+    )
+    deliveries = CounterMetricFamily(
+        "jetgate_remote_deliveries", "Messages its consumers delivered.", labels=("remote",)
+    )
+    for remote in remotes:
+        label = (remote.name,)
+        connected.add_metric(label, remote.is_connected)
+        rtt.add_metric(label, remote.rtt_seconds)
+        requests.add_metric(label, remote.requests)
+        deliveries.add_metric(label, remote.deliveries)
+    yield from (connected, rtt, requests, deliveries)
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    buckets: list[tuple[str, float]] = []
+    running = 0
+    for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
+        running += count
+        buckets.append(("+Inf" if bound == float("inf") else str(bound), running))
+    return buckets

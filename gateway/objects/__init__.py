@@ -1,0 +1,1 @@
+"""Object stores: objects, uploads, downloads, watches (ADR-20)."""

@@ -1,0 +1,1 @@
+"""Requests: the route table, the call that a handler gets, and ways to respond."""

@@ -1,0 +1,58 @@
+"""Waiting for messages of an inbox while the client may disconnect."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from core.client import Msg
+from core.client.gathering import Gathering
+from core.runtime.tasks import spawn, stop
+from gateway.http.disconnects import Disconnected
+from gateway.requests.call import Call
+
+
+@asynccontextmanager
+async def watched(call: Call, gathering: Gathering) -> AsyncIterator[None]:
+    """Interrupt a gathering when the client disconnects, and release it at the end."""
+    watch = spawn(_watch(call, gathering), name="disconnect watch")
+    try:
+        yield
+    finally:
+        await stop(watch)
+        await gathering.release()
+
+
+async def arrived(gathering: Gathering, within: float) -> list[Msg] | None:
+    """Return the next messages; None if the gathering ended, or nothing came in `within` seconds.
+
+    An empty list stands for a status without a message, such as a heartbeat. Raises Disconnected.
+    """
+    if not gathering.messages and (gathering.ended or not await gathering.changed(within)):
+        return None
+    if gathering.interrupted:
+        raise Disconnected
+    some = gathering.take()
+    return some if some or not gathering.ended else None
+
+
+async def arriving(
+    gathering: Gathering, seconds: float, stall: float | None = None
+) -> AsyncIterator[list[Msg]]:
+    """Yield messages as they arrive, until the gathering ends or `seconds` have passed.
+
+    `stall`: longest silence, in seconds; None: no limit. Raises Disconnected.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while True:
+        within = max(deadline - loop.time(), 0.0)
+        some = await arrived(gathering, within if stall is None else min(within, stall))
+        if some is None:
+            return
+        yield some
+
+
+async def _watch(call: Call, gathering: Gathering) -> None:
+    while (await call.receive())["type"] != "http.disconnect":
+        pass
+    gathering.interrupt()

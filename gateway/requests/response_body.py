@@ -1,0 +1,62 @@
+"""A response body that is sent in pieces, and fails once the client has disconnected.
+
+uvicorn silently drops output for a disconnected client. Fetched messages must be returned then, so
+their sender has to know.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Self
+
+from starlette.types import Send
+
+from core.runtime.tasks import spawn, stop
+from gateway.http.disconnects import Disconnected
+from gateway.requests.call import Call
+
+
+class ResponseBody:
+    """Sends a body to a connected client. A context manager.
+
+    `on_gone` is called when the client disconnects.
+    """
+
+    def __init__(self, call: Call, send: Send, on_gone: Callable[[], None] | None = None) -> None:
+        self._call = call
+        self._send = send
+        self._on_gone = on_gone
+        self._watch: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._watch = spawn(self._until_gone(), name="disconnect watch")
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await stop(self._watch)
+
+    async def send(self, body: bytes) -> None:
+        """Send a piece; an empty one only waits until earlier ones are written.
+
+        Raises Disconnected.
+        """
+        # Checked before, because a client that has everything may disconnect at once; and after,
+        # because uvicorn may have waited for a slow reader.
+        await asyncio.sleep(0)
+        self._check()
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        self._check()
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the client has disconnected."""
+        return self._watch is not None and self._watch.done()
+
+    def _check(self) -> None:
+        if self.is_gone:
+            raise Disconnected
+
+    async def _until_gone(self) -> None:
+        while (await self._call.receive())["type"] != "http.disconnect":
+            pass
+        if self._on_gone is not None:
+            self._on_gone()

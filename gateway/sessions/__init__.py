@@ -1,0 +1,1 @@
+"""Browser sessions and tickets as a resource: create, read, end."""

@@ -1,0 +1,1 @@
+"""Streams: management, purging, dead letters."""

@@ -1,0 +1,116 @@
+"""Redriving of dead letters: publish their messages again, then delete the letters.
+
+The headers of a letter contain the origin of its message. The message id is derived from the
+letter, so a second redrive within the duplicate window stores no second message if the deletion has
+failed. The publish uses the caller's permissions, since any publisher to the dead-letter stream can
+forge these headers.
+"""
+
+from dataclasses import dataclass, field
+
+from core.client import MessageColumns, NoResponders, ReplyBatch, header_block, header_items
+from core.errors import ApiError
+from core.model.api_errors import err_code
+from core.model.message import MsgGetRequest, StoredMsg
+from gateway.formats.validation import publish_subject
+from gateway.http.problems import Problem, problem_of
+from gateway.messages.batch_lines import failure_of
+from gateway.requests.call import Call
+
+_PREFIX = b"Jetgate-Dead-"
+_TTL = _PREFIX + b"Kept-Nats-TTL"
+_NOT_FOUND = err_code("JSNoMessageFound")
+
+
+@dataclass(slots=True)
+class Redriven:
+    """The results of a redrive."""
+
+    count: int = 0
+    failed: list[dict[str, object]] = field(default_factory=list)
+    last_seq: int = 0
+
+    def fail(self, seq: int, problem: Problem) -> None:
+        """Record a letter that is not sent back."""
+        self.failed.append({"seq": seq, "problem": problem.members()})
+
+
+async def matching(call: Call, dead: str, pattern: str, start: int, limit: int) -> list[StoredMsg]:
+    """Return the letters whose subjects match, from a sequence on. Raises ApiError, ClientError."""
+    letters: list[StoredMsg] = []
+    while len(letters) < limit:
+        request = MsgGetRequest(seq=max(start, 1), next_by_subj=pattern)
+        try:
+            letter = await call.gateway.js.message(dead, request)
+        except ApiError as error:
+            if error.err_code != _NOT_FOUND:
+                raise
+            break
+        letters.append(letter)
+        start = letter.seq + 1
+    return letters
+
+
+async def by_sequence(call: Call, dead: str, seqs: list[int], into: Redriven) -> list[StoredMsg]:
+    """Return the letters with these sequences; record missing ones as failed."""
+    letters: list[StoredMsg] = []
+    for seq in seqs:
+        try:
+            letters.append(await call.gateway.js.message(dead, MsgGetRequest(seq=seq)))
+        except ApiError as error:
+            if error.err_code != _NOT_FOUND:
+                raise
+            into.fail(seq, problem_of(error))
+    return letters
+
+
+async def redrive(
+    call: Call, dead: str, created: str, letters: list[StoredMsg], into: Redriven
+) -> None:
+    """Publish the messages of letters again, and delete the letters whose message is stored."""
+    batch = MessageColumns()
+    sent: list[int] = []
+    for letter in letters:
+        into.last_seq = letter.seq
+        try:
+            subject, headers = _message(call, letter, f"dead {dead} {created} {letter.seq}")
+        except Problem as refusal:
+            into.fail(letter.seq, refusal)
+            continue
+        batch.add(subject, b"", headers, letter.data)
+        sent.append(letter.seq)
+    if not sent:
+        return
+    replies = call.gateway.js.start_many(batch)
+    await replies.settled(call.gateway.settings.publish_timeout)
+    for place, seq in enumerate(sent):
+        if (problem := _refusal(replies, place)) is not None:
+            into.fail(seq, problem)
+            continue
+        try:
+            await call.gateway.js.call(f"STREAM.MSG.DELETE.{dead}", {"seq": seq, "no_erase": True})
+        except (ApiError, NoResponders) as error:
+            into.fail(seq, problem_of(error))
+        else:
+            into.count += 1
+
+
+def _message(call: Call, letter: StoredMsg, ident: str) -> tuple[bytes, bytes]:
+    """Return the subject and headers of a letter's message. Raises Problem."""
+    items = header_items(letter.hdrs)
+    about = {name.removeprefix(_PREFIX): value for name, value in items if name[:13] == _PREFIX}
+    if not {b"Subject", b"Stream"} <= about.keys() or b"Lacks-Payload" in about:
+        raise Problem(409, "not-a-dead-letter", "it does not hold a message of another stream")
+    settings = call.gateway.settings
+    subject = publish_subject(about[b"Subject"].decode(errors="surrogateescape"), settings)
+    own = [item for item in items if not item[0].startswith((_PREFIX, b"Nats-"))]
+    own += [(b"Nats-TTL", value) for name, value in items if name == _TTL]
+    own += [(b"Nats-Msg-Id", ident.encode()), (b"Nats-Expected-Stream", about[b"Stream"])]
+    return subject, header_block(own)
+
+
+def _refusal(replies: ReplyBatch, place: int) -> Problem | None:
+    ack = replies.payloads[place]
+    if ack is not None and place not in replies.statuses and ack.startswith(b'{"stream":'):
+        return None
+    return failure_of(replies, place)

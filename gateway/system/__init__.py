@@ -1,0 +1,1 @@
+"""Health checks, metrics, the account, and the documents of the contract."""

@@ -1,0 +1,16 @@
+"""The operation that opens a WebSocket."""
+
+from gateway.requests.operation import Operation
+from gateway.ws import handlers
+
+WS_ROUTES: tuple[Operation, ...] = (
+    Operation(
+        "openWebSocket",
+        "GET",
+        "/v1/ws",
+        handlers.open_websocket,
+        statuses=(101,),
+        query=None,
+        problems=("websocket-needed",),
+    ),
+)
