@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.node.ownership.dispatch import Dispatch
+from core.node.ownership.pending_steps import PendingSteps
 from core.node.ownership.state import (
     TRANSITIONS,
     Command,
@@ -98,10 +99,12 @@ class World:
         for node in self.nodes.values():
             found += [partial(job, node) for job in node.jobs()]
             found += [partial(node.publish, group) for group in GROUPS]
-            found += [partial(node.want, group) for group in GROUPS if node.may_want(group)]
+            wanted = [group for group in GROUPS if node.may_want(group)]
+            found += [partial(node.want, group) for group in wanted]
+            found += [partial(node.want, *wanted)] if len(wanted) > 1 else []
             for group in sorted(node.ownership.owned):
                 found += [
-                    partial(node.dispatch.post, TransferAsked({name: [group]}))
+                    partial(node.ask_transfer, TransferAsked({name: [group]}))
                     for name in ("", *sorted(self.nodes.keys() - {node.name}))
                 ]
         return found + (self.faults() if faults else [])
@@ -111,7 +114,9 @@ class World:
         found: list[Action] = []
         for node in self.nodes.values():
             found += [partial(self.end_session, node), node.notice, node.lose_patience]
-            found += [node.fail_load] if node.loading else []
+            found += [node.fail_load] if node.is_next(Command.LOAD) else []
+            found += [node.fail_acquire] if node.is_next(Command.ACQUIRE) else []
+            found += [node.fail_release] if node.is_next(Command.RELEASE) else []
         names = sorted(self.nodes)
         return found + [
             partial(self.cut, one, other) for one in names for other in names if one < other
@@ -165,15 +170,12 @@ class Node:
         self.dispatch: Dispatch[str] = Dispatch()
         self.ownership: Ownership[str] = self.dispatch.ownership
         self.held: list[Published] = []
-        self.steps: deque[Step] = deque()  # one task executes them in their order
+        self.steps = PendingSteps(self.dispatch)
+        self.is_busy = False  # a request executes the steps, until none is left or it fails
         self.asked: TransferAsked | None = None  # the transfer that is drained
         self.unread: set[str] = set()  # the peers that may still send messages for it
         self.dispatch.subscribe(
             {
-                Command.ACQUIRE: self.steps.append,
-                Command.LOAD: self.steps.append,
-                Command.DRAIN: self._drain,
-                Command.RELEASE: self.steps.append,
                 Command.ANNOUNCE: self._announce,
                 Command.PASS: lambda _step: self._pass(),
                 Command.REFUSE: self._refuse,
@@ -182,9 +184,6 @@ class Node:
         )
 
     # -- the commands ------------------------------------------------------------------------
-
-    def _drain(self, step: Step) -> None:
-        self.steps.append(step)
 
     def _announce(self, step: Step) -> None:
         self._send(("claims", self.dispatch.claims()))
@@ -232,14 +231,21 @@ class Node:
         """Whether the placement could find a lock free that this node does not have."""
         return self.ownership.state(group) in (State.FREE, State.PEER)
 
-    def want(self, group: int) -> None:
+    def want(self, *groups: int) -> None:
         """Follow the placement."""
-        if self.may_want(group) and not self.steps and self.asked is None:
-            self.dispatch.post(Wanted(frozenset({group})))
+        if all(map(self.may_want, groups)) and not self.is_busy:
+            self.is_busy = True
+            self.dispatch.post(Wanted(frozenset(groups)))
+
+    def ask_transfer(self, event: TransferAsked) -> None:
+        """Transfer a group to a peer."""
+        if not self.is_busy:
+            self.is_busy = True
+            self.dispatch.post(event)
 
     def jobs(self) -> list[Callable[["Node"], None]]:
         """Return what this node has begun and may end now."""
-        return [Node._execute] if self.steps or self.asked is not None else []
+        return [Node._execute] if self.is_busy else []
 
     def _execute(self) -> None:
         """Execute the first command, or go on with it."""
@@ -248,7 +254,10 @@ class Node:
                 asked, self.asked = self.asked, None
                 self.dispatch.post(Drained(asked))
             return
-        step = self.steps.popleft()
+        if not self.steps:
+            self.is_busy = False
+            return
+        step = self.steps.next()
         if step.command is Command.ACQUIRE:
             self._acquire(step.groups)
         elif step.command is Command.LOAD:
@@ -264,19 +273,30 @@ class Node:
         taken = {}
         for group in sorted(groups):
             lock = self.world.locks[group]
-            if not lock.holder:
+            if lock.holder in ("", self.name):  # a session may acquire its lock once more
                 lock.holder, lock.epoch = self.name, lock.epoch + 1
                 taken[group] = lock.epoch
         self.dispatch.post(LeasesTaken(taken))
 
-    @property
-    def loading(self) -> bool:
-        """Whether the streams of some groups are read next."""
-        return bool(self.steps) and self.steps[0].command is Command.LOAD
+    def is_next(self, command: Command) -> bool:
+        """Return whether this command is executed next."""
+        return self.is_busy and bool(self.steps) and self.steps.peek().command is command
 
     def fail_load(self) -> None:
         """Fail to read the streams of some groups."""
-        self.dispatch.post(LoadFailed(self.steps.popleft().groups))
+        self.dispatch.post(LoadFailed(self.steps.next().groups))
+        self.steps.fail()
+
+    def fail_acquire(self) -> None:
+        """Fail to acquire the locks of some groups: storage is away."""
+        self.steps.next()
+        self.steps.fail()
+
+    def fail_release(self) -> None:
+        """Fail to release the locks of some groups: they end with the session."""
+        self.steps.next()
+        self.steps.fail()
+        self.world.end_session(self)
 
     def _release(self, step: Step) -> None:
         for group in step.groups:

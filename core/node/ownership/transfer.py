@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,6 +23,7 @@ from core.jetstream.stream.runner import StreamRunner
 from core.jetstream.transactions.transactions import Transactions
 from core.node.outage_recovery import find_losses
 from core.node.ownership.dispatch import Dispatch
+from core.node.ownership.pending_steps import PendingSteps
 from core.node.ownership.state import (
     Command,
     Drained,
@@ -119,11 +119,9 @@ class Transfers:
         self._directory_store = directory_store
         self._known = known
         self._hooks = hooks
-        self._steps: deque[Step] = deque()
-        waiting = (Command.ACQUIRE, Command.LOAD, Command.DRAIN, Command.RELEASE)
+        self._steps = PendingSteps(dispatch)
         self._unsubscribe = dispatch.subscribe(
-            dict.fromkeys(waiting, self._steps.append)
-            | {Command.DEPOSE: self._depose, Command.PASS: self._passed}
+            {Command.DEPOSE: self._depose, Command.PASS: self._passed}
         )
 
     @property
@@ -134,7 +132,7 @@ class Transfers:
     def close(self) -> None:
         """Stop executing commands, and drop the pending ones."""
         self._unsubscribe()
-        self._steps.clear()
+        self._steps.close()
 
     # -- what the placement asks for ---------------------------------------------------------
 
@@ -147,12 +145,7 @@ class Transfers:
         """
         wanted = frozenset(groups) - self._ownership.leases.keys()
         self._dispatch.post(Wanted(wanted))
-        try:
-            await self._execute()
-        finally:
-            # After an outage other groups may be free: the placement decides anew.
-            for step in [each for each in self._steps if each.command is Command.ACQUIRE]:
-                self._steps.remove(step)
+        await self._execute()
         return wanted & self._ownership.owned
 
     async def transfer(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
@@ -171,17 +164,26 @@ class Transfers:
         await self._execute()
 
     async def _execute(self) -> None:
-        while self._steps:
-            step = self._steps.popleft()
-            if step.command is Command.ACQUIRE:
-                if groups := step.groups - self._ownership.leases.keys():
-                    await self._leases.take(groups)
-            elif step.command is Command.LOAD:
-                await self._load_and_serve(step.groups)
-            elif step.command is Command.DRAIN and isinstance(step.event, TransferAsked):
-                await self._drain(step.groups, step.event)
-            elif step.command is Command.RELEASE:
-                await self._release(step)
+        """Execute the pending steps. After a failure none is left for a later request."""
+        try:
+            while self._steps:
+                await self._execute_step(self._steps.next())
+        except BaseException:
+            self._steps.fail()
+            while self._steps:
+                with contextlib.suppress(Unavailable):  # else the locks end with the session
+                    await self._execute_step(self._steps.next())
+            raise
+
+    async def _execute_step(self, step: Step) -> None:
+        if step.command is Command.ACQUIRE and step.groups:
+            await self._leases.take(step.groups)
+        elif step.command is Command.LOAD and step.groups:
+            await self._load_and_serve(step.groups)
+        elif step.command is Command.DRAIN and isinstance(step.event, TransferAsked):
+            await self._drain(step.groups, step.event)
+        elif step.command is Command.RELEASE:
+            await self._release(step)
 
     # -- load --------------------------------------------------------------------------------
 
@@ -191,8 +193,6 @@ class Transfers:
             await self._hooks.loaded(runners)
         except BaseException:
             self._dispatch.post(LoadFailed(groups))
-            with contextlib.suppress(Unavailable):  # else the locks end with the session
-                await self._execute()
             raise
         self._serve(groups, runners)
 
@@ -270,7 +270,8 @@ class Transfers:
 
     async def _release(self, step: Step) -> None:
         """Release the locks of groups, and offer the groups to their next owners."""
-        await self._leases.give(step.groups)
+        if step.groups:
+            await self._leases.give(step.groups)
         if isinstance(step.event, Drained):
             self._dispatch.post(Released(step.event.transfer))
 
