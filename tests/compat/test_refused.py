@@ -1,5 +1,7 @@
 """Refusals of features that jetgate does not serve; the page of compatibility repeats them."""
 
+# Subject: documents
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

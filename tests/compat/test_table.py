@@ -1,5 +1,7 @@
 """The page of compatibility and its table agree, even when only some tests run."""
 
+# Subject: documents
+
 import re
 
 import pytest

@@ -1,5 +1,7 @@
 """Publishing, and changing what is there."""
 
+# Subject: console
+
 from tests.gateway.web import Web
 from tests.support.devtools import Browser
 from tests.support.eventually import eventually

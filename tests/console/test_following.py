@@ -1,5 +1,7 @@
 """Following a stream, and playing it again."""
 
+# Subject: console
+
 import json
 
 from tests.gateway.web import Web

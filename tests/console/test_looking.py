@@ -1,5 +1,7 @@
 """Looking at streams and messages."""
 
+# Subject: console
+
 import json
 
 from tests.gateway.web import Web

@@ -1,5 +1,7 @@
 """What the page is made of, and what it may do."""
 
+# Subject: console
+
 import re
 from importlib.resources import files
 

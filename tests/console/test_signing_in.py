@@ -1,5 +1,7 @@
 """Where the server has users: signing in, what one may not do, and a server that starts anew."""
 
+# Subject: console
+
 from collections.abc import Iterator
 
 import pytest

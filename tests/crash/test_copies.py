@@ -1,5 +1,7 @@
 """kill -9 while streams are copied: afterwards every copy is complete, and has no duplicates."""
 
+# Subject: mirrors and sources, crashes
+
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack

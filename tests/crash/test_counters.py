@@ -1,5 +1,7 @@
 """kill -9 while increments are in flight: each counts once, in the stream and in its copy."""
 
+# Subject: counters, crashes
+
 import asyncio
 import json
 

@@ -3,6 +3,8 @@
 The last test proves that the checker works: it must find acknowledgements sent before COMMIT.
 """
 
+# Subject: crashes
+
 import random
 from collections.abc import Callable
 

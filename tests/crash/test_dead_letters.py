@@ -1,5 +1,7 @@
 """kill -9 around dead letters: each message that ended without success has one, others none."""
 
+# Subject: dead letters, crashes
+
 import random
 from base64 import b64decode
 from collections import Counter

@@ -3,6 +3,8 @@
 They resume after their positions, and get every message once, in order, or a notice of a gap.
 """
 
+# Subject: feeds, crashes
+
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """The checker finds each kind of violation."""
 
+# Subject: crashes, tests
+
 import pytest
 
 from tests.crash.ledger import Ledger, Stored, check

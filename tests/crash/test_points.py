@@ -1,5 +1,7 @@
 """A node that ends at a point of an operation: a sample of `python -m tests.crash.points`."""
 
+# Subject: several nodes, crashes
+
 from collections.abc import Iterator
 
 import pytest

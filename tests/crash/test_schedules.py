@@ -1,5 +1,7 @@
 """kill -9 while schedules come due: each is sent once, and a repeating one continues."""
 
+# Subject: schedules, crashes
+
 import asyncio
 from collections import Counter
 from contextlib import suppress

@@ -1,5 +1,7 @@
 """kill -9 while batches are committed: each row of the effective manifest is stored once."""
 
+# Subject: transactions, crashes
+
 import json
 import random
 from functools import partial

@@ -3,6 +3,8 @@
 Otherwise it would deliver messages that its successor has acknowledged, and report them as pending.
 """
 
+# Subject: leadership, crashes
+
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack

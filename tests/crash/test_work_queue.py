@@ -1,5 +1,7 @@
 """kill -9 during use of a work queue: each message is delivered until acknowledged, then never."""
 
+# Subject: retention, crashes
+
 import random
 from collections import Counter
 from functools import partial

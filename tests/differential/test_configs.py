@@ -4,6 +4,8 @@ The pure functions get the same request body as the server. Their effective conf
 error, must equal the one in the server's reply: same members, same order, same text.
 """
 
+# Subject: streams, consumers
+
 import json
 from collections.abc import Iterator
 from typing import Any

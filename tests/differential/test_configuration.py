@@ -1,5 +1,7 @@
 """Configuration files read by both servers: validity, digest, and every error message."""
 
+# Subject: configuration
+
 import os
 import subprocess
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Random messages of fast-ingest batches: both servers send the same answers to publishers."""
 
+# Subject: batches
+
 import random
 from typing import Any
 

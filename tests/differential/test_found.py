@@ -1,5 +1,7 @@
 """Shortened histories that the hunt found to differ once; both servers answer them alike now."""
 
+# Subject: random histories
+
 import pytest
 
 from tests.differential.common import Step

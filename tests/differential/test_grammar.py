@@ -7,6 +7,8 @@ name are not compared.
 that differ.
 """
 
+# Subject: configuration
+
 import contextlib
 import os
 import subprocess

@@ -3,6 +3,8 @@
 `python -m tests.differential.hunt` plays more of them and shortens those that differ.
 """
 
+# Subject: random histories
+
 import pytest
 
 from tests.differential.comparing import difference

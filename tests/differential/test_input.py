@@ -3,6 +3,8 @@
 Each table is sent to nats-server, and passed to jetgate's function for such input.
 """
 
+# Subject: API
+
 from typing import Any
 
 import pytest

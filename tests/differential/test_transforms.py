@@ -1,5 +1,7 @@
 """Subject transforms: the server stores a message under the subject that `Transform` computes."""
 
+# Subject: routing, transforms
+
 import random
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Which addresses of the machine reach a server: the same for each of its ports, IPv6 too."""
 
+# Subject: configuration
+
 import json
 import socket
 import subprocess

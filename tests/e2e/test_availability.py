@@ -1,5 +1,7 @@
 """What docs/operations/availability.md promises of a synchronous standby."""
 
+# Subject: storage faults
+
 from pathlib import Path
 
 from tests.e2e.test_database_role import ask

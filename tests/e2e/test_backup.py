@@ -1,5 +1,7 @@
 """`jetgate backup`, `restore` and `verify`, run as a role without powers."""
 
+# Subject: backup
+
 import asyncio
 import hashlib
 import json

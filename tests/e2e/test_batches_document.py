@@ -1,5 +1,7 @@
 """The lines of docs/features/batches.md answer, in order, what it shows."""
 
+# Subject: batches
+
 import asyncio
 import json
 import re

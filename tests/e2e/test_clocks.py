@@ -1,5 +1,7 @@
 """Nodes whose clocks are an hour wrong take over: nothing comes due too early or too late."""
 
+# Subject: leadership
+
 import json
 import re
 import signal

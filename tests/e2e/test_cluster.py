@@ -4,6 +4,8 @@ The first one has JetStream; the others dial it, and learn of each other from it
 themselves is compared with what the nats-server says.
 """
 
+# Subject: routes, configuration
+
 import asyncio
 import json
 import signal

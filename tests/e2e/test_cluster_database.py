@@ -3,6 +3,8 @@
 Two members have JetStream, `jetstream { dsn }`: each leads a part, and clients of all use it.
 """
 
+# Subject: several nodes
+
 import asyncio
 import json
 import signal

@@ -1,5 +1,7 @@
 """What a cluster says of itself, and who leads in it: three nats-server, three `jetgate serve`."""
 
+# Subject: cluster members, placement
+
 import asyncio
 import json
 import re

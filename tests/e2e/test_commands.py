@@ -1,5 +1,7 @@
 """The commands as a stranger runs them: real processes, real signals."""
 
+# Subject: leadership, configuration
+
 import contextlib
 import http.client
 import json

@@ -1,5 +1,7 @@
 """The lines of docs/features/counters.md answer, in order, what it shows."""
 
+# Subject: counters
+
 import asyncio
 import re
 import shutil

@@ -1,5 +1,7 @@
 """The oldest and the newest PostgreSQL, and a role that is no superuser: what a DBA may set up."""
 
+# Subject: database connections
+
 import asyncio
 import contextlib
 import json

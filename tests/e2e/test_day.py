@@ -5,6 +5,8 @@ systemd unit and by that of compose; a publisher notes what was acknowledged to 
 message to the end of the rolling restart.
 """
 
+# Subject: deployment
+
 import os
 import re
 import shlex

@@ -1,5 +1,7 @@
 """A leader dies before a dead letter has its stream; the node that takes over stores it."""
 
+# Subject: dead letters
+
 import json
 import signal
 from functools import partial

@@ -1,5 +1,7 @@
 """The alerts, the dashboard and the document speak of the metrics that there are, and of all."""
 
+# Subject: operations
+
 import json
 import re
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """What `deploy/`, the Dockerfile and docker-compose.yml say, as far as this machine can try it."""
 
+# Subject: deployment
+
 import json
 import os
 import re

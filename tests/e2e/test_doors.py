@@ -1,5 +1,7 @@
 """WebSocket and JetStream are served where they are asked for, and nowhere else."""
 
+# Subject: WebSocket
+
 import json
 
 import pytest

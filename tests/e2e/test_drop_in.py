@@ -1,5 +1,7 @@
 """A script that was written for nats-server, run with either: only the path differs."""
 
+# Subject: configuration
+
 import asyncio
 import json
 import signal

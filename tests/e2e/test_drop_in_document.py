@@ -1,5 +1,7 @@
 """What docs/drop-in.md says is served, refused or without effect: each word of it is tried."""
 
+# Subject: configuration
+
 import re
 import socket
 import subprocess

@@ -1,5 +1,7 @@
 """How soon `jetgate-nats-server` is there and gone, and many of it at once."""
 
+# Subject: costs
+
 import asyncio
 import signal
 import time

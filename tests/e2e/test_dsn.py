@@ -1,5 +1,7 @@
 """Connection strings as operators write them, to Debian's PostgreSQL: TCP, TLS and passwords."""
 
+# Subject: database connections
+
 import asyncio
 import json
 import re

@@ -1,5 +1,7 @@
 """The examples, run as the documents show them; their messages read by consumer, HTTP and SQL."""
 
+# Subject: documents
+
 import asyncio
 import json
 import os

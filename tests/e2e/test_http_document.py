@@ -2,6 +2,8 @@
 say.
 """
 
+# Subject: HTTP sign-in, HTTP, documents
+
 import re
 import shutil
 import subprocess

@@ -1,5 +1,7 @@
 """TLS on the HTTP port, and the errors of its files."""
 
+# Subject: HTTP sign-in
+
 import contextlib
 import http.client
 import json

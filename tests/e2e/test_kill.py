@@ -1,5 +1,7 @@
 """`kill -9` of a server with JetStream, as scripts do it: its directory goes at once."""
 
+# Subject: crashes
+
 import asyncio
 import os
 import re

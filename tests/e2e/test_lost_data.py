@@ -1,5 +1,7 @@
 """PostgreSQL loses what was acknowledged: it comes back as it was before."""
 
+# Subject: storage faults
+
 import http.client
 import json
 import shutil

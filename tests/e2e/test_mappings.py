@@ -1,5 +1,7 @@
 """The block `mappings`: where a message goes that a client publishes, on both servers."""
 
+# Subject: routing
+
 import signal
 import socket
 from collections import Counter

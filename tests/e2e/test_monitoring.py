@@ -1,5 +1,7 @@
 """The monitoring port: the same fields, in the same order, as nats-server's, page by page."""
 
+# Subject: monitoring
+
 import asyncio
 import json
 import socket

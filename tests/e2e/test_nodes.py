@@ -1,5 +1,7 @@
 """Several `jetgate serve` over one database: any of them serves any client, whoever leads."""
 
+# Subject: several nodes
+
 import asyncio
 import json
 import signal

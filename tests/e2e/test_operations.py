@@ -1,5 +1,7 @@
 """What an operator sees when something goes wrong: probes, metrics, the log."""
 
+# Subject: operations
+
 import contextlib
 import json
 import os

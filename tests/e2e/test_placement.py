@@ -1,5 +1,7 @@
 """Streams with tags are led by nodes that have them, as long as there is one."""
 
+# Subject: placement
+
 import asyncio
 import json
 from collections.abc import Collection

@@ -1,5 +1,7 @@
 """A real PgBouncer between `jetgate serve` and PostgreSQL: refused, with the reason."""
 
+# Subject: schema
+
 import contextlib
 import os
 import shutil

@@ -1,5 +1,7 @@
 """`jetgate reader`: roles that may read streams with SQL, made by one command."""
 
+# Subject: SQL
+
 import asyncio
 import json
 import os

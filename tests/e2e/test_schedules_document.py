@@ -1,5 +1,7 @@
 """The lines of docs/features/schedules.md answer, in order, what it shows."""
 
+# Subject: documents
+
 import re
 import shutil
 import subprocess

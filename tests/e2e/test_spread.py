@@ -2,6 +2,8 @@
 nothing of what clients see.
 """
 
+# Subject: several nodes
+
 import asyncio
 import contextlib
 import json

@@ -2,6 +2,8 @@
 different nodes.
 """
 
+# Subject: several nodes
+
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 

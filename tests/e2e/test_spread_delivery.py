@@ -2,6 +2,8 @@
 the one that leads it: after a step-down, and after that one was killed or stood still.
 """
 
+# Subject: several nodes
+
 import asyncio
 import json
 import signal

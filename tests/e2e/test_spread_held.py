@@ -1,5 +1,7 @@
 """While one stream has no leader, clients go on with the streams of the others."""
 
+# Subject: several nodes
+
 import asyncio
 import signal
 

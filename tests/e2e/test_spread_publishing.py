@@ -1,5 +1,7 @@
 """Publishes that are not one by one, pipelined or in batches, through nodes that do not lead."""
 
+# Subject: several nodes
+
 import asyncio
 import json
 import re

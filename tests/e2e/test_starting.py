@@ -1,5 +1,7 @@
 """How a start is from outside: connections at once, publishes once they can be kept, signals."""
 
+# Subject: leadership
+
 import itertools
 import json
 import shutil

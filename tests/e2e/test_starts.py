@@ -1,5 +1,7 @@
 """How scripts start and stop servers: with streams that are closed or full, and any directory."""
 
+# Subject: configuration
+
 import contextlib
 import os
 import re

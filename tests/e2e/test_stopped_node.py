@@ -1,5 +1,7 @@
 """What clients of other nodes see of one that stands still, while it still counts as there."""
 
+# Subject: several nodes
+
 import asyncio
 import signal
 from itertools import count

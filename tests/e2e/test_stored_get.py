@@ -1,5 +1,7 @@
 """Direct Get by sequence where no leader answers: from storage, and off a standby."""
 
+# Subject: message get
+
 import asyncio
 import json
 import signal

@@ -1,5 +1,7 @@
 """Protocol traces in the log: the same operations, on both servers, in the same lines."""
 
+# Subject: protocol traces
+
 import re
 import signal
 from collections import Counter

@@ -1,5 +1,7 @@
 """What connz and varz count of messages, on both servers: headers and payloads, in and out."""
 
+# Subject: monitoring
+
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The lines of docs/features/transactions.md answer, in order, what it shows."""
 
+# Subject: transactions
+
 import asyncio
 import re
 import subprocess

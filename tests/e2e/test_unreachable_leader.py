@@ -3,6 +3,8 @@
 One that reaches nobody is replaced, and does no harm when it is back.
 """
 
+# Subject: several nodes
+
 import asyncio
 import contextlib
 import json

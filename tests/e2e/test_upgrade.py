@@ -3,6 +3,8 @@
 `tests/support/released.py` says what is in that database, and wrote it.
 """
 
+# Subject: schema
+
 import asyncio
 import json
 import os

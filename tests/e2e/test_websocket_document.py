@@ -1,5 +1,7 @@
 """The frames of docs/websocket.md are understood, and its table is that of the code."""
 
+# Subject: feeds
+
 import json
 import re
 from collections.abc import Iterator

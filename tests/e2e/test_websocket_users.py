@@ -1,5 +1,7 @@
 """Who may come over WebSocket: users, tokens, cookies of the block `websocket`; both servers."""
 
+# Subject: WebSocket
+
 import json
 import re
 from collections.abc import Iterator

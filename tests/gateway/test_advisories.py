@@ -1,5 +1,7 @@
 """Advisories as server-sent events."""
 
+# Subject: HTTP
+
 import json
 import socket
 from collections.abc import Iterator

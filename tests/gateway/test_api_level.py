@@ -1,5 +1,7 @@
 """`Nats-Required-Api-Level`: a request that needs more than the server has is refused."""
 
+# Subject: API, HTTP
+
 import pytest
 
 from tests.gateway.conftest import Stream

@@ -1,5 +1,7 @@
 """An atomic batch as one call."""
 
+# Subject: HTTP
+
 import json
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Bad input, as a table: what is sent, and the answer. Nothing is ever a 5xx."""
 
+# Subject: HTTP, HTTP framing
+
 import json
 import re
 import socket

@@ -4,6 +4,8 @@ They send requests of many callers over the same connections. One that the serve
 way would be answered, or run, in the place of somebody else's.
 """
 
+# Subject: HTTP, HTTP framing
+
 import http.client
 import socket
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """What one client of a bucket stores, any other reads: HTTP, nats-py, the `nats` command."""
 
+# Subject: key-value, object store, HTTP
+
 import asyncio
 import json
 import random

@@ -1,5 +1,7 @@
 """Buckets themselves: their configurations are those that official clients make."""
 
+# Subject: key-value, object store, HTTP
+
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,5 +1,7 @@
 """CloudEvents in binary mode."""
 
+# Subject: HTTP
+
 import pytest
 
 from tests.gateway.conftest import Stream

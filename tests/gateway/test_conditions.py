@@ -1,5 +1,7 @@
 """Entity tags of streams and consumers: what is changed only as it was seen."""
 
+# Subject: HTTP
+
 import json
 import threading
 from typing import Any

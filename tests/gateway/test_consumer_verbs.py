@@ -1,5 +1,7 @@
 """What can be done with a consumer: pausing, resetting, groups, heartbeats, acks with a fetch."""
 
+# Subject: HTTP
+
 import json
 import socket
 

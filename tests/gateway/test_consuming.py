@@ -1,5 +1,7 @@
 """Fetching and acknowledging."""
 
+# Subject: HTTP
+
 import dataclasses
 import json
 import socket

@@ -1,5 +1,7 @@
 """The contract: what is committed is what is served, whole, and about what is there."""
 
+# Subject: HTTP, HTTP contract
+
 import ast
 import json
 import re

@@ -5,6 +5,8 @@ links. No answer is a 5xx but a 503 or 504 that the operation names; status, med
 body of every answer are among those that are declared.
 """
 
+# Subject: HTTP, HTTP contract
+
 import os
 import subprocess
 import sys

@@ -1,5 +1,7 @@
 """Pages of other origins: those that are allowed may ask and read, others neither."""
 
+# Subject: HTTP sign-in, HTTP
+
 import dataclasses
 import json
 from collections.abc import Iterator

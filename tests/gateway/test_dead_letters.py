@@ -1,5 +1,7 @@
 """Dead letters over HTTP: kept, read, sent back."""
 
+# Subject: dead letters, HTTP
+
 from collections.abc import Iterator
 from itertools import count
 from typing import Any

@@ -1,5 +1,7 @@
 """The door as endpoints use it: tickets, revocation, changed permissions, very many identities."""
 
+# Subject: HTTP sign-in, HTTP
+
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator

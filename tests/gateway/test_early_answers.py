@@ -1,5 +1,7 @@
 """Answers that are there before the body has come: the usual clients get to see them."""
 
+# Subject: HTTP, HTTP framing
+
 import http.client
 import json
 import socket

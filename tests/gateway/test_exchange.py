@@ -1,5 +1,7 @@
 """Small requests and answers, which take a short way: they are what they are on the long one."""
 
+# Subject: HTTP
+
 import dataclasses
 import re
 import socket

@@ -4,6 +4,8 @@ Whatever the tests of this folder read from a socket is held against the documen
 (`sockets.py`).
 """
 
+# Subject: HTTP, HTTP contract
+
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,6 +4,8 @@ Exactly the requests that were sent are run, once, with their whole bodies; afte
 the connection ends. Behind each request comes another one, and bodies look like requests.
 """
 
+# Subject: HTTP, HTTP framing
+
 import re
 import socket
 from dataclasses import dataclass

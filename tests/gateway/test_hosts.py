@@ -1,5 +1,7 @@
 """Names of the server: a page whose name leads here by a trick is refused (DNS rebinding)."""
 
+# Subject: HTTP sign-in, HTTP
+
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """HTTP while a process starts: `/readyz` is answered, the rest waits for what is to answer."""
 
+# Subject: HTTP, leadership
+
 import asyncio
 import json
 import socket

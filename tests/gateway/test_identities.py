@@ -1,5 +1,7 @@
 """Over HTTP everybody is who they are over NATS: no credentials, no service."""
 
+# Subject: permissions, HTTP
+
 import asyncio
 import dataclasses
 from base64 import b64encode

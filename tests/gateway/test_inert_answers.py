@@ -1,5 +1,7 @@
 """Bytes that somebody stored stay data in a browser, and are for who asked, on every route."""
 
+# Subject: HTTP
+
 import contextlib
 import http.client
 import json

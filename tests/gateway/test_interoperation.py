@@ -1,5 +1,7 @@
 """What one side does over HTTP the other sees with the official client, and the other way round."""
 
+# Subject: HTTP
+
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

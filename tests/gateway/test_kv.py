@@ -1,5 +1,7 @@
 """Keys and values over HTTP: conditions by revision, ends, history, lists."""
 
+# Subject: key-value, HTTP
+
 import json
 import re
 from urllib.parse import quote

@@ -1,5 +1,7 @@
 """Any sequence of requests to a bucket comes out as in a model of a few lines."""
 
+# Subject: key-value, HTTP
+
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any

@@ -1,5 +1,7 @@
 """Feeds of a bucket: what is there, what changes, and going on where one was."""
 
+# Subject: key-value, HTTP
+
 import json
 from dataclasses import replace
 

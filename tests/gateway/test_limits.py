@@ -1,5 +1,7 @@
 """Limits over sockets: rates of identities, connections, requests; what a proxy says of callers."""
 
+# Subject: HTTP sign-in, HTTP
+
 import asyncio
 import dataclasses
 import socket

@@ -1,5 +1,7 @@
 """Streams and consumers: create, read, change, list, delete."""
 
+# Subject: HTTP
+
 import threading
 
 import pytest

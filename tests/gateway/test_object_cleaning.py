@@ -1,5 +1,7 @@
 """What an upload leaves that ends with its process: told from one that goes on, and removed."""
 
+# Subject: object store, HTTP
+
 import random
 import socket
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Objects over HTTP: up and down as a stream, ranges, digests, information, links."""
 
+# Subject: object store, HTTP
+
 import hashlib
 import json
 import random

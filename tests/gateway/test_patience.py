@@ -1,5 +1,7 @@
 """Callers that are slow, or ask for more than there is room for: 408 and 429."""
 
+# Subject: slow consumers, HTTP
+
 import contextlib
 import dataclasses
 import http.client

@@ -4,6 +4,8 @@ What is tried without permission is seen where the client asks whether it may pu
 that has begun, a refusal is only the missing end.
 """
 
+# Subject: permissions, HTTP
+
 import asyncio
 import json
 import re

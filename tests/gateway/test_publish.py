@@ -1,5 +1,7 @@
 """Publishing one message."""
 
+# Subject: HTTP
+
 from tests.gateway.conftest import Stream
 from tests.gateway.web import Web
 

@@ -1,5 +1,7 @@
 """Publishing many messages at once."""
 
+# Subject: HTTP
+
 import json
 import socket
 from base64 import b64encode

@@ -1,5 +1,7 @@
 """Users who may only subscribe, over sockets: what they follow and are refused, and their end."""
 
+# Subject: permissions, HTTP, operations
+
 import asyncio
 import threading
 from collections.abc import Iterable, Iterator

@@ -1,5 +1,7 @@
 """Reading messages."""
 
+# Subject: HTTP
+
 import json
 
 import pytest

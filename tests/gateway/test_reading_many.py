@@ -1,5 +1,7 @@
 """Reading many messages at once, and the account."""
 
+# Subject: HTTP
+
 from typing import Any
 
 import pytest

@@ -1,5 +1,7 @@
 """Request and reply over HTTP: whoever serves a subject on NATS answers."""
 
+# Subject: HTTP
+
 import pytest
 
 from tests.gateway.web import Answer, Web

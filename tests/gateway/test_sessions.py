@@ -1,5 +1,7 @@
 """Sessions of browsers: a cookie that lets in, who may use it for what, and how it ends."""
 
+# Subject: HTTP sign-in, HTTP
+
 import dataclasses
 import http.client
 import re

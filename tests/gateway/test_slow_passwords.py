@@ -1,5 +1,7 @@
 """Signing in over HTTP with passwords that take long to check, over sockets of HTTP."""
 
+# Subject: HTTP sign-in, HTTP
+
 import asyncio
 import dataclasses
 import socket

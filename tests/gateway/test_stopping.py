@@ -1,5 +1,7 @@
 """The HTTP port closes while callers wait for messages, or do not take them."""
 
+# Subject: HTTP
+
 import asyncio
 import socket
 

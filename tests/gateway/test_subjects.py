@@ -1,5 +1,7 @@
 """Subjects as NATS has them, over HTTP: written, read, listed, followed and removed."""
 
+# Subject: HTTP
+
 from urllib.parse import quote
 
 import pytest

@@ -1,5 +1,7 @@
 """Health, metrics, and the table itself."""
 
+# Subject: HTTP, operations
+
 from tests.gateway.conftest import Stream
 from tests.gateway.serving import GatewayServer
 from tests.gateway.web import Web

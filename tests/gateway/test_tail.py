@@ -1,5 +1,7 @@
 """Streams as server-sent events, resumed by Last-Event-ID."""
 
+# Subject: HTTP, feeds
+
 import logging
 from typing import Any
 

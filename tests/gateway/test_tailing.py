@@ -1,5 +1,7 @@
 """A user who may subscribe to some subjects, and nothing else, follows the stream that has them."""
 
+# Subject: permissions, HTTP
+
 import asyncio
 from functools import partial
 from typing import Any

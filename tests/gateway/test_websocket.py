@@ -1,5 +1,7 @@
 """`/v1/ws`: publish, ask, get, follow and acknowledge in one connection, in both encodings."""
 
+# Subject: HTTP, feeds
+
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any

@@ -1,6 +1,8 @@
 """The life of a WebSocket: who connects, while the process starts, when it stops; and
 readers who are slow."""
 
+# Subject: HTTP, feeds
+
 import asyncio
 import gc
 import json

@@ -1,5 +1,7 @@
 """WebSocket, byte by byte: handshakes that are none, and frames that cannot be (RFC 6455)."""
 
+# Subject: HTTP, feeds
+
 import contextlib
 import socket
 import struct

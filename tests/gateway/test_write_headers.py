@@ -1,5 +1,7 @@
 """Conditions and headers of a publish on writes: applied, or refused; never ignored."""
 
+# Subject: HTTP
+
 import re
 
 import pytest

@@ -1,5 +1,7 @@
 """The checker finds each kind of violation in small histories, and none in sound ones."""
 
+# Subject: tests
+
 from collections.abc import Callable
 from typing import Any
 

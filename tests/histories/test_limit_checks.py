@@ -1,5 +1,7 @@
 """The checker finds violated limits, TTLs and waits, and wrong numbers in a stream's info."""
 
+# Subject: tests
+
 from typing import Any
 
 import pytest

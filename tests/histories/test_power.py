@@ -1,5 +1,7 @@
 """A simulated power cut removes data that PostgreSQL had not flushed, and no other data."""
 
+# Subject: tests
+
 import os
 import signal
 

@@ -1,5 +1,7 @@
 """The proxies around a node: held data arrives later, a cut closes connections."""
 
+# Subject: tests
+
 import os
 import socket
 import threading

@@ -3,6 +3,8 @@
 `python -m tests.histories` runs longer, with every fault and with other seeds.
 """
 
+# Subject: crashes
+
 from collections import Counter
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """Events about the API, streams and consumers: the same on both servers, member by member."""
 
+# Subject: advisories
+
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress

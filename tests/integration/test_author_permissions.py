@@ -4,6 +4,8 @@ Who may publish one subject of a stream with schedules, roll-ups or open batches
 stream in nats-server, which asks nobody. Here that is so over NATS; over HTTP authors are asked.
 """
 
+# Subject: permissions
+
 import asyncio
 import contextlib
 import json

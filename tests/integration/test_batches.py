@@ -1,5 +1,7 @@
 """Atomic batches where it could go wrong: kill -9, other publishers, readers, faults of storage."""
 
+# Subject: batches
+
 import asyncio
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Consumers over the wire and through the official client, on both servers."""
 
+# Subject: pull consumers, push consumers
+
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial

@@ -4,6 +4,8 @@ Table-driven: the same bytes go to both and the answers are compared. What depen
 chance or on a configuration follows below and runs against each server on its own.
 """
 
+# Subject: protocol, slow consumers
+
 import json
 import re
 import socket

@@ -1,5 +1,7 @@
 """What 10,000 messages cost in tasks, writes and commits: counts do not flake as times do."""
 
+# Subject: costs
+
 import asyncio
 
 import pytest

@@ -1,5 +1,7 @@
 """Counters as the official client uses them, and over PostgreSQL: many at once, after a restart."""
 
+# Subject: counters
+
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

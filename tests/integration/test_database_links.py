@@ -1,5 +1,7 @@
 """Links between nodes of one database: who is let in, who is not, and who of them leads."""
 
+# Subject: several nodes
+
 import asyncio
 import contextlib
 import json

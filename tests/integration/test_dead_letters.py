@@ -1,5 +1,7 @@
 """Dead letters: what is delivered too often or terminated is kept in a stream of its own."""
 
+# Subject: dead letters
+
 from base64 import b64decode
 from collections.abc import Iterator
 from itertools import count

@@ -1,5 +1,7 @@
 """Deleting a stream that is being written costs the node nothing but the stream."""
 
+# Subject: streams
+
 import asyncio
 import time
 

@@ -1,5 +1,7 @@
 """Direct Get with many answers: both servers alike, from memory and from storage, paced."""
 
+# Subject: slow consumers, message get
+
 import asyncio
 import json
 import random

@@ -1,5 +1,7 @@
 """The directory of several nodes over a real PostgreSQL: who changes what, and who knows of it."""
 
+# Subject: streams, several nodes
+
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,5 +1,7 @@
 """A COMMIT of the stream directory whose answer is lost: memory and storage never part over it."""
 
+# Subject: streams, storage faults
+
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager

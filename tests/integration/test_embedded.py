@@ -1,5 +1,7 @@
 """The embedded PostgreSQL: it starts, it lasts, and it dies with whoever started it."""
 
+# Subject: schema
+
 import asyncio
 import contextlib
 import errno

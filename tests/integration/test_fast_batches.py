@@ -1,5 +1,7 @@
 """Fast-ingest batches where it could go wrong: limits, time, faults of storage, kill -9."""
 
+# Subject: batches
+
 import asyncio
 
 import asyncpg

@@ -1,5 +1,7 @@
 """Acknowledgement by flow control (ADR-60), on both servers."""
 
+# Subject: push consumers
+
 from tests.support.consumer_bench import Bench
 from tests.support.wire import Frame
 

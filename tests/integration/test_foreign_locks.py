@@ -3,6 +3,8 @@
 The server's role is no superuser. `analyst` was made as a reader, `app` may connect and no more.
 """
 
+# Subject: leadership
+
 import asyncio
 import contextlib
 import logging

@@ -1,5 +1,7 @@
 """Streams that another node leads now, one by one, while this one leads the others on."""
 
+# Subject: leadership
+
 import asyncio
 from collections.abc import Awaitable, Callable
 

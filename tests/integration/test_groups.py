@@ -1,5 +1,7 @@
 """Priority groups, where time matters."""
 
+# Subject: pull consumers
+
 import json
 
 from tests.support.consumer_bench import Bench

@@ -1,5 +1,7 @@
 """Once 16 MiB of publishes wait for the leader of a stream, who publishes more is told 10008."""
 
+# Subject: leadership
+
 import asyncio
 import json
 from typing import cast

@@ -1,5 +1,7 @@
 """A consumer that nobody uses is deleted once, however long the commit of that takes."""
 
+# Subject: consumers
+
 import asyncio
 from collections.abc import Callable
 

@@ -1,5 +1,7 @@
 """Lease groups over a real PostgreSQL: which one a stream gets, and how some are led and lost."""
 
+# Subject: leadership
+
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable

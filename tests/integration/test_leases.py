@@ -1,5 +1,7 @@
 """LeaseSession over a real PostgreSQL: one leader at a time, and nobody who was deposed writes."""
 
+# Subject: leadership
+
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence

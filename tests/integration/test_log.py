@@ -1,5 +1,7 @@
 """The write path over a real PostgreSQL: commits of any size stand behind the same fence."""
 
+# Subject: storage
+
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random

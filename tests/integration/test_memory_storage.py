@@ -1,5 +1,7 @@
 """Streams in memory: over a restart the reference has forgotten them, jetgate has not."""
 
+# Subject: storage
+
 from collections.abc import Iterator
 from functools import partial
 

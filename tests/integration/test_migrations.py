@@ -1,5 +1,7 @@
 """The schema: how it comes to be, and what its functions and views say."""
 
+# Subject: schema
+
 import asyncio
 import json
 from typing import Any

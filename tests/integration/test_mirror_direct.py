@@ -1,5 +1,7 @@
 """Direct Get under the name of the origin, answered by its mirror."""
 
+# Subject: message get
+
 from typing import Any
 
 import pytest

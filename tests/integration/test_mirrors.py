@@ -1,5 +1,7 @@
 """Mirrors with a client library, on both servers."""
 
+# Subject: mirrors and sources
+
 from typing import Any
 
 import pytest

@@ -1,5 +1,7 @@
 """PostgreSQL goes away while jetgate serves: nothing false is acknowledged, all resumes."""
 
+# Subject: storage faults, crashes
+
 import contextlib
 import json
 import os

@@ -1,5 +1,7 @@
 """How fast consumers deliver: original replay and rate limit, on both servers."""
 
+# Subject: push consumers
+
 import time
 from collections.abc import Callable
 from datetime import datetime

@@ -1,5 +1,7 @@
 """Passwords that take long to check: what others notice of it, and what a reload does meanwhile."""
 
+# Subject: permissions
+
 import json
 import threading
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Pausing a consumer, where time or a restart matters."""
 
+# Subject: pausing
+
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

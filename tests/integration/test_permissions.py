@@ -1,5 +1,7 @@
 """Users, tokens and permissions: every answer is that of the reference server."""
 
+# Subject: permissions
+
 import asyncio
 import dataclasses
 import json

@@ -1,5 +1,7 @@
 """Permissions and JetStream: what may not be published is not stored, asked, or acknowledged."""
 
+# Subject: permissions, transactions
+
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

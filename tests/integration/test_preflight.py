@@ -1,5 +1,7 @@
 """Which databases are refused, and what the operator reads then."""
 
+# Subject: database connections, schema
+
 import asyncio
 import contextlib
 import dataclasses

@@ -1,5 +1,7 @@
 """What becomes of the rows of a transaction: refused, interrupted, beside others."""
 
+# Subject: transactions
+
 import asyncio
 import contextlib
 from typing import Any

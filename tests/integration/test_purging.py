@@ -1,5 +1,7 @@
 """Consumers of streams that are purged while messages come in."""
 
+# Subject: purge
+
 import asyncio
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Message ids outlive their messages: what was removed is a duplicate for the next leader too."""
 
+# Subject: deduplication
+
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

@@ -1,5 +1,7 @@
 """Republishing of whole batches: nothing is skipped, and nothing leaves before COMMIT."""
 
+# Subject: transforms
+
 import asyncio
 import re
 

@@ -1,5 +1,7 @@
 """Work queues and interest streams with a client library, on both servers."""
 
+# Subject: retention
+
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

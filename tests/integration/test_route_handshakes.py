@@ -1,5 +1,7 @@
 """Who becomes a peer, who does not and what he is told, and what happens when one is lost."""
 
+# Subject: routes
+
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,5 +1,7 @@
 """Too much for a route, or for a client behind it: who waits, who is closed, who is spared."""
 
+# Subject: routes
+
 import asyncio
 import threading
 from collections.abc import Callable, Iterator

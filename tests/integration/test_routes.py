@@ -3,6 +3,8 @@
 One nats-server offers a pool of routes, as it does by default, the other none.
 """
 
+# Subject: routes
+
 import json
 from collections.abc import Iterator
 from functools import partial

@@ -1,5 +1,7 @@
 """JetStream of one server, for clients of others in its cluster that have none."""
 
+# Subject: routes
+
 import asyncio
 from contextlib import suppress
 

@@ -1,5 +1,7 @@
 """Schedules over PostgreSQL: what was missed, what a restart knows, and what it costs others."""
 
+# Subject: schedules
+
 import asyncio
 import time
 from typing import Any

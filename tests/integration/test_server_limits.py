@@ -1,5 +1,7 @@
 """Domain and limits of the server: a node and the reference, configured alike, answer alike."""
 
+# Subject: limits
+
 import asyncio
 import json
 import re

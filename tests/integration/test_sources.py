@@ -1,5 +1,7 @@
 """Streams with sources, on both servers."""
 
+# Subject: mirrors and sources
+
 import asyncio
 import re
 from typing import Any

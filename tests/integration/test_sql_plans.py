@@ -1,5 +1,7 @@
 """What a page of SQL costs: rows read stay near its size, whatever the stream and the reader."""
 
+# Subject: SQL
+
 import asyncio
 import json
 from collections.abc import Iterator

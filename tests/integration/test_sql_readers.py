@@ -1,5 +1,7 @@
 """What the views and functions for SQL readers show, whatever waits for its deletion."""
 
+# Subject: SQL
+
 import asyncio
 import contextlib
 import random

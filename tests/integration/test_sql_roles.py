@@ -1,5 +1,7 @@
 """Roles that `jetgate reader` makes: what they see, and what they may not."""
 
+# Subject: SQL
+
 import asyncio
 import base64
 from collections.abc import Iterator

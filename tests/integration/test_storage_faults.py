@@ -5,6 +5,8 @@ by the server itself. Whatever happens, an acknowledged message is there, a refu
 all goes on when the cause is gone.
 """
 
+# Subject: storage faults
+
 import asyncio
 import json
 import os

@@ -1,5 +1,7 @@
 """Single messages read off PostgreSQL and a standby of it, while one of them is away."""
 
+# Subject: message get
+
 import asyncio
 from collections.abc import Awaitable, Callable
 

@@ -1,5 +1,7 @@
 """Subjects of any length and bytes that a control line may have, on both servers."""
 
+# Subject: storage
+
 import json
 from collections.abc import Iterator
 from itertools import count

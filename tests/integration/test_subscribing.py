@@ -3,6 +3,8 @@
 The table is in `subscribing/`, a row for each sentence.
 """
 
+# Subject: gateway client
+
 import asyncio
 from functools import partial
 

@@ -1,5 +1,7 @@
 """A server outlives the leaderships of its process: each adds JetStream and takes it out again."""
 
+# Subject: leadership
+
 import asyncio
 
 import nats

@@ -1,5 +1,7 @@
 """Transactions over sockets: who may commit what, what is answered, what stays of it."""
 
+# Subject: transactions
+
 import asyncio
 import json
 from typing import Any

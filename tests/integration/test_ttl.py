@@ -1,5 +1,7 @@
 """Messages with a time to live over PostgreSQL: in time, after a restart, in bulk, in SQL."""
 
+# Subject: expiry
+
 import asyncio
 import base64
 import json

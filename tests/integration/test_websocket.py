@@ -1,5 +1,7 @@
 """NATS over WebSocket: requests, frames and endings, as the reference server takes them."""
 
+# Subject: WebSocket
+
 import json
 import random
 import re

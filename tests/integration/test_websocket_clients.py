@@ -1,5 +1,7 @@
 """The official JavaScript client over WebSocket, against both servers."""
 
+# Subject: WebSocket
+
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,6 +3,8 @@
 What is expected is what the reference server does: every row runs against both.
 """
 
+# Subject: slow consumers, costs
+
 import os
 import resource
 from collections import Counter

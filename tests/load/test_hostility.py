@@ -3,6 +3,8 @@
 `python -m tests.load.hostility` is the same with more of them and for minutes.
 """
 
+# Subject: slow consumers, costs
+
 import pytest
 
 from tests.load.hostility import BACK, FACTOR, MEMORY, suffer

@@ -1,5 +1,7 @@
 """Four hundred thousand subscriptions, subscriptions that come and go, and what is left of them."""
 
+# Subject: slow consumers, costs
+
 import gc
 import threading
 from collections import Counter

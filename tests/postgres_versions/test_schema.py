@@ -1,5 +1,7 @@
 """The schema on each version: the same columns, and functions and views that say the same."""
 
+# Subject: schema
+
 import pytest
 
 from tests.integration.test_migrations import (

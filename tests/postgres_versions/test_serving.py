@@ -1,5 +1,7 @@
 """`jetgate serve` on each version: accepted, used by the official client, killed, found again."""
 
+# Subject: leadership
+
 import asyncio
 from typing import Any
 

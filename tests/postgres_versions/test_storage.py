@@ -1,5 +1,7 @@
 """Tests of the node over storage, run again: what PostgreSQL refuses, leases, locks, deleting."""
 
+# Subject: storage
+
 from tests.integration.test_deleting import *  # noqa: F403
 from tests.integration.test_foreign_locks import (  # noqa: F401
     databases,

@@ -1,5 +1,7 @@
 """What authors are asked about is what streams read, whatever bytes a header block has."""
 
+# Subject: permissions
+
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,5 +1,7 @@
 """Atomic batches against lists: a batch is there as a whole or not at all, whatever fails."""
 
+# Subject: batches
+
 import json
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,6 +5,8 @@ unpin, lose the node with its newest state or with an older one. After each step
 be one that the model allows, nothing that is due may be left, and the info must agree.
 """
 
+# Subject: acks, random histories
+
 import asyncio
 import copy
 import json

@@ -5,6 +5,8 @@ store it or lose the commit, crash before and after the commit, and purge the co
 behind what it has stored; what it then holds must be what the lists say.
 """
 
+# Subject: mirrors and sources
+
 import asyncio
 from dataclasses import dataclass, field
 from typing import Any

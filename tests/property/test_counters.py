@@ -1,5 +1,7 @@
 """Counters against a list of numbers: whatever goes, fails or crashes, the totals are right."""
 
+# Subject: counters
+
 import json
 from dataclasses import dataclass
 from typing import Any

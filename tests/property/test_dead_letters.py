@@ -4,6 +4,8 @@ The consumer is the real one; storage is a model of what is durable: the consume
 late, and a target that stores letters together with the number of the last.
 """
 
+# Subject: dead letters
+
 from collections import Counter
 from itertools import count
 

@@ -1,6 +1,8 @@
 """Many readers of one tail, whatever they take when, and whatever is let go meanwhile: each sees
 everything behind its position once and in order, or is told that the tail does not reach back."""
 
+# Subject: feeds
+
 import asyncio
 from dataclasses import dataclass
 from typing import cast

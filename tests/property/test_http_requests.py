@@ -1,5 +1,7 @@
 """The reader of HTTP/1.1 against a plain model of RFC 9112, whatever comes in whatever pieces."""
 
+# Subject: HTTP framing
+
 import itertools
 
 import pytest

@@ -4,6 +4,8 @@ Every read and every commit takes some turns of the event loop, before storage d
 and nothing here depends on the time of day: what a seed does it does again.
 """
 
+# Subject: purge, random histories
+
 import asyncio
 import contextlib
 import random

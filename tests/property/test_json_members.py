@@ -3,6 +3,8 @@
 That is decided by counting colons, so what is written here is full of them and of escapes.
 """
 
+# Subject: HTTP contract
+
 import json
 from typing import Any
 

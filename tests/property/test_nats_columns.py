@@ -1,5 +1,7 @@
 """What a NATS server sends to the Spark format comes out whole, however the reads are cut."""
 
+# Subject: Spark over NATS
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

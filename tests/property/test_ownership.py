@@ -5,6 +5,8 @@ PostgreSQL is a table of locks and epochs. What a client publishes is stored, re
 node or a link, never two of these; without faults it is stored, once.
 """
 
+# Subject: lease groups
+
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -4,6 +4,8 @@ That is decided by sizes, so what is written here has heads that are longer than
 members that say what is so without them, and maps of many members.
 """
 
+# Subject: HTTP contract
+
 from collections.abc import Callable
 from typing import Any
 

@@ -4,6 +4,8 @@ Rules publish, let consumers come and go, deliver, acknowledge, give up and cras
 states that are older than the rows or newer; after each step the rows must be what the sets say.
 """
 
+# Subject: retention
+
 from dataclasses import dataclass, field
 from typing import Any
 

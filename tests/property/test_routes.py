@@ -4,6 +4,8 @@ Whoever subscribes where, whichever server is cut off and comes back: every subs
 group gets every matching message once, and of every queue group one member of those in reach.
 """
 
+# Subject: routes
+
 from collections import Counter
 from collections.abc import Callable
 from itertools import product

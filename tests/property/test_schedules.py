@@ -1,5 +1,7 @@
 """Schedules of a stream against a naive model: what is pending, what is sent, what is left."""
 
+# Subject: schedules
+
 from typing import Any
 
 from hypothesis import settings

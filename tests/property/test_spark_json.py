@@ -1,5 +1,7 @@
 """JSON payloads: Arrow, where it reads them, gives what the reader of single payloads gives."""
 
+# Subject: Spark rows
+
 import json
 from typing import Any
 

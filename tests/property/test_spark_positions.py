@@ -1,5 +1,7 @@
 """Offsets, splits, shares and filters of the jetstream format, whatever they are made of."""
 
+# Subject: Spark rows
+
 import re
 from collections.abc import Callable
 

@@ -1,5 +1,7 @@
 """Published messages: what is under way stays within bounds, and all of it arrives, in order."""
 
+# Subject: Spark sink
+
 import json
 from collections.abc import Callable
 from random import Random

@@ -1,5 +1,7 @@
 """Conditions at the source and in Spark give, together, what the conditions say."""
 
+# Subject: Spark rows
+
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -4,6 +4,8 @@ Rules publish batches, move time, purge, delete, sweep, lose commits, crash and 
 after each step everything a client can ask must be what the list says.
 """
 
+# Subject: deduplication, limits, SQL, random histories
+
 import json
 from typing import Any
 

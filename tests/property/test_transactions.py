@@ -6,6 +6,8 @@ What the stream was ever given must be the rows of the first manifest of each ba
 the other.
 """
 
+# Subject: transactions
+
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, field

@@ -1,6 +1,8 @@
 """What comes over a WebSocket in any order, cut anywhere, or as garbage: the state of a connection
 answers all of it, and its feeds never send more than they may."""
 
+# Subject: feeds
+
 import json
 from typing import Any
 

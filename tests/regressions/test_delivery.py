@@ -1,5 +1,7 @@
 """Past bugs of servers like this one: consumers, acknowledgements, pull requests."""
 
+# Subject: acks
+
 import time
 
 import pytest

@@ -1,5 +1,7 @@
 """Past bugs of servers like this one: the log, its sequences, what is removed from it."""
 
+# Subject: limits, purge
+
 import json
 
 import pytest

@@ -18,6 +18,8 @@ really cut off: `e2e/test_unreachable_leader.py` |
 `test_a_stopped_leader_...` |
 """
 
+# Subject: several nodes
+
 import json
 import shutil
 import signal

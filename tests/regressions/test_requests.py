@@ -1,5 +1,7 @@
 """Past bugs of servers like this one: subjects, numbers, JSON and headers of clients."""
 
+# Subject: API
+
 import json
 from typing import Any
 

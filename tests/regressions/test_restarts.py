@@ -4,6 +4,8 @@ Each body prepares something up to its `yield` and looks at it afterwards. All o
 prepared together, then it is restarted twice: jetgate by kill -9, the reference in good order.
 """
 
+# Subject: deduplication, crashes
+
 import json
 import os
 import signal

@@ -1,5 +1,7 @@
 """Past bugs of servers like this one: work queues and interest."""
 
+# Subject: retention
+
 from typing import Any
 
 import pytest

@@ -1,5 +1,7 @@
 """Another system's JetStream under a prefix of ours; the other system is nats-server."""
 
+# Subject: remotes
+
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager

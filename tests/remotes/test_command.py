@@ -1,5 +1,7 @@
 """`jetgate remote`: the list in the database, and what the server makes of it."""
 
+# Subject: remotes, configuration
+
 import asyncio
 import http.client
 import json

@@ -3,6 +3,8 @@
 The other system is nats-server, killed without warning and started again on its store.
 """
 
+# Subject: remotes
+
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """Who we are on another system: users, tokens, nkeys, and credentials files; and who we are not."""
 
+# Subject: remotes
+
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The block `remotes` of `jetgate-nats-server`, read at the start and again on a signal."""
 
+# Subject: remotes
+
 import asyncio
 import signal
 from pathlib import Path

@@ -3,6 +3,8 @@
 nats-server accepts leaf nodes; jetgate is one there, and offers what it takes to read its streams.
 """
 
+# Subject: remotes
+
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

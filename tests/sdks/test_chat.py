@@ -1,5 +1,7 @@
 """The chat of `examples/chat` in two real browsers, over a restart of the server."""
 
+# Subject: SDKs
+
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,7 @@
 """Feeds of the SDKs: they break, go on where they were, and say what they missed."""
 
+# Subject: SDKs
+
 import asyncio
 import json
 import re

@@ -1,5 +1,7 @@
 """The generated half of both SDKs is what their generators make of the contract."""
 
+# Subject: SDKs
+
 import ast
 from importlib.util import find_spec
 from pathlib import Path

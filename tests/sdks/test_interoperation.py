@@ -1,5 +1,7 @@
 """What anyone publishes or keeps is read, given back, acknowledged and changed by anyone else."""
 
+# Subject: SDKs
+
 import asyncio
 from itertools import pairwise
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The Python SDK: what it sends, reads, repeats and raises."""
 
+# Subject: SDKs
+
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable

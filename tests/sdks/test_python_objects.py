@@ -1,5 +1,7 @@
 """Objects over the Python SDK: up and down in pieces, checked, resumed, described, watched."""
 
+# Subject: SDKs
+
 import asyncio
 import random
 from collections.abc import AsyncIterator

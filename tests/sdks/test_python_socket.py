@@ -1,5 +1,7 @@
 """The Python SDK over one WebSocket: what it sends, reads, resumes, repeats and raises."""
 
+# Subject: SDKs
+
 import asyncio
 from contextlib import suppress
 from itertools import count

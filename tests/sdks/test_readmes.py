@@ -1,5 +1,7 @@
 """The first lines of each README, saved and run, do what they say."""
 
+# Subject: SDKs
+
 import re
 import shutil
 import subprocess

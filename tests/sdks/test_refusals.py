@@ -1,5 +1,7 @@
 """What a server has refused is not sent again, and what it would refuse is not sent."""
 
+# Subject: SDKs
+
 import asyncio
 import json
 import subprocess

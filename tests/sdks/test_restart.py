@@ -1,5 +1,7 @@
 """PostgreSQL and the server are killed under the Python SDK, which goes on without help."""
 
+# Subject: SDKs
+
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,5 +1,7 @@
 """The TypeScript SDK in Node and in a real headless Chromium: the same scenarios in both."""
 
+# Subject: SDKs
+
 import json
 import re
 import subprocess

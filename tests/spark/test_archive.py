@@ -1,5 +1,7 @@
 """Archives: what a lake holds after runs, kills, purges and re-creations, for every reader."""
 
+# Subject: Spark pipelines
+
 import io
 from collections.abc import Callable
 from pathlib import Path

@@ -1,5 +1,7 @@
 """A bucket as a table (`asOf`): complete, whatever its keys do while it is read."""
 
+# Subject: Spark rows
+
 import random
 import threading
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """The executor paths, on a standalone cluster: readers are pickled, executors die."""
 
+# Subject: Spark faults, Spark cluster
+
 # ruff: noqa: E402  (skipped where there is no Spark)
 
 import json

@@ -1,5 +1,7 @@
 """The command as users run it: a process of its own, killed and started again."""
 
+# Subject: Spark pipelines, Spark faults
+
 import json
 import os
 import signal

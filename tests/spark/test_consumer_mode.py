@@ -1,5 +1,7 @@
 """`mode=consumer`: a work queue as a stream of Spark, from both servers; at least once."""
 
+# Subject: Spark work queues
+
 # ruff: noqa: E402  (skipped where there is no Spark)
 
 import json

@@ -1,5 +1,7 @@
 """The doctor of servers that run, asked as users ask it."""
 
+# Subject: Spark pipelines
+
 from pathlib import Path
 
 import pytest

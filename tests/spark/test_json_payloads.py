@@ -3,6 +3,8 @@
 `python -m tests.spark.test_json_payloads` records its answers for tests without Spark.
 """
 
+# Subject: Spark rows
+
 from typing import TYPE_CHECKING, Any
 
 import pytest

@@ -1,5 +1,7 @@
 """What a query says about messages that are gone, by the option failOnDataLoss."""
 
+# Subject: Spark rows
+
 import logging
 import threading
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Connections of the Spark format: servers, TLS, every way to authenticate, permissions."""
 
+# Subject: Spark over NATS
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

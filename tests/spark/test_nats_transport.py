@@ -1,5 +1,7 @@
 """The transport `nats` reads a stream as it is, of nats-server and of jetgate, in three ways."""
 
+# Subject: Spark over NATS
+
 import base64
 from collections.abc import Callable, Iterator
 from itertools import count

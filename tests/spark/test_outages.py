@@ -3,6 +3,8 @@
 A task that fails ends a query of a local session, so what is told here is that it goes on.
 """
 
+# Subject: Spark faults
+
 # ruff: noqa: E402  (skipped where there is no Spark)
 
 import json

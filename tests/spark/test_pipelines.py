@@ -1,5 +1,7 @@
 """Pipelines other than archives and replays, run again and again, with real Spark."""
 
+# Subject: Spark pipelines
+
 import asyncio
 import io
 import json

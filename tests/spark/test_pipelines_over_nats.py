@@ -1,5 +1,7 @@
 """Every kind of pipeline with servers alone, without a database: with nats-server, too."""
 
+# Subject: Spark pipelines
+
 import io
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Where reading begins and ends, and that a checkpoint is read again exactly."""
 
+# Subject: Spark rows
+
 import json
 from typing import Any
 

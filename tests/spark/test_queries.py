@@ -1,5 +1,7 @@
 """The format in real Spark: what users write, and what Spark does with it."""
 
+# Subject: Spark cluster
+
 import json
 import shutil
 from pathlib import Path

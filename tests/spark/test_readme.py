@@ -1,5 +1,7 @@
 """The lines about Spark in docs/examples.md, run as they stand."""
 
+# Subject: Spark cluster
+
 import re
 import subprocess
 import sys

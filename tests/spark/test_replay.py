@@ -1,5 +1,7 @@
 """Replays: what comes out of a lake or a stream again, in which order, how often."""
 
+# Subject: Spark pipelines
+
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path

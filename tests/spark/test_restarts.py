@@ -1,5 +1,7 @@
 """A batch that is done again with other rows: Spark's plan, the checkpoint and the ledger."""
 
+# Subject: Spark sink
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING

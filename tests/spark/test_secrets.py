@@ -1,5 +1,7 @@
 """No secret is where Spark shows or keeps what a query is: plans, UI, event log, checkpoint."""
 
+# Subject: Spark cluster
+
 import io
 import json
 import os

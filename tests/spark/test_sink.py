@@ -1,5 +1,7 @@
 """Rows become messages, at least once or exactly once; the writers without Spark around them."""
 
+# Subject: Spark sink
+
 # ruff: noqa: E402  (skipped where there is no Spark)
 import base64
 import threading

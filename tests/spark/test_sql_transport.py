@@ -1,5 +1,7 @@
 """The transport `sql`: pages, interruptions, checksums, and that filters mean what they mean."""
 
+# Subject: Spark over SQL
+
 import json
 import subprocess
 import sys

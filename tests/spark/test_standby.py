@@ -1,5 +1,7 @@
 """A standby of the database as the source: it may lag behind, and nothing is skipped."""
 
+# Subject: Spark over SQL
+
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress

@@ -1,5 +1,7 @@
 """Exactly once, with Spark itself: restarts, two drivers, deleted checkpoints, a kill."""
 
+# Subject: Spark sink, Spark faults
+
 # ruff: noqa: E402  (skipped where there is no Spark)
 
 import re

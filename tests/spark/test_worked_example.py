@@ -1,5 +1,7 @@
 """The worked example of spark/README.md, in other places and for a moment instead of minutes."""
 
+# Subject: Spark pipelines
+
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """The records in docs/decisions have one form, numbers without gaps, and a row in their table."""
 
+# Subject: documents
+
 import re
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """No docstring of the product has a construction that costs a second reading."""
 
+# Subject: documents
+
 from pathlib import Path
 
 import pytest

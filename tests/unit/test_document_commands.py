@@ -4,6 +4,8 @@ A mark is a comment above the block, `<!-- not run: REASON -->`. What is marked 
 for the programs, flags and files that it names.
 """
 
+# Subject: documents
+
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """The tree of exceptions: what each one says."""
 
+# Subject: API
+
 import pytest
 
 from core import errors

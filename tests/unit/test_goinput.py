@@ -1,5 +1,7 @@
 """Numbers and blanks in the input of clients, by Go's rules."""
 
+# Subject: API
+
 import pytest
 
 from core.goinput import folded, parse_int, parse_uint, parse_wrapped, trim_space

@@ -1,5 +1,7 @@
 """/jsz while streams come and go: another node may take one over as the page is made."""
 
+# Subject: monitoring
+
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace

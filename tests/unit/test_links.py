@@ -1,5 +1,7 @@
 """The links of the documents of the repository lead to files and headings that exist."""
 
+# Subject: documents
+
 import re
 from glob import glob
 from pathlib import Path

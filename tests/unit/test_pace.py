@@ -1,5 +1,7 @@
 """Publishers at a steady rate, and what is measured beside them."""
 
+# Subject: costs
+
 import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,7 @@
 """The table of docs/performance.md says what the kept results say."""
 
+# Subject: documents
+
 import json
 
 from bench.table import PAGE, RESULTS, render, rewrite

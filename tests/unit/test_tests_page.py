@@ -1,11 +1,13 @@
 """tests/README.md names what is there, and whoever looks for a test finds it from there."""
 
-import re
-from pathlib import Path
+# Subject: documents
 
-TESTS = Path(__file__).resolve().parents[1]
-PAGE = (TESTS / "README.md").read_text()
-SUBJECTS = PAGE.partition("## Where the tests of a subject are\n")[2]
+import re
+
+from tests.tools import subjects
+from tests.tools.subjects import TESTS
+
+PAGE = subjects.PAGE.read_text()
 
 
 def _paths(text: str) -> list[str]:
@@ -28,9 +30,15 @@ def test_every_folder_is_explained() -> None:
     assert rows | {"support", "tools"} == folders
 
 
-def test_every_test_is_found_by_its_subject() -> None:
-    """A new file needs a place in the last table."""
-    named = {at for path in _paths(SUBJECTS) for at in TESTS.glob(path)}
-    files = [*TESTS.rglob("test_*.py"), *TESTS.glob("wire/*/*/*.txt")]
+def test_every_test_declares_subjects_that_the_table_has() -> None:
+    """A line below the docstring, such as `# Subject: key-value`."""
+    declared = subjects.subjects()
+    known = subjects.SUBJECTS.keys()
 
-    assert [str(at.relative_to(TESTS)) for at in files if named.isdisjoint([at, *at.parents])] == []
+    assert {path: names for path, names in declared.items() if not known >= set(names)} == {}
+    assert [path for path, names in declared.items() if not names] == []
+    assert known == {name for names in declared.values() for name in names}
+
+
+def test_the_table_of_subjects_is_made_from_what_files_declare() -> None:
+    assert PAGE.endswith("\n\n" + subjects.table()), "python -m tests.tools.subjects --write"

@@ -3,6 +3,8 @@
 The expected outcome of each row is what the reference server does with the same bytes.
 """
 
+# Subject: protocol
+
 import contextlib
 import json
 import os

@@ -1,5 +1,7 @@
 """The transcripts show all that `coverage.toml` lists, and its exemptions hold."""
 
+# Subject: tests
+
 import re
 from functools import cache
 

@@ -1,5 +1,7 @@
 """What the player of transcripts lets pass, and what it does not."""
 
+# Subject: tests
+
 from pathlib import Path
 
 import pytest

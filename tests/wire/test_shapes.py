@@ -4,6 +4,8 @@ Values are the transcripts' matter; here whole answers are compared by their sha
 refused ones, and each must be exactly what its type in `core.model` says.
 """
 
+# Subject: streams
+
 import json
 import re
 from functools import partial

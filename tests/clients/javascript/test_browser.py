@@ -1,5 +1,7 @@
 """The official JavaScript client in a real headless Chromium, against both servers."""
 
+# Subject: WebSocket
+
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """The code of docs/javascript.md does what the document says."""
 
+# Subject: documents
+
 import os
 import re
 import subprocess

@@ -1,5 +1,7 @@
 """Connections of the official client: options, identity, reconnecting, the end."""
 
+# Subject: protocol
+
 import asyncio
 import signal
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Pull and push subscriptions of the official client, ordered consumers, acknowledgements."""
 
+# Subject: pull consumers, push consumers
+
 import asyncio
 import contextlib
 from datetime import UTC, datetime

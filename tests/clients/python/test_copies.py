@@ -1,5 +1,7 @@
 """Mirrors and sources as the official client makes and reads them."""
 
+# Subject: mirrors and sources
+
 from typing import Any
 
 from nats.js import JetStreamContext

@@ -1,5 +1,7 @@
 """Core NATS with the official client: every form of subscription, request and message."""
 
+# Subject: protocol
+
 import asyncio
 from typing import Any
 

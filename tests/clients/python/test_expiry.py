@@ -1,5 +1,7 @@
 """Times to live with the official client: of messages, of keys, of the markers they leave."""
 
+# Subject: expiry, key-value
+
 from operator import itemgetter
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Key-value buckets of the official client, every operation."""
 
+# Subject: key-value
+
 import asyncio
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """Streams, consumers and messages as the official client manages them."""
 
+# Subject: streams
+
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

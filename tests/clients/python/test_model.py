@@ -4,6 +4,8 @@ A stream ORDERS over `ORDERS.*`; the consumers NEW and DISPATCH work on orders, 
 The numbers are those that the documentation shows, where it is right about the server of today.
 """
 
+# Subject: consumers
+
 import asyncio
 import json
 import subprocess

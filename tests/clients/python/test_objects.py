@@ -1,5 +1,7 @@
 """Object stores of the official client, every operation."""
 
+# Subject: object store
+
 import base64
 import hashlib
 import io

@@ -1,5 +1,7 @@
 """Publishing into streams with the official client."""
 
+# Subject: publish
+
 import asyncio
 import contextlib
 from typing import Any

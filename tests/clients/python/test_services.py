@@ -1,5 +1,7 @@
 """Services of the official client (`nats.micro`): discovery, endpoints, groups, statistics."""
 
+# Subject: services
+
 import json
 from typing import Any
 

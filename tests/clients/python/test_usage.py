@@ -1,5 +1,7 @@
 """The tests before this one called everything that the official client offers."""
 
+# Subject: tests
+
 import pytest
 
 from tests.clients.python.usage import Usage

@@ -1,5 +1,7 @@
 """The dispatcher: finding routes, order, errors as JSON, silence. Handlers are stand-ins."""
 
+# Subject: API
+
 import asyncio
 import json
 from types import SimpleNamespace

@@ -1,5 +1,7 @@
 """What a node tells others that ask for what it leads."""
 
+# Subject: API
+
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

@@ -1,5 +1,7 @@
 """What waits while one of two streams has no leader."""
 
+# Subject: API
+
 import pytest
 
 from core.api.held import HeldSubjects

@@ -1,5 +1,7 @@
 """What is answered while there is no leader: 10008 to whoever asks a stream or the API."""
 
+# Subject: API
+
 import asyncio
 import json
 from typing import Any, cast

@@ -1,5 +1,7 @@
 """Credentials: who is right at once, what has to be hashed, and what a refusal costs."""
 
+# Subject: permissions
+
 import bcrypt
 import pytest
 

@@ -1,5 +1,7 @@
 """Permissions, asked directly; against the reference server they are in tests/integration."""
 
+# Subject: permissions
+
 from collections.abc import Callable
 
 import pytest

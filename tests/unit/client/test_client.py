@@ -1,5 +1,7 @@
 """The client over a scripted link."""
 
+# Subject: gateway client
+
 import asyncio
 
 import pytest

@@ -1,5 +1,7 @@
 """Header blocks from a client's side."""
 
+# Subject: gateway client
+
 import pytest
 
 from core.client import header_block, header_items, status_of

@@ -1,5 +1,7 @@
 """The parts of subscriptions that need no server: the watch over heartbeats, limits, targets."""
 
+# Subject: gateway client
+
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,5 +1,7 @@
 """Sets of lease groups and claims, as nodes tell them to each other."""
 
+# Subject: several nodes
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,7 @@
 """What a node knows of the streams of all: news taken in any order, and readings shared."""
 
+# Subject: several nodes
+
 import asyncio
 import json
 from typing import Any

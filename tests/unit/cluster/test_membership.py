@@ -1,5 +1,7 @@
 """Whom a node dials, by the rows of all nodes."""
 
+# Subject: several nodes
+
 from core.cluster.membership import PATIENCE, SILENT, Changes, Membership
 from core.storage.leases import PeerRow
 

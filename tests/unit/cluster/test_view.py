@@ -1,5 +1,7 @@
 """Who could lead a stream, as the rows and links of nodes tell."""
 
+# Subject: cluster members, several nodes
+
 from collections.abc import Collection, Mapping
 from typing import Any
 

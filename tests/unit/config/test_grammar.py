@@ -1,5 +1,7 @@
 """The grammar of configuration files, value by value."""
 
+# Subject: configuration
+
 from datetime import UTC, datetime
 
 import pytest

@@ -1,5 +1,7 @@
 """The block `authorization` becomes the users of a hub."""
 
+# Subject: permissions, configuration
+
 import pytest
 
 from core.errors import ConfigError

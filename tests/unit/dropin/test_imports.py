@@ -1,5 +1,7 @@
 """What a start of `jetgate-nats-server` waits for."""
 
+# Subject: configuration
+
 import subprocess
 import sys
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Which pages of browsers may read the monitoring port, over its socket."""
 
+# Subject: configuration, monitoring
+
 import asyncio
 
 import pytest

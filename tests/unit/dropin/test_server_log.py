@@ -1,5 +1,7 @@
 """Lines of the log of `jetgate-nats-server`: one for each event, whatever clients name in it."""
 
+# Subject: configuration, operations
+
 import logging
 import os
 import re

@@ -1,5 +1,7 @@
 """The AsyncAPI document: feeds of the route table, frames of another table."""
 
+# Subject: HTTP, HTTP contract
+
 from typing import Any, Literal
 
 from msgspec import Struct

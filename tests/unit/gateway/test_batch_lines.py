@@ -1,5 +1,7 @@
 """Lines of a batch."""
 
+# Subject: HTTP
+
 import orjson
 import pytest
 from hypothesis import given

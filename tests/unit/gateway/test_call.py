@@ -1,5 +1,7 @@
 """A handler that waits for something, and a caller who does not."""
 
+# Subject: HTTP
+
 import asyncio
 from typing import Any, cast
 

@@ -1,5 +1,7 @@
 """What a feed of events does with a caller who does not read."""
 
+# Subject: HTTP
+
 import asyncio
 from typing import Any
 

@@ -1,5 +1,7 @@
 """What proxies say of callers: whom it is believed of, and what is no such thing."""
 
+# Subject: HTTP sign-in, HTTP
+
 import asyncio
 from typing import Any
 

@@ -1,5 +1,7 @@
 """HTTP headers to message headers and back."""
 
+# Subject: HTTP
+
 import pytest
 from starlette.datastructures import Headers
 

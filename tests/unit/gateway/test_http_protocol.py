@@ -1,5 +1,7 @@
 """One HTTP connection without a socket: what is held of a peer, for how long, and how it ends."""
 
+# Subject: HTTP, HTTP framing
+
 import asyncio
 import re
 import time

@@ -1,5 +1,7 @@
 """Origins as an operator writes them."""
 
+# Subject: HTTP sign-in, HTTP
+
 import pytest
 
 from gateway.auth.origins import checked_origin

@@ -1,5 +1,7 @@
 """Waiting with one timer for all: who is late, and how many of them at once."""
 
+# Subject: HTTP
+
 import asyncio
 from collections import Counter
 

@@ -1,5 +1,7 @@
 """Errors as problems."""
 
+# Subject: HTTP
+
 import pytest
 
 from core.client import ConnectionLost, NoResponders, RequestTimeout

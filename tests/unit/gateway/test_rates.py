@@ -1,5 +1,7 @@
 """The rate limit of identities, and the headers that tell of it."""
 
+# Subject: HTTP sign-in, HTTP
+
 import pytest
 
 from gateway.auth.rate_limits import Quota, Rates

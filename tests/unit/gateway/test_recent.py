@@ -1,5 +1,7 @@
 """What readers behind the tail share: whose page it is, where one goes on, and for how long."""
 
+# Subject: HTTP, feeds
+
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field

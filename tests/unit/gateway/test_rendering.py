@@ -1,5 +1,7 @@
 """Messages as JSON."""
 
+# Subject: HTTP
+
 import json
 from base64 import b64decode
 

@@ -1,5 +1,7 @@
 """The route table and finding a row in it."""
 
+# Subject: HTTP
+
 import pytest
 
 from gateway.http.problems import Problem

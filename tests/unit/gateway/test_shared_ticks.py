@@ -1,5 +1,7 @@
 """How much of what many peers send is served in one tick of the loop."""
 
+# Subject: HTTP
+
 import itertools
 from collections.abc import Callable, Iterator
 

@@ -1,5 +1,7 @@
 """Bodies of very many lines: how much of one is read between two turns of others."""
 
+# Subject: HTTP
+
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace

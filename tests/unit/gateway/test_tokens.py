@@ -1,5 +1,7 @@
 """Ack tokens."""
 
+# Subject: HTTP
+
 import hmac
 from base64 import urlsafe_b64decode
 

@@ -1,5 +1,7 @@
 """Names, subjects, durations."""
 
+# Subject: HTTP
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

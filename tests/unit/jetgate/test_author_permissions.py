@@ -1,5 +1,7 @@
 """The flag --author-permissions: over which doors authors are asked."""
 
+# Subject: configuration
+
 import pytest
 
 from core.pubsub.server import IN_PROCESS, WEBSOCKET

@@ -1,5 +1,7 @@
 """The file of --config: two blocks, and a place for every mistake."""
 
+# Subject: configuration
+
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,7 @@
 """Secrets that a command line shows to everybody: the command says so when it starts."""
 
+# Subject: configuration
+
 import pytest
 import typer
 from typer.testing import CliRunner

@@ -1,5 +1,7 @@
 """Flags that are declared once, as a group, and taken by several commands."""
 
+# Subject: configuration
+
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -1,5 +1,7 @@
 """What the commands say of themselves fits on a terminal of 80 columns, line for line."""
 
+# Subject: configuration
+
 import inspect
 import re
 

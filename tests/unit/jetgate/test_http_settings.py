@@ -1,5 +1,7 @@
 """The block `http` and its flags: what cannot be used is named."""
 
+# Subject: HTTP sign-in, configuration
+
 import dataclasses
 import re
 from pathlib import Path

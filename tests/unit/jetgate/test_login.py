@@ -1,5 +1,7 @@
 """What the façade knows beforehand that the server would refuse."""
 
+# Subject: configuration
+
 import asyncio
 
 import pytest

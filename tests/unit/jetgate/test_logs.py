@@ -1,5 +1,7 @@
 """Lines of the log: one for each event, whatever is in it."""
 
+# Subject: configuration, operations
+
 import json
 import logging
 import sys

@@ -1,5 +1,7 @@
 """What each node leads, and which links are missing, of the nodes that commands show."""
 
+# Subject: database connections, configuration
+
 from collections.abc import Collection
 
 from core.storage.postgres.status import Node

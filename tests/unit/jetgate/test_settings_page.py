@@ -1,5 +1,7 @@
 """docs/operations/settings.md lists every flag, variable and timeout, with the default."""
 
+# Subject: configuration
+
 import re
 from enum import Enum
 from typing import Any

@@ -1,5 +1,7 @@
 """What the commands say of wrong input: one line that names it, before anything is begun."""
 
+# Subject: configuration
+
 import pytest
 from typer.testing import CliRunner
 

@@ -1,5 +1,7 @@
 """Publish acknowledgements: many at once say what each by itself would."""
 
+# Subject: publish
+
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,5 +1,7 @@
 """Advisories: made only when somebody listens, with the reference's members in its order."""
 
+# Subject: advisories
+
 import json
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Changes of a log: each is answered, also when the node leads the stream no more."""
 
+# Subject: storage faults
+
 import asyncio
 
 import pytest

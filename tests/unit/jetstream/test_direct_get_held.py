@@ -1,5 +1,7 @@
 """Direct Get requests of a leader whose leadership is not confirmed."""
 
+# Subject: message get
+
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import closing

@@ -3,6 +3,8 @@
 The wall clock and the loop run apart, and the loop wakes a hair early, as real ones do.
 """
 
+# Subject: expiry
+
 import asyncio
 from collections.abc import Iterator
 from typing import Any

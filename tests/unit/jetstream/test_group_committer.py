@@ -1,5 +1,7 @@
 """The group committer: what leaves, when, and what is said when storage fails."""
 
+# Subject: publish, storage faults
+
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any

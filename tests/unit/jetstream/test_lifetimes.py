@@ -1,5 +1,7 @@
 """Messages that expire in a stream over storage: what stays, what comes back, what is marked."""
 
+# Subject: expiry
+
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """A stream that nobody leads: its log can be read, and Direct Get answers from it."""
 
+# Subject: message get
+
 import asyncio
 from typing import Any, cast
 

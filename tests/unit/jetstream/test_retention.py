@@ -1,5 +1,7 @@
 """What consumers decide about messages: which are stored, when they leave, what a crash leaves."""
 
+# Subject: retention
+
 import asyncio
 from collections.abc import Iterator
 from typing import Any

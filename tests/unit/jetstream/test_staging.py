@@ -1,5 +1,7 @@
 """Reading the rows of a manifest in chunks, from any place on."""
 
+# Subject: transactions
+
 import asyncio
 from typing import Any, cast
 

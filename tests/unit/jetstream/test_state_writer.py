@@ -1,5 +1,7 @@
 """The state writer: coalescing, double acks, storage that is away."""
 
+# Subject: acks
+
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 

@@ -1,5 +1,7 @@
 """Direct Get on a node that does not lead: what it answers, and what it passes on."""
 
+# Subject: message get
+
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence

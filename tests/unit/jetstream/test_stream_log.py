@@ -1,5 +1,7 @@
 """Reads of a stream from storage."""
 
+# Subject: message get
+
 import asyncio
 from collections.abc import Iterator
 from typing import Any, cast

@@ -1,5 +1,7 @@
 """One stream over storage: what is gone stays gone, what is answered is true."""
 
+# Subject: deduplication
+
 from collections.abc import Iterator
 from typing import Any
 

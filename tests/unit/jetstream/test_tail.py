@@ -1,5 +1,7 @@
 """The memory tail: what it holds, what it forgets, how a reader walks it."""
 
+# Subject: storage
+
 from core.jetstream.log.tail import Tail, TailBudget
 from core.model.segment import Segment
 

@@ -1,5 +1,7 @@
 """What waits while a leadership is not confirmed, and goes on when it is."""
 
+# Subject: leadership
+
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any

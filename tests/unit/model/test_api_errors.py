@@ -1,5 +1,7 @@
 """The table of numbered errors."""
 
+# Subject: streams, API
+
 import pytest
 
 from core.model.api_errors import TABLE, api_error

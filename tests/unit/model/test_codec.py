@@ -1,5 +1,7 @@
 """The codec: what it reads, what it writes, what it says of mistakes."""
 
+# Subject: streams, API
+
 import json
 
 import pytest

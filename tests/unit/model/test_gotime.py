@@ -1,5 +1,7 @@
 """Times and durations in the forms of Go."""
 
+# Subject: streams, API
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

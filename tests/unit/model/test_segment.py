@@ -1,5 +1,7 @@
 """Parts of a segment are copies that agree with its messages."""
 
+# Subject: streams
+
 from itertools import compress
 
 from hypothesis import given

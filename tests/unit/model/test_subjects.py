@@ -1,5 +1,7 @@
 """Rules about subjects in configurations, against a naive enumeration."""
 
+# Subject: streams
+
 from itertools import product
 
 import pytest

@@ -1,5 +1,7 @@
 """Subject transforms, one function after the other; the differential test compares many more."""
 
+# Subject: streams, transforms
+
 import pytest
 
 from core.model.transform import CACHE_MAX, Transform

@@ -1,5 +1,7 @@
 """The level of the API that requests require, and that streams are stamped with."""
 
+# Subject: streams
+
 import pytest
 
 from core.model.release import API_LEVEL

@@ -1,5 +1,7 @@
 """Who is to lead which lease group, for any nodes, streams and present leaders."""
 
+# Subject: placement
+
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,5 +1,7 @@
 """The table of ownership in the document is the one from which nodes dispatch."""
 
+# Subject: lease groups
+
 from pathlib import Path
 
 from core.node.ownership.diagram import diagram

@@ -1,5 +1,7 @@
 """Publishes while nobody leads: held, then refused."""
 
+# Subject: placement
+
 from core.node.gate_stage import Stage, Stages
 
 

@@ -1,5 +1,7 @@
 """The order of the life of a process, whatever goes wrong in it."""
 
+# Subject: leadership
+
 import asyncio
 from typing import Any, cast
 

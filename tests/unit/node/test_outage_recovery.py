@@ -1,5 +1,7 @@
 """Which plans turn out committed when a node leads again."""
 
+# Subject: leadership
+
 import asyncio
 from types import SimpleNamespace
 from typing import Any, cast

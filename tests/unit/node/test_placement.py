@@ -1,5 +1,7 @@
 """Which groups a node takes and hands over, as nodes come, go and let go."""
 
+# Subject: placement
+
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Set
 from typing import Any

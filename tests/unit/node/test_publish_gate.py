@@ -1,5 +1,7 @@
 """The publish gate of a node while its groups are transferred."""
 
+# Subject: leadership
+
 import asyncio
 from collections.abc import Collection
 from typing import Any, cast

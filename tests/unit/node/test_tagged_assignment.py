@@ -1,5 +1,7 @@
 """Who is to lead what asks for tags: the rules, said naively, for any nodes, streams and tags."""
 
+# Subject: placement
+
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

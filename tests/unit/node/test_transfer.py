@@ -1,5 +1,7 @@
 """Acquiring lease groups: an outage in the middle leaves nothing behind that is done later."""
 
+# Subject: placement
+
 import asyncio
 from collections.abc import Collection
 from types import SimpleNamespace

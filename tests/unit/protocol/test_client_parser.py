@@ -1,5 +1,7 @@
 """The client's parser reads what the encoder writes, in any division."""
 
+# Subject: protocol
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,7 @@
 """CONNECT is read leniently where the reference server is lenient, and no further."""
 
+# Subject: protocol
+
 import json
 
 import pytest

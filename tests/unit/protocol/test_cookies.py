@@ -1,5 +1,7 @@
 """Cookies as credentials."""
 
+# Subject: protocol
+
 import pytest
 
 from core.protocol.cookies import Credentials, cookies

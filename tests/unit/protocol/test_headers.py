@@ -1,5 +1,7 @@
 """Header blocks."""
 
+# Subject: protocol
+
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,5 +1,7 @@
 """Nothing of what comes after a held publish is read, however it is cut; all before it is."""
 
+# Subject: protocol
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,7 @@
 """By which names a server may be asked."""
 
+# Subject: protocol, HTTP sign-in
+
 import pytest
 
 from core.protocol.hosts import checked_host, is_allowed, is_loopback

@@ -1,5 +1,7 @@
 """Messages in columns agree with a list of messages, whatever is done with both."""
 
+# Subject: protocol
+
 from typing import Any
 
 from hypothesis import given

@@ -1,5 +1,7 @@
 """The server's parser: tables, and a differential test against a naive one under any chunking."""
 
+# Subject: protocol
+
 import re
 from collections.abc import Iterator
 from typing import Any

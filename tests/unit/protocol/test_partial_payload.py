@@ -1,5 +1,7 @@
 """A payload that comes in several reads, at every cut."""
 
+# Subject: protocol
+
 from itertools import pairwise
 
 import pytest

@@ -1,5 +1,7 @@
 """The codec of frames, without a socket; against the reference it is in tests/integration."""
 
+# Subject: protocol, WebSocket
+
 import zlib
 from collections.abc import Callable
 from typing import Any

@@ -1,5 +1,7 @@
 """The flow of messages within an account: routes, deliveries, groups, services, acks."""
 
+# Subject: routing
+
 from collections import Counter
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The log of ended connections: what is worth a line, and how many lines."""
 
+# Subject: routing, operations
+
 import logging
 from dataclasses import dataclass
 

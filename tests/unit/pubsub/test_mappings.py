@@ -1,5 +1,7 @@
 """Where mappings send a subject, for every number that chance may bring."""
 
+# Subject: routing
+
 from core.pubsub.mappings import Destination, Mapping, Mappings
 
 

@@ -1,5 +1,7 @@
 """Messages on their way to other servers: batches and acknowledgements, and what a route says."""
 
+# Subject: routing
+
 from collections.abc import Callable
 
 import pytest

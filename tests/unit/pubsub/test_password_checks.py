@@ -1,5 +1,7 @@
 """The queue of password checks: who comes next, who goes, and what is not computed."""
 
+# Subject: routing, permissions
+
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future

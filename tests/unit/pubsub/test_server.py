@@ -1,5 +1,7 @@
 """The hub: names, accounts, back-pressure."""
 
+# Subject: routing
+
 import binascii
 import json
 from base64 import b32decode

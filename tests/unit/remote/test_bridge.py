@@ -1,5 +1,7 @@
 """Requests on their way, as another system gets them."""
 
+# Subject: remotes
+
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

@@ -1,5 +1,7 @@
 """A leaf node connection against a scripted server."""
 
+# Subject: remotes
+
 import asyncio
 from collections.abc import Awaitable, Callable
 

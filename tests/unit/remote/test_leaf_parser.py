@@ -1,5 +1,7 @@
 """What a server says to a leaf node, in any pieces."""
 
+# Subject: remotes
+
 import pytest
 
 from core.errors import ProtocolError

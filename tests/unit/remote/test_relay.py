@@ -1,5 +1,7 @@
 """Deliveries on their way: under which subjects, and as long as somebody listens."""
 
+# Subject: remotes
+
 from collections.abc import Callable
 from typing import Any, cast
 

@@ -1,5 +1,7 @@
 """What a remote may be, and that its secrets are not shown."""
 
+# Subject: remotes
+
 from typing import Any
 
 import pytest

@@ -1,5 +1,7 @@
 """Subjects of another system, here and back."""
 
+# Subject: remotes
+
 import pytest
 
 from core.remote.subject_map import SubjectMap

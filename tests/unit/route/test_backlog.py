@@ -1,5 +1,7 @@
 """Who waits for a link to have less unsent, and a link that has too much."""
 
+# Subject: routes
+
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,5 +1,7 @@
 """Dialling that ends while its socket opens."""
 
+# Subject: routes
+
 import asyncio
 from collections.abc import Callable
 

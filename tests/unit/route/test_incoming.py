@@ -1,5 +1,7 @@
 """Messages from other servers while JetStream is still being loaded."""
 
+# Subject: routes
+
 from core.protocol.messages import MessageColumns
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub

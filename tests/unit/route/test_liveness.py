@@ -1,5 +1,7 @@
 """Which peers are taken for dead, and when they are asked."""
 
+# Subject: routes
+
 from core.route.liveness import SILENCE_S, Liveness
 
 SECOND = 1_000_000_000

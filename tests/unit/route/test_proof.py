@@ -1,5 +1,7 @@
 """The proof of a link: who knows the secret passes, and nothing that was heard can be used."""
 
+# Subject: routes, several nodes
+
 import pytest
 
 from core.errors import ProtocolError

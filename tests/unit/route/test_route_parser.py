@@ -3,6 +3,8 @@
 `SAID` was read from its cluster port.
 """
 
+# Subject: routes
+
 from itertools import pairwise
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Full garbage collections: when one looks at everything."""
 
+# Subject: costs
+
 import gc
 import weakref
 from collections.abc import Iterator

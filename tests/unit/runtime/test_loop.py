@@ -1,5 +1,7 @@
 """What fails in a callback of the loop is told."""
 
+# Subject: costs
+
 import asyncio
 
 import pytest

@@ -1,5 +1,7 @@
 """Memory that is given back: when, and that it can be."""
 
+# Subject: costs
+
 import pytest
 
 from core.runtime.memory import Ebb, give_back

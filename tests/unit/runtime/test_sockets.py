@@ -1,5 +1,7 @@
 """What transports do not tell, over real sockets."""
 
+# Subject: costs
+
 import asyncio
 import socket
 import struct

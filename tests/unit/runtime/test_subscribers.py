@@ -1,5 +1,7 @@
 """Subscribers of an event are called in their order, until they end their subscription."""
 
+# Subject: costs
+
 from collections.abc import Callable
 
 from core.runtime.subscribers import Subscribers

@@ -1,5 +1,7 @@
 """Turns: how much of the work of many is done in one tick of the loop."""
 
+# Subject: costs
+
 import asyncio
 
 import pytest

@@ -1,5 +1,7 @@
 """A time of a wall clock, waited for with a loop that counts otherwise."""
 
+# Subject: expiry, costs
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -1,5 +1,7 @@
 """The lake of an archive: each message once, whatever dies between which two steps."""
 
+# Subject: Spark rows, Spark pipelines
+
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

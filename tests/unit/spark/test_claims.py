@@ -1,5 +1,7 @@
 """What a micro-batch of a consumer is in a checkpoint."""
 
+# Subject: Spark rows, Spark work queues
+
 import json
 
 import pytest

@@ -1,5 +1,7 @@
 """What `python -m pyspark_jetstream` says of wrong input: one line, and no traceback."""
 
+# Subject: Spark rows, Spark pipelines
+
 import os
 import subprocess
 import sys

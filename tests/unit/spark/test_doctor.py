@@ -1,5 +1,7 @@
 """What the doctor finds, and what it says to do."""
 
+# Subject: Spark rows, Spark pipelines
+
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any

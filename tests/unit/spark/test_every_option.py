@@ -1,5 +1,7 @@
 """Every option with values of every wrong kind: a value, or a message that a person can use."""
 
+# Subject: Spark rows
+
 import re
 
 import pytest

@@ -1,5 +1,7 @@
 """Payloads as columns: what `from_json` of Spark gives, whatever stands beside them."""
 
+# Subject: Spark rows
+
 import pytest
 
 pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")

@@ -1,5 +1,7 @@
 """Names of the files of a lake."""
 
+# Subject: Spark rows, Spark pipelines
+
 import pytest
 from pyspark_jetstream.pipelines.names import LakeFile, day_of, parsed
 

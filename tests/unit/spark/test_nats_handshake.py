@@ -1,5 +1,7 @@
 """What a client takes for a NATS server, and how long it waits for its first word."""
 
+# Subject: Spark rows
+
 import socket
 import threading
 import time

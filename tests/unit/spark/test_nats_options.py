@@ -1,5 +1,7 @@
 """The options of connections to NATS."""
 
+# Subject: Spark rows
+
 import pytest
 from pyspark_jetstream.options import batch_options, connection_options
 from pyspark_jetstream.values import InvalidOption, Values

@@ -1,5 +1,7 @@
 """Replies of Direct Get and deliveries of consumers as Arrow columns."""
 
+# Subject: Spark rows, Spark over NATS
+
 from typing import Any
 
 import pytest

@@ -1,5 +1,7 @@
 """The options of the jetstream format: what they become, and what is refused."""
 
+# Subject: Spark rows
+
 import re
 
 import pytest

@@ -1,5 +1,7 @@
 """Errors that stay are told at once, those that pass are waited for: the tables of both."""
 
+# Subject: Spark rows
+
 import pytest
 
 pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")

@@ -1,5 +1,7 @@
 """What can be declared as a pipeline, and what is said of a mistake."""
 
+# Subject: Spark rows, Spark pipelines
+
 import re
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,7 @@
 """What runs behind a pipeline that failed."""
 
+# Subject: Spark rows
+
 import io
 from typing import Any, cast
 

@@ -1,5 +1,7 @@
 """When a replay publishes what."""
 
+# Subject: Spark rows, Spark pipelines
+
 from pyspark_jetstream.pipelines.pacing import Due, Pace, Window
 
 WINDOWS = [Window(1.0, 10, 10), Window(2.0, 20, 10), Window(3.0, 35, 15), Window(60.0, 36, 1)]

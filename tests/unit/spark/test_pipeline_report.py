@@ -1,5 +1,7 @@
 """What a pipeline says about its run."""
 
+# Subject: Spark rows, Spark pipelines
+
 import io
 import json
 

@@ -1,5 +1,7 @@
 """Which sequences the next batch of a pipeline reads, publishes or purges."""
 
+# Subject: Spark rows, Spark pipelines
+
 from dataclasses import dataclass, field
 from typing import Any, cast
 

@@ -1,5 +1,7 @@
 """Offsets as a checkpoint holds them."""
 
+# Subject: Spark rows
+
 import pytest
 from pyspark_jetstream.positions import Position, from_json, to_json
 

@@ -1,5 +1,7 @@
 """The subject of a row is one of messages, never one of the server's API."""
 
+# Subject: Spark rows
+
 import pytest
 
 pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")

@@ -1,5 +1,7 @@
 """Raw rows as rows of the schema: headers, times, text, JSON."""
 
+# Subject: Spark rows
+
 import pytest
 
 from tests.support import spark

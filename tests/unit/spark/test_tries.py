@@ -1,5 +1,7 @@
 """How long a client goes on trying, and after which answers."""
 
+# Subject: Spark rows, Spark faults
+
 import pytest
 from pyspark_jetstream.nats import tries
 from pyspark_jetstream.nats.errors import Away, Refused, refused

@@ -1,5 +1,7 @@
 """Option strings as values, and what is said when they are none."""
 
+# Subject: Spark rows
+
 from pathlib import Path
 
 import pytest

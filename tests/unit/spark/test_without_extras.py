@@ -1,5 +1,7 @@
 """Without the extra `all-tests` every test module is collected, and names the extra it needs."""
 
+# Subject: Spark rows
+
 import os
 import re
 import subprocess

@@ -1,5 +1,7 @@
 """What counts as lost by the database, and where streams go on."""
 
+# Subject: storage, storage faults
+
 from core.storage.acknowledged import Acknowledged, Known, Loss
 from core.storage.interface import Head, StreamRow
 

@@ -1,5 +1,7 @@
 """The text form of COPY: pieces of any size become lines, and fields lose their escapes."""
 
+# Subject: storage, backup
+
 from hypothesis import given
 from hypothesis import strategies as st
 

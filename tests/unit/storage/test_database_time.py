@@ -1,5 +1,7 @@
 """The offset to the database's clock, and the clock of a leader, under any answers it may get."""
 
+# Subject: storage, leadership
+
 import logging
 
 import pytest

@@ -1,5 +1,7 @@
 """A directory in a place that everybody may write: who made what leads to it."""
 
+# Subject: storage, schema
+
 import os
 from pathlib import Path
 

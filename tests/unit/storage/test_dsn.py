@@ -1,5 +1,7 @@
 """Connection strings: read as libpq reads them, refused by name, and never shown with a secret."""
 
+# Subject: storage, database connections
+
 import re
 from pathlib import Path
 

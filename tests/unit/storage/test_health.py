@@ -1,5 +1,7 @@
 """Outages of storage: when one begins and ends, what the log says of it, how long it was."""
 
+# Subject: storage, operations
+
 import asyncio
 import logging
 

@@ -1,5 +1,7 @@
 """Pages: columns in, segments out, damage found, and what is too much for one answer."""
 
+# Subject: storage
+
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Keys that nodes share, while PostgreSQL is away."""
 
+# Subject: storage
+
 import asyncio
 from pathlib import Path
 from urllib.parse import quote

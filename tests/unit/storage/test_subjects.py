@@ -1,5 +1,7 @@
 """Subjects as text: each byte string has a text of its own that filters match as they match it."""
 
+# Subject: storage
+
 import re
 
 import pytest

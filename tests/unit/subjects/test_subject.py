@@ -1,5 +1,7 @@
 """Subjects: validity, matching, subsets, overlaps, compiled filters."""
 
+# Subject: routing
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,7 @@
 """The tree of subscriptions against a plain list of pairs."""
 
+# Subject: routing
+
 from hypothesis import given
 from hypothesis import strategies as st
 

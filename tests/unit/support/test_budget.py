@@ -1,5 +1,7 @@
 """The budgets of the suites keep a whole run short."""
 
+# Subject: tests
+
 from tests.support.budget import FILE, SECONDS, Budget, suite_of
 from tests.support.side_by_side import WORKERS
 

@@ -1,5 +1,7 @@
 """Which blocks of a document have commands, and which of them are marked."""
 
+# Subject: tests
+
 from pathlib import Path
 
 from tests.support.document_commands import blocks_of

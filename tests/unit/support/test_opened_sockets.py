@@ -1,6 +1,8 @@
 """A socket that is left open fails a run and is told by the test that opened it, unless that one
 failed itself."""
 
+# Subject: tests
+
 import os
 import subprocess
 import sys

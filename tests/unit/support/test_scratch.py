@@ -1,5 +1,7 @@
 """Data of tests are in memory only where there is room for them."""
 
+# Subject: tests
+
 import shutil
 import tempfile
 from pathlib import Path

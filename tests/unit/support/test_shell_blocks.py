@@ -1,5 +1,7 @@
 """What is run of a document, in which order, and what is not."""
 
+# Subject: tests
+
 from pathlib import Path
 
 from tests.support.shell_blocks import Block, Documents, Instead

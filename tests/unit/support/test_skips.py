@@ -1,5 +1,7 @@
 """What is skipped fails a run that is to run everything, unless it is allowed by name."""
 
+# Subject: tests
+
 import os
 import subprocess
 import sys

@@ -1,5 +1,7 @@
 """A run with workers: what runs alone after it, what is run again, and what is excused."""
 
+# Subject: tests
+
 import os
 import re
 import subprocess

@@ -1,5 +1,7 @@
 """What authors are asked about, on every way a message can take: in columns, traced, onward."""
 
+# Subject: protocol, permissions
+
 import asyncio
 from collections.abc import Iterator
 from typing import Any

@@ -1,5 +1,7 @@
 """How much a node keeps of publishes that wait: the rest stays in the sockets of clients."""
 
+# Subject: protocol, slow consumers
+
 import pytest
 
 from core.pubsub import server

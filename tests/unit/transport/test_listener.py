@@ -1,5 +1,7 @@
 """Connections that are closed while they are being accepted."""
 
+# Subject: protocol
+
 import asyncio
 from collections.abc import Awaitable, Callable
 

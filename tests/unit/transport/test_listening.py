@@ -1,5 +1,7 @@
 """Sockets that listen on all addresses, with IPv6 and without."""
 
+# Subject: protocol
+
 import asyncio
 import errno
 import socket

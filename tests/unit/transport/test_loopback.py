@@ -1,5 +1,7 @@
 """The in-process connection behaves as a socket does."""
 
+# Subject: protocol, gateway client
+
 import asyncio
 
 from core.pubsub.server import Hub

@@ -1,5 +1,7 @@
 """What publishes go through, and what a change of the rules does to connected clients."""
 
+# Subject: protocol
+
 import asyncio
 from collections.abc import Iterator
 from random import Random

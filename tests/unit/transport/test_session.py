@@ -1,5 +1,7 @@
 """One session over a transport that a test controls: liveness, slow consumers, back-pressure."""
 
+# Subject: protocol, slow consumers
+
 import asyncio
 import gc
 import weakref

@@ -1,5 +1,7 @@
 """What a peer has not taken, as the kernel tells it."""
 
+# Subject: protocol
+
 import asyncio
 import socket
 

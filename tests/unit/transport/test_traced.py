@@ -1,5 +1,7 @@
 """A traced connection does the same as another one, whatever its bytes are cut into."""
 
+# Subject: protocol, protocol traces
+
 import asyncio
 import random
 from collections.abc import Iterator

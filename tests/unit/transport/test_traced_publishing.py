@@ -1,5 +1,7 @@
 """Message traces: how the report is packed, and what no transcript shows."""
 
+# Subject: protocol, message tracing
+
 import asyncio
 import gzip
 import json

@@ -1,4 +1,5 @@
 // Batches that are stored whole or not at all: node batches.mjs nats://HOST:PORT
+// Subject: batches
 import { jetstream } from "./packages.mjs";
 import { forget, main, step } from "./transcript.mjs";
 

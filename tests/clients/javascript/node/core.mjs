@@ -1,4 +1,5 @@
 // Core NATS: node core.mjs nats://HOST:PORT, or ws://HOST:PORT
+// Subject: protocol
 import { core } from "./packages.mjs";
 import { brief, collect, dial, main, same, step, until } from "./transcript.mjs";
 

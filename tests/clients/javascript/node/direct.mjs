@@ -1,4 +1,5 @@
 // Direct Get: node direct.mjs nats://HOST:PORT
+// Subject: message get
 import { jetstream } from "./packages.mjs";
 import { brief, collect, forget, main, numbered, step } from "./transcript.mjs";
 

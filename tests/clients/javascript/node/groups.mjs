@@ -1,4 +1,5 @@
 // Priority groups and pausing: node groups.mjs nats://HOST:PORT
+// Subject: pull consumers
 import { jetstream } from "./packages.mjs";
 import { collect, dial, forget, main, patiently, step, until } from "./transcript.mjs";
 

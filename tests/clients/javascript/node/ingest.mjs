@@ -1,4 +1,5 @@
 // Batches that are stored as they come, acknowledged many at a time: node ingest.mjs nats://HOST:PORT
+// Subject: batches
 import { jetstream, unexposed } from "./packages.mjs";
 import { forget, main, step } from "./transcript.mjs";
 

@@ -1,4 +1,5 @@
 // Key-value buckets: node kv.mjs nats://HOST:PORT
+// Subject: key-value
 import { jetstream, kv } from "./packages.mjs";
 import { collect, forget, main, step, until } from "./transcript.mjs";
 

@@ -1,4 +1,5 @@
 // Streams and buckets that follow others: node mirrors.mjs nats://HOST:PORT
+// Subject: mirrors and sources
 import { jetstream, kv } from "./packages.mjs";
 import { collect, forget, main, numbered, step, until } from "./transcript.mjs";
 

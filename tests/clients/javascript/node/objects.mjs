@@ -1,4 +1,5 @@
 // Object stores: node objects.mjs nats://HOST:PORT
+// Subject: object store
 import { core, jetstream, obj } from "./packages.mjs";
 import { collect, forget, main, same, step } from "./transcript.mjs";
 

@@ -1,4 +1,5 @@
 // Publishing into a stream: node publish.mjs nats://HOST:PORT
+// Subject: publish
 import { core, jetstream } from "./packages.mjs";
 import { brief, collect, forget, main, step, until } from "./transcript.mjs";
 

@@ -1,4 +1,5 @@
 // Pull consumers: node pull.mjs nats://HOST:PORT
+// Subject: pull consumers
 import { core, jetstream } from "./packages.mjs";
 import { brief, collect, forget, main, numbered, patiently, step, until } from "./transcript.mjs";
 

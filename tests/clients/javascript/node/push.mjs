@@ -1,4 +1,5 @@
 // Push consumers: node push.mjs nats://HOST:PORT
+// Subject: push consumers
 import { core, jetstream } from "./packages.mjs";
 import { brief, collect, firstOf, forget, main, numbered, step, until } from "./transcript.mjs";
 

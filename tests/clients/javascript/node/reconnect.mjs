@@ -1,4 +1,5 @@
 // Losing the connection and coming back: node reconnect.mjs nats://HOST:PORT
+// Subject: protocol
 import net from "node:net";
 import { core, jetstream, kv } from "./packages.mjs";
 import { collect, dial, forget, main, step, until } from "./transcript.mjs";

@@ -1,5 +1,6 @@
 // A server that goes away and comes back: node restart.mjs nats://HOST:PORT
 // Says "killed?" on stderr when it wants the server to be killed and started again.
+// Subject: protocol
 import { jetstream, kv } from "./packages.mjs";
 import { collect, dial, step, until } from "./transcript.mjs";
 

@@ -1,4 +1,5 @@
 // Messages that are sent later: node schedules.mjs nats://HOST:PORT
+// Subject: schedules
 import { jetstream } from "./packages.mjs";
 import { brief, forget, main, step, until } from "./transcript.mjs";
 

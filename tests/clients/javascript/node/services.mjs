@@ -1,4 +1,5 @@
 // Services (ADR-32): node services.mjs nats://HOST:PORT
+// Subject: services
 import { services } from "./packages.mjs";
 import { collect, dial, main, step, until } from "./transcript.mjs";
 

@@ -1,4 +1,5 @@
 // Management of streams: node streams.mjs nats://HOST:PORT
+// Subject: streams
 import { jetstream } from "./packages.mjs";
 import { collect, forget, main, numbered, step } from "./transcript.mjs";
 

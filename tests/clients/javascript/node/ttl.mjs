@@ -1,4 +1,5 @@
 // Messages that live for a time, and markers of what is gone: node ttl.mjs nats://HOST:PORT
+// Subject: expiry
 import { jetstream, kv } from "./packages.mjs";
 import { collect, forget, main, step, until } from "./transcript.mjs";
 

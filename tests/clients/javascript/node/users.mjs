@@ -1,5 +1,6 @@
 // Users, tokens and permissions: node users.mjs nats://HOST:PORT, of a server with the users below
 //   ann/secret may do everything, bob/other may publish to and subscribe to what tests say
+// Subject: permissions
 import { core } from "./packages.mjs";
 import { collect, dial, step, until } from "./transcript.mjs";
 

@@ -1,5 +1,7 @@
 """A follower against an origin that a test plays, on a clock that a test moves."""
 
+# Subject: mirrors and sources
+
 import asyncio
 import json
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """What an origin is asked, and how its messages are dressed."""
 
+# Subject: mirrors and sources
+
 import json
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Acknowledgements, redelivery, the ack floor."""
 
+# Subject: acks
+
 import asyncio
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Messages that only storage has: nothing of them is taken for gone because nobody read it."""
 
+# Subject: consumers
+
 import pytest
 
 from core.errors import Unavailable

@@ -1,5 +1,7 @@
 """Consumer configurations: the cases one wants to read, without a server beside them."""
 
+# Subject: consumers
+
 import pytest
 from msgspec.structs import replace
 

@@ -1,5 +1,7 @@
 """Endings and the letters that are made of them."""
 
+# Subject: dead letters
+
 import pytest
 
 from core.errors import ApiError

@@ -1,5 +1,7 @@
 """Priority groups: who is served, and that nobody is asked in vain."""
 
+# Subject: pull consumers
+
 from typing import Any
 
 from core.model.consumer import PriorityPolicy

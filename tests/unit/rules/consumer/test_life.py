@@ -1,5 +1,7 @@
 """Start positions, filters, updates, restarts, inactivity."""
 
+# Subject: consumers
+
 from typing import Any
 
 import pytest

@@ -1,5 +1,7 @@
 """The machine against a naive model of sets, with crashes, over random histories."""
 
+# Subject: acks
+
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

@@ -1,5 +1,7 @@
 """Pausing, resetting, and receivers that take no more, without storage and sockets."""
 
+# Subject: pausing
+
 from core.model.consumer import DeliverPolicy
 from tests.support.consumers import SECOND, FakeStream, Frames, running
 

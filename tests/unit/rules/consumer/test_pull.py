@@ -1,5 +1,7 @@
 """Pull requests: what they are given and how each of them ends."""
 
+# Subject: pull consumers
+
 import pytest
 
 from core.model.consumer import AckPolicy

@@ -1,5 +1,7 @@
 """Push delivery: interest, heartbeats, flow control."""
 
+# Subject: push consumers
+
 from core.model.consumer import AckPolicy, ReplayPolicy
 from core.pubsub.account import Subscription
 from core.rules.consumer.delivery.push import Push

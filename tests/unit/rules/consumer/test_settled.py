@@ -1,5 +1,7 @@
 """What a consumer tells a stream whose retention depends on acknowledgements."""
 
+# Subject: retention
+
 from typing import Any
 
 from core.jetstream.consumer.runner import ConsumerRunner

@@ -1,5 +1,7 @@
 """Waiting pull requests are served in turn: many messages at a time as one message at a time."""
 
+# Subject: pull consumers
+
 from collections import deque
 
 from hypothesis import given

@@ -1,5 +1,7 @@
 """What is put aside until a batch is complete, and what of it is given up."""
 
+# Subject: batches
+
 from collections.abc import Callable
 from typing import Any
 

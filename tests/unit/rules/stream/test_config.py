@@ -1,5 +1,7 @@
 """Stream configurations: the cases one wants to read, without a server beside them."""
 
+# Subject: streams
+
 import pytest
 from msgspec.structs import replace
 

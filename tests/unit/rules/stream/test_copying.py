@@ -1,5 +1,7 @@
 """What a plan takes of the runs of several origins, and what it leaves."""
 
+# Subject: mirrors and sources
+
 from typing import Any
 
 import pytest

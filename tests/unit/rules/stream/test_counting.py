@@ -1,5 +1,7 @@
 """Counters: what a message becomes, and what it is refused for."""
 
+# Subject: counters
+
 import json
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The queues of messages that expire, without a stream around them."""
 
+# Subject: expiry
+
 from collections.abc import Sequence
 
 from core.model.segment import Segment

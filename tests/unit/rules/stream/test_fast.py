@@ -1,5 +1,7 @@
 """What a fast batch says of its messages, as time goes by and beside others."""
 
+# Subject: batches
+
 import json
 import random
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Header blocks as a stream reads and keeps them."""
 
+# Subject: publish
+
 import pytest
 
 from core.rules.stream.headers import expecting, find, lone_msg_id, publish_headers, stored_block

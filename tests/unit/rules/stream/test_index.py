@@ -1,5 +1,7 @@
 """The three forms of index against a dict of lists."""
 
+# Subject: limits
+
 from collections.abc import Sequence
 from typing import Any
 

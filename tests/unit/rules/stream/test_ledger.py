@@ -1,5 +1,7 @@
 """The decisions of the ledger of transactions, as values."""
 
+# Subject: transactions
+
 from typing import Any
 
 import pytest

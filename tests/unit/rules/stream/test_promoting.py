@@ -1,5 +1,7 @@
 """What a plan takes of the rows of a transaction, and how rows are read from a block."""
 
+# Subject: transactions
+
 import pytest
 
 from core.model.stream import Discard

@@ -3,6 +3,8 @@
 The order was read off the reference server, pair by pair.
 """
 
+# Subject: publish
+
 import itertools
 
 import pytest

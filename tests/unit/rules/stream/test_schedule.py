@@ -1,5 +1,7 @@
 """When schedules come due: every form, against what the reference server answered, and naively."""
 
+# Subject: schedules
+
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

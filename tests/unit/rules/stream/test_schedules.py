@@ -1,5 +1,7 @@
 """Schedules in a stream: what plans store, end and send."""
 
+# Subject: schedules
+
 from typing import Any
 
 from core.rules.stream.headers import find

@@ -1,5 +1,7 @@
 """What a committed batch leaves in a stream: limits, roll-ups, sizes, heads."""
 
+# Subject: limits
+
 import pytest
 
 from core.model.stream import Discard, Storage

@@ -1,5 +1,7 @@
 """Searching the subjects of an index gives what looking at each of them gives."""
 
+# Subject: message get
+
 import random
 
 import pytest

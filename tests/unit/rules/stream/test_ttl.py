@@ -1,5 +1,7 @@
 """Times to live and markers as header blocks say them."""
 
+# Subject: expiry
+
 import pytest
 
 from core.errors import ApiError

@@ -1,5 +1,7 @@
 """The deduplication window and the window of oldest messages."""
 
+# Subject: deduplication
+
 import pytest
 
 from core.rules.stream.state import dedup
