@@ -43,7 +43,7 @@ async def deliver(**config: object) -> float:
         stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)
         while runner.pump.delivered < (number + 1) * BATCH:  # a filtered batch may take several
             runner.wake()
-            stream.turn.run()
+            stream.loop_tick.run()
     spent = time.process_time() - started
     return spent / wanted * 1e6
 
@@ -58,7 +58,7 @@ async def deliver_in_turn() -> float:
             stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH, reply)
         while runner.pump.delivered < (number + 1) * 2 * BATCH:
             runner.wake()
-            stream.turn.run()
+            stream.loop_tick.run()
     spent = time.process_time() - started
     return spent / MESSAGES * 1e6
 
@@ -73,7 +73,7 @@ async def push(**config: object) -> float:
     runner = stream.consumers["p"]
     while runner.pump.delivered < MESSAGES:
         runner.wake()
-        stream.turn.run()
+        stream.loop_tick.run()
     return (time.process_time() - started) / MESSAGES * 1e6
 
 
@@ -82,7 +82,7 @@ async def ack() -> float:
     stream, _ = await _stream()
     for _ in range(MESSAGES // BATCH):
         stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)
-        stream.turn.run()
+        stream.loop_tick.run()
     subjects = [
         b"$JS.ACK.S.c.1.%d.%d.1700000000000000000.%d" % (n, n, MESSAGES - n)
         for n in range(1, MESSAGES + 1)
@@ -93,7 +93,7 @@ async def ack() -> float:
     started = time.process_time()
     for start in range(0, MESSAGES, BATCH):
         assert take_row(stream.account, batch, start, start + BATCH)
-        stream.turn.run()
+        stream.loop_tick.run()
     spent = time.process_time() - started
     assert len(runner.machine.pending) == 0
     return spent / MESSAGES * 1e6
@@ -104,7 +104,7 @@ async def encode() -> float:
     stream, _ = await _stream()
     for _ in range(MESSAGES // BATCH):
         stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)
-        stream.turn.run()
+        stream.loop_tick.run()
     started = time.process_time()
     write = stream.consumers["c"].state_write()
     spent = time.process_time() - started

@@ -130,7 +130,7 @@ def acks() -> float:
     account = hub.accounts["$G"]
     session = ListSession()
     account.add(Subscription(session, b"_INBOX.bench.*", b"", b"1"))
-    emitter = AckEmitter(account, hub.turn, b"ORDERS")
+    emitter = AckEmitter(account, hub.loop_tick, b"ORDERS")
 
     def step() -> None:
         session.out.clear()

@@ -20,7 +20,7 @@ from core.monitor.query import Query
 from core.monitor.source import About, JetStream, Source
 from core.node.server import Server
 from core.runtime.clock import Clock
-from core.runtime.turns import turns
+from core.runtime.step_queue import step_queue
 from core.units import NANOS_PER_SECOND
 from dropin.config.options import JetStreamOptions, Options
 from dropin.config.websocket import websocket_of
@@ -133,7 +133,7 @@ class Monitor:
                     begun = await reader.readexactly(1)
                 async with asyncio.timeout(_HEAD_S):
                     head = begun + await reader.readuntil(b"\r\n\r\n")
-                await turns().wait()
+                await step_queue().wait()
                 idle = _IDLE_S
                 if not await self._answer(head.decode("latin-1"), writer):
                     return

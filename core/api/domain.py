@@ -29,7 +29,7 @@ def serve_domain(account: Account, domain: str) -> ServiceSubscription | None:
         route = account.route(mapped)
         if route.interest:
             account.deliver(route, session, mapped, reply, headers, payload)
-            account.turn.arm()
+            account.loop_tick.arm()
         elif reply and getattr(session, "no_responders", False):
             account.publish(reply, b"", b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % mapped, b"")
 

@@ -93,7 +93,7 @@ class Places:
         name = NODES + self._account.name.encode()
         line = routed_message(name, subject, reply, (), headers, payload)
         link.send(line, MESSAGE + len(headers) + len(payload))
-        self._account.turn.arm()
+        self._account.loop_tick.arm()
 
     def listen(self, below: bytes, serve: NodeCall) -> None:
         """Call `serve` with messages that other nodes send on subjects beginning with `below`."""

@@ -26,7 +26,7 @@ from core.model.api_errors import api_error
 from core.rules.stream.machine import StreamMachine
 from core.rules.stream.plan import StreamPlan
 from core.runtime.clock import Clock
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from core.storage.health import COMMITS, SPACE, StorageHealth
 from core.storage.interface import LogWriter, StreamCommit
 from core.units import NANOS_PER_SECOND
@@ -75,7 +75,7 @@ class GroupCommitter:
 
     Args:
         writer: Commits the plans.
-        turn: The loop tick, at whose end sessions write.
+        loop_tick: The loop tick, at whose end sessions write.
         clock: The clock.
         trusted: Returns whether the trust window is open.
         recover: Called after a storage failure. Returns (committed plans, plans to commit again)
@@ -101,7 +101,7 @@ class GroupCommitter:
     def __init__(
         self,
         writer: LogWriter,
-        turn: Turn,
+        loop_tick: LoopTick,
         clock: Clock,
         trusted: Callable[[], bool],
         recover: Callable[[Work], Awaitable[tuple[Work, Work]]],
@@ -112,7 +112,7 @@ class GroupCommitter:
     ) -> None:
         self.health = health or StorageHealth(clock)
         self._writer = writer
-        self._turn = turn
+        self._loop_tick = loop_tick
         self._clock = clock
         self._trusted = trusted
         self._recover = recover
@@ -229,7 +229,7 @@ class GroupCommitter:
         untold, self._untold = self._untold, []
         for say in untold:
             say()
-        self._turn.run()
+        self._loop_tick.run()
 
     async def _commit(self, work: Work) -> None:
         """Commit the plans, then emit them; recover from failures."""
@@ -353,7 +353,7 @@ class GroupCommitter:
             runner.queued = False
             if runner.has_work():
                 self.enqueue(runner)
-        self._turn.run()
+        self._loop_tick.run()
 
     def _depose(self, why: str) -> None:
         self.stopped = True

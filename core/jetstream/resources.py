@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from core.model.stream import Storage
 
 if TYPE_CHECKING:
-    from core.runtime.turn import Turn
+    from core.runtime.loop_tick import LoopTick
 
 
 class Resources:
     """Limits in bytes for all streams of each kind of storage (0: none)."""
 
-    def __init__(self, turn: Turn, max_memory: int = 0, max_file: int = 0) -> None:
-        self._turn = turn
+    def __init__(self, loop_tick: LoopTick, max_memory: int = 0, max_file: int = 0) -> None:
+        self._loop_tick = loop_tick
         self._limits = {Storage.MEMORY: max_memory, Storage.FILE: max_file}
         self._used: dict[Storage, int] = {}
         self._counted = -1
@@ -31,8 +31,8 @@ class Resources:
         limit = self._limits[storage]
         if not limit:
             return None
-        if self._counted != self._turn.count:
-            self._counted = self._turn.count
+        if self._counted != self._loop_tick.count:
+            self._counted = self._loop_tick.count
             self._used = dict.fromkeys(Storage, 0)
             for kind, nbytes in self.used():
                 self._used[kind] += nbytes

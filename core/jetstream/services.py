@@ -12,7 +12,7 @@ from core.jetstream.log.tail import TailBudget
 from core.jetstream.trust import Trust
 from core.rules.stream.batches.open_batches import Quota
 from core.runtime.clock import Clock
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from core.storage.acknowledged import Acknowledged
 from core.storage.interface import DirectoryStore, LogReader, Sweeper
 
@@ -78,7 +78,7 @@ class Services:
     """
 
     clock: Clock
-    turn: Turn
+    loop_tick: LoopTick
     reader: LogReader
     sweeper: Sweeper
     directory_store: DirectoryStore

@@ -19,7 +19,7 @@ from core.storage.interface import StateStore, StateWrite
 from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
-    from core.runtime.turn import Turn
+    from core.runtime.loop_tick import LoopTick
 
 INTERVAL = 0.05
 
@@ -40,10 +40,10 @@ class StateWriter:
     """
 
     def __init__(
-        self, store: StateStore, turn: Turn, clock: Clock, deposed: Callable[[str], None]
+        self, store: StateStore, loop_tick: LoopTick, clock: Clock, deposed: Callable[[str], None]
     ) -> None:
         self._store = store
-        self._turn = turn
+        self._loop_tick = loop_tick
         self._clock = clock
         self._deposed = deposed
         self._dirty: dict[Stateful, None] = {}
@@ -139,7 +139,7 @@ class StateWriter:
             if consumer not in lost:
                 done()
         if waiting:
-            self._turn.run()
+            self._loop_tick.run()
         if lost:
             # The epoch was increased since: by this node after a lost connection (the next flush
             # uses the new epoch), or by another node (the group committer detects it).

@@ -180,7 +180,7 @@ class JetStreamRuntime:
         self.leases = leases
         self.deposed = asyncio.Event()
         self.failure: OperatorError | None = None
-        self._hub, self._clock, self._turn = server.hub, leases.clock, server.turn
+        self._hub, self._clock, self._loop_tick = server.hub, leases.clock, server.loop_tick
         self._account = server.hub.accounts[options.account]
         self._options = options
         self._dispatch, self._reach, self._gate = server.ownership, server.reach, options.gate
@@ -212,10 +212,10 @@ class JetStreamRuntime:
         )
         self._sweeper = PostgresReader(self._pools.writers, self._is_compared)
         self.janitor = Janitor(self._clock, self._sweeper, self.directory_store)
-        self.states = StateWriter(self.directory_store, self._turn, self._clock, self._depose)
+        self.states = StateWriter(self.directory_store, self._loop_tick, self._clock, self._depose)
         self.committer = GroupCommitter(
             self.writer,
-            self._turn,
+            self._loop_tick,
             self._clock,
             leases.trusted,
             self.recover,
@@ -281,7 +281,7 @@ class JetStreamRuntime:
         memory, file = options.max_memory, options.max_file
         return Services(
             clock=self._clock,
-            turn=self._turn,
+            loop_tick=self._loop_tick,
             reader=PostgresReader(pools.readers),
             sweeper=self._sweeper,
             directory_store=self.directory_store,
@@ -300,7 +300,7 @@ class JetStreamRuntime:
             # None without limits: there is nothing to check.
             acknowledged=self.leases.health.acknowledged,
             trust=self._trust,
-            resources=Resources(self._turn, memory, file) if memory or file else None,
+            resources=Resources(self._loop_tick, memory, file) if memory or file else None,
             batches=Quota(lambda: batch_limits(self._limits())),
         )
 
@@ -497,7 +497,7 @@ class JetStreamRuntime:
         await self.serving.asking.stop()
         self.states.close()
         self.registry.close()
-        self._turn.run()
+        self._loop_tick.run()
 
     async def _finish_work(self) -> None:
         await self.remotes.stop()

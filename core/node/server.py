@@ -17,7 +17,7 @@ from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
 from core.pubsub.server import AUTHORS_OVER_HTTP, Hub
 from core.runtime.clock import Clock
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from core.transport.listener import Listener
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Server:
 
     Attributes:
         clock: The clock of the machine.
-        turn: The loop tick, in which outputs are flushed.
+        loop_tick: The loop tick, in which outputs are flushed.
         hub: State shared by all connections.
         port: Port for clients; 0 until a free port is bound.
         ws_port: Port for WebSocket; None: not served.
@@ -91,9 +91,9 @@ class Server:
 
     def __init__(self, options: ServerOptions, clock: Clock) -> None:
         self.clock = clock
-        self.turn = Turn()
+        self.loop_tick = LoopTick()
         self.hub = Hub(
-            self.turn,
+            self.loop_tick,
             clock,
             limits=options.limits,
             server_name=options.server_name,
@@ -206,7 +206,7 @@ class Server:
 
     async def disconnect(self) -> None:
         """Close the ports, flush outputs and close every client connection."""
-        self.turn.run()
+        self.loop_tick.run()
         if self._listener is not None:
             await self._listener.stop()
             self._listener = None

@@ -87,7 +87,7 @@ class Account:
     ) -> None:
         self.name = name
         self.hub = hub
-        self.turn = hub.turn
+        self.loop_tick = hub.loop_tick
         self.routes: dict[bytes, Route] = {}
         self.prefixes: dict[bytes, Route] = {}
         self.acks: dict[bytes, AckTaker] = {}
@@ -359,19 +359,19 @@ class Account:
     # -- messages
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish from inside the server to clients and services, and call `turn.arm`."""
+        """Publish from inside the server to clients and services, and call `loop_tick.arm`."""
         self.deliver(self.route(subject), None, subject, reply, headers, payload)
-        self.turn.arm()
+        self.loop_tick.arm()
 
     def send(self, to: bytes, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
-        """Deliver a message with subject `subject` to the receivers of `to`, and call `turn.arm`.
+        """Deliver a message with subject `subject` to the receivers of `to`, and arm the loop tick.
 
         Return False if there are none.
         """
         route = self.route(to)
         if not route.interest:
             return False
-        self.turn.arm()
+        self.loop_tick.arm()
         return self.deliver_as(to, route, subject, reply, headers, payload)
 
     def deliver_as(
@@ -379,7 +379,7 @@ class Account:
     ) -> bool:
         """Deliver a message with subject `subject` to the receivers of `to`, which are `route`.
 
-        Return False if there are none. The caller calls `turn.arm`.
+        Return False if there are none. The caller arms the loop tick.
         """
         if subject == to:
             return self.deliver(route, None, subject, reply, headers, payload)
@@ -398,7 +398,7 @@ class Account:
     ) -> bool:
         """Append a message to the outputs of its receivers. Return False if there are none.
 
-        The caller calls `turn.arm`. `source` is the session of the publisher (None: not a client of
+        The caller arms the loop tick. `source` is the session of the publisher (None: no client of
         this server), `to` the subject of `route` where receivers see another one (`subject`).
         """
         delivered = False
@@ -433,7 +433,7 @@ class Account:
         sent = len(payloads) * (MESSAGE + len(payloads[0]))
         for target, session, out, head in route.heads or heads_of(route.targets, subject):
             if not out:
-                self.turn.dirty.append(session)
+                self.loop_tick.dirty.append(session)
             line = head + size
             target.sent += sent
             out += (line, (b"\r\n" + line).join(payloads), b"\r\n")
@@ -442,7 +442,7 @@ class Account:
         self, route: Route, subject: bytes, tail: bytes, size: int, header_size: int
     ) -> None:
         """Append a message to the outputs of a `Route` whose targets are `plain`."""
-        dirty = self.turn.dirty
+        dirty = self.loop_tick.dirty
         sent = MESSAGE + size + header_size
         verb = b"HMSG " if header_size else b"MSG "
         if route.heads is None or header_size:
@@ -481,7 +481,7 @@ class Account:
             return False
         out = session.out
         if not out:
-            self.turn.dirty.append(session)
+            self.loop_tick.dirty.append(session)
         target.sent += MESSAGE + len(payload)
         if not headers:
             out += (b"MSG ", subject, target.mid, tail)

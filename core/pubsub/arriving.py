@@ -19,7 +19,7 @@ _FEW = 8
 
 
 def deliver_batch_here(account: Account, batch: MessageColumns) -> None:
-    """Deliver messages that are for no queue group. The caller calls `turn.arm`."""
+    """Deliver messages that are for no queue group. The caller arms the loop tick."""
     subjects = batch.subjects
     if not subjects[0].startswith(ACK_PREFIX):
         route = account.route(subjects[0])
@@ -132,7 +132,7 @@ def _write(
     mid = target.mid.replace(b"%", b"%%")
     out = target.session.out
     if not out:
-        account.turn.dirty.append(target.session)
+        account.loop_tick.dirty.append(target.session)
     target.sent += len(sizes) * MESSAGE + sum(sizes)
     if highest:
         line = b"MSG %%b%b%%b %%d\r\n%%b\r\n" % mid

@@ -5,7 +5,7 @@ from typing import Protocol
 from core.pubsub.limits import Limits
 from core.pubsub.route import Link
 from core.runtime.clock import Clock
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 
 
 class Waiter(Protocol):
@@ -31,7 +31,7 @@ class HubView(Protocol):
         reports: Number of message traces sent.
     """
 
-    turn: Turn
+    loop_tick: LoopTick
     clock: Clock
     limits: Limits
     server_id: str

@@ -168,7 +168,7 @@ class Forward(Onward):
 
 
 def send_batch(account: bytes, links: tuple[Link, ...], batch: MessageColumns) -> None:
-    """Send messages in columns to some servers. The caller calls `turn.arm`."""
+    """Send messages in columns to some servers. The caller arms the loop tick."""
     if batch.has_headers:
         lines = [routed_message(account, s, r, (), h, p) for s, r, h, p in batch.messages()]
     else:
@@ -212,7 +212,7 @@ def names_of_ack(reply: bytes) -> bytes:
 def deliver_here(
     account: Account, subject: bytes, reply: bytes, queues: Queues, headers: bytes, payload: bytes
 ) -> None:
-    """Deliver a message from another server to local receivers. The caller calls `turn.arm`.
+    """Deliver a message from another server to local receivers. The caller arms the loop tick.
 
     One member of each queue group in `queues` gets the message too.
     """

@@ -18,7 +18,7 @@ class Session(Protocol):
 
     Attributes:
         out: The gathered output. Code that appends to the empty list also appends the session to
-            `turn.dirty`. The list object stays the same for the life of the session.
+            `loop_tick.dirty`. The list object stays the same for the life of the session.
         blocked: The socket accepts no more output for now.
         closed: The connection is closed.
         headers, echo: The client supports headers; it wants its own messages.

@@ -22,9 +22,9 @@ from core.pubsub.trace_log import TraceLog
 from core.pubsub.user_info import answer_user_info
 from core.runtime.clock import Clock
 from core.runtime.descriptors import DescriptorReserve
+from core.runtime.loop_tick import LoopTick
 from core.runtime.nuid import nuid
 from core.runtime.subscribers import Subscribers
-from core.runtime.turn import Turn
 
 HELD_MAX = 64 * 2**20
 """Most bytes of held publishes in this process; further ones stay in the sockets of clients."""
@@ -175,7 +175,7 @@ class Hub:
 
     def __init__(
         self,
-        turn: Turn,
+        loop_tick: LoopTick,
         clock: Clock,
         *,
         limits: Limits | None = None,
@@ -183,7 +183,7 @@ class Hub:
         jetstream: bool = True,
         users: Users | None = None,
     ) -> None:
-        self.turn = turn
+        self.loop_tick = loop_tick
         self.clock = clock
         self.limits = limits or Limits()
         self.jetstream = jetstream
@@ -273,7 +273,7 @@ class Hub:
         for session in self.sessions.values():
             if is_new_over_websocket if session.connection_type == WEBSOCKET else is_new:
                 session.tell_info()
-        self.turn.arm()
+        self.loop_tick.arm()
 
     # -- accounts
 
@@ -342,7 +342,7 @@ class Hub:
         self.use_users_over("WEBSOCKET", over_websocket)
         for session in list(self.sessions.values()):
             session.reauthorize()
-        self.turn.arm()
+        self.loop_tick.arm()
         self.users_changed()
 
     def choose_publishers(self, account: str) -> None:

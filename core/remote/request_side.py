@@ -73,7 +73,7 @@ class AccountSide:
             if route.stale:
                 route = account.route(to)
             account.deliver_as(to, route, subject, reply, headers, payload)
-        account.turn.arm()
+        account.loop_tick.arm()
         return route.interest
 
     def throttle(self, client: Client) -> None:

@@ -17,7 +17,7 @@ Held = tuple[Account, bytes, bytes, Queues, bytes, bytes]
 
 
 class Incoming:
-    """The delivery of one peer's messages. The caller of `deliver` calls `turn.arm`.
+    """The delivery of one peer's messages. The caller of `deliver` calls `loop_tick.arm`.
 
     Args:
         hub: The connections and accounts of this server.
@@ -81,7 +81,7 @@ class Incoming:
         held, self._held, self._nbytes = self._held, [], 0
         for message in held:
             deliver_here(*message)
-        self._hub.turn.arm()
+        self._hub.loop_tick.arm()
 
 
 def _serve(account: Account, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:

@@ -153,12 +153,12 @@ class RouteLink(asyncio.Protocol):
         except ProtocolError as error:
             self.close(_REASONS.get(error.text, "Protocol Violation"), error.text)
         if len(data) >= LARGE_READ:
-            self._hub.turn.run()
+            self._hub.loop_tick.run()
             self._hub.crowded = False  # set by this read, but a route does not pause reading
             if self._hub.overloaded and not self.info.holds:
                 self._read_slowly()
         else:
-            self._hub.turn.arm()
+            self._hub.loop_tick.arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the route after its socket has closed."""
@@ -219,14 +219,14 @@ class RouteLink(asyncio.Protocol):
             self._drop("Slow Consumer (Pending Bytes)")
 
     def send(self, lines: bytes, sent: int) -> None:
-        """Add messages to the output, and leave it to the caller to call `turn.arm`.
+        """Add messages to the output, and leave it to the caller to call `loop_tick.arm`.
 
         Args:
             lines: The encoded messages.
             sent: Count and bytes of the messages, as one number (`MESSAGE` per message).
         """
         if not self.out:
-            self._hub.turn.dirty.append(self)
+            self._hub.loop_tick.dirty.append(self)
         self.sent += sent
         self.out.append(lines)
 
@@ -235,8 +235,8 @@ class RouteLink(asyncio.Protocol):
         if self.closed or not line:
             return
         if not self.out:
-            self._hub.turn.dirty.append(self)
-            self._hub.turn.arm()
+            self._hub.loop_tick.dirty.append(self)
+            self._hub.loop_tick.arm()
         self.out.append(line)
 
     # -- the end

@@ -16,9 +16,9 @@ from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
 
-_TURN_S = sys.getswitchinterval()
+_SWITCH_S = sys.getswitchinterval()
 # An import computes without pause; a short switch interval lets other threads run.
-_SHORT_TURN_S = 0.0005
+_SHORT_SWITCH_S = 0.0005
 _importing = 0
 
 
@@ -54,13 +54,13 @@ async def imported(*names: str) -> ModuleType:
         return [import_module(name) for name in names][-1]
 
     _importing += 1
-    sys.setswitchinterval(_SHORT_TURN_S)
+    sys.setswitchinterval(_SHORT_SWITCH_S)
     try:
         return await in_thread(work, name=f"import of {names[-1]}")
     finally:
         _importing -= 1
         if not _importing:
-            sys.setswitchinterval(_TURN_S)
+            sys.setswitchinterval(_SWITCH_S)
 
 
 def leave(code: int) -> NoReturn:

@@ -40,7 +40,7 @@ class Liveness:
                 pause = int((session.ping_interval or interval) * NANOS_PER_SECOND)
                 heapq.heappush(heap, (now + pause, client_id))
         self._check_writes(now)
-        self._hub.turn.arm()
+        self._hub.loop_tick.arm()
 
     def _check(self, session: ClientSession, now: int) -> None:
         heard, session.is_heard = session.is_heard, False

@@ -66,7 +66,7 @@ class PlainPublisher:
         self._client = client
         self._account = client.account
         self._routes = client.account.routes
-        self._dirty = client.account.turn.dirty
+        self._dirty = client.account.loop_tick.dirty
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Publish a message."""

@@ -50,7 +50,7 @@ _OVERLOADED_BYTES = 64 * 1024
 _HIGH_WATER = 256 * 1024
 _STALL_SECONDS = 0.004
 _REMOVED_AT_ONCE = 4096
-_CHANGES_PER_TURN = 1000
+_CHANGES_PER_TICK = 1000
 _UNAVAILABLE = "JetStream Not Available", "JetStream system temporarily unavailable"
 HOLD_SECONDS = 30.0
 """Longest time, in seconds, for which a publish waits for the leader of its stream."""
@@ -109,8 +109,8 @@ class ClientSession(asyncio.Protocol):
         self.rtt = self.pings_out = 0
         self.account = hub.default_account()
         self.choose_publisher()
-        self._turn = hub.turn
-        self._dirty = hub.turn.dirty
+        self._loop_tick = hub.loop_tick
+        self._dirty = hub.loop_tick.dirty
         self.parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
         self._ping_sent = hub.clock.monotonic()  # the client's first PING answers INFO
         self._small_bytes = 0
@@ -195,15 +195,15 @@ class ClientSession(asyncio.Protocol):
             self.parser.feed(data, self)
         except ProtocolError as error:
             self.close(reason_of(error), error.text)
-            self._turn.arm()
+            self._loop_tick.arm()
             return
         size = len(data)
         if self.parser.unread:
-            self._turn.arm()
+            self._loop_tick.arm()
             self._transport.pause_reading()
             self._loop.call_soon(self._read_on)
         elif size >= LARGE_READ:
-            self._turn.run()
+            self._loop_tick.run()
             if self.closed:
                 return
             self._transport.pause_reading()
@@ -215,7 +215,7 @@ class ClientSession(asyncio.Protocol):
             else:
                 self._loop.call_soon(self.resume)
         else:
-            self._turn.arm()
+            self._loop_tick.arm()
             if self.hub.overloaded or congested:
                 self._small_bytes += size
                 if size >= SMALL_READ or self._small_bytes >= _OVERLOADED_BYTES:
@@ -453,7 +453,7 @@ class ClientSession(asyncio.Protocol):
 
     def _count_change(self) -> None:
         self._changes += 1
-        if self._changes >= _CHANGES_PER_TURN:
+        if self._changes >= _CHANGES_PER_TICK:
             self.parser.halt = True  # other sessions first
 
     def forget(self, subscription: Subscription) -> None:
@@ -528,7 +528,7 @@ class ClientSession(asyncio.Protocol):
         self.resume()
         if data:
             self.serve(data)
-        self._turn.run()  # write now: the next read may be the end, which drops the output
+        self._loop_tick.run()  # write now: the next read may be the end, which drops the output
 
     def choose_publisher(self) -> None:
         """Select the publisher again, by CONNECT, permissions and mappings."""

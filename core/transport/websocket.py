@@ -13,7 +13,7 @@ from core.protocol import websocket as ws
 from core.protocol.upgrade import HEAD_MAX, Accepted, Refusal, WebSocketOptions, upgrade
 from core.pubsub.server import Hub
 from core.runtime.listening import unmapped
-from core.runtime.turns import turns
+from core.runtime.step_queue import step_queue
 from core.transport.session import ClientSession
 
 _BROWSER_FRAME = 4096
@@ -250,7 +250,7 @@ class FrameTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self.is_wanted = True
         if self.is_held:
-            turns().add(self._go_on)
+            step_queue().add(self._go_on)
         else:
             self._below.resume_reading()
 
@@ -260,7 +260,7 @@ class FrameTransport(asyncio.Transport):
         self._go_on = go_on
         self._below.pause_reading()
         if self.is_wanted:
-            turns().add(go_on)
+            step_queue().add(go_on)
 
     def release(self) -> None:
         """Resume reading from the socket."""

@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 
 from core.runtime.descriptors import DescriptorReserve
 from core.runtime.sockets import end_writing
-from core.runtime.turns import Step, turns
+from core.runtime.step_queue import Step, step_queue
 from gateway.http.disconnects import ON_GONE, Calls, tell
 from gateway.http.head_limits import check_head, check_lists
 from gateway.http.problems import Problem, bad_request, respond, response_bytes
@@ -244,7 +244,7 @@ class HttpProtocol(BoundedReads):
         """Pause reading, and run an expensive step in a loop tick of its own."""
         self._flow.pause_reading()
         self._flow.is_held = True
-        turns().add(step)
+        step_queue().add(step)
 
     def _go_on(self) -> None:
         """Resume reading, and process the buffered input."""

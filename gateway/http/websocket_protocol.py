@@ -18,7 +18,7 @@ from websockets.http11 import Request
 from websockets.protocol import State
 
 from core.runtime.sockets import end_writing
-from core.runtime.turns import turns
+from core.runtime.step_queue import step_queue
 from gateway.http.disconnects import ON_GONE, Calls, tell
 from gateway.http.problems import Problem, respond, response_bytes
 from gateway.http.read_buffer import READ_BYTES, SmallReads, change_protocol
@@ -153,7 +153,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Pause reading until the waiting input is parsed, one piece per loop tick."""
         if self._early.data and not self._early.is_due:
             self._early.is_due = True
-            turns().add(self._take_early)
+            step_queue().add(self._take_early)
         if self._early.data and not self.transport.is_closing():
             self.transport.pause_reading()
 

@@ -5,7 +5,7 @@ from starlette.responses import Response
 from core.client import ClientError, MessageColumns, PayloadTooLarge, ReplyBatch, read_ack
 from core.errors import ApiError
 from core.runtime.nuid import nuid
-from core.runtime.turns import turns
+from core.runtime.step_queue import step_queue
 from gateway.http.problems import Problem, bad_request, problem_of
 from gateway.http.responses import json_response, location_of
 from gateway.messages.batch_lines import SLICE_LINES, Lines, Run, receipt_problem
@@ -24,9 +24,9 @@ async def read_lines(call: Call, body: bytes) -> Run:
         piece = [line for line in body[begin:end].split(b"\n") if line.strip()]
         for first in range(0, len(piece), SLICE_LINES):
             run.append(lines.run(piece[first : first + SLICE_LINES]))
-            await turns().wait()
+            await step_queue().wait()
         begin = end
-        await turns().wait()
+        await step_queue().wait()
     return run
 
 

@@ -15,8 +15,8 @@ from starlette.types import Message as Event
 from starlette.types import Receive, Scope, Send
 
 from core.client import ClientError
+from core.runtime.step_queue import step_queue
 from core.runtime.tasks import spawn, stop
-from core.runtime.turns import turns
 from gateway.http.disconnects import Disconnected
 from gateway.http.problems import Problem, respond
 from gateway.http.responses import NDJSON
@@ -85,7 +85,7 @@ class PublishStream(Response):
         """
         is_first, self._has_read = not self._has_read, True
         if not is_first or sum(map(len, lines)) > _SMALL_BYTES:
-            await turns().wait()
+            await step_queue().wait()
         return self._lines.run(lines)
 
     def _split(self, chunk: bytes, *, last: bool) -> Iterator[list[bytes] | None]:
@@ -159,7 +159,7 @@ class PublishStream(Response):
                         await send(_body(body, more=True))
                     if self._tally.failed - failed >= _FAILED_LINES:
                         failed = self._tally.failed
-                        await turns().wait()
+                        await step_queue().wait()
                 elif not self._over:
                     await self._event.wait()
             if self._broken is not None:

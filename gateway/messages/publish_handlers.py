@@ -8,7 +8,7 @@ from msgspec import Raw
 from starlette.responses import Response
 
 from core.client import NoResponders
-from core.runtime.turns import turns
+from core.runtime.step_queue import step_queue
 from gateway.formats.message_headers import publish_block
 from gateway.formats.validation import publish_subject
 from gateway.http.problems import Problem, bad_request
@@ -114,7 +114,7 @@ async def _array(call: Call) -> Response:
             await idempotency.settle(gateway.js, run.batch, run.replies, timeout)
         results += run.results(Tally(brief=False))
         if len(runs) > 1:
-            await turns().wait()
+            await step_queue().wait()
     return Response(b"[" + b",".join(results) + b"]", media_type=JSON)
 
 
@@ -132,7 +132,7 @@ async def _runs(call: Call, body: bytes) -> list[Run]:
     runs: list[Run] = []
     for begin in range(0, len(items), SLICE_LINES):
         if begin:
-            await turns().wait()
+            await step_queue().wait()
         run = Run()
         for item in items[begin : begin + SLICE_LINES]:
             lines.item(run, item)

@@ -7,8 +7,8 @@ from typing import TypeVar
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 
+from core.runtime.step_queue import step_queue
 from core.runtime.tasks import spawn, stop
-from core.runtime.turns import turns
 from gateway.auth.caller import Caller
 from gateway.formats.validation import percent_decoded
 from gateway.http import uvicorn_parts
@@ -142,7 +142,7 @@ class Call:
     async def turn_for(self, size: int) -> None:
         """Wait for a loop tick of its own before decoding a large JSON body of `size` bytes."""
         if size > _LARGE_JSON_BYTES:
-            await turns().wait()
+            await step_queue().wait()
 
     async def no_body(self) -> None:
         """Read the body, and raise Problem if there is one."""

@@ -16,7 +16,7 @@ from core.client import Client, NotPermitted, Options, attach, connect
 from core.client import link as links
 from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from core.transport.loopback import connect_trusted
 from gateway.app import create_app
 from gateway.auth.authenticator import Door
@@ -43,7 +43,7 @@ async def _door(
     *users: User, settings: Settings = SETTINGS, clock: ManualClock | None = None
 ) -> AsyncIterator[tuple[Hub, Door]]:
     """A door before a hub without streams, as the process has it."""
-    hub = Hub(Turn(), SystemClock(), users=Users(users=users or (ANN, BOB)), jetstream=False)
+    hub = Hub(LoopTick(), SystemClock(), users=Users(users=users or (ANN, BOB)), jetstream=False)
     server = await connect(attach(partial(connect_trusted, hub)))
     app = create_app(
         settings,
@@ -188,7 +188,7 @@ def test_a_token_comes_from_any_page() -> None:
     """Scripts alone send one, and say so to the server before (CORS)."""
 
     async def run() -> None:
-        hub = Hub(Turn(), SystemClock(), users=Users(token="t"), jetstream=False)
+        hub = Hub(LoopTick(), SystemClock(), users=Users(token="t"), jetstream=False)
         app = create_app(
             SETTINGS, Client(attach(_unreachable), Options()), login=login_to(hub), clock=None
         )

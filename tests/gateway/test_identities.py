@@ -15,7 +15,7 @@ from core.client import Client, Link, Options, attach
 from core.client import link as links
 from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from gateway.app import create_app
 from gateway.auth.credentials import Credentials, from_header
 from gateway.http.problems import Problem
@@ -74,7 +74,7 @@ def test_only_without_users_a_probe_says_what_the_database_said(with_users: bool
     why = 'PostgreSQL refuses a statement: permission denied for role "jet"'
 
     async def run() -> Any:
-        hub = Hub(Turn(), SystemClock(), jetstream=False)
+        hub = Hub(LoopTick(), SystemClock(), jetstream=False)
         app = create_app(
             SETTINGS,
             Client(attach(_unreachable), Options()),
@@ -132,7 +132,7 @@ def test_permissions_hold_and_a_refusal_is_told_at_once() -> None:
     )
 
     async def run() -> list[Any]:
-        hub = Hub(Turn(), SystemClock(), users=users, jetstream=False)
+        hub = Hub(LoopTick(), SystemClock(), users=users, jetstream=False)
         nowhere = Client(attach(_unreachable), Options())
         app = create_app(SETTINGS, nowhere, login=login_to(hub))
         batch = b'[{"subject":"orders.new"},{"subject":"orders.secret"},{"subject":"x"}]'
@@ -180,7 +180,7 @@ def test_permissions_hold_for_everything_that_is_asked() -> None:
 
 
 def _crowded(users: list[User], settings: Settings = SETTINGS) -> tuple[Hub, Any]:
-    hub = Hub(Turn(), SystemClock(), users=Users(users=tuple(users)), jetstream=False)
+    hub = Hub(LoopTick(), SystemClock(), users=Users(users=tuple(users)), jetstream=False)
     nowhere = Client(attach(_unreachable), Options())
     return hub, create_app(settings, nowhere, login=login_to(hub))
 

@@ -164,7 +164,7 @@ def resend_handed() -> None:
                 given.popleft()
             for lines in former:
                 link.send(lines, 1)
-            self.hub.turn.arm()
+            self.hub.loop_tick.arm()
 
     _replace(RouteLink, "send", note)
     _replace(DatabaseMesh, "changed", again)

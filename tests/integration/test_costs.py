@@ -102,7 +102,7 @@ def test_a_firehose_publisher_does_not_starve_others(
 ) -> None:
     """While one connection publishes as fast as it can, another one's round trips go on.
 
-    Turns of the loop are counted, not time: between two PONGs of the quiet client the server may
+    Ticks of the loop are counted, not time: between two PONGs of the quiet client the server may
     serve only a bounded number of reads of the loud one.
     """
 

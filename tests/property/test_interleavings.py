@@ -1,6 +1,6 @@
 """One stream, many clients at once, storage that answers late: memory and rows must agree after.
 
-Every read and every commit takes some turns of the event loop, before storage does it and after,
+Every read and every commit takes some ticks of the event loop, before storage does it and after,
 and nothing here depends on the time of day: what a seed does it does again.
 """
 

@@ -26,7 +26,7 @@ from core.rules.consumer.machine import ConsumerMachine
 from core.rules.stream.machine import StreamMachine
 from core.rules.stream.plan import PlanBuilder, StreamPlan
 from core.rules.stream.plans.planner import decide
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from core.storage.interface import Head
 from tests.support.streams import MemoryStore, Row, services
 
@@ -118,12 +118,12 @@ class FakeStream:
 
     def __init__(self, *, name: str = "S") -> None:
         self.clock = FakeClock()
-        self.turn = Turn()
-        self.hub = Hub(self.turn, self.clock)
+        self.loop_tick = LoopTick()
+        self.hub = Hub(self.loop_tick, self.clock)
         self.account = self.hub.accounts["$G"]
         self.states = FakeStates()
         self.store = SlowStore(Head(1, 0, 0, 0, 0, 0))
-        self.services = services(self.store, self.clock, self.turn, states=self.states)
+        self.services = services(self.store, self.clock, self.loop_tick, states=self.states)
         self.timers = self.services.timers
         self.epoch = 1
         self.name = name

@@ -12,7 +12,7 @@ from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from core.transport.listener import Listener
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class CoreServer:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._done = asyncio.Event()
-        self.hub = Hub(Turn(), SystemClock(), limits=self._limits, users=self._users)
+        self.hub = Hub(LoopTick(), SystemClock(), limits=self._limits, users=self._users)
         listener = Listener(self.hub)
         self.address = await listener.start("127.0.0.1", 0)
         self.websocket = await listener.start_websocket("127.0.0.1", 0, self._websocket_options)

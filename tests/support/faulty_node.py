@@ -27,7 +27,7 @@ def acknowledge_early() -> None:
         for runner, plan in work:
             if plan.acks:
                 runner.acks.emit(plan.acks, plan.ack_first)
-        self._turn.run()
+        self._loop_tick.run()
         await asyncio.sleep(LATER)
         await write(self, [(runner, replace(plan, acks=[])) for runner, plan in work])
 

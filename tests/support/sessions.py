@@ -9,7 +9,7 @@ from core.protocol.holding import Held
 from core.pubsub.account import Account, Subscription
 from core.pubsub.route import Session
 from core.pubsub.server import Hub
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 
 
 class ManualClock:
@@ -28,8 +28,8 @@ class ManualClock:
         self.time += int(seconds * 1_000_000_000)
 
 
-class IdleTurn(Turn):
-    """A `Turn` that runs only when a test calls it."""
+class IdleTick(LoopTick):
+    """A `LoopTick` that runs only when a test calls it."""
 
     def arm(self) -> None:
         self.armed = True
@@ -134,8 +134,8 @@ class Socket(asyncio.Transport):
 
 
 def idle_hub() -> Hub:
-    """Return a hub whose `Turn` does not run by itself."""
-    return Hub(IdleTurn(), ManualClock())
+    """Return a hub whose `LoopTick` does not run by itself."""
+    return Hub(IdleTick(), ManualClock())
 
 
 def listen(

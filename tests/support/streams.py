@@ -27,7 +27,7 @@ from core.rules.stream.plan import Position, StreamPlan
 from core.rules.stream.transactions.ledger import Entry, LedgerWrite
 from core.rules.stream.ttl import NEVER, ttl_of
 from core.runtime.clock import Clock
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from core.storage.interface import ConsumerRow, Head, StreamRow
 from core.subjects.subject import matches
 from core.units import NANOS_PER_SECOND
@@ -332,12 +332,17 @@ class StandInCommitter:
 
 
 def services(
-    store: MemoryStore, clock: Clock, turn: Turn, *, states: Any = None, tail_bytes: int = 64 << 20
+    store: MemoryStore,
+    clock: Clock,
+    loop_tick: LoopTick,
+    *,
+    states: Any = None,
+    tail_bytes: int = 64 << 20,
 ) -> Services:
     """Return the services of a node whose storage is in memory."""
     return Services(
         clock=clock,
-        turn=turn,
+        loop_tick=loop_tick,
         reader=cast(Any, store),
         sweeper=cast(Any, store),
         directory_store=cast(Any, store),
@@ -366,9 +371,9 @@ class StreamBench:
         self._open()
 
     def _open(self) -> None:
-        turn = Turn()
-        hub = Hub(turn, self.clock, server_name="test")
-        given = services(self.store, self.clock, turn, tail_bytes=self.tail_bytes)
+        loop_tick = LoopTick()
+        hub = Hub(loop_tick, self.clock, server_name="test")
+        given = services(self.store, self.clock, loop_tick, tail_bytes=self.tail_bytes)
         self.janitor = given.janitor
         account = hub.accounts["$G"]
         row = StreamRow(STREAM, "$G", self.config.name, SHELF, 0, "", self.store.head)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from core.pubsub.account import Account, Route, Target
     from core.pubsub.route import Onward, Output
     from core.rules.consumer.machine import ConsumerMachine
-    from core.runtime.turn import Turn
+    from core.runtime.loop_tick import LoopTick
 
 PUSHED, PULLED = 2000, 512
 TURN_BYTES = 1 << 20
@@ -52,7 +52,7 @@ class Pump:
     Args:
         log: The log of the stream.
         account: The account of the receivers.
-        turn: The loop tick, at whose end sessions write.
+        loop_tick: The loop tick, at whose end sessions write.
         cursor: Reads the messages.
         machine: The state and rules of the consumer.
         head: `$JS.ACK.<stream>.<consumer>`.
@@ -63,7 +63,7 @@ class Pump:
         self,
         log: StreamLog,
         account: Account,
-        turn: Turn,
+        loop_tick: LoopTick,
         cursor: Cursor,
         machine: ConsumerMachine,
         head: bytes,
@@ -71,7 +71,7 @@ class Pump:
     ) -> None:
         self._log = log
         self._account = account
-        self._turn = turn
+        self._loop_tick = loop_tick
         self._cursor = cursor
         self._machine = machine
         self._head = head
@@ -145,7 +145,7 @@ class Pump:
             for reply, block in outbox:
                 self._account.send(reply, reply, b"", block, b"")
             outbox.clear()
-            self._turn.arm()
+            self._loop_tick.arm()
 
     # receivers
 
@@ -408,12 +408,12 @@ class Pump:
         session = target.session
         out = session.out
         if not out:
-            self._turn.dirty.append(session)
+            self._loop_tick.dirty.append(session)
         plain = self._frame(request, target)
         written, size = lines(batch, target.mid, self._head, cseq, left, plain)
         target.sent += len(batch) * MESSAGE + size
         out += written
-        self._turn.arm()
+        self._loop_tick.arm()
 
     def _emit_onward(
         self, onward: Onward | None, request: PullRequest, batch: Segment, cseq: int, left: int
@@ -429,14 +429,14 @@ class Pump:
         routed = self._routed_frame(request, onward)
         written, size = routed_lines(batch, routed, cseq, left)
         onward.sole.send(written, len(batch) * MESSAGE + size)
-        self._turn.arm()
+        self._loop_tick.arm()
         return True
 
     def _emit_in_turn(
         self, owners: list[PullRequest], batch: Segment, cseq: int, left: int
     ) -> None:
         """Send a batch message by message, each to the request that owns it."""
-        dirty = self._turn.dirty
+        dirty = self._loop_tick.dirty
         for index, request in enumerate(owners):
             target = self._route(request).sole
             if target is None or batch.headers is not None:
@@ -459,7 +459,7 @@ class Pump:
                     payload,
                 )
             )
-        self._turn.arm()
+        self._loop_tick.arm()
 
     def _send_one(
         self, request: PullRequest, batch: Segment, index: int, cseq: int, left: int
@@ -483,7 +483,7 @@ class Pump:
         if target is not None:
             out = target.session.out
             if not out:
-                self._turn.dirty.append(target.session)
+                self._loop_tick.dirty.append(target.session)
             target.sent += MESSAGE + len(header or b"") + len(payload)
             out.append(message(subject, target.mid, reply, header, payload))
         elif (
@@ -491,7 +491,7 @@ class Pump:
             and seq in self._machine.pending.first
         ):
             self._machine.pending.enqueue(seq)
-        self._turn.arm()
+        self._loop_tick.arm()
 
     # redelivery
 
@@ -545,4 +545,4 @@ class Pump:
         self._account.send(subject, subject, b"", block, b"")
         if machine.flow_acks and len(machine.pending):
             self._ask(push.ask())
-        self._turn.arm()
+        self._loop_tick.arm()

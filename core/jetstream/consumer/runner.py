@@ -1,6 +1,6 @@
 """ConsumerRunner: one consumer's machine, read position, subscriptions and deadlines.
 
-Pull requests, acknowledgements and stored messages are recorded and schedule `on_turn`, which
+Pull requests, acknowledgements and stored messages are recorded and schedule `on_tick`, which
 runs once per loop tick: it applies the tick's acknowledgements together and then delivers. A
 changed state is marked for the state writer. A double ack is answered after the state's COMMIT.
 A deadline deletes an inactive consumer (`on_deadline`).
@@ -97,7 +97,7 @@ class ConsumerRunner:
         """True while the consumer is being deleted for inactivity."""
         self._account = stream.account
         self._clock = services.clock
-        self._turn = services.turn
+        self._loop_tick = services.loop_tick
         self._states = services.states
         self._timers = services.timers
         self._trust = services.trust
@@ -105,7 +105,7 @@ class ConsumerRunner:
         self._head = b"$JS.ACK.%b.%b" % (log.name.encode(), name.encode())
         self.cursor = Cursor(log, services.clock, self.wake)
         self.pump = Pump(
-            log, stream.account, services.turn, self.cursor, machine, self._head, self.wake
+            log, stream.account, services.loop_tick, self.cursor, machine, self._head, self.wake
         )
         self.acks = AckIntake(
             self,
@@ -172,16 +172,16 @@ class ConsumerRunner:
         self.listeners.close()
         self._timers.forget(self)
 
-    # -- turns -------------------------------------------------------------------------------
+    # -- loop ticks -------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Schedule `on_turn` in this loop tick."""
+        """Schedule `on_tick` in this loop tick."""
         if not self._queued and not self.closed:
             self._queued = True
-            self._turn.ready.append(self)
-            self._turn.arm()
+            self._loop_tick.ready.append(self)
+            self._loop_tick.arm()
 
-    def on_turn(self) -> None:
+    def on_tick(self) -> None:
         """Apply the tick's acknowledgements, deliver, and mark changes for the state writer."""
         self._queued = False
         if self.closed:

@@ -349,7 +349,7 @@ class Copier:
             self._direct = DirectGet(
                 self._log,
                 self._account,
-                self._services.turn,
+                self._services.loop_tick,
                 self._services.trust,
                 mirror.name.encode(),
                 _QUEUE,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.trust import Trust
     from core.pubsub.account import Account, ServiceSubscription, Session
-    from core.runtime.turn import Turn
+    from core.runtime.loop_tick import LoopTick
 
 _PREFIX = b"$JS.API.DIRECT.GET."
 _CACHE_BYTES = 16 << 20
@@ -46,7 +46,7 @@ class DirectGet:
     Args:
         log: The log of the stream.
         account: The account of the requesters.
-        turn: The loop tick, at whose end sessions write.
+        loop_tick: The loop tick, at whose end sessions write.
         trust: The trust window.
         name: The stream name in the request subject (default: the stream's own name). A mirror
             may answer for its origin.
@@ -57,7 +57,7 @@ class DirectGet:
         self,
         log: StreamLog,
         account: Account,
-        turn: Turn,
+        loop_tick: LoopTick,
         trust: Trust,
         name: bytes = b"",
         queue: bytes = b"",
@@ -66,8 +66,8 @@ class DirectGet:
         self._account = account
         self._machine = log.machine
         self._prefixes = account.prefixes
-        self._turn = turn
-        self._dirty = turn.dirty
+        self._loop_tick = loop_tick
+        self._dirty = loop_tick.dirty
         self._trust = trust
         self._held = HeldRequests(trust, self._on_held)
         self._answering_in = -1  # The loop tick for which the trust window was asked last.
@@ -109,14 +109,14 @@ class DirectGet:
         """Return whether the trust window is open, and remember it for this loop tick."""
         if not self._trust.is_open():
             return False
-        self._answering_in = self._turn.count
-        self._turn.arm()
+        self._answering_in = self._loop_tick.count
+        self._loop_tick.arm()
         return True
 
     def _on_held(self, requests: list[Request]) -> None:
         """Answer held requests from memory."""
-        self._answering_in = self._turn.count
-        self._turn.arm()
+        self._answering_in = self._loop_tick.count
+        self._loop_tick.arm()
         for request in requests:
             handle = self._on_subject if len(request[1]) > self._skip else self._on_request
             handle(*request)
@@ -127,7 +127,7 @@ class DirectGet:
         """Answer the subject form, `...GET.<stream>.<subject>`: the subject's last message."""
         if not reply:
             return
-        if self._answering_in != self._turn.count and not self._may_answer():
+        if self._answering_in != self._loop_tick.count and not self._may_answer():
             self._held.hold((session, subject, reply, headers, body))
             return
         wanted = subject[self._skip :]
@@ -187,7 +187,7 @@ class DirectGet:
     ) -> None:
         if not reply:
             return
-        if self._answering_in != self._turn.count and not self._may_answer():
+        if self._answering_in != self._loop_tick.count and not self._may_answer():
             self._held.hold((session, subject, reply, headers, body))
             return
         request = read_request(headers, body)
@@ -256,7 +256,7 @@ class DirectGet:
                         self._spawn(reply, last_by_subject(log, subject), no_hdr)
                     else:
                         self._answers.status(reply, b"404 Message Not Found")
-                self._turn.run()
+                self._loop_tick.run()
         finally:
             self._reading = False
 
@@ -272,7 +272,7 @@ class DirectGet:
             self._answers.status(reply, b"404 Message Not Found")
         else:
             self._answer(reply, found, no_hdr, b"")
-        self._turn.arm()
+        self._loop_tick.arm()
 
     def _answer(self, reply: bytes, found: Message, no_hdr: bool, cache_as: bytes) -> None:
         payload = found[4]
@@ -302,7 +302,7 @@ class DirectGet:
             return
         out = target.session.out
         if not out:
-            self._turn.dirty.append(target.session)
+            self._loop_tick.dirty.append(target.session)
         size = len(body)
         target.sent += MESSAGE + size
         line = b"%b%d %d\r\n" % (target.mid, header_size, size)

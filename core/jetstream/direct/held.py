@@ -71,4 +71,4 @@ def forward(account: Account, request: Request) -> None:
     elif getattr(session, "no_responders", False) and not (route.targets or route.groups):
         block = build(((b"Nats-Subject", subject),), 503)
         account.publish(reply, b"", block, b"")
-    account.turn.arm()
+    account.loop_tick.arm()

@@ -174,7 +174,7 @@ class StoredGet:
                 async for some in found:
                     for place, row in some:
                         self._answer(left.pop(place), row)
-                    self._account.turn.arm()
+                    self._account.loop_tick.arm()
                     await asyncio.sleep(0)
         except (Unavailable, TimeoutError):
             pass

@@ -5,7 +5,7 @@ from itertools import chain
 
 from core.pubsub.account import Account
 from core.pubsub.route import MESSAGE
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 
 # The most acks written with one format string, and the fewest for which that is faster.
 _TOGETHER = 128
@@ -15,9 +15,9 @@ _FEW = 8
 class AckEmitter:
     """Writes `{"stream":"S","seq":n}` to the publishers' reply subjects."""
 
-    def __init__(self, account: Account, turn: Turn, stream: bytes) -> None:
+    def __init__(self, account: Account, loop_tick: LoopTick, stream: bytes) -> None:
         self._account = account
-        self._turn = turn
+        self._loop_tick = loop_tick
         self._body = b'{"stream":"%s","seq":' % stream
 
     def answer(self, answers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -56,7 +56,7 @@ class AckEmitter:
             line = _format(b"MSG ", self._middle(target.mid, digits))
             out = target.session.out
             if not out:
-                self._turn.dirty.append(target.session)
+                self._loop_tick.dirty.append(target.session)
             target.sent += sent
             out.append(line * count % tuple(pairs))
             return True
@@ -80,7 +80,7 @@ class AckEmitter:
     def _emit_each(self, replies: Sequence[bytes], first: int) -> None:
         route_of = self._account.route
         prefixes = self._account.prefixes
-        dirty = self._turn.dirty
+        dirty = self._loop_tick.dirty
         body = self._body
         target = None
         middle = b""

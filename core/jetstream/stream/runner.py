@@ -107,9 +107,9 @@ class StreamRunner:
         account, services, log = self.account, self.services, self.log
         clock = services.clock
         self.advisories = Advisories(account, clock, services.server_name, services.domain)
-        self.acks = AckEmitter(account, services.turn, self.machine.ack_name)
+        self.acks = AckEmitter(account, services.loop_tick, self.machine.ack_name)
         self.consumers = Consumers(self)
-        self.direct = DirectGet(log, account, services.turn, services.trust)
+        self.direct = DirectGet(log, account, services.loop_tick, services.trust)
         self.requests = Requests(
             log, self.consumers, clock, self.submit, self._without_interest, self.caught_up
         )

@@ -243,7 +243,7 @@ async def play_row(connector: Connector, row: Row) -> None:
 
 
 async def _watch(pauses: list[float]) -> None:
-    """Note how long each turn of the loop and the machine took."""
+    """Note how long each tick of the loop and the machine took."""
     loop = asyncio.get_running_loop()
     while True:
         before = loop.time()

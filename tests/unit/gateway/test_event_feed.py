@@ -7,7 +7,7 @@ from typing import Any
 
 from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from gateway.app import create_app
 from gateway.settings import Settings
 from jetgate.login import login_to
@@ -36,7 +36,7 @@ class Reader:
 
 def test_who_reads_too_slowly_is_told_how_much_is_missing() -> None:
     async def run() -> bytes:
-        hub = Hub(Turn(), SystemClock(), jetstream=False)
+        hub = Hub(LoopTick(), SystemClock(), jetstream=False)
         login = login_to(hub)
         client = await login("", "", "", "")
         app = create_app(SETTINGS, client)

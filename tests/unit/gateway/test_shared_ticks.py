@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from core.runtime import turns
+from core.runtime import step_queue
 from tests.support.websocket import frame, request
 from tests.unit.gateway.test_http_protocol import HEAD, KIB, Loop, Peer, looped
 
@@ -18,7 +18,7 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 @pytest.fixture(autouse=True)
 def _short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any step is all that a tick may do."""
-    monkeypatch.setattr(turns, "TICK_NS", 0)
+    monkeypatch.setattr(step_queue, "TICK_NS", 0)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Bodies of very many lines: how much of one is read between two turns of others."""
+"""Bodies of very many lines: how much of one is read between two loop ticks."""
 
 # Subject: HTTP
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from core.client import MessageColumns
-from core.runtime import turns
+from core.runtime import step_queue
 from gateway.formats.validation import json_object
 from gateway.http.problems import Problem
 from gateway.messages import atomic_batch, publish_handlers
@@ -101,7 +101,7 @@ def test_lines_are_read_and_answered_in_slices(monkeypatch: pytest.MonkeyPatch, 
             read = answered = 0
         return int(await task)
 
-    monkeypatch.setattr(turns, "TICK_NS", 0)
+    monkeypatch.setattr(step_queue, "TICK_NS", 0)
     monkeypatch.setattr(Run, "refuse", count_refused)
     monkeypatch.setattr(Run, "results", count_results)
     assert asyncio.run(run()) == COUNT

@@ -11,7 +11,7 @@ from core.client import NotPermitted
 from core.pubsub.mappings import Destination, Mapping
 from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from jetgate.login import login_to
 from tests.support.eventually import observed
 
@@ -20,7 +20,7 @@ USER = User("ann", "p", Permissions(publish=Rule(("bar", "$JS.API.>"))))
 
 def test_it_is_judged_by_the_subject_that_mappings_make() -> None:
     async def work() -> None:
-        hub = Hub(Turn(), SystemClock(), users=Users(users=(USER,)))
+        hub = Hub(LoopTick(), SystemClock(), users=Users(users=(USER,)))
         hub.default_account().use_mappings([Mapping("foo", (Destination("bar"),))])
         client = await login_to(hub)("ann", "p", "", "")
 
@@ -56,7 +56,7 @@ def test_a_user_is_answered_on_inboxes_of_its_own_where_it_may_read_them(
 ) -> None:
     async def work() -> None:
         user = User(name, "p", Permissions(subscribe=subscribe))
-        hub = Hub(Turn(), SystemClock(), users=Users(users=(user,)))
+        hub = Hub(LoopTick(), SystemClock(), users=Users(users=(user,)))
         hub.default_account().subscribe(
             b"asked", lambda _s, _t, reply, *_: hub.default_account().publish(reply, b"", b"", b"y")
         )
@@ -76,7 +76,7 @@ def test_a_user_is_answered_on_inboxes_of_its_own_where_it_may_read_them(
 
 def test_a_token_has_no_inboxes_of_its_own() -> None:
     async def work() -> None:
-        hub = Hub(Turn(), SystemClock(), users=Users(token="secret"))
+        hub = Hub(LoopTick(), SystemClock(), users=Users(token="secret"))
         client = await login_to(hub)("", "", "secret", "")
         assert client.inbox_prefix.count(b".") == 2
         await client.close()
@@ -89,7 +89,7 @@ def test_a_connection_made_anew_is_answered_by_the_permissions_of_then() -> None
         return Users(users=(User("ann", "p", Permissions(subscribe=Rule((subscribe,)))),))
 
     async def work() -> None:
-        hub = Hub(Turn(), SystemClock(), users=users("_INBOX.>"))
+        hub = Hub(LoopTick(), SystemClock(), users=users("_INBOX.>"))
         client = await login_to(hub)("ann", "p", "", "")
         before = client.inbox_prefix
         hub.use_users(users("_INBOX.*.*"), None)

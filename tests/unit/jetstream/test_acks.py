@@ -31,7 +31,7 @@ def test_acks_reach_their_inboxes_in_order(runs: list[list[bytes]], first: int) 
     ]
     replies = [reply for run in runs for reply in run]
 
-    AckEmitter(account, hub.turn, b"S").emit(replies, first)
+    AckEmitter(account, hub.loop_tick, b"S").emit(replies, first)
 
     sids = {b"alone": b"3", b"_INBOX.a.x.2": b"2", b"_INBOX.b.1": b"4", b"_INBOX.%d.1": b"5"}
     expected: dict[bool, list[bytes]] = {True: [], False: []}

@@ -12,7 +12,7 @@ from core.model.advisory import ClientInfo
 from core.model.wire import ZERO_TIME
 from core.pubsub.account import Account
 from core.pubsub.server import Hub
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 
 NOW = 1_700_000_000_000_000_000
 
@@ -27,8 +27,8 @@ class StoppedClock:
 
 @pytest.fixture
 def account() -> Account:
-    hub = Hub(Turn(), StoppedClock())
-    hub.turn.armed = True  # no loop here: nothing is flushed
+    hub = Hub(LoopTick(), StoppedClock())
+    hub.loop_tick.armed = True  # no loop here: nothing is flushed
     return hub.default_account()
 
 

@@ -15,7 +15,7 @@ from core.jetstream.trust import Trust
 from core.pubsub.onward import Splitter
 from core.pubsub.route import RemoteInterest
 from core.pubsub.server import Hub
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from tests.support.sessions import ManualClock
 from tests.support.streams import StreamBench
 from tests.unit.rules.stream.support import config
@@ -41,11 +41,11 @@ class Scenario:
     def __init__(self, bench: StreamBench) -> None:
         self.is_open = False
         self.trust = Trust(lambda: self.is_open)
-        self.turn = Turn()
-        self.account = Hub(self.turn, ManualClock()).accounts["$G"]
+        self.loop_tick = LoopTick()
+        self.account = Hub(self.loop_tick, ManualClock()).accounts["$G"]
         self.answers: list[bytes] = []
         self.account.subscribe(b"in", self._answered)
-        self.direct = DirectGet(bench.runner.log, self.account, self.turn, self.trust)
+        self.direct = DirectGet(bench.runner.log, self.account, self.loop_tick, self.trust)
         self.direct.configure(True)
 
     def _answered(

@@ -12,8 +12,8 @@ from core.errors import ApiError, Fenced, OutcomeUnknown, Refused, Unavailable
 from core.jetstream.group_committer import GroupCommitter
 from core.rules.stream.machine import StreamMachine
 from core.rules.stream.plan import PlanBuilder, StreamPlan
+from core.runtime.loop_tick import LoopTick
 from core.runtime.tasks import stop
-from core.runtime.turn import Turn
 from core.storage.interface import Head, StreamCommit
 from tests.support.eventually import observed
 from tests.support.sessions import ManualClock
@@ -87,7 +87,7 @@ class Bench:
         self.during_recovery: Callable[[], None] = lambda: None
         self.before_write: Callable[[], None] = lambda: None
         self.committer = GroupCommitter(
-            self, Turn(), self.clock, lambda: self.trust, self.recover, self.sift, self.depose
+            self, LoopTick(), self.clock, lambda: self.trust, self.recover, self.sift, self.depose
         )
 
     def acknowledge(self, said: tuple[str, int, int]) -> None:

@@ -14,7 +14,7 @@ from core.jetstream.log.tail import TailBudget
 from core.jetstream.trust import Trust
 from core.pubsub.server import Hub
 from core.rules.stream.machine import StreamMachine
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from tests.support.sessions import ManualClock
 from tests.support.streams import MemoryStore, StandInCommitter, StreamBench
 from tests.unit.rules.stream.support import config
@@ -42,8 +42,8 @@ def test_direct_get_needs_a_log_and_no_leader() -> None:
     store, clock = _stored(), ManualClock()
 
     async def scenario() -> dict[bytes, bytes]:
-        turn = Turn()
-        account = Hub(turn, clock).accounts["$G"]
+        loop_tick = LoopTick()
+        account = Hub(loop_tick, clock).accounts["$G"]
         log = _log(store, clock)
         take_head(log, store.head)
         await load(log, store.head, clock.now())
@@ -58,7 +58,7 @@ def test_direct_get_needs_a_log_and_no_leader() -> None:
                 there.set()
 
         account.subscribe(b"in.*", answered)
-        DirectGet(log, account, turn, Trust()).configure(True)
+        DirectGet(log, account, loop_tick, Trust()).configure(True)
         for name, request in (
             (b"in.first", b'{"seq":1}'),
             (b"in.replaced", b'{"seq":2}'),

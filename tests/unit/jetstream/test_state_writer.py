@@ -9,8 +9,8 @@ import pytest
 
 from core.errors import Fenced, Unavailable
 from core.jetstream.state_writer import StateWriter
+from core.runtime.loop_tick import LoopTick
 from core.runtime.tasks import stop
-from core.runtime.turn import Turn
 from core.storage.interface import StateWrite
 from tests.support.eventually import observed
 from tests.support.sessions import ManualClock
@@ -44,7 +44,7 @@ class Bench:
         self.written = asyncio.Event()
         self.go = asyncio.Event()
         self.go.set()
-        self.states = StateWriter(self, Turn(), ManualClock(), self.depose)
+        self.states = StateWriter(self, LoopTick(), ManualClock(), self.depose)
 
     async def write_states(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
         self.in_flight.set()

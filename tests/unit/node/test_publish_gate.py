@@ -13,8 +13,8 @@ from core.node.reach import Reach
 from core.node.server import Server
 from core.protocol.holding import Held
 from core.pubsub.server import Hub
+from core.runtime.loop_tick import LoopTick
 from core.runtime.subscribers import Subscribers
-from core.runtime.turn import Turn
 from tests.support.ownership import own
 from tests.support.sessions import ManualClock, Only
 
@@ -23,7 +23,7 @@ class _Server:
     """What the front uses of a server."""
 
     def __init__(self) -> None:
-        self.hub = Hub(Turn(), ManualClock())
+        self.hub = Hub(LoopTick(), ManualClock())
         self.ownership: Dispatch[Any] = Dispatch()
         self.links = None
         self.reach = Reach(self.ownership, None)

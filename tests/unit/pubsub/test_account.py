@@ -76,7 +76,7 @@ def test_the_sessions_of_a_delivery_become_dirty_once(account: Account) -> None:
     publish(account, b"a")
     publish(account, b"a")
 
-    assert account.turn.dirty == [session]
+    assert account.loop_tick.dirty == [session]
 
 
 def test_no_echo_for_who_does_not_want_it(account: Account) -> None:

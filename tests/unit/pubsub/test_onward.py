@@ -112,7 +112,7 @@ def test_acknowledgements_of_an_inbox_elsewhere(
 ) -> None:
     account.route(b"inbox.0")
     replies = [b"inbox.%d" % n for n in range(20)]
-    AckEmitter(account, account.turn, b"S").emit(replies, first)
+    AckEmitter(account, account.loop_tick, b"S").emit(replies, first)
     assert link.messages() == [
         (reply, b"", b"", b'{"stream":"S","seq":%d}' % seq)
         for seq, reply in enumerate(replies, first)

@@ -14,7 +14,7 @@ from core.pubsub.server import Hub
 from core.remote.bridge import Bridge
 from core.remote.request_side import AccountSide
 from core.runtime.clock import SystemClock
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from tests.unit.client.scripted import ScriptedServer
 
 
@@ -24,7 +24,7 @@ class Bench:
     def __init__(self, server: ScriptedServer, client: Client) -> None:
         self.server = server
         self.client = client
-        self.account = Hub(Turn(), SystemClock()).default_account()
+        self.account = Hub(LoopTick(), SystemClock()).default_account()
         self.bridge = Bridge(AccountSide(self.account), client, "hub", SystemClock.monotonic)
         self.bridge.open()
         self.heard: list[tuple[bytes, bytes, bytes]] = []

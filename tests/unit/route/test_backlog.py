@@ -19,7 +19,7 @@ from core.route.handshake import RouteInfo, encode_info
 from core.route.link import RouteLink
 from core.route.mesh import Mesh
 from core.route.settings import ClusterSettings
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from core.transport.session import ClientSession
 from tests.support.sessions import ManualClock, Socket
 
@@ -30,7 +30,7 @@ LARGE = b"PUB flood 40000\r\n%b\r\n" % bytes(40_000)
 
 @contextmanager
 def standing_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop that makes the turns that a test asks for."""
+    """A loop that makes the ticks that a test asks for."""
     loop = asyncio.new_event_loop()
     asyncio.events._set_running_loop(loop)
     try:
@@ -76,7 +76,7 @@ class Place:
     """A server with one link, to a peer that listens to `flood`."""
 
     def __init__(self, limits: Limits | None = None, *, holds: bool = True) -> None:
-        self.hub = Hub(Turn(), ManualClock(), limits=limits, jetstream=False)
+        self.hub = Hub(LoopTick(), ManualClock(), limits=limits, jetstream=False)
         self.mesh = Mesh(self.hub, ClusterSettings(name="test"))
         self.link, self.socket = RouteLink(self.mesh), Socket()
         self.link.connection_made(self.socket)
@@ -185,11 +185,11 @@ def test_a_peer_for_which_too_much_gathers_all_the_same_is_dropped() -> None:
         place.link.pause_writing()
         place.socket.pending = MOST
         account.publish(b"flood", b"", b"", b"x")
-        place.hub.turn.run()
+        place.hub.loop_tick.run()
         assert not place.link.closed
         place.socket.pending += 1
         account.publish(b"flood", b"", b"", b"x")
-        place.hub.turn.run()
+        place.hub.loop_tick.run()
         assert place.link.closed
         assert (place.hub.slow_consumers, place.hub.slow_routes) == (1, 1)
         assert not place.hub.congested
@@ -199,12 +199,12 @@ def test_a_peer_for_which_too_much_gathers_all_the_same_is_dropped() -> None:
 def test_a_peer_is_told_of_overload_and_of_its_end_once() -> None:
     with standing_loop():
         place = Place()
-        place.hub.turn.run()
+        place.hub.loop_tick.run()
         place.socket.take()
         for _ in range(3):
             place.hub.press()
         place.hub.release()
-        place.hub.turn.run()
+        place.hub.loop_tick.run()
         assert place.socket.take() == b"HOLD\r\nRELEASE\r\n"
 
 
@@ -216,7 +216,7 @@ def test_a_server_that_becomes_a_peer_during_overload_is_told_too() -> None:
         second.connection_made(socket)
         told = encode_info(RouteInfo(server_id="Q", cluster="test", holds=True))
         second.data_received(b'CONNECT {"cluster":"test"}\r\n' + told)
-        place.hub.turn.run()
+        place.hub.loop_tick.run()
         assert b"\r\nHOLD\r\n" in socket.take()
 
 
@@ -241,7 +241,7 @@ def test_a_peer_that_cannot_be_told_is_read_slowly() -> None:
     large = b"RMSG $G x 40000\r\n%b\r\n" % bytes(40_000)
     with standing_loop():
         place = Place(holds=False)
-        place.hub.turn.run()
+        place.hub.loop_tick.run()
         place.socket.take()
         place.hub.press()
         place.link.data_received(b"RMSG $G x 2\r\nhi\r\n")
@@ -250,7 +250,7 @@ def test_a_peer_that_cannot_be_told_is_read_slowly() -> None:
         assert not place.socket.reading
         place.hub.release()
         assert place.socket.reading
-        place.hub.turn.run()
+        place.hub.loop_tick.run()
         assert place.socket.take() == b""
     with standing_loop():
         place = Place()
@@ -260,7 +260,7 @@ def test_a_peer_that_cannot_be_told_is_read_slowly() -> None:
 
 
 def test_a_link_is_blocked_by_what_gathers_within_a_turn() -> None:
-    """So that consumers, which deliver much in one turn, take turns."""
+    """So that consumers, which deliver much in one loop tick, alternate."""
     with standing_loop() as loop:
         place = Place(Limits(max_pending=8_000_000))
         called: list[bool] = []
@@ -270,7 +270,7 @@ def test_a_link_is_blocked_by_what_gathers_within_a_turn() -> None:
         account.publish(b"flood", b"", b"", bytes(200_000))
         assert place.link.blocked
         place.link.on_writable.append(lambda: called.append(True))
-        place.hub.turn.run()
+        place.hub.loop_tick.run()
         assert not place.link.blocked
         one_turn(loop)
         assert called == [True]
@@ -290,7 +290,7 @@ def test_what_a_peer_listened_to_goes_with_its_link_whatever_fails_then() -> Non
 
 
 def test_a_link_whose_socket_is_gone_already_ends_without_a_write() -> None:
-    """The loop tells the end of a socket in a later turn; a timer may come before."""
+    """The loop tells the end of a socket in a later tick; a timer may come before."""
     with standing_loop():
         place = Place()
         place.socket.close()

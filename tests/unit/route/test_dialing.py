@@ -12,7 +12,7 @@ from core.route.dialing import Dialer
 from core.route.link import RouteLink
 from core.route.mesh import Mesh
 from core.route.settings import ClusterSettings, RouteUrl
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from tests.support.sessions import ManualClock, Socket
 
 
@@ -35,7 +35,7 @@ def test_nothing_is_left_of_a_link_whose_dialling_is_cancelled(
             await asyncio.Event().wait()
 
         monkeypatch.setattr(loop, "create_connection", create_connection)
-        hub = Hub(Turn(), ManualClock(), jetstream=False)
+        hub = Hub(LoopTick(), ManualClock(), jetstream=False)
         mesh = Mesh(hub, ClusterSettings(name="test"))
         dialer = Dialer(mesh)
         dialer.keep(RouteUrl(host="127.0.0.1", port=1), is_configured=True)

@@ -23,7 +23,7 @@ from core.transport.authoring import AuthorPublisher, author_of
 from core.transport.publishing import PlainPublisher
 from core.transport.session import ClientSession
 from tests.support.links import ListLink
-from tests.support.sessions import IdleTurn, ListSession, ManualClock, Socket, listen
+from tests.support.sessions import IdleTick, ListSession, ManualClock, Socket, listen
 from tests.unit.transport.test_session import CONNECT
 from tests.unit.transport.test_traced_publishing import hpub
 
@@ -65,7 +65,7 @@ class Stream:
 
 def a_hub(permissions: Permissions | None = ANN) -> Hub:
     users = Users(users=(User("ann", "p", permissions),), no_auth_user="ann")
-    hub = Hub(IdleTurn(), ManualClock(), users=users)
+    hub = Hub(IdleTick(), ManualClock(), users=users)
     hub.author_doors = AUTHORS_OVER_NATS
     return hub
 
@@ -74,14 +74,14 @@ def join(hub: Hub) -> tuple[ClientSession, Socket]:
     session, socket = ClientSession(hub), Socket()
     session.connection_made(socket)
     session.data_received(CONNECT)
-    hub.turn.run()
+    hub.loop_tick.run()
     socket.take()
     return session, socket
 
 
 def _send(session: ClientSession, socket: Socket, *lines: bytes) -> bytes:
     session.data_received(b"".join(lines))
-    session.hub.turn.run()
+    session.hub.loop_tick.run()
     return socket.take()
 
 

@@ -25,7 +25,7 @@ def test_once_enough_is_kept_nobody_is_read_any_more(monkeypatch: pytest.MonkeyP
 
         two.data_received(_PUBLISH)
         three.data_received(b"PING\r\n")  # was on its way
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
         w.one_turn()
         three.resume()
         assert third.take() == b"PONG\r\n"
@@ -84,7 +84,7 @@ def test_what_is_refused_goes_on_and_what_a_client_had_kept_is_not_counted_once_
         one.data_received(_PUBLISH[20:])
         assert (held.kept, w.hub.held_bytes) == (len(_PUBLISH), len(_PUBLISH))
         two.data_received(_PUBLISH)
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
         assert second.reading
         assert third.take().count(b"MSG a 1 100\r\n") == 1
 
@@ -96,7 +96,7 @@ def test_what_is_refused_goes_on_and_what_a_client_had_kept_is_not_counted_once_
         w.one_turn()
         assert held.kept == 2 * len(_PUBLISH)
         three.data_received(_PUBLISH)
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
         assert third.take().count(b"MSG a 1 100\r\n") == 1
 
         two.close("", "")

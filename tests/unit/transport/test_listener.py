@@ -9,7 +9,7 @@ import pytest
 
 from core.pubsub.server import Hub
 from core.runtime.loop import new_loop
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from core.transport.listener import Listener
 from core.transport.session import ClientSession
 from core.transport.websocket import WebSocketConnection
@@ -44,7 +44,7 @@ def test_a_connection_that_is_just_accepted_is_closed_too(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:
-        listener = Listener(Hub(Turn(), ManualClock(), jetstream=False))
+        listener = Listener(Hub(LoopTick(), ManualClock(), jetstream=False))
         monkeypatch.setattr(listener, "_open", Closing(listener))
         address = await start(listener)
         try:

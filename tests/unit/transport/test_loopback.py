@@ -6,7 +6,7 @@ import asyncio
 
 from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from core.transport.loopback import LoopbackLink, connect_loopback
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
@@ -46,7 +46,7 @@ class End:
 
 
 def new_hub() -> Hub:
-    return Hub(Turn(), SystemClock())
+    return Hub(LoopTick(), SystemClock())
 
 
 def test_it_speaks_the_protocol() -> None:

@@ -22,7 +22,7 @@ from core.transport.publishing import (
 )
 from core.transport.session import ClientSession
 from tests.support.links import ListLink
-from tests.support.sessions import IdleTurn, ListSession, ManualClock, NotedAcks, listen
+from tests.support.sessions import IdleTick, ListSession, ManualClock, NotedAcks, listen
 
 PLAIN = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 SILENT = b'CONNECT {"verbose":false,"pedantic":false,"echo":false}\r\n'
@@ -59,7 +59,7 @@ def loop() -> Iterator[None]:
 
 
 def new_hub() -> Hub:
-    return Hub(IdleTurn(), ManualClock())
+    return Hub(IdleTick(), ManualClock())
 
 
 def everybody_is(permissions: Permissions | None) -> Users:

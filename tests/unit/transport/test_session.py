@@ -14,8 +14,8 @@ from core.auth.users import User, Users
 from core.protocol import parser as parser_module
 from core.pubsub.limits import Limits
 from core.pubsub.server import IN_PROCESS, TRUSTED, Hub
+from core.runtime.loop_tick import LoopTick
 from core.runtime.tasks import counters
-from core.runtime.turn import Turn
 from core.transport import session as session_module
 from core.transport.liveness import Liveness
 from core.transport.session import ClientSession
@@ -39,7 +39,7 @@ class World:
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits | None) -> None:
         self.loop = loop
         self.clock = ManualClock()
-        self.hub = Hub(Turn(), self.clock, limits=limits)
+        self.hub = Hub(LoopTick(), self.clock, limits=limits)
         self.liveness = Liveness(self.hub)
 
     def join(self, first: bytes = CONNECT) -> tuple[ClientSession, Socket]:
@@ -53,10 +53,10 @@ class World:
     def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds)
         self.liveness.tick()
-        self.hub.turn.run()
+        self.hub.loop_tick.run()
 
     def one_turn(self) -> None:
-        """Let the loop make one turn."""
+        """Let the loop make one tick."""
         asyncio.events._set_running_loop(None)
         self.loop.call_soon(self.loop.stop)
         self.loop.run_forever()
@@ -65,7 +65,7 @@ class World:
 
 @contextmanager
 def world(limits: Limits | None = None) -> Iterator[World]:
-    """A world within a loop that stands still: only the test makes turns."""
+    """A world within a loop that stands still: only the test makes ticks."""
     loop = asyncio.new_event_loop()
     asyncio.events._set_running_loop(loop)
     try:
@@ -99,18 +99,18 @@ def test_clients_are_told_of_places_that_they_can_reach() -> None:
     with world() as w:
         first = b'CONNECT {"protocol":1,"verbose":false}\r\nPING\r\n'
         _, socket = w.join(first)
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
         web, web_socket = w.join(b"")
         web.connection_type = "WEBSOCKET"
         web.data_received(first)
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
         for each in (socket, web_socket):
             assert each.take().startswith(b"PONG\r\nINFO {")
 
         w.hub.use_cluster("c", ("a:1",))
         w.hub.use_cluster("c", ("a:1",), ("b:2",))
         w.hub.use_cluster("c", ("a:1",), ("b:2",))
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
 
         told = [line for line in socket.take().split(b"\r\n") if line]
         assert [b'"connect_urls":["a:1"]' in line for line in told] == [True]
@@ -134,7 +134,7 @@ def test_a_client_that_has_gone_leaves_nothing_to_the_garbage_collector() -> Non
     with world() as w:
         session, _ = w.join()
         session.data_received(b"SUB a 1\r\nPUB a 1\r\nx\r\n")
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
         alive = weakref.ref(session)
         gc.collect()
         gc.disable()
@@ -178,7 +178,7 @@ def test_everything_of_a_turn_is_one_write() -> None:
         session.data_received(b"SUB a 1\r\n" + b"PUB a 1\r\nx\r\n" * 500 + b"PING\r\n")
         socket.writes = 0
 
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
 
         assert socket.writes == 1
         assert socket.take() == b"MSG a 1 1\r\nx\r\n" * 500 + b"PONG\r\n"
@@ -205,7 +205,7 @@ def test_a_consumer_that_takes_nothing_is_cut_at_max_pending() -> None:
         slow.pause_writing()
         for _ in range(12):
             publisher.data_received(b"PUB a 900\r\n%b\r\n" % (b"x" * 900))
-            w.hub.turn.run()
+            w.hub.loop_tick.run()
 
         assert slow.closed
         assert slow.close_reason == "Slow Consumer (Pending Bytes)"
@@ -234,7 +234,7 @@ def test_a_socket_without_progress_is_cut_after_the_write_deadline() -> None:
         session, socket = w.join(CONNECT + b"SUB a 1\r\n")
         socket.is_stuck = True
         session.data_received(b"PUB a 1\r\nx\r\n")
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
         session.pause_writing()
         w.pass_time(4)
         socket.pending -= 3
@@ -282,7 +282,7 @@ def test_an_overloaded_hub_lets_only_small_reads_through() -> None:
 
         talker.data_received(b"PING\r\n")
         flood.data_received(b"PUB a 1000\r\n%b\r\n" % (b"x" * 1000))
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
 
         assert talker_socket.reading
         assert talker_socket.take() == b"PONG\r\n"
@@ -306,7 +306,7 @@ def test_many_small_reads_do_not_get_round_the_overload() -> None:
 
 
 def test_a_timer_that_ends_a_session_whose_socket_has_closed_writes_nothing() -> None:
-    """The loop calls connection_lost in a later turn than the socket closes."""
+    """The loop calls connection_lost in a later tick than the socket closes."""
     with world() as w:
         session, socket = w.join()
         socket.close()
@@ -320,7 +320,7 @@ def test_a_session_that_is_gone_leaves_nothing_behind() -> None:
     with world() as w:
         session, _ = w.join(CONNECT + b"SUB a 1\r\nSUB b q 2\r\nSUB c.* 3\r\n")
         session.data_received(b"PUB a 3\r\nxyz\r\nPUB c.d 1\r\nx\r\n")
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
 
         session.connection_lost(ConnectionResetError())
         session.data_received(b"PUB a 3\r\nxyz\r\n")
@@ -354,7 +354,7 @@ def test_one_subscription_limit_across_unsub_and_deliveries() -> None:
         session.data_received(
             b"PUB a 1\r\n1\r\n" * 20 + b"UNSUB 1 22\r\n" + b"PUB a 1\r\n2\r\n" * 9
         )
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
 
         assert socket.take().count(b"MSG") == 22
         assert not session.subscriptions
@@ -427,7 +427,7 @@ def test_many_subscriptions_of_one_read_leave_room_for_others() -> None:
         assert len(session.subscriptions) == 1000
         assert not socket.reading
         session.data_received(b"UNSUB 1799\r\nPING\r\n")
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
         assert socket.take() == b""
         w.one_turn()
 
@@ -449,7 +449,7 @@ def test_ten_thousand_publishes_make_no_task_and_few_writes() -> None:
 
         for data in reads:
             publisher.data_received(data)
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
 
         assert subscriber_socket.take().count(b"MSG a.") == 10_000
         assert subscriber_socket.writes <= len(reads)
@@ -474,7 +474,7 @@ def test_a_held_publish_waits_with_all_that_follows_and_comes_first_then() -> No
         assert socket.take() == b"MSG a 1 1\r\nx\r\nPONG\r\nMSG a 1 1\r\ny\r\n"
         assert socket.reading
         session.data_received(b"PUB a 1\r\nz\r\n")
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
         assert socket.take() == b"MSG a 1 1\r\nz\r\n"
         assert session.count().in_msgs == 3
 
@@ -516,7 +516,7 @@ def test_a_part_of_this_server_publishes_while_clients_are_held() -> None:
         session.connection_made(socket)
         socket.take()
         session.data_received(CONNECT + b"SUB a 1\r\nPUB a 1\r\nx\r\n")
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
 
         assert socket.take() == b"MSG a 1 1\r\nx\r\n"
 
@@ -544,7 +544,7 @@ def test_who_is_connected_already_is_read_up_to_what_is_held() -> None:
         w.one_turn()
         assert socket.reading
         session.data_received(b"PING\r\n")
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
         assert socket.take() == b"PONG\r\n"
 
 
@@ -565,7 +565,7 @@ def test_only_who_publishes_what_is_held_waits() -> None:
         assert not two_socket.reading
 
         one.data_received(b"PING\r\nPUB a 1\r\nz\r\nPING\r\n")
-        w.hub.turn.run()
+        w.hub.loop_tick.run()
         assert one_socket.take() == b"PONG\r\n"
         assert not one_socket.reading
 

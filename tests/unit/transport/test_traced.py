@@ -12,7 +12,7 @@ from core.protocol import parser as parser_module
 from core.pubsub.server import Hub
 from core.pubsub.trace_log import TraceLog
 from core.transport.session import ClientSession
-from tests.support.sessions import IdleTurn, ManualClock, Socket
+from tests.support.sessions import IdleTick, ManualClock, Socket
 from tests.unit.transport.test_session import CONNECT
 
 OPERATIONS = (
@@ -44,7 +44,7 @@ class World:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.hub = Hub(IdleTurn(), ManualClock())
+        self.hub = Hub(IdleTick(), ManualClock())
         self.session = ClientSession(self.hub)
         self.socket = Socket()
 
@@ -54,7 +54,7 @@ class World:
     def read(self, data: bytes) -> None:
         """Serve what was read, and write."""
         self.session.data_received(data)
-        self.hub.turn.run()
+        self.hub.loop_tick.run()
 
     def seen(self) -> tuple[bytes, bool, tuple[int, ...]]:
         """What a client sees, without INFO, and what monitoring does."""

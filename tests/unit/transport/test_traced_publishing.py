@@ -9,7 +9,7 @@ from typing import Any
 
 from core.pubsub.server import Hub
 from core.transport.session import ClientSession
-from tests.support.sessions import IdleTurn, ListSession, ManualClock, Socket, listen
+from tests.support.sessions import IdleTick, ListSession, ManualClock, Socket, listen
 from tests.unit.transport.test_session import CONNECT
 
 ASKS = b"NATS/1.0\r\nNats-Trace-Dest: td\r\n\r\n"
@@ -36,11 +36,11 @@ class Client:
     """A session on a hub of its own, and somebody who listens to reports."""
 
     def __init__(self) -> None:
-        self.hub = Hub(IdleTurn(), ManualClock())
+        self.hub = Hub(IdleTick(), ManualClock())
         self.session = ClientSession(self.hub)
         self.session.connection_made(Socket())
         self.session.data_received(CONNECT)
-        self.hub.turn.run()
+        self.hub.loop_tick.run()
         self.told = ListSession(client_id=77)
         listen(self.hub.default_account(), self.told, b"td")
 

@@ -16,7 +16,7 @@ from core.jetstream.timers import Timers
 from core.model.response import ErrorBody
 from core.model.stream import ExternalStream, StreamConsumerSource, StreamSource
 from core.pubsub.server import Hub
-from core.runtime.turn import Turn
+from core.runtime.loop_tick import LoopTick
 from tests.support.consumers import SECOND, FakeClock
 
 HEARTBEAT = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
@@ -30,10 +30,12 @@ class Played:
 
     def __init__(self, source: StreamSource, start: Start, *, mirrors: bool) -> None:
         self.clock = FakeClock()
-        self.turn = Turn()
-        self.account = Hub(self.turn, self.clock, server_name="test").accounts["$G"]
+        self.loop_tick = LoopTick()
+        self.account = Hub(self.loop_tick, self.clock, server_name="test").accounts["$G"]
         self.timers = Timers(self.clock)
-        shell = cast(Any, SimpleNamespace(clock=self.clock, timers=self.timers, turn=self.turn))
+        shell = cast(
+            Any, SimpleNamespace(clock=self.clock, timers=self.timers, loop_tick=self.loop_tick)
+        )
         self.start = start
         origin = Origin(source, "C", "$G", "", mirrors=mirrors)
         self.asked: list[tuple[bytes, bytes, Any, bytes]] = []
@@ -72,7 +74,7 @@ class Played:
 
     def _say(self, body: bytes, headers: bytes) -> None:
         self.account.publish(self.asked[-1][1], b"", headers, body)
-        self.turn.run()
+        self.loop_tick.run()
 
     def deliver(self, *pairs: tuple[int, int], left: int = 0, headers: bytes = b"") -> None:
         """Deliver messages by (stream sequence, consumer sequence)."""
@@ -80,13 +82,13 @@ class Played:
         for sseq, cseq in pairs:
             reply = b"$JS.ACK.S.N.1.%d.%d.%d.%d" % (sseq, cseq, 1000 + sseq, left)
             self.account.send(to, b"s.%d" % sseq, reply, headers, b"m%d" % sseq)
-        self.turn.run()
+        self.loop_tick.run()
 
     def control(self, headers: bytes, reply: bytes = b"") -> None:
         """Send a heartbeat or a flow-control request."""
         to = self.config["deliver_subject"].encode()
         self.account.send(to, to, reply, headers, b"")
-        self.turn.run()
+        self.loop_tick.run()
 
     def store(self) -> list[int]:
         """Store what waits; returns its sequences."""
@@ -101,7 +103,7 @@ class Played:
         """Let time pass."""
         self.clock.time += int(seconds * SECOND)
         self.timers.run()
-        self.turn.run()
+        self.loop_tick.run()
 
 
 def played(

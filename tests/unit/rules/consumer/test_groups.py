@@ -75,7 +75,7 @@ async def test_a_request_that_is_not_served_yet_costs_nothing() -> None:
     stream.publish((b"s.a", b"1"), (b"s.a", b"2"))
     await stream.rest()
     assert frames.take() == []
-    assert not stream.turn.ready, "nothing spins"
+    assert not stream.loop_tick.ready, "nothing spins"
     stream.publish((b"s.a", b"3"))
     await stream.rest()
     assert [frame[3] for frame in frames.take()] == [b"1"]

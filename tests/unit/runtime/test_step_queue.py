@@ -1,4 +1,4 @@
-"""Turns: how much of the work of many is done in one tick of the loop."""
+"""StepQueue: how much of the work of many is done in one tick of the loop."""
 
 # Subject: costs
 
@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from core.runtime import turns as module
-from core.runtime.turns import turns
+from core.runtime import step_queue as module
+from core.runtime.step_queue import step_queue
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def test_steps_run_in_order_and_no_two_in_one_tick() -> None:
     async def check() -> None:
         done: list[int] = []
         for number in range(5):
-            turns().add(lambda number=number: done.append(number))  # type: ignore[misc]
+            step_queue().add(lambda number=number: done.append(number))  # type: ignore[misc]
         seen: list[int] = []
         while len(done) < 5:
             await asyncio.sleep(0)
@@ -37,7 +37,7 @@ def test_short_steps_share_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "TICK_NS", 1 << 60)
         done: list[int] = []
         for number in range(5):
-            turns().add(lambda number=number: done.append(number))  # type: ignore[misc]
+            step_queue().add(lambda number=number: done.append(number))  # type: ignore[misc]
         await asyncio.sleep(0)
 
         assert done == [0, 1, 2, 3, 4]
@@ -53,7 +53,7 @@ def test_who_waits_for_a_turn_has_a_tick_for_himself(monkeypatch: pytest.MonkeyP
         async def take() -> None:
             nonlocal taken
             for _ in range(3):
-                await turns().wait()
+                await step_queue().wait()
                 taken += 1
 
         tasks = [asyncio.create_task(take()) for _ in range(10)]
@@ -69,10 +69,10 @@ def test_who_waits_for_a_turn_has_a_tick_for_himself(monkeypatch: pytest.MonkeyP
 
 def test_who_has_stopped_waiting_keeps_nobody_from_a_turn() -> None:
     async def check() -> None:
-        gone = asyncio.create_task(turns().wait())
+        gone = asyncio.create_task(step_queue().wait())
         await asyncio.sleep(0)
         gone.cancel()
-        await turns().wait()
+        await step_queue().wait()
 
         assert gone.cancelled()
 
@@ -83,8 +83,8 @@ def test_a_step_that_fails_stops_no_other() -> None:
     async def check() -> None:
         told: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-        turns().add(lambda: 1 // 0)  # type: ignore[arg-type]
-        await turns().wait()
+        step_queue().add(lambda: 1 // 0)  # type: ignore[arg-type]
+        await step_queue().wait()
 
         assert len(told) == 1
 

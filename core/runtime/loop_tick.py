@@ -17,10 +17,10 @@ class Flushable(Protocol):
 class Ready(Protocol):
     """A runner that gathered work during the tick."""
 
-    def on_turn(self) -> None: ...
+    def on_tick(self) -> None: ...
 
 
-class Turn:
+class LoopTick:
     """The sessions to flush and the runners to call at the end of this loop tick.
 
     Code that appends to an empty `session.out` also appends the session to `dirty`. A runner
@@ -52,7 +52,7 @@ class Turn:
         while self.ready:
             ready, self.ready = self.ready, []
             for runner in ready:
-                runner.on_turn()
+                runner.on_tick()
         if self.dirty:
             dirty = self.dirty[:]
             self.dirty.clear()

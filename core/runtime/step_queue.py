@@ -18,7 +18,7 @@ TICK_NS = 4_000_000
 Step = Callable[[], None]
 
 
-class Turns:
+class StepQueue:
     """The queue of one event loop. Steps run in the order in which they were added."""
 
     def __init__(self) -> None:
@@ -36,13 +36,13 @@ class Turns:
 
     async def wait(self) -> None:
         """Wait for a place in the queue. The caller then has the rest of the tick for itself."""
-        turn = asyncio.get_running_loop().create_future()
-        self.add(partial(self._give, turn))
-        await turn
+        place = asyncio.get_running_loop().create_future()
+        self.add(partial(self._give, place))
+        await place
 
-    def _give(self, turn: "asyncio.Future[None]") -> None:
-        if not turn.done():
-            turn.set_result(None)
+    def _give(self, place: "asyncio.Future[None]") -> None:
+        if not place.done():
+            place.set_result(None)
             self._is_given = True
 
     def _arm(self) -> None:
@@ -63,12 +63,12 @@ class Turns:
                 self._arm()
 
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+_step_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, StepQueue] = WeakKeyDictionary()
 
 
-def turns() -> Turns:
+def step_queue() -> StepQueue:
     """Return the queue of the running loop."""
     loop = asyncio.get_running_loop()
-    if (found := _turns.get(loop)) is None:
-        found = _turns[loop] = Turns()
+    if (found := _step_queues.get(loop)) is None:
+        found = _step_queues[loop] = StepQueue()
     return found
