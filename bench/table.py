@@ -34,7 +34,7 @@ _HIDDEN = ("ping_max",)
 def render(results: dict[str, Any]) -> str:
     """Return two tables in Markdown: the rows of NATS, then those of HTTP."""
     usual = results["runs"]
-    runs = f"medians of {usual} runs or as many as a row says, in which the servers took turns"
+    runs = f"medians of {usual} runs or of the number in a row, in which the servers took turns"
     lines = [
         f"{results['machine']}; {runs}.",
         "",
