@@ -13,7 +13,7 @@ from core.client import Client, ClientError, JetStream
 from core.protocol.hosts import ANY
 from core.runtime.clock import Clock, SystemClock
 from core.units import NANOS_PER_SECOND
-from gateway.auth.authenticator import Admitted, Door
+from gateway.auth.authenticator import AuthenticatedCaller, Authenticator
 from gateway.auth.caller import Caller
 from gateway.auth.cors import Cors
 from gateway.auth.credentials import for_scripts, unauthorized
@@ -21,14 +21,14 @@ from gateway.auth.forwarding import Forwarding, network_of
 from gateway.auth.hosts import Hosts
 from gateway.auth.permissions import RightsOf
 from gateway.auth.principals import Login
-from gateway.auth.revocable_receive import Cut
+from gateway.auth.revocable_receive import RevocableReceive
 from gateway.contract.parameters import EXPOSED
 from gateway.contract.reference import Reference
 from gateway.formats.ack_tokens import AckTokens
 from gateway.http.disconnects import Disconnected
 from gateway.http.head_limits import check_head
 from gateway.http.problems import Problem, no_inbox, problem_of, respond
-from gateway.monitoring.events import Observation, Observe, RequestDone, RequestFailed
+from gateway.monitoring.events import OperatorEvent, ReportEvent, RequestDone, RequestFailed
 from gateway.monitoring.metrics import Metrics
 from gateway.readers.shared import Feeds
 from gateway.requests.call import Call, read_query
@@ -69,7 +69,7 @@ def create_app(
     login: Login | None = None,
     rights: RightsOf | None = None,
     server: Client | None = None,
-    observe: Observe | None = None,
+    report_event: ReportEvent | None = None,
     metrics: Metrics | None = None,
     trouble: Callable[[], str] = lambda: "",
     clock: Clock | None = None,
@@ -81,7 +81,7 @@ def create_app(
         client: A connected client; the caller closes it after the server has stopped.
         login: Opens a connection for given credentials. If set, only the open operations are served
             without credentials, `client` need not be connected, and the caller closes
-            `app.state.door`.
+            `app.state.authenticator`.
         rights: Returns the permissions of a connection, if the core can be asked.
         server: A connection with all permissions, for reads that `rights` permits and for /readyz.
             Without it, and with `login`, /readyz always reports not ready.
@@ -106,7 +106,7 @@ def create_app(
         publisher=JetStream(client, timeout=settings.publish_timeout),
         tokens=AckTokens(settings.ack_key),
         metrics=metrics,
-        observe=_both(metrics.observe, observe),
+        report_event=_both(metrics.record, report_event),
         reference=Reference(),
         clock=clock,
         trouble=trouble,
@@ -119,23 +119,23 @@ def create_app(
         feeds = _feeds(client, settings)
         return replace(gateway, client=client, js=js, publisher=publisher, feeds=feeds)
 
-    door = Door(gateway, clock, login=login, make=serve, rights=rights)
-    route = TableRoute(door, Table(ROUTES), clock, gateway)
-    app = Facade(route, WebSocketRoute(gateway, door), _middleware(settings))
-    app.state.door = door
+    authenticator = Authenticator(gateway, clock, login=login, make=serve, rights=rights)
+    route = TableRoute(authenticator, Table(ROUTES), clock, gateway)
+    app = Facade(route, WebSocketRoute(gateway, authenticator), _middleware(settings))
+    app.state.authenticator = authenticator
     return app
 
 
-def _both(first: Observe, second: Observe | None) -> Observe:
+def _both(first: ReportEvent, second: ReportEvent | None) -> ReportEvent:
     """Return a function that passes observations to both functions, if there is a second."""
     if second is None:
         return first
 
-    def tell(observation: Observation) -> None:
-        first(observation)
-        second(observation)
+    def report(event: OperatorEvent) -> None:
+        first(event)
+        second(event)
 
-    return tell
+    return report
 
 
 def _untold(why: Callable[[], str]) -> Callable[[], str]:
@@ -194,12 +194,14 @@ def _middleware(settings: Settings) -> list[Middleware]:
 class TableRoute(BaseRoute):
     """The route of all HTTP requests."""
 
-    def __init__(self, door: Door, table: Table, clock: Clock, gateway: Gateway) -> None:
-        self._door = door
+    def __init__(
+        self, authenticator: Authenticator, table: Table, clock: Clock, gateway: Gateway
+    ) -> None:
+        self._authenticator = authenticator
         self._table = table
         self._clock = clock
         self._gateway = gateway
-        self._open = Caller(gateway, door.sign_in)
+        self._open = Caller(gateway, authenticator.auth)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Match every HTTP scope."""
@@ -218,7 +220,7 @@ class TableRoute(BaseRoute):
                 return
             seconds = (self._clock.monotonic() - begin) / NANOS_PER_SECOND
             done = RequestDone(answer.operation, scope["method"], response.status_code, seconds)
-            self._gateway.observe(done)
+            self._gateway.report_event(done)
             if answer.caller is not None and answer.caller.quota is not None:
                 response.raw_headers.extend(_quota_lines(answer.caller))
             await response(scope, receive, send)
@@ -226,7 +228,7 @@ class TableRoute(BaseRoute):
             pass  # too late for another response
         finally:
             if answer.caller is not None:
-                self._door.leave(answer.caller)
+                self._authenticator.release(answer.caller)
 
     async def _answer(self, answer: "Answer", scope: Scope, receive: Receive) -> None:
         try:
@@ -238,17 +240,17 @@ class TableRoute(BaseRoute):
             answer.operation = operation.id
             caller: Caller = self._open
             if not operation.is_open:
-                caller = answer.caller = await self._door.admit(scope)
-                if not caller.can_ask and operation.id not in _ANSWERED_HERE:
+                caller = answer.caller = await self._authenticator.authenticate(scope)
+                if not caller.can_receive_replies and operation.id not in _ANSWERED_HERE:
                     raise no_inbox()
-                if caller.endings:
-                    receive = Cut(receive, caller)
+                if caller.revocations:
+                    receive = RevocableReceive(receive, caller)
                 _WRITE_HEADERS[operation.id].check(scope["headers"])
             query = read_query(scope["query_string"], operation.query)
             answer.response = await operation.handler(Call(caller, scope, receive, params, query))
         except Disconnected:
-            if answer.caller is not None and (ended := answer.caller.ended) is not None:
-                problem = unauthorized(str(ended), "session-ended", asks=False)
+            if answer.caller is not None and (ended := answer.caller.revocation_reason) is not None:
+                problem = unauthorized(str(ended), "session-ended", offers_basic=False)
                 answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
         except Exception as error:
             self._refuse(answer, scope, error)
@@ -261,7 +263,7 @@ class TableRoute(BaseRoute):
         """
         problem = for_scripts(problem_of(error), scope["headers"])
         if problem.status == 500:
-            self._gateway.observe(RequestFailed(answer.operation, error))
+            self._gateway.report_event(RequestFailed(answer.operation, error))
         answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
 
     def _found(self, scope: Scope) -> tuple[Operation | None, Params, str]:
@@ -272,7 +274,7 @@ class TableRoute(BaseRoute):
             check_head(self._gateway.settings, target, scope["headers"], version)
             return self._table.find(scope["method"], scope["raw_path"])
         except Problem as problem:
-            raise self._door.counted(problem, scope) from None
+            raise self._authenticator.count_refusal(problem, scope) from None
 
 
 @dataclass(slots=True)
@@ -286,13 +288,13 @@ class Answer:
     """
 
     operation: str = "none"
-    caller: Admitted | None = None
+    caller: AuthenticatedCaller | None = None
     response: Response | None = None
 
 
 def _quota_lines(caller: Caller) -> list[tuple[bytes, bytes]]:
     """Return the response headers that report the rest of the rate limit."""
-    rates, quota = caller.sign_in.rates, caller.quota
-    assert rates is not None
+    rate_limits, quota = caller.auth.rate_limits, caller.quota
+    assert rate_limits is not None
     assert quota is not None
-    return [(k.lower().encode(), v.encode()) for k, v in rates.headers(quota).items()]
+    return [(k.lower().encode(), v.encode()) for k, v in rate_limits.headers(quota).items()]

@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 from core.client import Client, JetStream
 from core.runtime.clock import Clock
 from gateway.formats.ack_tokens import AckTokens
-from gateway.http.deadlines import Patience
-from gateway.monitoring.events import Observe
+from gateway.http.deadlines import Deadlines
+from gateway.monitoring.events import ReportEvent
 from gateway.monitoring.metrics import Metrics
 from gateway.readers.shared import Feeds
 from gateway.settings import Settings
@@ -54,7 +54,7 @@ class Gateway:
     publisher: JetStream
     metrics: Metrics
     tokens: AckTokens
-    observe: Observe
+    report_event: ReportEvent
     reference: Reference
     clock: Clock
     feeds: Feeds
@@ -67,4 +67,4 @@ class Gateway:
     reads with its own permissions.
     """
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    patience: Patience = field(default_factory=Patience)
+    deadlines: Deadlines = field(default_factory=Deadlines)

@@ -13,10 +13,10 @@ from core.client import Client, Options, attach, connect
 from core.node.server import Server
 from core.transport.loopback import connect_loopback, connect_trusted
 from gateway.app import create_app
-from gateway.auth.authenticator import Door
+from gateway.auth.authenticator import Authenticator
 from gateway.http.server import HttpServer
-from gateway.http.startup import HttpStart
-from gateway.monitoring.events import Observation, RequestFailed, SignInFailed
+from gateway.http.startup import StartupServer
+from gateway.monitoring.events import AuthenticationFailed, OperatorEvent, RequestFailed
 from gateway.monitoring.metrics import Metrics
 from gateway.settings import Settings
 from jetgate.login import login_to, rights_in
@@ -48,7 +48,9 @@ class Facade:
         is_answering: False while requests wait for `serve`.
     """
 
-    def __init__(self, start: HttpStart, server: Server, node: Node, settings: Settings) -> None:
+    def __init__(
+        self, start: StartupServer, server: Server, node: Node, settings: Settings
+    ) -> None:
         self.is_answering = False
         self._http = HttpServer(start, settings, server.hub.descriptors)
         self._hub = server.hub
@@ -56,7 +58,7 @@ class Facade:
         self._metrics = Metrics(partial(snapshot, node))
         self._link = attach(partial(connect_loopback, self._hub))
         self._clients: list[Client] = []
-        self._door: Door | None = None
+        self._authenticator: Authenticator | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
         self._settings = settings
 
@@ -78,13 +80,13 @@ class Facade:
             login=login_to(self._hub) if self._knows_users else None,
             rights=rights_in(self._hub),
             server=lookups,
-            observe=self._observe,
+            report_event=self._report_event,
             metrics=self._metrics,
             trouble=self._node.trouble,
             clock=NodeClock(self._node),
         )
-        self._door = app.state.door
-        self._unsubscribe = self._hub.users_changed.subscribe(app.state.door.users_changed)
+        self._authenticator = app.state.authenticator
+        self._unsubscribe = self._hub.users_changed.subscribe(app.state.authenticator.users_changed)
         self._http.use(app)
         self.is_answering = True
 
@@ -92,18 +94,18 @@ class Facade:
     def _knows_users(self) -> bool:
         return self._hub.authenticator is not None
 
-    def _observe(self, observation: Observation) -> None:
+    def _report_event(self, observation: OperatorEvent) -> None:
         if isinstance(observation, RequestFailed):
             text = "request %s failed"
             log.error(text, observation.operation, exc_info=observation.error)
-        elif isinstance(observation, SignInFailed):
+        elif isinstance(observation, AuthenticationFailed):
             self._hub.endings.failed_over_http(observation.address, observation.user)
 
     async def stop(self) -> None:
         """Close the port, and end all requests and connections."""
         await self._http.stop()
         self._unsubscribe()
-        if self._door is not None:
-            await self._door.close()
+        if self._authenticator is not None:
+            await self._authenticator.close()
         for client in self._clients:
             await client.close()

@@ -41,7 +41,7 @@ from core.runtime.tasks import spawn, stop
 from core.runtime.threads import imported
 from core.storage.health import StorageHealth, waits
 from core.storage.leases import NodeRow
-from gateway.http.startup import HttpStart
+from gateway.http.startup import StartupServer
 from jetgate.banner import ready
 from jetgate.config import Config
 from jetgate.http_tls import tls_of
@@ -104,7 +104,7 @@ class Process:
         self._connector: Connector
         self._standby: Connector | None = None
         self._postgres: EmbeddedPostgres | None = None
-        self._http_start: HttpStart | None = None
+        self._http_start: StartupServer | None = None
         self._http_port = 0
         self._lock = -1
         self._facade: Facade | None = None
@@ -152,7 +152,7 @@ class Process:
         if config.ws_port:
             probe(config.host, config.ws_port, "WS")
         tls = tls_of(config.http_tls_cert, config.http_tls_key)
-        self._http_start = HttpStart(listen(config.host, config.http_port, "HTTP"), tls=tls)
+        self._http_start = StartupServer(listen(config.host, config.http_port, "HTTP"), tls=tls)
         self._http_port = self._http_start.port
         await self._http_start.start()
         if config.is_exposed and config.users is None:

@@ -1,9 +1,9 @@
 """The authenticator: determines the caller of each request and socket.
 
-To open a request or socket for a caller, call `Door.admit`, keep the `Caller` while it is open,
-then call `Door.leave`. The authenticator checks in this order: credentials from elsewhere (first
-frame or sub-protocol of a WebSocket), `Authorization`, a ticket if the endpoint takes one, the
-session cookie. If the server has no users, no credentials are needed.
+For each request or socket, call `Authenticator.authenticate`, keep the `Caller` while it is open,
+then call `Authenticator.release`. The authenticator checks in this order: credentials from
+elsewhere (first frame or sub-protocol of a WebSocket), `Authorization`, a ticket if the endpoint
+takes one, the session cookie. If the server has no users, no credentials are needed.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -20,13 +20,13 @@ from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credentials, cookie_of, from_header, unauthorized
 from gateway.auth.origins import is_secure, origin_of, refuse_cross_site
 from gateway.auth.permissions import RightsOf
-from gateway.auth.principals import Identities, Identity, Login, Opened, host_of
-from gateway.auth.revocation import Ending
+from gateway.auth.principals import Login, Principal, PrincipalConnection, Principals, host_of
+from gateway.auth.revocation import RevocationReason
 from gateway.auth.sessions import Session, cookie_name
-from gateway.auth.state import SignIn
+from gateway.auth.state import AuthState
 from gateway.http.disconnects import Disconnected
 from gateway.http.problems import Problem
-from gateway.monitoring.events import SignInFailed
+from gateway.monitoring.events import AuthenticationFailed
 from gateway.services import Gateway
 
 _TICKETS = "/v1/tickets"
@@ -36,7 +36,7 @@ No page reads the response.
 """
 
 
-class Said(NamedTuple):
+class RequestCredentials(NamedTuple):
     """The credentials in a request, with the session that they come from."""
 
     credentials: Credentials
@@ -44,13 +44,13 @@ class Said(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Admitted(Caller):
+class AuthenticatedCaller(Caller):
     """A caller with the connection that it holds."""
 
-    identity: Identity | None = None
+    principal: Principal | None = None
 
 
-class Door:
+class Authenticator:
     """The authenticator. `close` ends all sessions and connections.
 
     Attributes:
@@ -67,38 +67,38 @@ class Door:
         rights: RightsOf | None = None,
     ) -> None:
         settings = gateway.settings
-        self.sign_in = SignIn(settings, clock)
+        self.auth = AuthState(settings, clock)
         self._settings = settings
-        self._anybody = Admitted(gateway, self.sign_in)
+        self._anybody = AuthenticatedCaller(gateway, self.auth)
         self._gateway = gateway
-        self._identities = login and Identities(
+        self._principals = login and Principals(
             login,
             make,
             rights=rights,
             idle_max=settings.identities_idle_max,
-            revoked=lambda key: self.sign_in.sessions.end_all(key, Ending.REVOKED),
+            revoked=lambda key: self.auth.sessions.end_all(key, RevocationReason.REVOKED),
         )
-        self._inside = 0
+        self._open_requests = 0
 
     @property
-    def asks(self) -> bool:
+    def requires_credentials(self) -> bool:
         """True if the server has users, so that every caller needs credentials."""
-        return self._identities is not None
+        return self._principals is not None
 
     @asynccontextmanager
-    async def enter(
+    async def authenticated(
         self, scope: Scope, *, ticket: str = "", credentials: Credentials | None = None
     ) -> AsyncIterator[Caller]:
-        """Admit a caller until the block ends. Raises as `admit` does."""
-        caller = await self.admit(scope, ticket=ticket, credentials=credentials)
+        """Admit a caller until the block ends. Raises as `authenticate` does."""
+        caller = await self.authenticate(scope, ticket=ticket, credentials=credentials)
         try:
             yield caller
         finally:
-            self.leave(caller)
+            self.release(caller)
 
-    async def admit(
+    async def authenticate(
         self, scope: Scope, *, ticket: str = "", credentials: Credentials | None = None
-    ) -> Admitted:
+    ) -> AuthenticatedCaller:
         """Authenticate a caller.
 
         Args:
@@ -108,67 +108,71 @@ class Door:
 
         Raises:
             Problem: 401 for unknown credentials; 403 for a page of another site; 429 for too many
-                requests of one identity; 503 for too many in total, or if the server cannot verify.
+                requests of one principal; 503 for too many in total, or if the server cannot verify.
             Disconnected: The client has disconnected.
         """
-        if self._inside >= self._settings.requests_max:
+        if self._open_requests >= self._settings.requests_max:
             retry = {"Retry-After": "1"}
             raise Problem(503, "too-many-at-once", "requests: too many at once", headers=retry)
         try:
-            if self._identities is None:
-                caller = self._anyone(scope, ticket)
+            if self._principals is None:
+                caller = self._authenticate_anybody(scope, ticket)
             else:
-                said = self._said(scope, ticket, credentials)
-                caller = await self._known(self._identities, scope, said)
+                presented = self._find_credentials(scope, ticket, credentials)
+                caller = await self._authenticate_principal(self._principals, scope, presented)
         except Problem as problem:
-            raise self.counted(problem, scope) from None
-        self._inside += 1
+            raise self.count_refusal(problem, scope) from None
+        self._open_requests += 1
         return caller
 
-    def counted(self, problem: Problem, scope: Scope) -> Problem:
+    def count_refusal(self, problem: Problem, scope: Scope) -> Problem:
         """Count a refusal before authentication towards the rate limit of the client's address.
 
         Return the problem with the headers of the rate limit, or the 429 that replaces it. Failures
         of the server (5xx) do not count.
         """
-        rates = self.sign_in.rates
-        if rates is None or problem.status == 429 or problem.status >= 500:
+        rate_limits = self.auth.rate_limits
+        if rate_limits is None or problem.status == 429 or problem.status >= 500:
             return problem
         try:
-            problem.headers |= rates.headers(rates.take(_address(scope)))
+            problem.headers |= rate_limits.headers(rate_limits.charge(_network_key(scope)))
         except Problem as exceeded:
             return exceeded
         return problem
 
-    def leave(self, caller: Admitted) -> None:
+    def release(self, caller: AuthenticatedCaller) -> None:
         """Release a caller whose request or socket has ended."""
-        self._inside -= 1
-        if caller.identity is not None and self._identities is not None:
-            self._identities.give_back(caller.identity)
+        self._open_requests -= 1
+        if caller.principal is not None and self._principals is not None:
+            self._principals.release(caller.principal)
 
     def users_changed(self) -> None:
         """End long responses and sockets of users with changed permissions; they may restart."""
-        if self._identities is not None:
-            self._identities.users_changed()
+        if self._principals is not None:
+            self._principals.users_changed()
 
     async def close(self) -> None:
         """End all sessions and connections."""
-        self.sign_in.sessions.close()
-        if self._identities is not None:
-            await self._identities.close()
+        self.auth.sessions.close()
+        if self._principals is not None:
+            await self._principals.close()
 
-    def _anyone(self, scope: Scope, ticket: str) -> Admitted:
+    def _authenticate_anybody(self, scope: Scope, ticket: str) -> AuthenticatedCaller:
         refuse_cross_site(scope, self._settings.cors_origins, needs_proof=False)
         if ticket:
-            self.sign_in.tickets.redeem(ticket, origin_of(scope))
-        if self.sign_in.rates is None:
+            self.auth.tickets.redeem(ticket, origin_of(scope))
+        if self.auth.rate_limits is None:
             return self._anybody
-        key = _address(scope)
-        return Admitted(self._gateway, self.sign_in, key, quota=self.sign_in.rates.take(key))
+        key = _network_key(scope)
+        return AuthenticatedCaller(
+            self._gateway, self.auth, key, quota=self.auth.rate_limits.charge(key)
+        )
 
-    def _said(self, scope: Scope, ticket: str, credentials: Credentials | None) -> Said:
+    def _find_credentials(
+        self, scope: Scope, ticket: str, credentials: Credentials | None
+    ) -> RequestCredentials:
         if credentials is not None:
-            return Said(credentials)
+            return RequestCredentials(credentials)
         headers = [value for name, value in scope["headers"] if name == b"authorization"]
         if len(headers) > 1:
             raise unauthorized("Authorization: is there twice")
@@ -177,84 +181,96 @@ class Door:
             # After a Basic dialog, a browser adds the credentials to requests of any page, as with
             # a cookie.
             if found.token or scope.get("path") == _TICKETS:
-                return Said(found)
+                return RequestCredentials(found)
             try:
                 refuse_cross_site(scope, self._settings.cors_origins, needs_proof=False)
             except Problem:
                 if not ticket:
                     raise
             else:
-                return Said(found)
+                return RequestCredentials(found)
         if ticket:
-            redeemed = self.sign_in.tickets.redeem(ticket, origin_of(scope))
+            redeemed = self.auth.tickets.redeem(ticket, origin_of(scope))
             assert redeemed.credentials is not None, "issued to somebody known"
-            return Said(redeemed.credentials, redeemed.session)
+            return RequestCredentials(redeemed.credentials, redeemed.session)
         value = cookie_of(scope["headers"], cookie_name(is_secure=is_secure(scope)))
         if not value:
             raise unauthorized("Authorization: Basic or Bearer credentials are needed")
-        session = self.sign_in.sessions.find(value)
+        session = self.auth.sessions.find(value)
         if session is None:
-            raise unauthorized("the session has ended", "session-ended", asks=False)
+            raise unauthorized("the session has ended", "session-ended", offers_basic=False)
         refuse_cross_site(scope, self._settings.cors_origins, needs_proof=True)
-        return Said(session.credentials, session)
+        return RequestCredentials(session.credentials, session)
 
-    async def _known(self, identities: Identities, scope: Scope, said: Said) -> Admitted:
-        credentials, session = said
-        identity, opened = await self._take(identities, scope, said)
-        rates = self.sign_in.rates
+    async def _authenticate_principal(
+        self, principals: Principals, scope: Scope, presented: RequestCredentials
+    ) -> AuthenticatedCaller:
+        credentials, session = presented
+        principal, connection = await self._acquire(principals, scope, presented)
+        rate_limits = self.auth.rate_limits
         try:
-            quota = None if rates is None else rates.take(identity.key)
-            if identity.users > self._settings.identity_requests_max:
+            quota = None if rate_limits is None else rate_limits.charge(principal.key)
+            if principal.users > self._settings.identity_requests_max:
                 detail = f"requests: {self._settings.identity_requests_max} of this identity wait"
-                told = {"Retry-After": "1"}
-                if rates is not None and quota is not None:
-                    told |= rates.headers(quota)
-                raise Problem(429, "too-many-waiting", detail, headers=told)
+                headers = {"Retry-After": "1"}
+                if rate_limits is not None and quota is not None:
+                    headers |= rate_limits.headers(quota)
+                raise Problem(429, "too-many-waiting", detail, headers=headers)
         except Problem:
-            identities.give_back(identity)
+            principals.release(principal)
             raise
-        own = (identity.endings,) if session is None else (identity.endings, session.endings)
-        return Admitted(
-            opened.gateway,
-            self.sign_in,
-            identity.key,
+        own = (
+            (principal.revocation,)
+            if session is None
+            else (principal.revocation, session.revocation)
+        )
+        return AuthenticatedCaller(
+            connection.gateway,
+            self.auth,
+            principal.key,
             credentials.name,
             credentials,
             session,
-            opened.can_ask,
-            opened.rights,
+            connection.can_receive_replies,
+            connection.rights,
             quota,
             own,
-            identity,
+            principal,
         )
 
-    async def _take(
-        self, identities: Identities, scope: Scope, said: Said
-    ) -> tuple[Identity, Opened]:
+    async def _acquire(
+        self, principals: Principals, scope: Scope, presented: RequestCredentials
+    ) -> tuple[Principal, PrincipalConnection]:
         """Take the connection of these credentials; unknown ones count for the client's address."""
-        credentials, session = said
-        rates = self.sign_in.rates
+        credentials, session = presented
+        rate_limits = self.auth.rate_limits
         # Unknown credentials count during verification too, which limits parallel guesses.
-        guess = b"" if rates is None or identities.knows(credentials.key) else _address(scope)
-        if rates is not None and guess:
-            rates.take(guess)
+        guess = (
+            b""
+            if rate_limits is None or principals.has_connection(credentials.key)
+            else _network_key(scope)
+        )
+        if rate_limits is not None and guess:
+            rate_limits.charge(guess)
         try:
-            return await identities.take(credentials, scope)
+            return await principals.acquire(credentials, scope)
         except Problem as problem:
             if problem.status != 401:
                 raise
-            self._gateway.observe(SignInFailed(host_of(scope), credentials.user))
-            self.sign_in.sessions.end_all(credentials.key, Ending.REVOKED)
+            self._gateway.report_event(AuthenticationFailed(host_of(scope), credentials.user))
+            self.auth.sessions.end_all(credentials.key, RevocationReason.REVOKED)
             if session is not None:
-                raise unauthorized(str(Ending.REVOKED), "session-ended", asks=False) from None
+                raise unauthorized(
+                    str(RevocationReason.REVOKED), "session-ended", offers_basic=False
+                ) from None
             raise
         except Disconnected:
             guess = b""  # it counts, although no client reads the refusal
             raise
         finally:
-            if rates is not None and guess:
-                rates.give_back(guess)
+            if rate_limits is not None and guess:
+                rate_limits.refund(guess)
 
 
-def _address(scope: Scope) -> bytes:
+def _network_key(scope: Scope) -> bytes:
     return f"address {client_network(host_of(scope))}".encode()

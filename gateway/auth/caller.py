@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from gateway.auth.credentials import Credentials
 from gateway.auth.permissions import Rights
 from gateway.auth.rate_limits import Quota
-from gateway.auth.revocation import Ending, Endings, OnEnd
+from gateway.auth.revocation import OnRevoked, Revocation, RevocationReason
 from gateway.auth.sessions import Session
-from gateway.auth.state import SignIn
+from gateway.auth.state import AuthState
 from gateway.services import Gateway
 
 
@@ -32,48 +32,48 @@ class Caller:
     """
 
     gateway: Gateway
-    sign_in: SignIn
+    auth: AuthState
     key: bytes = b""
     name: str = ""
     credentials: Credentials | None = None
     session: Session | None = None
-    can_ask: bool = True
+    can_receive_replies: bool = True
     rights: Rights | None = None
     quota: Quota | None = None
-    endings: tuple[Endings, ...] = ()
+    revocations: tuple[Revocation, ...] = ()
 
     @property
-    def ended(self) -> Ending | None:
+    def revocation_reason(self) -> RevocationReason | None:
         """The reason why the caller lost its rights; None: it has them."""
-        for endings in self.endings:
-            if endings.reason is not None:
-                return endings.reason
+        for revocation in self.revocations:
+            if revocation.reason is not None:
+                return revocation.reason
         return None
 
-    def on_end(self, call: OnEnd) -> Callable[[], None]:
+    def on_revoked(self, call: OnRevoked) -> Callable[[], None]:
         """Register a callback for the loss of the caller's rights; if they are lost, call it now.
 
         The callback is called once. Return a function that unregisters it, for the end of the
         response or socket.
         """
-        if not self.endings:
+        if not self.revocations:
             return _nothing
-        is_told = False
+        is_notified = False
 
-        def once(reason: Ending) -> None:
-            nonlocal is_told
-            if not is_told:
-                is_told = True
+        def once(reason: RevocationReason) -> None:
+            nonlocal is_notified
+            if not is_notified:
+                is_notified = True
                 call(reason)
 
-        for endings in self.endings:
-            endings.add(once)
+        for revocation in self.revocations:
+            revocation.add(once)
 
-        def take_back() -> None:
-            for endings in self.endings:
-                endings.discard(once)
+        def unregister() -> None:
+            for revocation in self.revocations:
+                revocation.discard(once)
 
-        return take_back
+        return unregister
 
 
 def _nothing() -> None:

@@ -93,7 +93,7 @@ def for_scripts(problem: Problem, headers: Iterable[tuple[bytes, bytes]]) -> Pro
     return problem
 
 
-def unauthorized(detail: str, kind: str = "unauthorized", *, asks: bool = True) -> Problem:
-    """Return a 401. Without `asks`, the challenge names no scheme with a browser dialog."""
-    challenge = {"WWW-Authenticate": _BASIC if asks else _BEARER}
+def unauthorized(detail: str, kind: str = "unauthorized", *, offers_basic: bool = True) -> Problem:
+    """Return a 401. Without `offers_basic`, the challenge names no scheme with a browser dialog."""
+    challenge = {"WWW-Authenticate": _BASIC if offers_basic else _BEARER}
     return Problem(401, kind, detail, headers=challenge)

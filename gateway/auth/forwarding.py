@@ -70,7 +70,7 @@ class Forwarding:
             if name == b"forwarded" or name.startswith(b"x-forwarded-"):
                 lists.setdefault(name, []).append(value.decode("latin-1"))
         said = [
-            self._first_stranger(hops)
+            self._first_untrusted(hops)
             for hops in (_forwarded(lists.get(b"forwarded", [])), _x_forwarded(lists))
             if hops
         ]
@@ -80,7 +80,7 @@ class Forwarding:
             raise _bad("Forwarded and X-Forwarded-For name different callers")
         return said[0] if said else Hop()
 
-    def _first_stranger(self, hops: list[Hop]) -> Hop:
+    def _first_untrusted(self, hops: list[Hop]) -> Hop:
         for hop in reversed(hops):
             if not self._trusts(_address(hop.node)):
                 return hop

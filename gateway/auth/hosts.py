@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from core.protocol.hosts import is_allowed
 from gateway.http.problems import Problem, respond
 
-_KEPT = 1024
+_CACHED_HOSTS_MAX = 1024
 
 
 class Hosts:
@@ -28,7 +28,7 @@ class Hosts:
     def _allows(self, value: bytes) -> bool:
         if not is_allowed(value.decode("latin-1"), self._names):
             return False
-        if len(self._allowed) < _KEPT:
+        if len(self._allowed) < _CACHED_HOSTS_MAX:
             self._allowed.add(value)
         return True
 

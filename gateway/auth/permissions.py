@@ -1,4 +1,4 @@
-"""Permissions of an identity, as the core applies them to reads on its behalf."""
+"""Permissions of a principal, as the core applies them to reads on its behalf."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -23,7 +23,7 @@ class Rights(Protocol):
         ...
 
     def may_read(self, subject: bytes) -> bool:
-        """Return whether the identity may subscribe to everything that a filter matches."""
+        """Return whether the principal may subscribe to everything that a filter matches."""
         ...
 
     def reader(self, subject: bytes) -> MayRead | None:

@@ -1,7 +1,7 @@
-"""One connection to the server for each identity.
+"""One connection to the server for each principal.
 
-The server authenticates it as any client, and applies the identity's permissions. No request is
-served over a connection of another identity.
+The server authenticates it as any client, and applies the principal's permissions. No request is
+served over a connection of another principal.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from core.client import Client, ClientError, ServerRefused
 from core.runtime.tasks import spawn
 from gateway.auth.credentials import Credentials, unauthorized
 from gateway.auth.permissions import Rights, RightsOf
-from gateway.auth.revocation import Ending, Endings
-from gateway.http.disconnects import Disconnected, told_of_end
+from gateway.auth.revocation import Revocation, RevocationReason
+from gateway.http.disconnects import Disconnected, on_disconnect
 from gateway.http.problems import Problem
 from gateway.services import Gateway
 
@@ -36,7 +36,7 @@ _REFUSALS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class PrincipalConnection:
     """An open connection.
 
     Attributes:
@@ -45,28 +45,28 @@ class Opened:
     """
 
     gateway: Gateway
-    can_ask: bool
+    can_receive_replies: bool
     rights: Rights | None
     permissions: object
 
 
-_Outcome = Opened | Problem
+_Outcome = PrincipalConnection | Problem
 
 
-class Identity:
-    """The connection of one identity, with its number of users (requests, sockets)."""
+class Principal:
+    """The connection of one principal, with its number of users (requests, sockets)."""
 
-    __slots__ = ("credentials", "endings", "key", "opening", "users")
+    __slots__ = ("credentials", "key", "opening", "revocation", "users")
 
     def __init__(self, credentials: Credentials, opening: "asyncio.Task[_Outcome]") -> None:
         self.credentials = credentials
         self.key = credentials.key
         self.opening = opening
         self.users = 0
-        self.endings = Endings()
+        self.revocation = Revocation()
 
     @property
-    def is_over(self) -> bool:
+    def is_closed(self) -> bool:
         """True if the connection is closed or could not be opened."""
         if not self.opening.done():
             return False
@@ -76,19 +76,19 @@ class Identity:
         return isinstance(outcome, Problem) or outcome.gateway.client.closed
 
     @property
-    def opened(self) -> Opened | None:
+    def connection(self) -> PrincipalConnection | None:
         """The connection; None while it opens, or if it failed or is closed."""
-        if not self.opening.done() or self.is_over:
+        if not self.opening.done() or self.is_closed:
             return None
         outcome = self.opening.result()
-        return outcome if isinstance(outcome, Opened) else None
+        return outcome if isinstance(outcome, PrincipalConnection) else None
 
 
-class Identities:
-    """The identities with open connections, by a digest of their credentials.
+class Principals:
+    """The principals with open connections, by a digest of their credentials.
 
-    Every identity in use has a connection. Of the idle ones, the longest idle are closed if there
-    are more than `idle_max`. `revoked` is called with the key of an identity that the server no
+    Every principal in use has a connection. Of the idle ones, the longest idle are closed if there
+    are more than `idle_max`. `revoked` is called with the key of a principal that the server no
     longer accepts.
     """
 
@@ -106,100 +106,102 @@ class Identities:
         self._make = make
         self._rights = rights
         self._idle_max = idle_max
-        self._all: dict[bytes, Identity] = {}
-        self._idle: OrderedDict[bytes, Identity] = OrderedDict()
+        self._by_key: dict[bytes, Principal] = {}
+        self._idle: OrderedDict[bytes, Principal] = OrderedDict()
 
-    def knows(self, key: bytes) -> bool:
-        """Return whether the connection of an identity is open or opening."""
-        identity = self._all.get(key)
-        return identity is not None and not identity.is_over
+    def has_connection(self, key: bytes) -> bool:
+        """Return whether the connection of a principal is open or opening."""
+        principal = self._by_key.get(key)
+        return principal is not None and not principal.is_closed
 
-    async def take(self, credentials: Credentials, scope: Scope) -> tuple[Identity, Opened]:
-        """Acquire the connection of an identity, until `give_back`.
+    async def acquire(
+        self, credentials: Credentials, scope: Scope
+    ) -> tuple[Principal, PrincipalConnection]:
+        """Acquire the connection of a principal, until `release`.
 
         Raises:
             Problem: 401 for unknown credentials; 503 if the server cannot verify them now.
             Disconnected: The client has disconnected.
         """
         key = credentials.key
-        identity = self._all.get(key)
-        if identity is None or identity.is_over:
-            opening = spawn(self._open(credentials, host_of(scope)), name="identity")
-            identity = self._all[key] = Identity(credentials, opening)
+        principal = self._by_key.get(key)
+        if principal is None or principal.is_closed:
+            opening = spawn(self._open(credentials, host_of(scope)), name="principal")
+            principal = self._by_key[key] = Principal(credentials, opening)
         self._idle.pop(key, None)
-        identity.users += 1
+        principal.users += 1
         try:
-            outcome = await _outcome(identity, scope)
+            outcome = await _outcome(principal, scope)
             if isinstance(outcome, Problem):
-                if self._all.get(key) is identity:
-                    del self._all[key]
+                if self._by_key.get(key) is principal:
+                    del self._by_key[key]
                 raise outcome
         except BaseException:
-            self.give_back(identity)
+            self.release(principal)
             raise
-        return identity, outcome
+        return principal, outcome
 
-    def give_back(self, identity: Identity) -> None:
+    def release(self, principal: Principal) -> None:
         """Release the connection that a request or socket has acquired."""
-        identity.users -= 1
-        if identity.users:
+        principal.users -= 1
+        if principal.users:
             return
-        if not identity.opening.done():  # nobody waits for it any more
-            self._forget(identity)
-            identity.opening.cancel()
+        if not principal.opening.done():  # nobody waits for it any more
+            self._forget(principal)
+            principal.opening.cancel()
             return
-        if self._all.get(identity.key) is not identity:
-            spawn(_end(identity, Ending.CLOSED), name="identity end")
+        if self._by_key.get(principal.key) is not principal:
+            spawn(_end(principal, RevocationReason.CLOSED), name="principal end")
             return
-        self._idle[identity.key] = identity
+        self._idle[principal.key] = principal
         while len(self._idle) > self._idle_max:
             key, oldest = self._idle.popitem(last=False)
-            del self._all[key]
-            spawn(_end(oldest, Ending.CLOSED), name="identity end")
+            del self._by_key[key]
+            spawn(_end(oldest, RevocationReason.CLOSED), name="principal end")
 
-    def revoke(self, identity: Identity) -> None:
-        """Close the connection and end all responses of an identity that the server refuses now."""
-        self._forget(identity)
-        self._revoked(identity.key)
-        spawn(_end(identity, Ending.REVOKED), name="identity end")
+    def revoke(self, principal: Principal) -> None:
+        """Close the connection and end all responses of a principal that the server refuses now."""
+        self._forget(principal)
+        self._revoked(principal.key)
+        spawn(_end(principal, RevocationReason.REVOKED), name="principal end")
 
-    def renew(self, identity: Identity) -> None:
+    def reconnect(self, principal: Principal) -> None:
         """Open a new connection for the next requests; end long responses, which may restart."""
-        self._forget(identity)
-        identity.endings.end(Ending.CHANGED)
-        if not identity.users:
-            spawn(_end(identity, Ending.CHANGED), name="identity end")
+        self._forget(principal)
+        principal.revocation.revoke(RevocationReason.CHANGED)
+        if not principal.users:
+            spawn(_end(principal, RevocationReason.CHANGED), name="principal end")
 
     def users_changed(self) -> None:
-        """Renew the identities whose permissions have changed."""
-        for identity in list(self._all.values()):
-            if (opened := identity.opened) is not None:
-                self._compare(identity, opened)
+        """Renew the principals whose permissions have changed."""
+        for principal in list(self._by_key.values()):
+            if (connection := principal.connection) is not None:
+                self._compare(principal, connection)
 
-    def _compare(self, identity: Identity, opened: Opened) -> None:
-        """Renew an identity if its permissions differ from those at the start.
+    def _compare(self, principal: Principal, connection: PrincipalConnection) -> None:
+        """Renew a principal if its permissions differ from those at the start.
 
-        An identity without a connection is compared when it is connected again.
+        A principal without a connection is compared when it is connected again.
         """
-        rights = opened.rights
-        if rights and rights.is_connected and rights.permissions != opened.permissions:
-            self.renew(identity)
+        rights = connection.rights
+        if rights and rights.is_connected and rights.permissions != connection.permissions:
+            self.reconnect(principal)
 
     async def close(self) -> None:
         """Close every connection."""
-        everybody, self._all, self._idle = list(self._all.values()), {}, OrderedDict()
-        for identity in everybody:
-            await _end(identity, Ending.CLOSED)
+        everybody, self._by_key, self._idle = list(self._by_key.values()), {}, OrderedDict()
+        for principal in everybody:
+            await _end(principal, RevocationReason.CLOSED)
 
-    def _forget(self, identity: Identity) -> None:
-        if self._all.get(identity.key) is identity:
-            del self._all[identity.key]
-            self._idle.pop(identity.key, None)
+    def _forget(self, principal: Principal) -> None:
+        if self._by_key.get(principal.key) is principal:
+            del self._by_key[principal.key]
+            self._idle.pop(principal.key, None)
 
     async def _open(self, credentials: Credentials, address: str) -> _Outcome:
-        said = credentials.user, credentials.password, credentials.token
+        credentials_given = credentials.user, credentials.password, credentials.token
         try:
-            client = await self._login(*said, address)
+            client = await self._login(*credentials_given, address)
             await client.flush()
         except ServerRefused as error:
             if str(error).lower().startswith(_REFUSALS):
@@ -214,19 +216,19 @@ class Identities:
         client.changed.subscribe(lambda: self._changed(credentials.key, client))
         rights = None if self._rights is None else self._rights(client)
         permissions = None if rights is None else rights.permissions
-        return Opened(self._make(client), not refused, rights, permissions)
+        return PrincipalConnection(self._make(client), not refused, rights, permissions)
 
     def _changed(self, key: bytes, client: Client) -> None:
-        """Revoke or compare an identity when its connection is lost or restored."""
-        identity = self._all.get(key)
-        opened = None if identity is None else identity.opened
-        if identity is None or opened is None or opened.gateway.client is not client:
+        """Revoke or compare a principal when its connection is lost or restored."""
+        principal = self._by_key.get(key)
+        connection = None if principal is None else principal.connection
+        if principal is None or connection is None or connection.gateway.client is not client:
             return
         if client.connected:
-            self._compare(identity, opened)
+            self._compare(principal, connection)
             return
         if client.last_error.lower().startswith(_REFUSALS):
-            self.revoke(identity)
+            self.revoke(principal)
 
 
 def host_of(scope: Scope) -> str:
@@ -235,12 +237,12 @@ def host_of(scope: Scope) -> str:
     return str(client[0]) if client else ""
 
 
-async def _outcome(identity: Identity, scope: Scope) -> _Outcome:
+async def _outcome(principal: Principal, scope: Scope) -> _Outcome:
     """Wait for a connection to open. Raises Disconnected if the client disconnects before."""
-    opening = identity.opening
+    opening = principal.opening
     if not opening.done():
         gone: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        with told_of_end(scope, partial(_set, gone)):
+        with on_disconnect(scope, partial(_set, gone)):
             await asyncio.wait((opening, gone), return_when=asyncio.FIRST_COMPLETED)
         if not opening.done():
             raise Disconnected
@@ -252,8 +254,8 @@ def _set(gone: "asyncio.Future[bool]") -> None:
         gone.set_result(True)
 
 
-async def _end(identity: Identity, reason: Ending) -> None:
-    await asyncio.wait([identity.opening])
-    identity.endings.end(reason)
-    if (opened := identity.opened) is not None:
-        await opened.gateway.client.close()
+async def _end(principal: Principal, reason: RevocationReason) -> None:
+    await asyncio.wait([principal.opening])
+    principal.revocation.revoke(reason)
+    if (connection := principal.connection) is not None:
+        await connection.gateway.client.close()

@@ -1,8 +1,8 @@
-"""Rate limits: a bucket for each identity, and the headers that report it.
+"""Rate limits: a bucket for each principal, and the headers that report it.
 
 The headers are those of draft-ietf-httpapi-ratelimit-headers-10. A bucket is one number, the time
 at which it is full again (the generic cell rate algorithm). So a limit needs no timer, and an idle
-identity needs no memory. docs/decisions/0019-keep-http-sessions-in-memory.md has the reasons
+principal needs no memory. docs/decisions/0019-keep-http-sessions-in-memory.md has the reasons
 against a library.
 """
 
@@ -24,8 +24,8 @@ class Quota:
     seconds: int
 
 
-class Rates:
-    """A limit of `requests` in `seconds` for each identity or address.
+class RateLimits:
+    """A limit of `requests` in `seconds` for each principal or address.
 
     After a pause, all of them may come at once.
     """
@@ -39,8 +39,8 @@ class Rates:
         self._room = _ROOM_MIN
         self.policy = f'"{POLICY}";q={requests};w={_seconds(self._window)}'
 
-    def take(self, key: bytes) -> Quota:
-        """Count a request of an identity. Raises Problem 429 if none is left."""
+    def charge(self, key: bytes) -> Quota:
+        """Count a request of a principal. Raises Problem 429 if none is left."""
         now = self._clock.monotonic()
         full_at = max(self._full_at.get(key, 0), now) + self._each
         if full_at - now > self._window:
@@ -50,7 +50,7 @@ class Rates:
             self._forget_full(now)
         return Quota((self._window - (full_at - now)) // self._each, _seconds(full_at - now))
 
-    def give_back(self, key: bytes) -> None:
+    def refund(self, key: bytes) -> None:
         """Undo the count of one request."""
         self._full_at[key] = self._full_at.get(key, 0) - self._each
 

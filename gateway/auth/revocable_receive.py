@@ -6,10 +6,10 @@ from starlette.types import Message, Receive
 
 from core.runtime.tasks import spawn, stop
 from gateway.auth.caller import Caller
-from gateway.auth.revocation import Ending
+from gateway.auth.revocation import RevocationReason
 
 
-class Cut:
+class RevocableReceive:
     """The `receive` of a request whose caller may sign out, expire or be revoked.
 
     All long responses wait for `http.disconnect` after the body, and end with it.
@@ -22,7 +22,7 @@ class Cut:
 
     async def __call__(self) -> Message:
         """Return the next ASGI message."""
-        if self._caller.ended is not None:
+        if self._caller.revocation_reason is not None:
             return {"type": "http.disconnect"}
         if self._has_body:
             return await self._wait()
@@ -34,19 +34,19 @@ class Cut:
         """Wait until the client disconnects or the caller loses its rights."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def end(_: Ending) -> None:
+        def end(_: RevocationReason) -> None:
             if not ended.done():
                 ended.set_result(None)
 
-        take_back = self._caller.on_end(end)
-        left = spawn(self._until_gone(), name="disconnect watch")
+        unregister = self._caller.on_revoked(end)
+        left = spawn(self._until_disconnect(), name="disconnect watch")
         try:
             await asyncio.wait((left, ended), return_when=asyncio.FIRST_COMPLETED)
             return {"type": "http.disconnect"}
         finally:
-            take_back()
+            unregister()
             await stop(left)
 
-    async def _until_gone(self) -> None:
+    async def _until_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass

@@ -1,11 +1,11 @@
-"""Notification of sockets and streaming responses when an identity loses its rights."""
+"""Notification of sockets and streaming responses when a principal loses its rights."""
 
 from collections.abc import Callable
 from enum import StrEnum
 
 
-class Ending(StrEnum):
-    """The reason why an identity lost its rights."""
+class RevocationReason(StrEnum):
+    """The reason why a principal lost its rights."""
 
     EXPIRED = "the session has expired"
     SIGNED_OUT = "the session was ended"
@@ -14,41 +14,41 @@ class Ending(StrEnum):
     CLOSED = "this node no longer serves"
 
 
-OnEnd = Callable[[Ending], None]
+OnRevoked = Callable[[RevocationReason], None]
 
 
-class Endings:
-    """Callbacks for the end of an identity's rights; each is called once.
+class Revocation:
+    """Callbacks for the end of a principal's rights; each is called once.
 
     Attributes:
-        reason: The cause, once `end` was called; None before.
+        reason: The cause, once `revoke` was called; None before.
     """
 
     __slots__ = ("_calls", "reason")
 
     def __init__(self) -> None:
-        self._calls: set[OnEnd] = set()
-        self.reason: Ending | None = None
+        self._calls: set[OnRevoked] = set()
+        self.reason: RevocationReason | None = None
 
-    def add(self, call: OnEnd) -> None:
+    def add(self, call: OnRevoked) -> None:
         """Register a callback; call it at once if the end has come already."""
         if self.reason is None:
             self._calls.add(call)
         else:
             call(self.reason)
 
-    def discard(self, call: OnEnd) -> None:
+    def discard(self, call: OnRevoked) -> None:
         """Unregister a callback."""
         self._calls.discard(call)
 
-    def tell(self, reason: Ending) -> None:
+    def notify(self, reason: RevocationReason) -> None:
         """Call and unregister all current callbacks; later ones wait for another call."""
         calls, self._calls = self._calls, set()
         for call in calls:
             call(reason)
 
-    def end(self, reason: Ending) -> None:
+    def revoke(self, reason: RevocationReason) -> None:
         """Call all current callbacks with this reason, and later ones as they register."""
         if self.reason is None:
             self.reason = reason
-            self.tell(reason)
+            self.notify(reason)

@@ -14,7 +14,7 @@ from core.runtime.clock import Clock
 from core.runtime.wall_timer import WallTimer
 from core.units import NANOS_PER_SECOND
 from gateway.auth.credentials import Credentials
-from gateway.auth.revocation import Ending, Endings
+from gateway.auth.revocation import Revocation, RevocationReason
 
 _SECURE, _PLAIN = "__Host-jetgate", "jetgate"
 
@@ -34,11 +34,11 @@ class Session:
     expires: int
     digest: bytes
     timer: WallTimer
-    endings: Endings = field(default_factory=Endings)
+    revocation: Revocation = field(default_factory=Revocation)
 
 
 class Sessions:
-    """All open sessions, at most `each_max` per identity; a further one ends the oldest."""
+    """All open sessions, at most `each_max` per principal; a further one ends the oldest."""
 
     def __init__(self, clock: Clock, *, seconds: float, each_max: int) -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class Sessions:
         session = Session(credentials, expires, digest, timer)
         own = self._by_key.setdefault(credentials.key, OrderedDict())
         if len(own) >= self._each_max:
-            self.end(next(iter(own.values())), Ending.SIGNED_OUT)
+            self.end(next(iter(own.values())), RevocationReason.SIGNED_OUT)
             own = self._by_key.setdefault(credentials.key, OrderedDict())
         self._by_digest[digest] = own[digest] = session
         timer.arm(expires)
@@ -66,11 +66,11 @@ class Sessions:
         """Return the session of a cookie's value; None if there is none or it has ended."""
         session = self._by_digest.get(sha256(value.encode("latin-1", "replace")).digest())
         if session is not None and session.expires <= self._clock.now():
-            self.end(session, Ending.EXPIRED)
+            self.end(session, RevocationReason.EXPIRED)
             return None
         return session
 
-    def end(self, session: Session, reason: Ending) -> None:
+    def end(self, session: Session, reason: RevocationReason) -> None:
         """End a session, and the responses and sockets that depend on it."""
         if self._by_digest.pop(session.digest, None) is None:
             return
@@ -79,22 +79,22 @@ class Sessions:
         del own[session.digest]
         if not own:
             del self._by_key[session.credentials.key]
-        session.endings.end(reason)
+        session.revocation.revoke(reason)
 
-    def end_all(self, key: bytes, reason: Ending) -> None:
-        """End all sessions of an identity."""
+    def end_all(self, key: bytes, reason: RevocationReason) -> None:
+        """End all sessions of a principal."""
         for session in list(self._by_key.get(key, {}).values()):
             self.end(session, reason)
 
     def close(self) -> None:
         """End every session, since the node stops."""
         for session in list(self._by_digest.values()):
-            self.end(session, Ending.CLOSED)
+            self.end(session, RevocationReason.CLOSED)
 
     def _expire(self, digest: bytes) -> None:
         session = self._by_digest.get(digest)
         if session is not None:
-            self.end(session, Ending.EXPIRED)
+            self.end(session, RevocationReason.EXPIRED)
 
 
 def cookie_name(*, is_secure: bool) -> str:

@@ -1,13 +1,13 @@
 """The sign-in state between requests, made from the settings."""
 
 from core.runtime.clock import Clock
-from gateway.auth.rate_limits import Rates
+from gateway.auth.rate_limits import RateLimits
 from gateway.auth.sessions import Sessions
 from gateway.auth.tickets import Tickets
 from gateway.settings import Settings
 
 
-class SignIn:
+class AuthState:
     """Sessions, tickets, and the rate limit if there is one.
 
     Attributes:
@@ -24,6 +24,6 @@ class SignIn:
         self.tickets = Tickets(
             clock, seconds=settings.ticket_seconds, each_max=settings.tickets_max
         )
-        self.rates: Rates | None = None
+        self.rate_limits: RateLimits | None = None
         if settings.rate_requests:
-            self.rates = Rates(clock, settings.rate_requests, settings.rate_seconds)
+            self.rate_limits = RateLimits(clock, settings.rate_requests, settings.rate_seconds)

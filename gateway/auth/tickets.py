@@ -19,7 +19,7 @@ from gateway.http.problems import Problem
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The identity that a ticket stands for.
+    """The principal that a ticket stands for.
 
     Attributes:
         session: The session that requested it; the ticket ends with it. None: no session.
@@ -34,7 +34,7 @@ class Ticket:
 
 
 class Tickets:
-    """Unused tickets, oldest first; at most `each_max` per identity."""
+    """Unused tickets, oldest first; at most `each_max` per principal."""
 
     def __init__(self, clock: Clock, *, seconds: float, each_max: int) -> None:
         self._clock = clock
@@ -45,7 +45,7 @@ class Tickets:
         self._counts: Counter[bytes] = Counter()
 
     def issue(self, credentials: Credentials | None, session: Session | None, origin: str) -> str:
-        """Return a new ticket. Raises Problem 429 if the identity has too many unused ones."""
+        """Return a new ticket. Raises Problem 429 if the principal has too many unused ones."""
         self._forget_old()
         if self._counts[_key(credentials)] >= self._each_max:
             retry = {"Retry-After": str(max(1, round(self._seconds)))}
@@ -62,12 +62,16 @@ class Tickets:
         self._forget_old()
         ticket = self._open.pop(_digest(text), None)
         if ticket is None:
-            raise unauthorized("ticket: unknown, used or too old", "bad-ticket", asks=False)
+            raise unauthorized("ticket: unknown, used or too old", "bad-ticket", offers_basic=False)
         self._count_down(ticket)
         if ticket.origin and ticket.origin != origin:
-            raise unauthorized("ticket: a page of another origin asked", "bad-ticket", asks=False)
-        if ticket.session is not None and ticket.session.endings.reason is not None:
-            raise unauthorized(f"ticket: {ticket.session.endings.reason}", "bad-ticket", asks=False)
+            raise unauthorized(
+                "ticket: a page of another origin asked", "bad-ticket", offers_basic=False
+            )
+        if ticket.session is not None and ticket.session.revocation.reason is not None:
+            raise unauthorized(
+                f"ticket: {ticket.session.revocation.reason}", "bad-ticket", offers_basic=False
+            )
         return ticket
 
     def _forget_old(self) -> None:

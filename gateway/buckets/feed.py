@@ -33,12 +33,12 @@ from gateway.http.problems import bad_request, problem_of
 from gateway.http.responses import JSON, NDJSON
 from gateway.requests.call import Call
 from gateway.requests.response_body import ResponseBody
-from gateway.requests.streaming_response import EVENTS, Lasting
+from gateway.requests.streaming_response import EVENTS, StreamingResponse
 
 _PIECE = 128 * 1024
 
 
-class Listing(Lasting):
+class Listing(StreamingResponse):
     """The messages of a finite reader, as lines or as the array of a JSON object.
 
     Attributes:
@@ -116,7 +116,7 @@ class Source(Protocol):
         ...
 
 
-class Feed(Lasting):
+class Feed(StreamingResponse):
     """Changes as they happen, as lines of JSON or as server-sent events."""
 
     def __init__(self, call: Call, source: Source, info: dict[str, Any]) -> None:

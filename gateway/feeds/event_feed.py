@@ -13,7 +13,7 @@ from core.client import Msg, NotPermitted, Subscription, Watch
 from core.goinput import text_of
 from gateway.requests.call import Call
 from gateway.requests.response_body import ResponseBody
-from gateway.requests.streaming_response import COMMENT, EVENTS, Lasting
+from gateway.requests.streaming_response import COMMENT, EVENTS, StreamingResponse
 
 _AT_ONCE = 256
 _OVERHEAD = 512
@@ -33,7 +33,7 @@ async def open_feed(call: Call, subject: bytes) -> "EventFeed":
     return feed
 
 
-class EventFeed(Lasting):
+class EventFeed(StreamingResponse):
     """The response: events until the client or the connection to the server disconnects."""
 
     def __init__(self, call: Call, subject: bytes) -> None:

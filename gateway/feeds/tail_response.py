@@ -21,7 +21,7 @@ from gateway.readers.page import Slice
 from gateway.readers.reader import StreamReader
 from gateway.requests.call import Call
 from gateway.requests.response_body import ResponseBody
-from gateway.requests.streaming_response import COMMENT, EVENTS, Lasting
+from gateway.requests.streaming_response import COMMENT, EVENTS, StreamingResponse
 
 _SLICE_MESSAGES = 512
 _SLICE_BYTES = 64 * 1024
@@ -58,7 +58,7 @@ async def open_tail(call: Call, tail: Tail, start: Start) -> Response:
     return TailResponse(call, tail, reader, change)
 
 
-class TailResponse(Lasting):
+class TailResponse(StreamingResponse):
     """The response: events until the client disconnects, or stream or connection is gone."""
 
     def __init__(self, call: Call, tail: Tail, reader: StreamReader, change: asyncio.Event) -> None:
@@ -106,7 +106,7 @@ class TailResponse(Lasting):
             found = self._reader.take(_SLICE_MESSAGES, _SLICE_BYTES)
             if found is not None:
                 return self._events(found)
-            if self._reader.error is not None or out.is_gone:
+            if self._reader.error is not None or out.is_disconnected:
                 return None
             try:
                 async with asyncio.timeout(self.call.gateway.settings.event_pause):

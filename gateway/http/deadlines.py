@@ -14,7 +14,7 @@ T = TypeVar("T")
 _AT_ONCE = 32
 
 
-class Patience:
+class Deadlines:
     """Deadlines of pending waits in one event loop."""
 
     def __init__(self) -> None:

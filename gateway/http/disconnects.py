@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 from starlette.types import Scope
 
-ON_GONE = "jetgate.on_gone"
+ON_DISCONNECT = "jetgate.on_disconnect"
 """The scope key of the set of functions that are called when the connection has ended."""
 
-Calls = set[Callable[[], None]]
+Callbacks = set[Callable[[], None]]
 
 
 class Disconnected(Exception):
@@ -20,9 +20,9 @@ class Disconnected(Exception):
 
 
 @contextmanager
-def told_of_end(scope: Scope, call: Callable[[], None]) -> Iterator[None]:
+def on_disconnect(scope: Scope, call: Callable[[], None]) -> Iterator[None]:
     """Register a callback for the end of a scope's connection, within the block."""
-    calls: Calls = scope.get(ON_GONE, set())
+    calls: Callbacks = scope.get(ON_DISCONNECT, set())
     calls.add(call)
     try:
         yield
@@ -30,7 +30,7 @@ def told_of_end(scope: Scope, call: Callable[[], None]) -> Iterator[None]:
         calls.discard(call)
 
 
-def tell(calls: Calls) -> None:
+def notify(calls: Callbacks) -> None:
     """Call all callbacks, since the connection has ended."""
     for call in list(calls):
         call()

@@ -22,7 +22,7 @@ from uvicorn.server import ServerState
 from core.runtime.descriptors import DescriptorReserve
 from core.runtime.sockets import end_writing
 from core.runtime.step_queue import Step, step_queue
-from gateway.http.disconnects import ON_GONE, Calls, tell
+from gateway.http.disconnects import ON_DISCONNECT, Callbacks, notify
 from gateway.http.head_limits import check_head, check_lists
 from gateway.http.problems import Problem, bad_request, respond, response_bytes
 from gateway.http.read_buffer import READ_BYTES, BoundedReads
@@ -30,7 +30,7 @@ from gateway.http.request_cycle import RequestCycle
 from gateway.http.request_head import Head
 from gateway.http.request_reader import RequestReader
 from gateway.http.websocket_protocol import WebSocketProtocol
-from gateway.http.write_timeout import WriteWatch
+from gateway.http.write_timeout import WriteTimeout
 from gateway.settings import Settings
 
 _UNSENT_BYTES = 128 * 1024
@@ -92,9 +92,9 @@ class HttpProtocol(BoundedReads):
         self._reader = RequestReader(self.head_bytes)
         self._settings = _DEFAULTS
         self._flow: Flow
-        self._writes: WriteWatch
+        self._writes: WriteTimeout
         self._scope: dict[str, Any]
-        self._outlet: Outlet
+        self._lingering_transport: LingeringTransport
         self._has_begun = True
         self._is_ending = False
         self._has_turn = False
@@ -123,9 +123,9 @@ class HttpProtocol(BoundedReads):
         self._flow = Flow(transport)
         if (sock := transport.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
-        self._writes = WriteWatch(transport, self.write_seconds)
-        self._on_gone: Calls = set()
-        self._outlet = Outlet(transport, self._end)
+        self._writes = WriteTimeout(transport, self.write_seconds)
+        self._on_disconnect: Callbacks = set()
+        self._lingering_transport = LingeringTransport(transport, self._end)
         self._scope = {
             "type": "http",
             "asgi": {"version": self._config.asgi_version, "spec_version": "2.3"},
@@ -133,7 +133,7 @@ class HttpProtocol(BoundedReads):
             "client": get_remote_addr(transport),
             "scheme": "https" if is_ssl(transport) else "http",
             "root_path": "",
-            ON_GONE: self._on_gone,
+            ON_DISCONNECT: self._on_disconnect,
         }
         self._end_within(self.head_seconds)
         reserve = self.descriptors
@@ -151,7 +151,7 @@ class HttpProtocol(BoundedReads):
         self._leave()
         self._abandon_request()
         self._flow.resume_writing()
-        tell(self._on_gone)
+        notify(self._on_disconnect)
         if exc is None:
             self.transport.close()
 
@@ -279,7 +279,7 @@ class HttpProtocol(BoundedReads):
         }
         cycle = self.cycle = RequestCycle(
             scope=cast(Any, scope),
-            transport=cast(asyncio.Transport, self._outlet),
+            transport=cast(asyncio.Transport, self._lingering_transport),
             flow=self._flow,
             logger=_LOG,
             access_logger=_LOG,
@@ -421,7 +421,7 @@ class HttpProtocol(BoundedReads):
             self._timer.cancel()
             self._timer = None
         self._writes.stop()
-        self._outlet.close = self.transport.close
+        self._lingering_transport.close = self.transport.close
 
     def _end_within(self, seconds: float) -> None:
         """Set the deadline. One timer serves all deadlines, and checks the current one."""
@@ -465,7 +465,7 @@ class Flow(FlowControl):
         self.resume_reading()
 
 
-class Outlet:
+class LingeringTransport:
     """The transport of a request; `close` lets the client read the response first."""
 
     __slots__ = ("close", "is_closing", "write")

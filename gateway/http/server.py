@@ -1,6 +1,7 @@
 """The HTTP port: uvicorn in the event loop of the process.
 
-The port is open as long as the process lives. `HttpStart` owns it until there is an application.
+The port is open as long as the process lives. `StartupServer` owns it until there is an
+application.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from core.runtime.memory import Ebb
 from core.runtime.tasks import spawn
 from core.units import NANOS_PER_SECOND
 from gateway.http.protocol import HttpProtocol
-from gateway.http.startup import HttpStart
+from gateway.http.startup import StartupServer
 from gateway.http.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
 from gateway.settings import Settings
 
@@ -77,14 +78,14 @@ class _Server(uvicorn.Server):
 
 
 class HttpServer:
-    """Serves HTTP on the socket of an `HttpStart`, once `use` sets the application.
+    """Serves HTTP on the socket of a `StartupServer`, once `use` sets the application.
 
-    Requests that wait in `HttpStart` are served first.
+    Requests that wait in `StartupServer` are served first.
     """
 
     def __init__(
         self,
-        start: HttpStart,
+        start: StartupServer,
         settings: Settings = _DEFAULTS,
         descriptors: DescriptorReserve | None = None,
     ) -> None:
@@ -121,7 +122,7 @@ class HttpServer:
             self._task = spawn(self._server.serve(sockets=[]), name="http")
 
     def _take_over(self) -> None:
-        self._start.hand_over(self._protocol)
+        self._start.transfer_to(self._protocol)
 
     def _protocol(self) -> HttpProtocol:
         server = self._server

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import ssl  # a start without TLS does not wait for it
 
 _ALIVE, _ABOUT_THE_START = "/healthz", "/readyz"
-_PATIENCE_S = 30.0
+_HOLD_S = 30.0
 _HANDSHAKE_S = 10.0
 _SHUTDOWN_S = 1.0
 _HEAD_S = 20.0
@@ -27,7 +27,7 @@ _HEAD_BYTES = 64 * 1024
 _END_OF_HEAD = b"\r\n\r\n"
 
 
-class HttpStart:
+class StartupServer:
     """Accepts connections on a listening socket, as long as the process serves HTTP.
 
     Attributes:
@@ -41,11 +41,11 @@ class HttpStart:
         self,
         listening: socket.socket,
         *,
-        patience_s: float = _PATIENCE_S,
+        hold_s: float = _HOLD_S,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.port = int(listening.getsockname()[1])
-        self.patience_s = patience_s
+        self.hold_s = hold_s
         self.held: set[HeldConnection] = set()
         self.successor: Callable[[], BoundedReads] | None = None
         self._listening = listening
@@ -66,7 +66,7 @@ class HttpStart:
             ssl_shutdown_timeout=_SHUTDOWN_S,
         )
 
-    def hand_over(self, successor: Callable[[], BoundedReads]) -> None:
+    def transfer_to(self, successor: Callable[[], BoundedReads]) -> None:
         """Pass all connections to the successor from now on, first those with waiting requests."""
         self.successor = successor
         for connection in list(self.held):
@@ -90,7 +90,7 @@ class HeldConnection(BoundedReads):
     _transport: asyncio.Transport
     _timer: asyncio.TimerHandle
 
-    def __init__(self, start: HttpStart) -> None:
+    def __init__(self, start: StartupServer) -> None:
         super().__init__()
         self._start = start
         self._read = bytearray()
@@ -99,7 +99,7 @@ class HeldConnection(BoundedReads):
         """Start to wait."""
         self._transport = transport
         self._start.held.add(self)
-        self._refuse_within(min(_HEAD_S, self._start.patience_s))
+        self._refuse_within(min(_HEAD_S, self._start.hold_s))
         if self._start.successor is not None:  # set while this connection was accepted
             self.go_on(self._start.successor())
 
@@ -114,7 +114,7 @@ class HeldConnection(BoundedReads):
         if _END_OF_HEAD in self._read:
             self._transport.pause_reading()
             self._timer.cancel()
-            self._refuse_within(self._start.patience_s)
+            self._refuse_within(self._start.hold_s)
             method, path = self._asked()
             if method in (b"GET", b"HEAD") and path == _ABOUT_THE_START:
                 self._refuse()

@@ -19,11 +19,11 @@ from websockets.protocol import State
 
 from core.runtime.sockets import end_writing
 from core.runtime.step_queue import step_queue
-from gateway.http.disconnects import ON_GONE, Calls, tell
+from gateway.http.disconnects import ON_DISCONNECT, Callbacks, notify
 from gateway.http.problems import Problem, respond, response_bytes
 from gateway.http.read_buffer import READ_BYTES, SmallReads, change_protocol
 from gateway.http.request_head import Head
-from gateway.http.write_timeout import WriteWatch
+from gateway.http.write_timeout import WriteTimeout
 
 PING_INTERVAL_S = 20.0
 _TLS_LINGER_S = 1.0
@@ -83,7 +83,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     """
 
     write_seconds = 30.0
-    _writes: WriteWatch | None = None
+    _writes: WriteTimeout | None = None
     _early: "Early"
     _discards = False
     _unanswered: asyncio.TimerHandle | None = None
@@ -113,14 +113,14 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().connection_made(transport)
         written = cast(asyncio.Transport, transport)
         written.set_write_buffer_limits(high=_UNSENT_BYTES, low=0)
-        self._writes = WriteWatch(written, self.write_seconds)
-        self._on_gone: Calls = set()
+        self._writes = WriteTimeout(written, self.write_seconds)
+        self._on_disconnect: Callbacks = set()
 
     def handle_connect(self, event: Request) -> None:
         """Process a handshake."""
         super().handle_connect(event)
         if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
-            self.scope[ON_GONE] = self._on_gone  # type: ignore[literal-required]
+            self.scope[ON_DISCONNECT] = self._on_disconnect  # type: ignore[literal-required]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Clean up after the end of the connection."""
@@ -129,7 +129,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._stop_waiting()
         self._early.data.clear()
         super().connection_lost(exc)
-        tell(self._on_gone)
+        notify(self._on_disconnect)
         self.conn.parser.close()  # it refers to itself: else only the garbage collector frees it
 
     def data_received(self, data: bytes) -> None:

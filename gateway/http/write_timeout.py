@@ -5,7 +5,7 @@ import asyncio
 from core.runtime.sockets import untaken
 
 
-class WriteWatch:
+class WriteTimeout:
     """Aborts a transport whose client reads no byte for `seconds` while writing is paused."""
 
     def __init__(self, transport: asyncio.Transport, seconds: float) -> None:

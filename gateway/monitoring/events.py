@@ -23,12 +23,12 @@ class RequestFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class SignInFailed:
+class AuthenticationFailed:
     """A request with credentials that the server refuses; `user` is the name in the request."""
 
     address: str
     user: str
 
 
-Observation = RequestDone | RequestFailed | SignInFailed
-Observe = Callable[[Observation], None]
+OperatorEvent = RequestDone | RequestFailed | AuthenticationFailed
+ReportEvent = Callable[[OperatorEvent], None]

@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gateway.http.problems import kind_of
-from gateway.monitoring.events import Observation, RequestDone, RequestFailed
+from gateway.monitoring.events import OperatorEvent, RequestDone, RequestFailed
 from gateway.monitoring.feed_counts import FeedCounts
 
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
@@ -146,9 +146,9 @@ class Metrics(Collector):
         if snapshot is not None:
             ProcessCollector(registry=self._registry)
 
-    def observe(self, observation: Observation) -> None:
+    def record(self, event: OperatorEvent) -> None:
         """Count a request or a failure."""
-        match observation:
+        match event:
             case RequestDone(operation, _, status, seconds):
                 key = (operation, status)
                 self._requests[key] = self._requests.get(key, 0) + 1

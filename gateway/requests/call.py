@@ -88,7 +88,7 @@ class Call:
         """
         try:
             async with asyncio.timeout(None) as waiting:
-                watch = spawn(self._until_gone(waiting), name="disconnect watch")
+                watch = spawn(self._until_disconnect(waiting), name="disconnect watch")
                 try:
                     return await work
                 finally:
@@ -98,7 +98,7 @@ class Call:
                 raise Disconnected from None
             raise
 
-    async def _until_gone(self, waiting: asyncio.Timeout) -> None:
+    async def _until_disconnect(self, waiting: asyncio.Timeout) -> None:
         while (await self.receive())["type"] != "http.disconnect":
             pass
         waiting.reschedule(0)
@@ -123,7 +123,7 @@ class Call:
         Raises Disconnected, and Problem 408 if nothing comes for `within` seconds.
         """
         try:
-            event = await self.gateway.patience.wait(self.receive(), within)
+            event = await self.gateway.deadlines.wait(self.receive(), within)
         except TimeoutError:
             detail = f"body: nothing came for {within:.3g} s"
             raise Problem(408, "slow-body", detail, headers={"Connection": "close"}) from None

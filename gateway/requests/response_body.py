@@ -18,17 +18,19 @@ from gateway.requests.call import Call
 class ResponseBody:
     """Sends a body to a connected client. A context manager.
 
-    `on_gone` is called when the client disconnects.
+    `on_disconnect` is called when the client disconnects.
     """
 
-    def __init__(self, call: Call, send: Send, on_gone: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, call: Call, send: Send, on_disconnect: Callable[[], None] | None = None
+    ) -> None:
         self._call = call
         self._send = send
-        self._on_gone = on_gone
+        self._on_disconnect = on_disconnect
         self._watch: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._watch = spawn(self._until_gone(), name="disconnect watch")
+        self._watch = spawn(self._until_disconnect(), name="disconnect watch")
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -47,16 +49,16 @@ class ResponseBody:
         self._check()
 
     @property
-    def is_gone(self) -> bool:
+    def is_disconnected(self) -> bool:
         """True if the client has disconnected."""
         return self._watch is not None and self._watch.done()
 
     def _check(self) -> None:
-        if self.is_gone:
+        if self.is_disconnected:
             raise Disconnected
 
-    async def _until_gone(self) -> None:
+    async def _until_disconnect(self) -> None:
         while (await self._call.receive())["type"] != "http.disconnect":
             pass
-        if self._on_gone is not None:
-            self._on_gone()
+        if self._on_disconnect is not None:
+            self._on_disconnect()

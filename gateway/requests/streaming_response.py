@@ -17,7 +17,7 @@ COMMENT = b":\n\n"
 """A comment that readers ignore; it keeps the connection alive."""
 
 
-class Lasting(Response):
+class StreamingResponse(Response):
     """A body of unknown length, sent as it is produced. `close` is always called.
 
     Args:

@@ -5,7 +5,7 @@ from starlette.responses import Response
 from core.model.gotime import format_time
 from gateway.auth.credentials import Credentials, cookie_of, unauthorized
 from gateway.auth.origins import is_secure, origin_of
-from gateway.auth.revocation import Ending
+from gateway.auth.revocation import RevocationReason
 from gateway.auth.sessions import cookie_name, set_cookie
 from gateway.http.responses import json_response, no_content
 from gateway.requests.call import Call
@@ -18,8 +18,8 @@ async def create_ticket(call: Call) -> Response:
     await call.no_body()
     caller = call.caller
     origin = origin_of(call.scope)
-    text = caller.sign_in.tickets.issue(caller.credentials, caller.session, origin)
-    value = {"ticket": text, "expires_in": caller.sign_in.ticket_seconds}
+    text = caller.auth.tickets.issue(caller.credentials, caller.session, origin)
+    value = {"ticket": text, "expires_in": caller.auth.ticket_seconds}
     return json_response(value, 201, _NO_STORE)
 
 
@@ -30,8 +30,8 @@ async def create_session(call: Call) -> Response:
     if caller.session is not None:
         raise unauthorized("a session begins with Authorization, not with another session")
     _end_own(call, secure=secure)
-    value, session = caller.sign_in.sessions.begin(caller.credentials or Credentials())
-    cookie = set_cookie(value, caller.sign_in.session_seconds, is_secure=secure)
+    value, session = caller.auth.sessions.begin(caller.credentials or Credentials())
+    cookie = set_cookie(value, caller.auth.session_seconds, is_secure=secure)
     body = {"name": caller.name, "expires": format_time(session.expires)}
     return json_response(body, 201, _NO_STORE | {"Set-Cookie": cookie})
 
@@ -55,6 +55,6 @@ async def end_session(call: Call) -> Response:
 
 def _end_own(call: Call, *, secure: bool) -> None:
     value = cookie_of(call.scope["headers"], cookie_name(is_secure=secure))
-    sessions = call.caller.sign_in.sessions
+    sessions = call.caller.auth.sessions
     if value and (session := sessions.find(value)) is not None:
-        sessions.end(session, Ending.SIGNED_OUT)
+        sessions.end(session, RevocationReason.SIGNED_OUT)

@@ -14,10 +14,10 @@ from starlette.types import Receive, Scope, Send
 from core.client import ClientError
 from core.errors import ApiError
 from core.runtime.tasks import spawn, stop
-from gateway.auth.authenticator import Door
+from gateway.auth.authenticator import Authenticator
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credentials
-from gateway.auth.revocation import Ending
+from gateway.auth.revocation import RevocationReason
 from gateway.consumers.acks import send_acks
 from gateway.formats.validation import name
 from gateway.http.disconnects import Disconnected
@@ -37,23 +37,33 @@ _REASON_BYTES_MAX = 123
 _UNREAD_BYTES_MAX = 256 * 1024
 
 
-class Entrance:
+class ConnectionAuth:
     """Authentication of a connection, by its handshake or by the frame `hello`."""
 
-    def __init__(self, gateway: Gateway, door: Door, scope: Scope, lent: AsyncExitStack) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        authenticator: Authenticator,
+        scope: Scope,
+        resources: AsyncExitStack,
+    ) -> None:
         self.gateway = gateway
-        self._door = door
+        self._authenticator = authenticator
         self._scope = scope
-        self._lent = lent
+        self._resources = resources
 
-    async def admit(self, *, ticket: str = "", credentials: Credentials | None = None) -> Caller:
+    async def authenticate(
+        self, *, ticket: str = "", credentials: Credentials | None = None
+    ) -> Caller:
         """Authenticate a caller; the caller is released when the connection ends.
 
         Raises Problem if the credentials are refused or the client has disconnected.
         """
-        entered = self._door.enter(self._scope, ticket=ticket, credentials=credentials)
+        entered = self._authenticator.authenticated(
+            self._scope, ticket=ticket, credentials=credentials
+        )
         try:
-            return await self._lent.enter_async_context(entered)
+            return await self._resources.enter_async_context(entered)
         except Disconnected:
             raise Problem(503, "not-connected", "the caller has gone") from None
 
@@ -63,19 +73,19 @@ class Connection(Link):
 
     def __init__(
         self,
-        entrance: Entrance,
+        auth: ConnectionAuth,
         codec: Codec,
         receive: Receive,
         send: Send,
         caller: Caller | None,
     ) -> None:
         self.codec = codec
-        self.gateway = entrance.gateway if caller is None else caller.gateway
+        self.gateway = auth.gateway if caller is None else caller.gateway
         self.caller = caller
-        self._entrance = entrance
+        self._auth = auth
         self._receive = receive
         self._send = send
-        self._settings = entrance.gateway.settings
+        self._settings = auth.gateway.settings
         self._session = Session(
             codec, needs_hello=caller is None, feeds_max=self._settings.feeds_max
         )
@@ -180,7 +190,7 @@ class Connection(Link):
     def _welcome(self, caller: Caller, ident: int | None = None) -> None:
         self.caller = caller
         self.gateway = gateway = caller.gateway
-        self._still_asks = caller.on_end(self._revoked)
+        self._still_asks = caller.on_revoked(self._revoked)
         if not gateway.client.connected:
             self.close(close_codes.LOST)
             return
@@ -199,8 +209,8 @@ class Connection(Link):
         if self._session.needs_hello:
             self.close(close_codes.NO_HELLO)
 
-    def _revoked(self, reason: Ending) -> None:
-        if reason is Ending.CLOSED:
+    def _revoked(self, reason: RevocationReason) -> None:
+        if reason is RevocationReason.CLOSED:
             self._lost()
         else:
             self.close(close_codes.REVOKED, str(reason))
@@ -244,7 +254,7 @@ class Connection(Link):
         if not frame.token:
             said = Credentials(frame.user, frame.password)
         try:
-            caller = await self._entrance.admit(credentials=said)
+            caller = await self._auth.authenticate(credentials=said)
         except Problem as problem:
             is_wrong = problem.status == 401
             code = close_codes.UNAUTHORIZED if is_wrong else close_codes.UNAVAILABLE
@@ -286,7 +296,7 @@ class Connection(Link):
     def _refuse(self, ident: int | None, error: Exception) -> None:
         problem = problem_of(error)
         if problem.status == 500:
-            self.gateway.observe(RequestFailed("webSocket", error))
+            self.gateway.report_event(RequestFailed("webSocket", error))
         made = frames.Error(problem.members())
         if ident is not None:
             made.id = ident
@@ -338,7 +348,7 @@ class Connection(Link):
             written.set_result(None)
 
     async def _get(self, frame: frames.Get) -> None:
-        self.need_answers()
+        self.require_replies()
         stream = name(frame.stream, "stream")
         request = request_of(frame, self.gateway)
         found = await self.gateway.js.message(stream, request)
@@ -346,7 +356,7 @@ class Connection(Link):
 
     async def _ack(self, frame: frames.Acks) -> None:
         if frame.sync:
-            self.need_answers()
+            self.require_replies()
         failed = await send_acks(self.gateway, verb_of(frame), frame.tokens, sync=frame.sync)
         if failed or frame.id is not None:
             made = frames.Acked(len(frame.tokens) - len(failed), failed)
@@ -375,7 +385,7 @@ class Connection(Link):
         except OSError:  # the client has disconnected
             return
         except Exception as error:
-            self.gateway.observe(RequestFailed("webSocket", error))
+            self.gateway.report_event(RequestFailed("webSocket", error))
             self._out, self._ready, self._end = [], {}, None
             self.close(close_codes.INTERNAL)
             await self._write()

@@ -58,7 +58,7 @@ class DurableFeed(Feed):
         Raises Problem for push consumers and priority groups, ApiError if there is no such
         consumer.
         """
-        self._link.need_answers()
+        self._link.require_replies()
         stream, consumer = name(self._names[0], "stream"), name(self._names[1], "consumer")
         info = await self._link.gateway.js.consumer_info(stream, consumer)
         if info.config.is_push:

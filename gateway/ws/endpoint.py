@@ -6,12 +6,12 @@ from urllib.parse import parse_qs
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from gateway.auth.authenticator import Door
+from gateway.auth.authenticator import Authenticator
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credentials, from_subprotocols
 from gateway.http.problems import Problem, problem_of, respond
 from gateway.services import Gateway
-from gateway.ws.connection import Connection, Entrance
+from gateway.ws.connection import Connection, ConnectionAuth
 from gateway.ws.handshake import codec_of
 
 PATH = "/v1/ws"
@@ -20,9 +20,9 @@ PATH = "/v1/ws"
 class WebSocketRoute(BaseRoute):
     """The route of all WebSocket handshakes."""
 
-    def __init__(self, gateway: Gateway, door: Door) -> None:
+    def __init__(self, gateway: Gateway, authenticator: Authenticator) -> None:
         self._gateway = gateway
-        self._door = door
+        self._authenticator = authenticator
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Match every WebSocket scope."""
@@ -31,9 +31,9 @@ class WebSocketRoute(BaseRoute):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection until it closes, or refuse its handshake."""
         await receive()  # websocket.connect
-        async with AsyncExitStack() as lent:
+        async with AsyncExitStack() as resources:
             try:
-                connection = await self._accepted(scope, receive, send, lent)
+                connection = await self._accepted(scope, receive, send, resources)
             except Exception as error:
                 await respond(problem_of(error), scope["path"])(scope, receive, send)
                 return
@@ -45,7 +45,7 @@ class WebSocketRoute(BaseRoute):
                 counts.sockets -= 1
 
     async def _accepted(
-        self, scope: Scope, receive: Receive, send: Send, lent: AsyncExitStack
+        self, scope: Scope, receive: Receive, send: Send, resources: AsyncExitStack
     ) -> Connection:
         try:
             if scope["path"] != PATH:
@@ -53,16 +53,16 @@ class WebSocketRoute(BaseRoute):
             codec, subprotocol = codec_of(scope)
             credentials = from_subprotocols(scope["subprotocols"])
         except Problem as problem:
-            raise self._door.counted(problem, scope) from None
-        entrance = Entrance(self._gateway, self._door, scope, lent)
-        caller = await self._known(scope, entrance, credentials)
+            raise self._authenticator.count_refusal(problem, scope) from None
+        auth = ConnectionAuth(self._gateway, self._authenticator, scope, resources)
+        caller = await self._known(scope, auth, credentials)
         await send({"type": "websocket.accept", "subprotocol": subprotocol})
         if caller is not None:
             await send({"type": "websocket.admit"})
-        return Connection(entrance, codec, receive, send, caller)
+        return Connection(auth, codec, receive, send, caller)
 
     async def _known(
-        self, scope: Scope, entrance: Entrance, credentials: Credentials | None
+        self, scope: Scope, auth: ConnectionAuth, credentials: Credentials | None
     ) -> Caller | None:
         """Authenticate the caller by the handshake; None: the first frame must be `hello`.
 
@@ -71,10 +71,10 @@ class WebSocketRoute(BaseRoute):
         ticket = parse_qs(scope["query_string"].decode("latin-1")).get("ticket", [""])[0]
         names = {name for name, _ in scope["headers"]}
         if (
-            self._door.asks
+            self._authenticator.requires_credentials
             and not ticket
             and credentials is None
             and not names & {b"authorization", b"cookie"}
         ):
             return None
-        return await entrance.admit(ticket=ticket, credentials=credentials)
+        return await auth.authenticate(ticket=ticket, credentials=credentials)

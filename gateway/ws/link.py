@@ -39,9 +39,9 @@ class Link(ABC):
     def forget(self, feed: "Feed") -> None:
         """Remove a feed that has ended."""
 
-    def need_answers(self) -> None:
+    def require_replies(self) -> None:
         """Raise Problem if the caller may not subscribe to an inbox, and so cannot get replies."""
-        if self.caller is None or not self.caller.can_ask:
+        if self.caller is None or not self.caller.can_receive_replies:
             raise no_inbox()
 
     def say(self, frame: ServerFrame) -> None:

@@ -74,7 +74,7 @@ class Asking:
         if not frame.receipt:
             self._link.gateway.client.publish(subject, payload, headers=block)
             return
-        self._link.need_answers()
+        self._link.require_replies()
         if not self._ids:
             asyncio.get_running_loop().call_soon(self._flush)
         self._ids.append(frame.id)
@@ -83,7 +83,7 @@ class Asking:
 
     def ask(self, frame: Requests) -> None:
         """Send a request. Raises Problem and ClientError."""
-        self._link.need_answers()
+        self._link.require_replies()
         settings = self._settings
         within = settings.request_timeout_default
         if frame.timeout is not None:

@@ -13,7 +13,7 @@ from core.client import Client, Options, connect, dial
 from gateway.app import create_app
 from gateway.http.protocol import HttpProtocol
 from gateway.http.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
-from gateway.monitoring.events import Observation, RequestFailed
+from gateway.monitoring.events import OperatorEvent, RequestFailed
 from gateway.monitoring.metrics import ConsumerNumbers, Histogram, Metrics, Snapshot, StreamNumbers
 from gateway.settings import Settings
 
@@ -65,7 +65,7 @@ class GatewayServer:
             client,
             login=login if self.with_users else None,
             server=server,
-            observe=self._observe,
+            report_event=self._report_event,
             metrics=Metrics(_snapshot),
         )
         # With its protocol, or asyncio leaves answers to wait for acknowledgements of TCP.
@@ -96,7 +96,7 @@ class GatewayServer:
         """Keep what a callback raised, of a protocol for instance: nobody else gets to see it."""
         self.failures.append(context.get("exception") or RuntimeError(context["message"]))
 
-    def _observe(self, observation: Observation) -> None:
+    def _report_event(self, observation: OperatorEvent) -> None:
         if isinstance(observation, RequestFailed):
             self.failures.append(observation.error)
 

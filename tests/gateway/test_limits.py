@@ -11,7 +11,7 @@ import pytest
 
 from core.config.addresses import listen
 from gateway.http.server import HttpServer
-from gateway.http.startup import HttpStart
+from gateway.http.startup import StartupServer
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.web import Answer, Web, basic
 from tests.support.eventually import observed
@@ -165,7 +165,7 @@ def test_a_trusted_proxy_may_say_that_a_caller_came_over_tls(
 
 def test_one_connection_too_many_is_answered_and_closed() -> None:
     async def scenario() -> None:
-        start = HttpStart(listen("127.0.0.1", 0, "HTTP"))
+        start = StartupServer(listen("127.0.0.1", 0, "HTTP"))
         await start.start()
         http = HttpServer(start, dataclasses.replace(SETTINGS, connections_max=2))
 

@@ -29,7 +29,7 @@ from gateway.requests.operation import Operation
 from gateway.routes import ROUTES
 from jetgate.login import login_to, rights_in
 from tests.gateway.serving import SETTINGS
-from tests.gateway.test_door import _unreachable
+from tests.gateway.test_authenticator import _unreachable
 from tests.gateway.web import basic
 from tests.support.jetgate import ROOT
 from tests.support.node import Node, add_stream, running_node

@@ -19,12 +19,12 @@ from core.node.server import ServerOptions
 from core.transport.loopback import connect_trusted
 from gateway.app import create_app
 from gateway.http.server import HttpServer
-from gateway.http.startup import HttpStart
+from gateway.http.startup import StartupServer
 from gateway.settings import Settings
 from jetgate.login import login_to, rights_in
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.sockets import Socket, following
-from tests.gateway.test_door import _unreachable
+from tests.gateway.test_authenticator import _unreachable
 from tests.gateway.web import Web, basic
 from tests.support.eventually import eventually
 from tests.support.natsserver import NatsServer
@@ -70,7 +70,7 @@ class Guarded:
                 server=server,
             )
             hub.users_changed.subscribe(app.state.door.users_changed)
-            start = HttpStart(listen("127.0.0.1", 0, "HTTP"))
+            start = StartupServer(listen("127.0.0.1", 0, "HTTP"))
             await start.start()
             http = HttpServer(start)
             http.use(app)

@@ -14,7 +14,7 @@ from core.model.consumer import AckPolicy, ConsumerConfig, NextRequest
 from core.model.stream import StreamConfig
 from gateway.app import create_app
 from gateway.http.server import HttpServer
-from gateway.http.startup import HttpStart
+from gateway.http.startup import StartupServer
 from tests.gateway.serving import SETTINGS
 from tests.support.eventually import observed
 from tests.support.natsserver import NatsServer
@@ -22,8 +22,8 @@ from tests.support.natsserver import NatsServer
 _SECOND = 1_000_000_000
 
 
-async def _start() -> HttpStart:
-    start = HttpStart(listen("127.0.0.1", 0, "HTTP"))
+async def _start() -> StartupServer:
+    start = StartupServer(listen("127.0.0.1", 0, "HTTP"))
     await start.start()
     return start
 

@@ -16,13 +16,13 @@ from core.model.stream import StreamConfig, StreamSource
 from core.node.server import ServerOptions
 from core.transport.loopback import connect_trusted
 from gateway.app import create_app
-from gateway.auth.authenticator import Door
+from gateway.auth.authenticator import Authenticator
 from gateway.feeds.tail_source import Tail, tail_of
 from gateway.http.problems import Problem, problem_of
 from gateway.readers.entries import Start
 from jetgate.login import login_to, rights_in
 from tests.gateway.serving import SETTINGS
-from tests.gateway.test_door import _scope, _unreachable
+from tests.gateway.test_authenticator import _scope, _unreachable
 from tests.support.node import add_stream, running_node
 
 _FROM_THE_FIRST = Start(DeliverPolicy.ALL)
@@ -37,7 +37,7 @@ USERS = Users(
 )
 
 
-async def _with_door(dsn: str, use: Any) -> None:
+async def _with_authenticator(dsn: str, use: Any) -> None:
     async with running_node(dsn, server=ServerOptions(port=0, users=USERS)) as node:
         hub = node.hub
         server = await connect(attach(partial(connect_trusted, hub)))
@@ -45,16 +45,16 @@ async def _with_door(dsn: str, use: Any) -> None:
         app = create_app(
             SETTINGS, nowhere, login=login_to(hub), rights=rights_in(hub), server=server
         )
-        door: Door = app.state.door
+        authenticator: Authenticator = app.state.authenticator
         for name, subjects in (("CHAT", ("chat.>", "orders.>")), ("ROOM", ("room.*",))):
             await add_stream(node, StreamConfig(name=name, subjects=subjects))
         await add_stream(node, StreamConfig(name="SMALL", subjects=("chats.>",)))
         await add_stream(node, StreamConfig(name="COPY", mirror=StreamSource(name="CHAT")))
         try:
             async with asyncio.timeout(60):
-                await use(door)
+                await use(authenticator)
         finally:
-            await door.close()
+            await authenticator.close()
             await server.close()
 
 
@@ -76,8 +76,8 @@ async def _read(tail: Tail, count: int, start: Start = _FROM_THE_FIRST) -> list[
     return subjects
 
 
-async def _refusal(door: Door, user: str, *asked: str) -> str:
-    async with door.enter(_scope(user)) as caller:
+async def _refusal(authenticator: Authenticator, user: str, *asked: str) -> str:
+    async with authenticator.authenticated(_scope(user)) as caller:
         with pytest.raises((ApiError, NotPermitted, Problem)) as caught:
             await tail_of(caller, *asked)
     problem = problem_of(caught.value)
@@ -85,12 +85,12 @@ async def _refusal(door: Door, user: str, *asked: str) -> str:
 
 
 def test_who_may_only_subscribe_follows_a_stream(database: str) -> None:
-    async def use(door: Door) -> None:
-        async with door.enter(_scope("boss")) as boss:
+    async def use(authenticator: Authenticator) -> None:
+        async with authenticator.authenticated(_scope("boss")) as boss:
             for subject in (b"chat.a", b"orders.1", b"chat.secret.b", b"chat.c"):
                 await boss.gateway.js.publish(subject, b"x")
-        async with door.enter(_scope("reader")) as reader:
-            assert not reader.can_ask
+        async with authenticator.authenticated(_scope("reader")) as reader:
+            assert not reader.can_receive_replies
             with pytest.raises(NotPermitted):
                 await reader.gateway.js.stream_info("CHAT")
             tail = await tail_of(reader, "chat.>")
@@ -98,11 +98,11 @@ def test_who_may_only_subscribe_follows_a_stream(database: str) -> None:
             assert await _read(tail, 2) == ["chat.a", "chat.c"]
             assert await _read(tail, 1, Start(DeliverPolicy.LAST)) == ["chat.c"]
 
-    asyncio.run(_with_door(database, use))
+    asyncio.run(_with_authenticator(database, use))
 
 
 def test_nothing_else_is_told(database: str) -> None:
-    async def use(door: Door) -> None:
+    async def use(authenticator: Authenticator) -> None:
         no = "not-permitted: not permitted: subscribing to "
         for asked in (
             ("orders.>",),
@@ -117,28 +117,28 @@ def test_nothing_else_is_told(database: str) -> None:
             ("nowhere", "NOWHERE"),
             ("*.a", "CHAT"),
         ):
-            assert await _refusal(door, "reader", *asked) == no + (asked[0] or ">")
-        assert await _refusal(door, "stranger", "chat.>") == no + "chat.>"
-        missing = await _refusal(door, "reader", "chat.a", "NOWHERE")
+            assert await _refusal(authenticator, "reader", *asked) == no + (asked[0] or ">")
+        assert await _refusal(authenticator, "stranger", "chat.>") == no + "chat.>"
+        missing = await _refusal(authenticator, "reader", "chat.a", "NOWHERE")
         assert missing == "stream-not-found: stream not found"
         # Nothing of it is for him, or by its configuration nothing is.
         for stream in ("ROOM", "SMALL", "COPY"):
-            assert await _refusal(door, "reader", "chat.a", stream) == missing
-        assert await _refusal(door, "censored", "", "ROOM") == missing
+            assert await _refusal(authenticator, "reader", "chat.a", stream) == missing
+        assert await _refusal(authenticator, "censored", "", "ROOM") == missing
 
-    asyncio.run(_with_door(database, use))
+    asyncio.run(_with_authenticator(database, use))
 
 
 def test_who_may_do_everything_reads_whole_streams(database: str) -> None:
-    async def use(door: Door) -> None:
-        async with door.enter(_scope("boss")) as boss:
+    async def use(authenticator: Authenticator) -> None:
+        async with authenticator.authenticated(_scope("boss")) as boss:
             await boss.gateway.js.publish(b"orders.1", b"x")
             tail = await tail_of(boss, "", "CHAT")
             assert (tail.filters, tail.may_read) == ((), None)
             assert await _read(tail, 1) == ["orders.1"]
-            missing = await _refusal(door, "boss", "nowhere.a")
-            several = await _refusal(door, "boss", ">")
+            missing = await _refusal(authenticator, "boss", "nowhere.a")
+            several = await _refusal(authenticator, "boss", ">")
         assert missing == "no-stream: no stream has messages of nowhere.a"
         assert several == "no-stream: more than one stream has messages of >"
 
-    asyncio.run(_with_door(database, use))
+    asyncio.run(_with_authenticator(database, use))

@@ -29,13 +29,13 @@ from core.runtime.clock import SystemClock
 from core.runtime.tasks import counters
 from gateway.app import create_app
 from gateway.auth.caller import Caller
-from gateway.auth.state import SignIn
+from gateway.auth.state import AuthState
 from gateway.contract.reference import Reference
 from gateway.formats.ack_tokens import AckTokens
 from gateway.http.problems import Problem
 from gateway.http.protocol import HttpProtocol
 from gateway.http.server import HttpServer
-from gateway.http.startup import HttpStart
+from gateway.http.startup import StartupServer
 from gateway.http.websocket_protocol import WebSocketProtocol
 from gateway.monitoring.metrics import Metrics
 from gateway.readers.reader import StreamReader
@@ -171,7 +171,7 @@ def test_a_handshake_waits_during_a_start_and_is_told_of_the_end(
     nats_server: NatsServer,
 ) -> None:
     async def scenario() -> None:
-        start = HttpStart(listen("127.0.0.1", 0, "HTTP"))
+        start = StartupServer(listen("127.0.0.1", 0, "HTTP"))
         await start.start()
         url = f"ws://127.0.0.1:{start.port}/v1/ws"
 
@@ -213,7 +213,7 @@ class _FullSocket(Link):
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        self.caller = Caller(gateway, SignIn(gateway.settings, gateway.clock))
+        self.caller = Caller(gateway, AuthState(gateway.settings, gateway.clock))
         self.codec = JSON_CODEC
 
     def put(self, payload: bytes) -> None:

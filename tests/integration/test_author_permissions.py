@@ -26,7 +26,7 @@ from core.transport.loopback import connect_trusted
 from gateway.app import create_app
 from jetgate.login import login_to, rights_in
 from tests.gateway.serving import SETTINGS
-from tests.gateway.test_door import _unreachable
+from tests.gateway.test_authenticator import _unreachable
 from tests.gateway.web import basic
 from tests.support.natsserver import NatsServer
 from tests.support.node import Node, running_node

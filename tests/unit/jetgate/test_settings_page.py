@@ -22,7 +22,7 @@ from core.storage.postgres.stored_messages import _STANDBY_S
 from core.transport.session import HOLD_SECONDS
 from dropin.config import flags as drop_in
 from gateway.http.protocol import _LINGER_S
-from gateway.http.startup import _HEAD_S, _PATIENCE_S
+from gateway.http.startup import _HEAD_S, _HOLD_S
 from jetgate.commands import command_line
 from tests.support.jetgate import ROOT
 
@@ -113,7 +113,7 @@ def test_timeouts_are_those_of_the_product() -> None:
         float(_SETTINGS[Purpose.COMMIT]["idle_in_transaction_session_timeout"].rstrip("s")),
         *(AUTH_TIMEOUT, limits.ping_interval, limits.write_deadline),
         *(PATIENCE_S, START_S, HOLD_SECONDS),
-        *(0, _PATIENCE_S, _HEAD_S, _LINGER_S, _DRAIN_S),
+        *(0, _HOLD_S, _HEAD_S, _LINGER_S, _DRAIN_S),
     ]
 
     shown = [row[2] for row in _table("Timeouts") if row[2]]

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from core.config.addresses import listen
 from gateway.http.server import HttpServer
-from gateway.http.startup import HttpStart
+from gateway.http.startup import StartupServer
 from tests.support.eventually import observed
 
 
@@ -30,7 +30,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": said})
 
 
-async def _asked(start: HttpStart, text: bytes) -> socket.socket:
+async def _asked(start: StartupServer, text: bytes) -> socket.socket:
     """A connection that has said this."""
     loop = asyncio.get_running_loop()
     caller = socket.socket()
@@ -53,10 +53,10 @@ async def _said(caller: socket.socket, end: bytes = b"") -> bytes:
 
 
 def _during_a_start(
-    scenario: Callable[[HttpStart], Awaitable[None]], patience_s: float = 60
+    scenario: Callable[[StartupServer], Awaitable[None]], hold_s: float = 60
 ) -> None:
     async def run() -> None:
-        start = HttpStart(listen("127.0.0.1", 0, "HTTP"), patience_s=patience_s)
+        start = StartupServer(listen("127.0.0.1", 0, "HTTP"), hold_s=hold_s)
         await start.start()
         try:
             await scenario(start)
@@ -68,7 +68,7 @@ def _during_a_start(
 
 @pytest.mark.parametrize("parts", [1, 2])
 def test_who_asks_whether_it_is_ready_is_told_that_it_is_starting(parts: int) -> None:
-    async def scenario(start: HttpStart) -> None:
+    async def scenario(start: StartupServer) -> None:
         request = b"GET /readyz?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
         cut = len(request) // parts
         with await _asked(start, request[:cut]) as caller:
@@ -93,7 +93,7 @@ def test_who_asks_whether_it_is_ready_is_told_that_it_is_starting(parts: int) ->
 def test_other_requests_wait_and_are_answered_by_what_takes_over() -> None:
     """In order, with what of them was read already, and on connections that stay."""
 
-    async def scenario(start: HttpStart) -> None:
+    async def scenario(start: StartupServer) -> None:
         first = await _asked(
             start, b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nabc"
         )
@@ -125,7 +125,7 @@ def test_other_requests_wait_and_are_answered_by_what_takes_over() -> None:
 
 
 def test_a_request_that_has_waited_too_long_is_refused() -> None:
-    async def scenario(start: HttpStart) -> None:
+    async def scenario(start: StartupServer) -> None:
         with (
             await _asked(start, b"GET /v1/streams HTTP/1.1\r\nHost: localhost\r\n\r\n") as asked,
             await _asked(
@@ -138,11 +138,11 @@ def test_a_request_that_has_waited_too_long_is_refused() -> None:
             assert await _said(unfinished) == b""
         assert not start.held
 
-    _during_a_start(scenario, patience_s=0.05)
+    _during_a_start(scenario, hold_s=0.05)
 
 
 def test_a_start_that_ends_closes_its_connections() -> None:
-    async def scenario(start: HttpStart) -> None:
+    async def scenario(start: StartupServer) -> None:
         with await _asked(start, b"GET /v1/streams HTTP/1.1\r\nHost: localhost\r\n\r\n") as caller:
             await observed(lambda: bool(start.held))
             start.stop()

@@ -19,9 +19,9 @@ from core.runtime.clock import SystemClock
 from core.runtime.loop_tick import LoopTick
 from core.transport.loopback import connect_trusted
 from gateway.app import create_app
-from gateway.auth.authenticator import Door
+from gateway.auth.authenticator import Authenticator
 from gateway.auth.credentials import Credentials, from_subprotocols
-from gateway.auth.revocation import Ending
+from gateway.auth.revocation import RevocationReason
 from gateway.http.problems import Problem
 from gateway.settings import Settings
 from jetgate.login import login_to, rights_in
@@ -39,9 +39,9 @@ def _unreachable(receive: links.Receive, closed: links.Closed) -> links.Link:
 
 
 @asynccontextmanager
-async def _door(
+async def _authenticator(
     *users: User, settings: Settings = SETTINGS, clock: ManualClock | None = None
-) -> AsyncIterator[tuple[Hub, Door]]:
+) -> AsyncIterator[tuple[Hub, Authenticator]]:
     """A door before a hub without streams, as the process has it."""
     hub = Hub(LoopTick(), SystemClock(), users=Users(users=users or (ANN, BOB)), jetstream=False)
     server = await connect(attach(partial(connect_trusted, hub)))
@@ -53,11 +53,11 @@ async def _door(
         server=server,
         clock=clock,
     )
-    door: Door = app.state.door
-    hub.users_changed.subscribe(door.users_changed)
+    authenticator: Authenticator = app.state.authenticator
+    hub.users_changed.subscribe(authenticator.users_changed)
     async with asyncio.timeout(60):
-        yield hub, door
-    await door.close()
+        yield hub, authenticator
+    await authenticator.close()
     await server.close()
 
 
@@ -70,43 +70,45 @@ def _scope(user: str = "", *, origin: str = "", kind: str = "websocket") -> dict
     return {"type": kind, "headers": headers, "client": ("127.0.0.1", 1)}
 
 
-async def _ticket(door: Door, user: str, origin: str = "") -> str:
+async def _ticket(authenticator: Authenticator, user: str, origin: str = "") -> str:
     asking = _scope(user, origin=origin, kind="http") | {"method": "POST", "path": "/v1/tickets"}
-    async with door.enter(asking) as caller:
-        return caller.sign_in.tickets.issue(caller.credentials, caller.session, origin)
+    async with authenticator.authenticated(asking) as caller:
+        return caller.auth.tickets.issue(caller.credentials, caller.session, origin)
 
 
-async def _refusal(door: Door, scope: dict[str, Any], **given: Any) -> str:
+async def _refusal(authenticator: Authenticator, scope: dict[str, Any], **given: Any) -> str:
     with pytest.raises(Problem) as caught:
-        await door.admit(scope, **given)
+        await authenticator.authenticate(scope, **given)
     return caught.value.kind
 
 
 def test_a_ticket_lets_in_once_who_asked_for_it() -> None:
     async def run() -> None:
-        async with _door() as (_, door):
-            ticket = await _ticket(door, "ann")
-            async with door.enter(_scope(), ticket=ticket) as caller:
+        async with _authenticator() as (_, authenticator):
+            ticket = await _ticket(authenticator, "ann")
+            async with authenticator.authenticated(_scope(), ticket=ticket) as caller:
                 assert caller.name == "ann"
-            assert await _refusal(door, _scope(), ticket=ticket) == "bad-ticket"
-            assert await _refusal(door, _scope(), ticket=ticket[:-1]) == "bad-ticket"
-            assert await _refusal(door, _scope(), ticket="\udc80") == "bad-ticket"
-            assert await _refusal(door, _scope()) == "unauthorized"
+            assert await _refusal(authenticator, _scope(), ticket=ticket) == "bad-ticket"
+            assert await _refusal(authenticator, _scope(), ticket=ticket[:-1]) == "bad-ticket"
+            assert await _refusal(authenticator, _scope(), ticket="\udc80") == "bad-ticket"
+            assert await _refusal(authenticator, _scope()) == "unauthorized"
 
     asyncio.run(run())
 
 
 def test_a_ticket_is_for_the_page_that_asked() -> None:
     async def run() -> None:
-        async with _door() as (_, door):
+        async with _authenticator() as (_, authenticator):
             for origin in ("", "null", "https://evil.example"):
-                ticket = await _ticket(door, "ann", PAGE)
+                ticket = await _ticket(authenticator, "ann", PAGE)
                 scope = _scope(origin=origin)
-                assert await _refusal(door, scope, ticket=ticket) == "bad-ticket"
+                assert await _refusal(authenticator, scope, ticket=ticket) == "bad-ticket"
                 scope = _scope(origin=PAGE)
-                assert await _refusal(door, scope, ticket=ticket) == "bad-ticket", "it was used up"
-            ticket = await _ticket(door, "ann", PAGE)
-            async with door.enter(_scope(origin=PAGE), ticket=ticket) as caller:
+                assert await _refusal(authenticator, scope, ticket=ticket) == "bad-ticket", (
+                    "it was used up"
+                )
+            ticket = await _ticket(authenticator, "ann", PAGE)
+            async with authenticator.authenticated(_scope(origin=PAGE), ticket=ticket) as caller:
                 assert caller.name == "ann"
 
     asyncio.run(run())
@@ -116,33 +118,33 @@ def test_a_ticket_is_good_for_seconds() -> None:
     async def run() -> None:
         clock = ManualClock()
         settings = dataclasses.replace(SETTINGS, tickets_max=2)
-        async with _door(settings=settings, clock=clock) as (_, door):
-            late, soon = await _ticket(door, "ann"), await _ticket(door, "ann")
+        async with _authenticator(settings=settings, clock=clock) as (_, authenticator):
+            late, soon = await _ticket(authenticator, "ann"), await _ticket(authenticator, "ann")
             with pytest.raises(Problem, match="too-many-tickets"):
-                await _ticket(door, "ann")
-            assert await _ticket(door, "bob"), "others have their own"
+                await _ticket(authenticator, "ann")
+            assert await _ticket(authenticator, "bob"), "others have their own"
             clock.advance(29.9)
-            async with door.enter(_scope(), ticket=soon):
+            async with authenticator.authenticated(_scope(), ticket=soon):
                 clock.advance(0.1)
-            assert await _refusal(door, _scope(), ticket=late) == "bad-ticket"
-            assert await _ticket(door, "ann"), "there is room again"
+            assert await _refusal(authenticator, _scope(), ticket=late) == "bad-ticket"
+            assert await _ticket(authenticator, "ann"), "there is room again"
 
     asyncio.run(run())
 
 
 def test_a_ticket_of_a_session_ends_with_it() -> None:
     async def run() -> None:
-        async with _door() as (_, door):
-            sign_in = door.sign_in
-            _, session = sign_in.sessions.begin(Credentials("ann", "a"))
-            ticket = sign_in.tickets.issue(session.credentials, session, "")
-            other = sign_in.tickets.issue(session.credentials, session, "")
-            told: list[Ending] = []
-            async with door.enter(_scope(), ticket=ticket) as caller:
-                caller.on_end(told.append)
-                sign_in.sessions.end(session, Ending.SIGNED_OUT)
-                assert told == [Ending.SIGNED_OUT] == [caller.ended]
-            assert await _refusal(door, _scope(), ticket=other) == "bad-ticket"
+        async with _authenticator() as (_, authenticator):
+            auth = authenticator.auth
+            _, session = auth.sessions.begin(Credentials("ann", "a"))
+            ticket = auth.tickets.issue(session.credentials, session, "")
+            other = auth.tickets.issue(session.credentials, session, "")
+            told: list[RevocationReason] = []
+            async with authenticator.authenticated(_scope(), ticket=ticket) as caller:
+                caller.on_revoked(told.append)
+                auth.sessions.end(session, RevocationReason.SIGNED_OUT)
+                assert told == [RevocationReason.SIGNED_OUT] == [caller.revocation_reason]
+            assert await _refusal(authenticator, _scope(), ticket=other) == "bad-ticket"
 
     asyncio.run(run())
 
@@ -150,16 +152,16 @@ def test_a_ticket_of_a_session_ends_with_it() -> None:
 def test_a_handshake_with_a_cookie_comes_from_a_page_of_ours() -> None:
     async def run() -> None:
         settings = dataclasses.replace(SETTINGS, cors_origins=(PAGE,))
-        async with _door(settings=settings) as (_, door):
-            value, _ = door.sign_in.sessions.begin(Credentials("ann", "a"))
+        async with _authenticator(settings=settings) as (_, authenticator):
+            value, _ = authenticator.auth.sessions.begin(Credentials("ann", "a"))
             for origin in ("", "null", "https://evil.example", "https://localhost"):
                 scope = _scope(origin=origin)
                 scope["headers"].append((b"cookie", f"jetgate={value}".encode()))
-                assert await _refusal(door, scope) == "cross-site"
+                assert await _refusal(authenticator, scope) == "cross-site"
             for origin in ("http://localhost", PAGE):
                 scope = _scope(origin=origin)
                 scope["headers"].append((b"cookie", f"jetgate={value}".encode()))
-                async with door.enter(scope) as caller:
+                async with authenticator.authenticated(scope) as caller:
                     assert caller.name == "ann"
 
     asyncio.run(run())
@@ -170,15 +172,17 @@ def test_a_handshake_with_what_a_browser_was_told_comes_from_a_page_of_ours() ->
 
     async def run() -> None:
         settings = dataclasses.replace(SETTINGS, cors_origins=(PAGE,))
-        async with _door(settings=settings) as (_, door):
+        async with _authenticator(settings=settings) as (_, authenticator):
             for origin in ("null", "https://evil.example", "https://localhost"):
-                assert await _refusal(door, _scope("ann", origin=origin)) == "cross-site"
+                assert await _refusal(authenticator, _scope("ann", origin=origin)) == "cross-site"
             for origin in ("", "http://localhost", PAGE):  # a program, pages
-                async with door.enter(_scope("ann", origin=origin)) as caller:
+                async with authenticator.authenticated(_scope("ann", origin=origin)) as caller:
                     assert caller.name == "ann"
             evil = "https://evil.example"
-            ticket = await _ticket(door, "bob", evil)
-            async with door.enter(_scope("ann", origin=evil), ticket=ticket) as caller:
+            ticket = await _ticket(authenticator, "bob", evil)
+            async with authenticator.authenticated(
+                _scope("ann", origin=evil), ticket=ticket
+            ) as caller:
                 assert caller.name == "bob", "who the page's own ticket is of"
 
     asyncio.run(run())
@@ -192,12 +196,12 @@ def test_a_token_comes_from_any_page() -> None:
         app = create_app(
             SETTINGS, Client(attach(_unreachable), Options()), login=login_to(hub), clock=None
         )
-        door: Door = app.state.door
+        authenticator: Authenticator = app.state.authenticator
         scope = _scope(origin="https://evil.example")
         scope["headers"].append((b"authorization", b"Bearer t"))
-        async with door.enter(scope) as caller:
+        async with authenticator.authenticated(scope) as caller:
             assert caller.name == "token"
-        await door.close()
+        await authenticator.close()
 
     asyncio.run(run())
 
@@ -206,26 +210,28 @@ def test_a_user_who_was_unknown_meanwhile_signs_in_again() -> None:
     """A session that was revoked is not alive again when the same credentials are known again."""
 
     async def run() -> None:
-        async with _door() as (hub, door):
-            value, session = door.sign_in.sessions.begin(Credentials("ann", "a"))
+        async with _authenticator() as (hub, authenticator):
+            value, session = authenticator.auth.sessions.begin(Credentials("ann", "a"))
             scope = _scope(kind="http") | {"method": "GET"}
             scope["headers"].append((b"cookie", f"jetgate={value}".encode()))
-            async with door.enter(scope):
+            async with authenticator.authenticated(scope):
                 hub.use_users(Users(users=(BOB,)), None)
-                await observed(lambda: session.endings.reason)
+                await observed(lambda: session.revocation.reason)
             hub.use_users(Users(users=(ANN, BOB)), None)
-            assert await _refusal(door, scope) == "session-ended"
+            assert await _refusal(authenticator, scope) == "session-ended"
 
     asyncio.run(run())
 
 
 def test_credentials_of_a_first_frame_decide_alone() -> None:
     async def run() -> None:
-        async with _door() as (_, door):
-            async with door.enter(_scope("ann"), credentials=Credentials("bob", "b")) as caller:
+        async with _authenticator() as (_, authenticator):
+            async with authenticator.authenticated(
+                _scope("ann"), credentials=Credentials("bob", "b")
+            ) as caller:
                 assert caller.name == "bob"
             wrong = Credentials(token="x")
-            assert await _refusal(door, _scope("ann"), credentials=wrong) == "unauthorized"
+            assert await _refusal(authenticator, _scope("ann"), credentials=wrong) == "unauthorized"
 
     asyncio.run(run())
 
@@ -240,40 +246,46 @@ def test_a_subprotocol_carries_a_token() -> None:
 
 def test_who_is_no_longer_known_is_told_so() -> None:
     async def run() -> None:
-        async with _door() as (hub, door):
-            value, session = door.sign_in.sessions.begin(Credentials("ann", "a"))
-            ended: dict[str, Ending] = {}
-            async with door.enter(_scope("ann")) as ann, door.enter(_scope("bob")) as bob:
-                ann.on_end(partial(ended.__setitem__, "ann"))
-                bob.on_end(partial(ended.__setitem__, "bob"))
-                ann.on_end(partial(ended.__setitem__, "nobody"))()
+        async with _authenticator() as (hub, authenticator):
+            value, session = authenticator.auth.sessions.begin(Credentials("ann", "a"))
+            ended: dict[str, RevocationReason] = {}
+            async with (
+                authenticator.authenticated(_scope("ann")) as ann,
+                authenticator.authenticated(_scope("bob")) as bob,
+            ):
+                ann.on_revoked(partial(ended.__setitem__, "ann"))
+                bob.on_revoked(partial(ended.__setitem__, "bob"))
+                ann.on_revoked(partial(ended.__setitem__, "nobody"))()
                 hub.use_users(Users(users=(BOB, User("ann", "another"))), None)
                 await observed(lambda: ended)
                 await observed(lambda: ann.gateway.client.closed)
-            assert ended == {"ann": Ending.REVOKED}
+            assert ended == {"ann": RevocationReason.REVOKED}
             scope = _scope(origin="http://localhost")
             scope["headers"].append((b"cookie", f"jetgate={value}".encode()))
-            assert await _refusal(door, scope) == "session-ended"
-            assert session.endings.reason is Ending.REVOKED
-            assert await _refusal(door, _scope("ann")) == "unauthorized"
+            assert await _refusal(authenticator, scope) == "session-ended"
+            assert session.revocation.reason is RevocationReason.REVOKED
+            assert await _refusal(authenticator, _scope("ann")) == "unauthorized"
 
     asyncio.run(run())
 
 
 def test_other_permissions_end_what_lasts_and_hold_at_once() -> None:
     async def run() -> None:
-        async with _door() as (hub, door):
-            told: list[Ending] = []
-            async with door.enter(_scope("ann")) as ann, door.enter(_scope("bob")) as bob:
-                ann.on_end(told.append)
-                bob.on_end(lambda _: told.append(Ending.CLOSED))
+        async with _authenticator() as (hub, authenticator):
+            told: list[RevocationReason] = []
+            async with (
+                authenticator.authenticated(_scope("ann")) as ann,
+                authenticator.authenticated(_scope("bob")) as bob,
+            ):
+                ann.on_revoked(told.append)
+                bob.on_revoked(lambda _: told.append(RevocationReason.CLOSED))
                 ann.gateway.client.check(b"x")
                 hub.use_users(Users(users=(BOB, User("ann", "a", Permissions(Rule(()))))), None)
-                assert told == [Ending.CHANGED]
+                assert told == [RevocationReason.CHANGED]
                 with pytest.raises(NotPermitted):
                     ann.gateway.client.check(b"x")
                 assert not ann.gateway.client.closed, "what it does is finished"
-                async with door.enter(_scope("ann")) as again:
+                async with authenticator.authenticated(_scope("ann")) as again:
                     assert again.gateway.client is not ann.gateway.client
             await observed(lambda: ann.gateway.client.closed)
 
@@ -282,10 +294,10 @@ def test_other_permissions_end_what_lasts_and_hold_at_once() -> None:
 
 def test_permissions_that_change_while_a_connection_is_lost_hold_when_it_is_back() -> None:
     async def run() -> None:
-        async with _door() as (hub, door):
-            told: list[Ending] = []
-            async with door.enter(_scope("ann")) as ann:
-                ann.on_end(told.append)
+        async with _authenticator() as (hub, authenticator):
+            told: list[RevocationReason] = []
+            async with authenticator.authenticated(_scope("ann")) as ann:
+                ann.on_revoked(told.append)
                 assert ann.rights is not None
                 assert ann.rights.may_read(b"x")
                 hub.sessions[ann.gateway.client.info.client_id].close("Stale Connection", "stale")
@@ -294,7 +306,7 @@ def test_permissions_that_change_while_a_connection_is_lost_hold_when_it_is_back
                 hub.use_users(Users(users=(BOB, User("ann", "a", may_nothing))), None)
                 assert told == []
                 await observed(lambda: told)
-                assert told == [Ending.CHANGED]
+                assert told == [RevocationReason.CHANGED]
                 assert not ann.rights.may_read(b"x")
 
     asyncio.run(run())
@@ -304,12 +316,17 @@ def test_hundreds_are_served_at_once_and_idle_ones_are_let_go() -> None:
     async def run() -> None:
         names = [f"u{number}" for number in range(1500)]
         settings = dataclasses.replace(SETTINGS, identities_idle_max=10)
-        async with _door(*(User(name, "u") for name in names), settings=settings) as (hub, door):
-            callers = await asyncio.gather(*(door.admit(_scope(name)) for name in names))
+        async with _authenticator(*(User(name, "u") for name in names), settings=settings) as (
+            hub,
+            authenticator,
+        ):
+            callers = await asyncio.gather(
+                *(authenticator.authenticate(_scope(name)) for name in names)
+            )
             assert len({caller.gateway.client for caller in callers}) == len(names)
             assert not any(caller.gateway.client.closed for caller in callers)
             for caller in callers:
-                door.leave(caller)
+                authenticator.release(caller)
             await observed(lambda: len(hub.sessions) == 10 + 1)
 
     asyncio.run(run())
@@ -318,12 +335,18 @@ def test_hundreds_are_served_at_once_and_idle_ones_are_let_go() -> None:
 def test_too_much_at_once_is_refused_by_name() -> None:
     async def run() -> None:
         settings = dataclasses.replace(SETTINGS, identity_requests_max=2, requests_max=3)
-        async with _door(settings=settings) as (_, door):
-            async with door.enter(_scope("ann")), door.enter(_scope("ann")):
-                assert await _refusal(door, _scope("ann")) == "too-many-waiting"
-                async with door.enter(_scope("bob")):
-                    assert await _refusal(door, _scope("bob")) == "too-many-at-once"
-            async with door.enter(_scope("ann")), door.enter(_scope("ann")):
+        async with _authenticator(settings=settings) as (_, authenticator):
+            async with (
+                authenticator.authenticated(_scope("ann")),
+                authenticator.authenticated(_scope("ann")),
+            ):
+                assert await _refusal(authenticator, _scope("ann")) == "too-many-waiting"
+                async with authenticator.authenticated(_scope("bob")):
+                    assert await _refusal(authenticator, _scope("bob")) == "too-many-at-once"
+            async with (
+                authenticator.authenticated(_scope("ann")),
+                authenticator.authenticated(_scope("ann")),
+            ):
                 pass
 
     asyncio.run(run())
@@ -332,10 +355,10 @@ def test_too_much_at_once_is_refused_by_name() -> None:
 def test_guesses_at_once_are_as_many_as_one_after_the_other() -> None:
     async def run() -> None:
         settings = dataclasses.replace(SETTINGS, rate_requests=3, rate_seconds=3600.0)
-        async with _door(settings=settings) as (_, door):
+        async with _authenticator(settings=settings) as (_, authenticator):
             guesses = (Credentials("ann", str(number)) for number in range(10))
             found = await asyncio.gather(
-                *(_refusal(door, _scope(), credentials=guess) for guess in guesses)
+                *(_refusal(authenticator, _scope(), credentials=guess) for guess in guesses)
             )
             assert sorted(found) == ["quota-exceeded"] * 7 + ["unauthorized"] * 3
 
@@ -346,9 +369,12 @@ def test_who_is_right_has_used_up_no_guess() -> None:
     async def run() -> None:
         names = [f"u{number}" for number in range(10)]
         settings = dataclasses.replace(SETTINGS, rate_requests=1, rate_seconds=3600.0)
-        async with _door(*(User(name, "u") for name in names), settings=settings) as (_, door):
+        async with _authenticator(*(User(name, "u") for name in names), settings=settings) as (
+            _,
+            authenticator,
+        ):
             for name in names:
-                async with door.enter(_scope(name)) as caller:
+                async with authenticator.authenticated(_scope(name)) as caller:
                     assert caller.name == name
 
     asyncio.run(run())

@@ -5,7 +5,7 @@
 import asyncio
 from collections import Counter
 
-from gateway.http.deadlines import Patience
+from gateway.http.deadlines import Deadlines
 
 _WAITERS = 200
 
@@ -14,7 +14,7 @@ def test_of_many_who_are_late_together_few_go_on_in_a_turn_of_the_loop() -> None
     """Else who publishes would wait until all of them were answered."""
 
     async def scenario() -> list[int]:
-        loop, patience = asyncio.get_running_loop(), Patience()
+        loop, deadlines = asyncio.get_running_loop(), Deadlines()
         turn = 0
         ended: list[int] = []
 
@@ -26,7 +26,7 @@ def test_of_many_who_are_late_together_few_go_on_in_a_turn_of_the_loop() -> None
 
         async def wait() -> None:
             try:
-                await patience.wait(loop.create_future(), 0.01)
+                await deadlines.wait(loop.create_future(), 0.01)
             except TimeoutError:
                 ended.append(turn)
 

@@ -4,18 +4,18 @@
 
 import pytest
 
-from gateway.auth.rate_limits import Quota, Rates
+from gateway.auth.rate_limits import Quota, RateLimits
 from gateway.http.problems import Problem
 from tests.support.sessions import ManualClock
 
 
 def test_a_quota_is_used_up_and_comes_back() -> None:
     clock = ManualClock()
-    rates = Rates(clock, 3, 60)
+    rates = RateLimits(clock, 3, 60)
 
-    assert [rates.take(b"a") for _ in range(3)] == [Quota(2, 20), Quota(1, 40), Quota(0, 60)]
+    assert [rates.charge(b"a") for _ in range(3)] == [Quota(2, 20), Quota(1, 40), Quota(0, 60)]
     with pytest.raises(Problem) as refused:
-        rates.take(b"a")
+        rates.charge(b"a")
 
     assert refused.value.headers == {
         "RateLimit-Policy": '"requests";q=3;w=60',
@@ -23,31 +23,31 @@ def test_a_quota_is_used_up_and_comes_back() -> None:
         "Retry-After": "20",
     }
     assert refused.value.members()["violated-policies"] == ["requests"]
-    assert rates.take(b"b") == Quota(2, 20), "others have their own"
+    assert rates.charge(b"b") == Quota(2, 20), "others have their own"
     clock.advance(19.9)
     with pytest.raises(Problem, match="quota-exceeded"):
-        rates.take(b"a")
+        rates.charge(b"a")
     clock.advance(0.1)
-    assert rates.take(b"a") == Quota(0, 60)
+    assert rates.charge(b"a") == Quota(0, 60)
     clock.advance(3600)
-    assert rates.take(b"a") == Quota(2, 20), "no more is saved up than the quota"
+    assert rates.charge(b"a") == Quota(2, 20), "no more is saved up than the quota"
 
 
 def test_what_is_given_back_may_be_taken_again() -> None:
-    rates = Rates(ManualClock(), 1, 1)
+    rates = RateLimits(ManualClock(), 1, 1)
 
-    rates.take(b"a")
+    rates.charge(b"a")
     with pytest.raises(Problem, match="quota-exceeded"):
-        rates.take(b"a")
-    rates.give_back(b"a")
-    rates.take(b"a")
+        rates.charge(b"a")
+    rates.refund(b"a")
+    rates.charge(b"a")
 
 
 def test_who_pauses_is_forgotten() -> None:
     clock = ManualClock()
-    rates = Rates(clock, 1, 1)
+    rates = RateLimits(clock, 1, 1)
     for number in range(100_000):
-        rates.take(b"%d" % number)
+        rates.charge(b"%d" % number)
         clock.advance(0.001)
 
     assert len(rates._full_at) < 10_000
