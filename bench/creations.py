@@ -7,7 +7,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from bench.wire import Connection, Lane, one_by_one, pump
+from bench.wire import Connection, Sender, one_by_one, pump
 from core.units import NANOS_PER_SECOND
 from tests.support.nodes import Nodes
 from tests.support.pg import PostgresServer
@@ -55,8 +55,8 @@ def measure(connections: Sequence[Connection], count: int) -> None:
         for each in zip(connections, requests(kind, "A", count, places), strict=True):
             alone += sum(one_by_one(*each)) / NANOS_PER_SECOND
         shares = requests(kind, "B", count, places)
-        lanes = [Lane(*each) for each in zip(connections, shares, strict=True)]
-        together = pump(lanes, window=WINDOW // len(lanes))
+        senders = [Sender(*each) for each in zip(connections, shares, strict=True)]
+        together = pump(senders, window=WINDOW // len(senders))
         print(f"{kind:10}{count / alone:8.0f}/s one by one  {count / together:8.0f}/s at once")
 
 

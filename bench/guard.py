@@ -84,10 +84,10 @@ def _relay(server: DropIn, rounds: int, *, guarded: bool) -> float:
         receiver.send(b"SUB core.%d.* 1\r\n" % i)
         receiver.flush()
     senders = [connect(i) for i in range(PAIRS)]
-    blocks = [b"PUB core.%d.a 128\r\n%s\r\n" % (i, b"x" * 128) * ROUND for i in range(PAIRS)]
+    writes = [b"PUB core.%d.a 128\r\n%s\r\n" % (i, b"x" * 128) * ROUND for i in range(PAIRS)]
     gc.disable()
     try:
-        return _pump(senders, receivers, blocks, rounds)
+        return _pump(senders, receivers, writes, rounds)
     finally:
         gc.enable()
         for connection in (*senders, *receivers):
@@ -95,7 +95,7 @@ def _relay(server: DropIn, rounds: int, *, guarded: bool) -> float:
 
 
 def _pump(
-    senders: list[Connection], receivers: list[Connection], blocks: list[bytes], rounds: int
+    senders: list[Connection], receivers: list[Connection], writes: list[bytes], rounds: int
 ) -> float:
     poll = select.epoll()
     sockets = {receiver.sock.fileno(): receiver.sock for receiver in receivers}
@@ -105,8 +105,8 @@ def _pump(
     start = time.perf_counter()
     for number in range(rounds + AHEAD):
         if number < rounds:
-            for sender, block in zip(senders, blocks, strict=True):
-                sender.sock.sendall(block)
+            for sender, write in zip(senders, writes, strict=True):
+                sender.sock.sendall(write)
         while lines < (min(number + 1 - AHEAD, rounds) * each):
             events = poll.poll(20)
             if not events:

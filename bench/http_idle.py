@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.load import Measure, stream
 from bench.peers import Peer
-from bench.wire import Address, Connection, Lane, publishes, pump
+from bench.wire import Address, Connection, Sender, publishes, pump
 from tests.support.dropin import DropIn
 
 WINDOW = 2000
@@ -46,7 +46,7 @@ def _publish(address: Address, name: str, count: int) -> float:
     stream(connection, name)
     connection.send(b"SUB _INBOX.pub.* 1\r\n")
     messages = publishes(name.encode() + b".a", count, b"x" * 128, b"_INBOX.pub")
-    seconds = pump([Lane(connection, messages)], window=WINDOW)
+    seconds = pump([Sender(connection, messages)], window=WINDOW)
     connection.api(f"STREAM.DELETE.{name}")
     connection.close()
     return seconds

@@ -26,12 +26,12 @@ class Ingest:
         connection = Connection(peer.address)
         stream(connection, name, allow_batched=True)
         connection.send(b"SUB _INBOX.fast.> 1\r\n")
-        blocks = [
+        writes = [
             _block(name.encode(), start, min(start + _FLOW, count + 1), count)
             for start in range(1, count + 1, _FLOW)
         ]
         began = time.perf_counter()
-        _send(connection, blocks)
+        _send(connection, writes)
         seconds = time.perf_counter() - began
         stored = connection.api(f"STREAM.INFO.{name}")["state"]["messages"]
         assert stored == count, stored
@@ -48,13 +48,13 @@ def _block(name: bytes, start: int, stop: int, last: int) -> bytes:
     )
 
 
-def _send(connection: Connection, blocks: list[bytes]) -> None:
+def _send(connection: Connection, writes: list[bytes]) -> None:
     """Send as far ahead of the acks as allowed, until the whole batch is acknowledged."""
     sent = acked = 0
     data = b""
     while _END not in data:
-        while sent < len(blocks) and sent * _FLOW - acked < _AHEAD:
-            connection.send(blocks[sent])
+        while sent < len(writes) and sent * _FLOW - acked < _AHEAD:
+            connection.send(writes[sent])
             sent += 1
         piece = connection.sock.recv(CHUNK)
         if not piece or b'"err' in piece:

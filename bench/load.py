@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bench.peers import Peer
-from bench.wire import Connection, Lane, pump
+from bench.wire import Connection, Sender, pump
 
 Measure = dict[str, float]
 
@@ -51,7 +51,7 @@ def fill(
             b"PUB %s.%s _INBOX.fill.%d%s" % (name.encode(), token(i % subjects), i, tail)
             for i in range(start, min(count, start + 200_000))
         ]
-        pump([Lane(connection, block)], window=4000)
+        pump([Sender(connection, block)], window=4000)
     connection.close()
 
 

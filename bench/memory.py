@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.wire import Connection, Lane, LoadError, pump
+from bench.wire import Connection, LoadError, Sender, pump
 from core.units import NANOS_PER_SECOND
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
@@ -62,7 +62,7 @@ def load(server: JetgateServer | NatsServer, count: int, message: Callable[[int]
     seconds = 0.0
     for start in range(0, count, BLOCK):
         block = [message(i) for i in range(start, min(count, start + BLOCK))]
-        seconds += pump([Lane(connection, block)], window=WINDOW, limit=600)
+        seconds += pump([Sender(connection, block)], window=WINDOW, limit=600)
     connection.close()
     return count / seconds
 
@@ -132,7 +132,7 @@ def serving(server: JetgateServer) -> float:
         try:
             connection = Connection(server.address)
             connection.send(b"SUB _INBOX.m.* 1\r\n")
-            pump([Lane(connection, [b"PUB M.1 _INBOX.m.1" + PAYLOAD])], window=1)
+            pump([Sender(connection, [b"PUB M.1 _INBOX.m.1" + PAYLOAD])], window=1)
             connection.close()
         except (OSError, LoadError):
             return False
@@ -182,7 +182,7 @@ def steady(connection: Connection, streams: int) -> float:
     connection.send(b"SUB _INBOX.m.* 1\r\n")
     count = RATE * SECONDS
     block = [b"PUB S%d.a _INBOX.m.%d%s" % (i % streams, i, PAYLOAD) for i in range(count)]
-    return count / pump([Lane(connection, block)], window=RATE, rate=RATE)
+    return count / pump([Sender(connection, block)], window=RATE, rate=RATE)
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bench.load import Measure, stream
 from bench.peers import Peer
-from bench.wire import Connection, Lane, LoadError, publishes, pump
+from bench.wire import Connection, LoadError, Sender, publishes, pump
 
 _TIMEOUT_S = 120.0
 _POLL_S = 0.01
@@ -38,11 +38,11 @@ class Mirror:
         inbox = b"_INBOX.pub0"
         connection.send(b"SUB %s.* 1\r\n" % inbox)
         # The first message proves that the copy is connected to its origin.
-        pump([Lane(connection, publishes(name.encode() + b".a", 1, b"x", inbox))], window=1)
+        pump([Sender(connection, publishes(name.encode() + b".a", 1, b"x", inbox))], window=1)
         self._wait(observer, copy, 1)
         messages = publishes(name.encode() + b".a", count, b"x" * self.size, inbox)
         began = time.perf_counter()
-        published = pump([Lane(connection, messages)], window=self.window)
+        published = pump([Sender(connection, messages)], window=self.window)
         self._wait(observer, copy, count + 1)
         took = time.perf_counter() - began
         connection.close()

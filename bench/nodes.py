@@ -7,7 +7,7 @@ python -m bench.nodes [--only PART] [--scale 1.0] [--kills 10] [--stalls 3]
 import argparse
 
 from bench.nodes_kills import kills, stalls, steady
-from bench.nodes_many import create, idle, settle
+from bench.nodes_many import create, idle, measure_takeover
 from bench.nodes_rates import NODES, compare, everywhere
 from tests.support.nodes import Nodes
 from tests.support.pg import PostgresServer
@@ -62,7 +62,7 @@ def main() -> None:
             with Nodes(postgres.fresh_database(), NODES) as nodes:
                 create(nodes, chosen.streams, chosen.streams)
                 if "settle" in parts:
-                    settle(nodes, chosen.streams, chosen.settles)
+                    measure_takeover(nodes, chosen.streams, chosen.settles)
                 if "idle" in parts:
                     idle(postgres, nodes)
 

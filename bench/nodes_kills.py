@@ -146,7 +146,7 @@ def _send(number: signal.Signals, node: JetgateServer, _proxy: Proxy) -> None:
     node.process.send_signal(number)
 
 
-def _cut(_node: JetgateServer, proxy: Proxy) -> None:
+def _disconnect(_node: JetgateServer, proxy: Proxy) -> None:
     proxy.cut()
 
 
@@ -161,7 +161,7 @@ def _heal(_node: JetgateServer, proxy: Proxy) -> None:
 Change = Callable[[JetgateServer, Proxy], None]
 _STALLS: tuple[tuple[str, Change, Change], ...] = (
     ("SIGSTOP of the leader", partial(_send, signal.SIGSTOP), partial(_send, signal.SIGCONT)),
-    ("connections to PostgreSQL ended", _cut, _heal),
+    ("connections to PostgreSQL ended", _disconnect, _heal),
     ("nothing passes to PostgreSQL", _hold, _heal),
 )
 """Each fault of the leader: its name, the function that causes it, and the one that ends it."""

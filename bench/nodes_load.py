@@ -11,7 +11,7 @@ from typing import Self
 
 from bench.wire import CHUNK, HELLO, Address
 
-PATIENCE_S = 0.5
+STALL_S = 0.5
 """Seconds without progress after which a publisher with a full window sends again."""
 TICK_S = 0.01
 _RETRY_S = 0.05
@@ -112,7 +112,7 @@ class Publisher:
     def write(self, now: float) -> None:
         """Send the messages that are due. Raises OSError when the connection has ended."""
         assert self.sock is not None
-        if self._window and now - self._moved > PATIENCE_S:
+        if self._window and now - self._moved > STALL_S:
             self._answered, self._moved = self._sent, now
         if len(self._out) < CHUNK and now >= self._retry_at:
             count = self._due(now)
@@ -167,11 +167,11 @@ class Load:
     def _run(self) -> None:
         with contextlib.closing(select.epoll()) as poll:
             while not self._over.is_set():
-                self._turn(poll)
+                self._poll_once(poll)
         for publisher in self.publishers:
             publisher.close()
 
-    def _turn(self, poll: select.epoll) -> None:
+    def _poll_once(self, poll: select.epoll) -> None:
         ready = {fd for fd, _ in poll.poll(0.002)}
         for publisher in self.publishers:
             now = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A thousand streams on several nodes: the time to settle after a kill, and the cost of idling."""
+"""A thousand streams on several nodes: the time to recover after a kill, and the cost of idling."""
 
 import select
 import time
@@ -8,7 +8,7 @@ from statistics import median
 
 from bench.creations import listen, requests
 from bench.processor import family, own, used
-from bench.wire import CHUNK, Address, Connection, Lane, pump
+from bench.wire import CHUNK, Address, Connection, Sender, pump
 from tests.support.eventually import eventually
 from tests.support.nodes import Nodes, numbers
 from tests.support.pg import PostgresServer
@@ -35,7 +35,7 @@ def create(nodes: Nodes, streams: int, consumers: int) -> None:
     listen(connections)
     for kind, count in (("stream", streams), ("consumer", consumers)):
         shares = requests(kind, "M", count, len(connections))
-        pump([Lane(*each) for each in zip(connections, shares, strict=True)], window=64)
+        pump([Sender(*each) for each in zip(connections, shares, strict=True)], window=64)
     found = connections[0].api("STREAM.NAMES")["total"]
     assert found == streams, found
     messages = [
@@ -43,14 +43,14 @@ def create(nodes: Nodes, streams: int, consumers: int) -> None:
         for _ in range(MESSAGES)
         for number in range(streams)
     ]
-    pump([Lane(connections[0], messages)], window=2000)
+    pump([Sender(connections[0], messages)], window=2000)
     for connection in connections:
         connection.close()
     nodes.settled(level=False)
     print(f"{streams} streams, {consumers} consumers, {len(messages)} messages", flush=True)
 
 
-def settle(nodes: Nodes, streams: int, count: int) -> None:
+def measure_takeover(nodes: Nodes, streams: int, count: int) -> None:
     """Kill nodes in rotation; print the time until each stream answers and stores at the others."""
     taken = []
     for number in range(count):
@@ -65,7 +65,7 @@ def settle(nodes: Nodes, streams: int, count: int) -> None:
         print(f"settled {number + 1}: {taken[-1]:.2f} s, {led:.0f} groups led anew", flush=True)
         victim.start()
         nodes.settled(level=False)
-        _print_spread(nodes)
+        _print_placement(nodes)
     if taken:
         print(
             f"{streams} streams answer and store at the other nodes after kill -9 of one:"
@@ -74,16 +74,16 @@ def settle(nodes: Nodes, streams: int, count: int) -> None:
         )
 
 
-def _print_spread(nodes: Nodes) -> None:
+def _print_placement(nodes: Nodes) -> None:
     """Wait until nodes lead about equally many streams; print the time, and the numbers."""
 
-    def look() -> list[int] | None:
+    def even_counts() -> list[int] | None:
         counts = [count for (count,) in on(nodes.dsn, _LED)]
         is_even = max(counts) - min(counts) <= EVEN * sum(counts) / len(nodes.all)
         return counts if is_even and len(counts) == len(nodes.all) else None
 
     began = time.perf_counter()
-    counts = eventually(look, within=120)
+    counts = eventually(even_counts, within=120)
     taken = time.perf_counter() - began
     print(f"  spread after {taken:.2f} s more: streams of the nodes {counts}", flush=True)
 

@@ -5,7 +5,7 @@ from statistics import median
 
 from bench.load import Measure, stream
 from bench.pull import pull_all
-from bench.wire import Connection, Lane, one_by_one, percentile, publishes, pump
+from bench.wire import Connection, Sender, one_by_one, percentile, publishes, pump
 from tests.support.jetgate import JetgateServer
 from tests.support.nodes import Nodes
 
@@ -32,7 +32,7 @@ def rates(node: JetgateServer, name: str, scale: float) -> Measure:
     connection = Connection(node.address)
     connection.send(b"SUB _INBOX.p.* 1\r\n")
     subject = f"{name}.a".encode()
-    taken = pump([Lane(connection, publishes(subject, count, PAYLOAD, b"_INBOX.p"))], window=4000)
+    taken = pump([Sender(connection, publishes(subject, count, PAYLOAD, b"_INBOX.p"))], window=4000)
     alone = one_by_one(connection, publishes(subject, LATENCIES, PAYLOAD, b"_INBOX.p"))
     connection.close()
     connection = Connection(node.address)
@@ -66,18 +66,18 @@ def compare(nodes: Nodes, scale: float) -> None:
 def publish(places: Sequence[tuple[JetgateServer, str]], scale: float) -> float:
     """Return the acknowledged messages per second of all publishers: one per node and stream."""
     count = int(PUBLISHES * scale)
-    lanes, connections = [], [Connection(node.address) for node, _ in places]
+    senders, connections = [], [Connection(node.address) for node, _ in places]
     for number, (connection, (_, name)) in enumerate(zip(connections, places, strict=True)):
         connection.send(b"SUB _INBOX.p%d.* 1\r\n" % number)
         connection.flush()
         subject, inbox = f"{name}.{number}".encode(), b"_INBOX.p%d" % number
-        lanes.append(Lane(connection, publishes(subject, count, PAYLOAD, inbox)))
-    taken = pump(lanes, window=4000)
+        senders.append(Sender(connection, publishes(subject, count, PAYLOAD, inbox)))
+    taken = pump(senders, window=4000)
     for name in {name for _, name in places}:
         connections[0].api(f"STREAM.DELETE.{name}")
     for connection in connections:
         connection.close()
-    return len(lanes) * count / taken
+    return len(senders) * count / taken
 
 
 def _at_leader(nodes: Nodes, name: str) -> list[tuple[JetgateServer, str]]:

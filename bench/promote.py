@@ -1,4 +1,4 @@
-"""The load of a transaction's batch: staged in blocks, then stored exactly once by the server."""
+"""The load of a transaction's batch: staged in payloads, then stored exactly once by the server."""
 
 import time
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from crc32c import crc32c
 
 from bench.load import Measure, stream
 from bench.peers import Peer
-from bench.wire import Connection, Lane, pump
+from bench.wire import Connection, Sender, pump
 
 _ATTEMPTS = 10
 _BLOCK = 5000  # rows
 _SIZE = 128
 _SUBJECTS = 1000
-_WINDOW = 20  # blocks that are not yet acknowledged
+_WINDOW = 20  # payloads that are not yet acknowledged
 
 
 @dataclass(slots=True)
@@ -40,16 +40,16 @@ class Promote:
         took = 0.0
         attempts = []
         for number in range(_ATTEMPTS):
-            blocks = [
+            payloads = [
                 self._block(name, number * per_attempt + start, min(_BLOCK, per_attempt - start))
                 for start in range(0, per_attempt, _BLOCK)
             ]
             first = _last_seq(connection, name) + 1
-            took += _stage(connection, name, f"a{number}", blocks)
-            seqs = [[first, first + len(blocks) - 1]]
+            took += _stage(connection, name, f"a{number}", payloads)
+            seqs = [[first, first + len(payloads) - 1]]
             crc = 0
-            for block in blocks:
-                crc = crc32c(block, crc)
+            for payload in payloads:
+                crc = crc32c(payload, crc)
             attempts.append({"id": f"a{number}", "seqs": seqs, "rows": per_attempt, "crc": crc})
         commit = {"app": "bench", "token": token, "batch": 0, "attempts": attempts}
         began = time.perf_counter()
@@ -82,12 +82,12 @@ def _last_seq(connection: Connection, name: str) -> int:
     return int(connection.api(f"STREAM.INFO.JG_STAGE_{name}")["state"]["last_seq"])
 
 
-def _stage(connection: Connection, name: str, attempt: str, blocks: list[bytes]) -> float:
-    """Publish blocks; return the seconds until all are acknowledged."""
+def _stage(connection: Connection, name: str, attempt: str, payloads: list[bytes]) -> float:
+    """Publish payloads; return the seconds until all are acknowledged."""
     other = Connection(connection.sock.getpeername())
     other.send(b"SUB _INBOX.stage 1\r\n")
     subject = f"$JG.STAGE.{name}.{attempt}".encode()
-    messages = [b"PUB %b _INBOX.stage %d\r\n%b\r\n" % (subject, len(b), b) for b in blocks]
-    seconds = pump([Lane(other, messages)], window=_WINDOW)
+    messages = [b"PUB %b _INBOX.stage %d\r\n%b\r\n" % (subject, len(b), b) for b in payloads]
+    seconds = pump([Sender(other, messages)], window=_WINDOW)
     other.close()
     return seconds

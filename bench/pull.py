@@ -21,7 +21,7 @@ class Replies:
     def __init__(self) -> None:
         self.rest = b""
 
-    def take(self, data: bytes) -> list[bytes]:
+    def ack_subjects(self, data: bytes) -> list[bytes]:
         """Return the ack subjects of the messages that are complete now."""
         data = self.rest + data
         cut = data.rfind(b"\r\nMSG ") + 2
@@ -90,7 +90,7 @@ def receive_all(
         data = sock.recv(CHUNK)
         if not data:
             raise LoadError("closed")
-        found = replies.take(data)
+        found = replies.ack_subjects(data)
         seen += len(found)
         more = requests.due(seen) if requests is not None else b""
         sock.sendall(acks(found, last=bool(found) and seen >= count) + more)

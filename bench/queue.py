@@ -110,7 +110,7 @@ def _run(
                 source.send(b"".join(messages[sent:allowed]))
                 sent = max(sent, allowed)
                 continue
-            found = replies.take(data)
+            found = replies.ack_subjects(data)
             if seen == count and DONE in data:
                 return time.perf_counter() - start
             if found:

@@ -18,7 +18,7 @@ from bench.http_wire import (
 )
 from bench.load import Measure, processor_of, stream
 from bench.peers import Peer
-from bench.wire import CHUNK, Connection, Lane, LoadError, one_by_one, percentile, pump
+from bench.wire import CHUNK, Connection, LoadError, Sender, one_by_one, percentile, pump
 
 PAYLOAD = b"x" * 128
 CONNECTIONS = 64
@@ -53,15 +53,15 @@ class Each:
         lines = answer_to(connection, requests[0]).count(b"\n")
         taken = one_by_one(connection, requests[: len(requests) // 20], lines)
         connection.close()
-        lanes = [
-            Lane(HttpConnection(http_address(peer)), requests[i::CONNECTIONS])
+        senders = [
+            Sender(HttpConnection(http_address(peer)), requests[i::CONNECTIONS])
             for i in range(CONNECTIONS)
         ]
         used = processor_of(peer)
-        seconds = pump(lanes, window=1, lines=lines)
+        seconds = pump(senders, window=1, lines=lines)
         used = processor_of(peer) - used
-        for lane in lanes:
-            lane.connection.close()
+        for sender in senders:
+            sender.connection.close()
         return {
             "rate": len(requests) / seconds,
             "p50": percentile(taken, 0.5) / 1e3,

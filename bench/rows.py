@@ -23,7 +23,7 @@ from bench.push import Push
 from bench.queue import Queue
 from bench.row import Row
 from bench.starting import Starting
-from bench.wire import GET_LINES, Connection, Lane, one_by_one, percentile, publishes, pump
+from bench.wire import GET_LINES, Connection, Sender, one_by_one, percentile, publishes, pump
 
 
 @dataclass(slots=True)
@@ -43,17 +43,17 @@ class Publish:
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         count = int(self.count * scale) // self.connections
         name = f"PUB{run}"
-        lanes = []
+        senders = []
         for i in range(self.connections):
             connection = Connection(peer.address)
             if i == 0:
                 stream(connection, name, **self.config)
             inbox = b"_INBOX.pub%d" % i
             connection.send(b"SUB %s.* 1\r\n" % inbox)
-            lanes.append(Lane(connection, self._messages(name.encode(), count, inbox)))
-        seconds = pump(lanes, window=self.window)
-        for lane in lanes:
-            lane.connection.close()
+            senders.append(Sender(connection, self._messages(name.encode(), count, inbox)))
+        seconds = pump(senders, window=self.window)
+        for sender in senders:
+            sender.connection.close()
         return {"rate": count * self.connections / seconds}
 
     def _messages(self, name: bytes, count: int, inbox: bytes) -> list[bytes]:
@@ -137,11 +137,11 @@ class DirectGet:
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         connection = Connection(peer.address)
         connection.send(b"SUB _INBOX.get.* 1\r\n")
-        lane = Lane(connection, self._requests(int(self.count * scale), scale))
-        seconds = pump([lane], window=self.window, lines=GET_LINES)
-        assert b"Nats-Sequence" in lane.sample, lane.sample[:500]
+        sender = Sender(connection, self._requests(int(self.count * scale), scale))
+        seconds = pump([sender], window=self.window, lines=GET_LINES)
+        assert b"Nats-Sequence" in sender.sample, sender.sample[:500]
         connection.close()
-        return {"rate": lane.count / seconds}
+        return {"rate": sender.count / seconds}
 
     def _requests(self, count: int, scale: float) -> list[bytes]:
         head = b"PUB $JS.API.DIRECT.GET.%s" % self.name.encode()

@@ -17,9 +17,9 @@ from tests.support.pg import PostgresServer
 from tests.support.sql import on
 from tests.support.wire import Wire
 
-_SHELVES = ("jetgate_store.message_0", "jetgate_store.message_1")
-_TABLES = " + ".join(f"pg_table_size('{shelf}')" for shelf in _SHELVES)
-_INDEXES = " + ".join(f"pg_indexes_size('{shelf}')" for shelf in _SHELVES)
+_PARTITIONS = ("jetgate_store.message_0", "jetgate_store.message_1")
+_TABLES = " + ".join(f"pg_table_size('{partition}')" for partition in _PARTITIONS)
+_INDEXES = " + ".join(f"pg_indexes_size('{partition}')" for partition in _PARTITIONS)
 _SIZES = f"select {_TABLES}, {_INDEXES}, pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint"
 _ROWS = "select count(*) from jetgate_store.message"
 _WINDOW = 1000
@@ -68,7 +68,7 @@ def measure(config: dict[str, Any], count: int, size: int, block: bytes = b"") -
                 drain(wire, count)
             left = wire.api("STREAM.INFO.S")["state"]["messages"]
             eventually(lambda: on(dsn, _ROWS) == [(left,)], within=120, every=0.2)
-            [kept] = on(dsn, *(f"vacuum {shelf}" for shelf in _SHELVES), _SIZES)
+            [kept] = on(dsn, *(f"vacuum {partition}" for partition in _PARTITIONS), _SIZES)
     grown = [(now - then) // count for now, then in zip(after, before, strict=True)]
     return [*grown, (kept[0] + kept[1] - before[0] - before[1]) // count]
 

@@ -228,7 +228,7 @@ def main() -> int:
                 bench = Bench(session, dsn, rows, place / "out", pid)
                 some = names if rows == most else [one for one in names if one in BATCHES]
                 measured[rows] = _rounds(bench, some)
-                found = {name: _tell(name, runs) for name, runs in measured[rows].items()}
+                found = {name: _print_medians(name, runs) for name, runs in measured[rows].items()}
                 _compare(measured[rows], found)
             session.stop()
     finally:
@@ -274,14 +274,14 @@ def _rounds(bench: Bench, names: list[str]) -> dict[str, list[Cost]]:
     return costs
 
 
-def _tell(name: str, runs: list[Cost]) -> float:
+def _print_medians(name: str, runs: list[Cost]) -> float:
     """Print the medians of a row; return its rate."""
     goal = ROWS[name][1]
     rate = statistics.median(one.rate for one in runs)
     cpu = statistics.median(one.cpu for one in runs)
     word = "" if not goal else "ok" if rate >= goal else "MISS"
-    told = f"{rate:10,.0f} rows/s, {cpu:5.2f} us of CPU a row, goal {goal:9,.0f} {word}"
-    print(f"{name:45} {told}", flush=True)
+    figures = f"{rate:10,.0f} rows/s, {cpu:5.2f} us of CPU a row, goal {goal:9,.0f} {word}"
+    print(f"{name:45} {figures}", flush=True)
     return rate
 
 

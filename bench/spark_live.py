@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from bench.load import stream
 from bench.pace import STAMP, Pace, pacing
-from bench.wire import Connection, Lane, percentile, publishes, pump
+from bench.wire import Connection, Sender, percentile, publishes, pump
 from core.units import NANOS_PER_SECOND
 from tests.spark.feeds import dsn_of
 from tests.support import spark as support
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 TRIGGER = "1 second"
 SLOW, FAST, LIMIT = 2_000, 60_000, 50_000
 P50, P99 = 1.5, 3.0
-KEPT = 0.99
+RATE_REACHED = 0.99
 """Share of the publishers' rate at which it counts as kept; the rest is lost at edges of parts."""
 TWICE = 2.0
 WARM = 5
@@ -86,13 +86,13 @@ class Bench:
         self,
         name: str,
         options: dict[str, str],
-        take: "Callable[[DataFrame, int], None] | None" = None,
+        on_batch: "Callable[[DataFrame, int], None] | None" = None,
     ) -> "StreamingQuery":
-        """Start a query that reads new messages every second; without `take` discard them."""
+        """Start a query that reads new messages every second; without `on_batch` discard them."""
         source = self.spark.readStream.format("jetstream").options(stream=name, **options).load()
         writer = source.writeStream.option("checkpointLocation", tempfile.mkdtemp(dir=self.place))
         writer = writer.trigger(processingTime=TRIGGER)
-        return (writer.foreachBatch(take) if take else writer.format("noop")).start()
+        return (writer.foreachBatch(on_batch) if on_batch else writer.format("noop")).start()
 
 
 def caught_up(bench: Bench, transport: str, pace: Pace) -> bool:
@@ -101,12 +101,12 @@ def caught_up(bench: Bench, transport: str, pace: Pace) -> bool:
     bench.make(name)
     arrived: list[tuple[int, list[int]]] = []
 
-    def take(frame: "DataFrame", _batch: int) -> None:
+    def on_batch(frame: "DataFrame", _batch: int) -> None:
         rows = frame.collect()
         arrived.append((time.time_ns(), [int(row.data[:STAMP]) for row in rows]))
 
     options = {**bench.options(transport), "payload": "string", "columns": "data"}
-    query = bench.query(name, options, take)
+    query = bench.query(name, options, on_batch)
     pace.mark()
     eventually(lambda: len(arrived) > 2, within=60)
     _pass(WARM, query)
@@ -154,7 +154,7 @@ def beside_publishers(bench: Bench, transport: str, pace: Pace) -> bool:
     alone, beside = pace.parts[1::4], pace.parts[3::4]
     rates = [_median(parts, "rate") for parts in (alone, beside)]
     waits = [_median(parts, "p99") for parts in (alone, beside)]
-    kept = rates[1] >= KEPT * FAST
+    kept = rates[1] >= RATE_REACHED * FAST
     word = "ok" if kept and waits[1] <= TWICE * waits[0] else "MISS"
     print(
         f"{transport + ', beside publishers':24} {rates[1]:,.0f}/s published, goal {FAST:,}; "
@@ -170,7 +170,7 @@ def _warm(bench: Bench, name: str, options: dict[str, str]) -> None:
     connection = Connection(bench.server.address)
     connection.send(b"SUB _INBOX.warm.* 1\r\n")
     messages = publishes(f"{name}.a".encode(), 4 * LIMIT, b"x" * 128, b"_INBOX.warm")
-    pump([Lane(connection, messages)], window=4000)
+    pump([Sender(connection, messages)], window=4000)
     connection.close()
     query = bench.query(name, options)
     eventually(lambda: sum(one["numInputRows"] for one in query.recentProgress) >= 4 * LIMIT)

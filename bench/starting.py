@@ -22,7 +22,7 @@ from tests.support.pg import PostgresServer
 from tests.support.ports import free_port
 
 _COMMANDS = {"nats": "nats-server", "jetgate": "jetgate-nats-server"}
-_PATIENCE_S = 120.0
+_LIMIT_S = 120.0
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Starting:
             _greeted(port)
             taken["accept"] = (time.perf_counter() - began) * 1e6
             if self.dev:
-                _said_to_be_starting(http_port)
+                _request_while_starting(http_port)
                 taken["http"] = (time.perf_counter() - began) * 1e6
             connection = Connection(("127.0.0.1", port))
             stream(connection, "START")
@@ -76,7 +76,7 @@ class Starting:
             connection.close()
             began = time.perf_counter()
             process.send_signal(signal.SIGTERM)
-            process.wait(_PATIENCE_S)
+            process.wait(_LIMIT_S)
             taken["exit"] = (time.perf_counter() - began) * 1e6
         finally:
             process.kill()
@@ -86,9 +86,9 @@ class Starting:
         return taken
 
 
-def _said_to_be_starting(port: int) -> None:
+def _request_while_starting(port: int) -> None:
     """Request `/readyz` once; it must answer with status 503."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_LIMIT_S)
     connection.request("GET", "/readyz")
     assert connection.getresponse().status == HTTPStatus.SERVICE_UNAVAILABLE
     connection.close()
@@ -96,10 +96,10 @@ def _said_to_be_starting(port: int) -> None:
 
 def _greeted(port: int) -> None:
     """Wait until the server sends INFO to a client."""
-    deadline = time.perf_counter() + _PATIENCE_S
+    deadline = time.perf_counter() + _LIMIT_S
     while True:
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S) as client:
+            with socket.create_connection(("127.0.0.1", port), timeout=_LIMIT_S) as client:
                 assert client.recv(4096).startswith(b"INFO")
                 return
         except ConnectionRefusedError:

@@ -48,7 +48,7 @@ async def deliver(**config: object) -> float:
     return spent / wanted * 1e6
 
 
-async def deliver_in_turn() -> float:
+async def deliver_alternately() -> float:
     """Measure serving two waiting requests of one client, which get messages in rotation."""
     stream, _ = await _stream()
     runner = stream.consumers["c"]
@@ -118,7 +118,7 @@ STEPS: dict[str, Callable[[], Awaitable[float]]] = {
     "deliver, pull, ack none": lambda: deliver(ack_policy=AckPolicy.NONE),
     "deliver, pull, one of ten subjects": lambda: deliver(filter_subject="s.3"),
     "deliver, pull, with headers": lambda: deliver(header=b"NATS/1.0\r\na: b\r\n\r\n"),
-    "deliver, two requests in turn": deliver_in_turn,
+    "deliver, two requests in turn": deliver_alternately,
     "push, ack none": push,
     "ack, plain": ack,
     "encode state, per pending message": encode,

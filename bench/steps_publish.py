@@ -102,7 +102,7 @@ def parse(sizes: int) -> float:
     return per_message(lambda: parser.feed(data, sink))
 
 
-def take() -> float:
+def receive_together() -> float:
     """Measure passing the columns of a read to a stream, with the look-up of receivers."""
     hub = idle_hub()
     account = hub.accounts["$G"]
@@ -185,7 +185,7 @@ async def _commits(server: EmbeddedPostgres) -> AsyncIterator[Commit]:
     lasts = {1: 0, 2: 0}
     await log.heads([1])
     backend = await admin.fetchval(
-        "select pid from pg_stat_activity where application_name = 'jetgate lane'"
+        "select pid from pg_stat_activity where application_name = 'jetgate commit'"
     )
     for count in (1, 10, 100, 1000, 4000):
         walls: list[float] = []
@@ -220,7 +220,7 @@ def main() -> None:
     steps: tuple[tuple[str, Callable[[], float]], ...] = (
         ("parse, payloads of one size", lambda: parse(1)),
         ("parse, payloads of any size", lambda: parse(7)),
-        ("take into a stream", take),
+        ("take into a stream", receive_together),
         ("rows with checksums", rows),
         ("acknowledge", acks),
     )

@@ -17,7 +17,7 @@ import time
 
 from bench.peers import Peer, started
 from bench.steps_stream import resident
-from bench.wire import Connection, Lane, one_by_one, percentile, publishes, pump
+from bench.wire import Connection, Sender, one_by_one, percentile, publishes, pump
 from core.model.segment import Segment
 from core.rules.stream.state.expiry import Expiry
 
@@ -26,7 +26,7 @@ CHUNK = 10_000
 PAYLOAD = b"x" * 128
 # Seconds of measurement after the last expiry.
 AFTER = 4
-LOOK_EVERY = 0.05
+POLL_EVERY = 0.05
 
 
 def publishes_with_ttl(start: int, count: int, keys: int, ttl: int) -> list[bytes]:
@@ -52,7 +52,7 @@ def fill(peer: Peer, count: int, keys: int, lead: float) -> tuple[float, float]:
         if ttl < 1:
             raise SystemExit("the messages were not published in time: use a longer --lead")
         part = publishes_with_ttl(start, min(CHUNK, count - start), keys, ttl)
-        pump([Lane(connection, part)], window=2000)
+        pump([Sender(connection, part)], window=2000)
         first, last = min(first, begun + ttl), max(last, time.time() + ttl)
     connection.close()
     return first, last
@@ -73,7 +73,7 @@ class Watch(threading.Thread):
             state = self.connection.api("STREAM.INFO.T")["state"]
             self.counts.append((time.time(), state["messages"]))
             self.slowest = max(self.slowest, time.time() - asked)
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_EVERY)
 
 
 def steady(peer: Peer, until: float) -> list[float]:
@@ -85,17 +85,17 @@ def steady(peer: Peer, until: float) -> list[float]:
     taken: list[float] = []
     stop = threading.Event()
 
-    def look() -> None:
+    def publish_probes() -> None:
         for message in publishes(b"u.probe", 1_000_000, PAYLOAD, b"_INBOX.h"):
             if stop.wait(0.01):
                 return
             taken.append(one_by_one(probe, [message])[0] / 1e6)
 
-    looker = threading.Thread(target=look, daemon=True)
-    looker.start()
-    pump([Lane(load, messages)], window=50_000, rate=RATE)
+    prober = threading.Thread(target=publish_probes, daemon=True)
+    prober.start()
+    pump([Sender(load, messages)], window=50_000, rate=RATE)
     stop.set()
-    looker.join()
+    prober.join()
     return taken
 
 

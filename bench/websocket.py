@@ -50,7 +50,7 @@ class Reader:
             data += piece
         return data
 
-    def take(self) -> None:
+    def receive(self) -> None:
         """Read the available bytes and count messages."""
         data = self.sock.recv(CHUNK)
         if not data:
@@ -117,7 +117,7 @@ def fan_out(sender: Connection, subject: str, readers: Sequence[Reader], count: 
             if not events and sent >= count * size:
                 raise LoadError(f"received {[reader.seen for reader in readers]} of {count}")
             for fd, _ in events:
-                by_fd[fd].take()
+                by_fd[fd].receive()
                 if by_fd[fd].seen >= count:
                     behind.discard(fd)
         return count * len(readers) / (time.perf_counter() - start)
@@ -184,7 +184,7 @@ class Lateness:
         reader = of_jetgate(http_address(peer), name, 1000)
         taken: list[float] = []
         count = self.rate * SECONDS
-        thread = threading.Thread(target=_take, args=(reader, taken, count))
+        thread = threading.Thread(target=_record_latencies, args=(reader, taken, count))
         thread.start()
         begin = time.perf_counter()
         for number in range(count):
@@ -201,7 +201,7 @@ class Lateness:
         return {"p50": percentile(taken, 0.5) * 1e6, "p99": percentile(taken, 0.99) * 1e6}
 
 
-def _take(reader: Reader, taken: list[float], count: int) -> None:
+def _record_latencies(reader: Reader, taken: list[float], count: int) -> None:
     """Record the seconds that each message took, by the time in its payload."""
     data = b""
     while len(taken) < count and (piece := reader.sock.recv(CHUNK)):

@@ -82,7 +82,7 @@ class Connection:
         self.sock.close()
 
 
-class Lane:
+class Sender:
     """The messages that one connection sends in a `pump`, in one buffer, and its counts."""
 
     def __init__(self, connection: Connection, messages: Sequence[bytes]) -> None:
@@ -96,25 +96,25 @@ class Lane:
 
 
 def pump(
-    lanes: Sequence[Lane],
+    senders: Sequence[Sender],
     *,
     window: int,
     lines: int = ACK_LINES,
     limit: float = 120,
     rate: float = 0,
 ) -> float:
-    """Send the messages of all lanes; return the seconds until all are answered.
+    """Send the messages of all senders; return the seconds until all are answered.
 
-    Each lane has at most `window` unanswered messages.
+    Each sender has at most `window` unanswered messages.
 
-    With a `rate`, each lane sends at most that many messages per second.
+    With a `rate`, each sender sends at most that many messages per second.
 
     Raises LoadError when an answer contains an error or `limit` seconds pass.
     """
     poll = select.epoll()
-    by_fd = {lane.connection.sock.fileno(): lane for lane in lanes}
-    for fd, lane in by_fd.items():
-        lane.connection.sock.setblocking(False)
+    by_fd = {sender.connection.sock.fileno(): sender for sender in senders}
+    for fd, sender in by_fd.items():
+        sender.connection.sock.setblocking(False)
         poll.register(fd, select.EPOLLIN)
     gc.disable()
     try:
@@ -122,13 +122,13 @@ def pump(
     finally:
         gc.enable()
         poll.close()
-        for lane in lanes:
-            lane.connection.sock.settimeout(30)
+        for sender in senders:
+            sender.connection.sock.settimeout(30)
 
 
 def _pump(
     poll: select.epoll,
-    by_fd: dict[int, Lane],
+    by_fd: dict[int, Sender],
     window: int,
     lines: int,
     limit: float,
@@ -137,40 +137,40 @@ def _pump(
     start = time.perf_counter()
     writing: set[int] = set()
     unfinished = set(by_fd)
-    for fd, lane in by_fd.items():
-        _write(poll, fd, lane, writing, 1 if rate else window)
+    for fd, sender in by_fd.items():
+        _write(poll, fd, sender, writing, 1 if rate else window)
     while unfinished:
         events = poll.poll(0.002 if rate else 20)
         elapsed = time.perf_counter() - start
         if (not events and not rate) or elapsed > limit:
-            states = [(lane.lines // lines, lane.count) for lane in by_fd.values()]
+            states = [(sender.lines // lines, sender.count) for sender in by_fd.values()]
             raise LoadError(f"no answers; (answered, all) per connection: {states}")
         for fd, event in events:
-            lane = by_fd[fd]
+            sender = by_fd[fd]
             if event & select.EPOLLIN:
-                data = lane.connection.sock.recv(CHUNK)
+                data = sender.connection.sock.recv(CHUNK)
                 if not data or b'"error"' in data or b"-ERR" in data:
                     raise LoadError(f"answered {data[:300]!r}")
-                lane.sample = data
-                lane.lines += data.count(b"\n")
-            answered = lane.lines // lines
-            if answered >= lane.count:
+                sender.sample = data
+                sender.lines += data.count(b"\n")
+            answered = sender.lines // lines
+            if answered >= sender.count:
                 unfinished.discard(fd)
             if not rate:
-                _write(poll, fd, lane, writing, answered + window)
+                _write(poll, fd, sender, writing, answered + window)
         if rate:
-            for fd, lane in by_fd.items():
-                allowed = min(lane.lines // lines + window, int(elapsed * rate) + 1)
-                _write(poll, fd, lane, writing, allowed)
+            for fd, sender in by_fd.items():
+                allowed = min(sender.lines // lines + window, int(elapsed * rate) + 1)
+                _write(poll, fd, sender, writing, allowed)
     return time.perf_counter() - start
 
 
-def _write(poll: select.epoll, fd: int, lane: Lane, writing: set[int], allowed: int) -> None:
-    end = lane.ends[min(allowed, lane.count)]
-    if lane.at < end:
+def _write(poll: select.epoll, fd: int, sender: Sender, writing: set[int], allowed: int) -> None:
+    end = sender.ends[min(allowed, sender.count)]
+    if sender.at < end:
         with suppress(BlockingIOError):
-            lane.at += lane.connection.sock.send(lane.view[lane.at : end])
-    blocked = lane.at < end
+            sender.at += sender.connection.sock.send(sender.view[sender.at : end])
+    blocked = sender.at < end
     if blocked != (fd in writing):
         (writing.add if blocked else writing.discard)(fd)
         poll.modify(fd, select.EPOLLIN | (select.EPOLLOUT if blocked else 0))

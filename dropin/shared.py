@@ -39,7 +39,7 @@ _MODULES = (
 )
 _UNREACHED_S = 10.0
 """Seconds to wait for the link to an owner before a warning is logged."""
-_NAME_S, _LOOK_S = 10.0, 0.5
+_NAME_S, _RETRY_S = 10.0, 0.5
 
 
 class Shared:
@@ -60,7 +60,7 @@ class Shared:
         self.peers = Peers(server, self._delete)
         self.changed: Subscribers[[]] = Subscribers()
         self._connector: Connector | None = None
-        self._patience: asyncio.TimerHandle | None = None
+        self._reach_timer: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
         """Do nothing: there is nothing to claim before the database is reachable."""
@@ -80,7 +80,7 @@ class Shared:
         log.info("  Database: %s", connector.address)
         if is_migrated:
             log.info("The schema in %s is now that of this release", connector.address)
-        await self._claim_name(connector)
+        await self._await_free_name(connector)
         self._connector = connector
         return connector
 
@@ -91,7 +91,7 @@ class Shared:
         assert self._connector is not None, "asked once it has started"
         await delete_node(self._connector, node)
 
-    async def _claim_name(self, connector: Connector) -> None:
+    async def _await_free_name(self, connector: Connector) -> None:
         """Wait until no other server of the database has this name. Raises OperatorError."""
         from core.storage.postgres.node_names import is_taken  # imported before, in a thread
 
@@ -101,19 +101,19 @@ class Shared:
             if clock.monotonic() - began > _NAME_S * NANOS_PER_SECOND:
                 place = connector.address
                 raise OperatorError(f'another server over {place} has the server_name "{name}"')
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_RETRY_S)
 
     async def follow(self, connector: Connector, gate: PublishGate) -> None:
         """Serve through the peers that own streams, if there are routes."""
         hub, self._gate = self._server.hub, gate
         self.row.nats = f"nats://{join(hub.host, hub.port)}"
         gate.changed.subscribe(self._owners_changed)
-        patience = _UNREACHED_S if self._server.links is not None else _LOOK_S
-        self._patience = asyncio.get_running_loop().call_later(patience, self._look)
+        delay = _UNREACHED_S if self._server.links is not None else _RETRY_S
+        self._reach_timer = asyncio.get_running_loop().call_later(delay, self._check_reached)
         if self._server.links is not None:
             await self._server.join(await link_secret(connector))
 
-    def _look(self) -> None:
+    def _check_reached(self) -> None:
         """Log a warning if no owner is reachable."""
         if not self._gate.is_open:
             log.warning(
@@ -130,5 +130,5 @@ class Shared:
 
     async def stop(self) -> None:
         """Cancel the timer; the database keeps running."""
-        if self._patience is not None:
-            self._patience.cancel()
+        if self._reach_timer is not None:
+            self._reach_timer.cancel()

@@ -68,7 +68,7 @@ def backup_command(
     async def work() -> None:
         connector = await connector_of(given(dsn, dsn_file, dsn_password_file), data)
         wanted = Wanted(archive, jobs, compress)
-        async with _told(lambda: f"{wanted.written() / _MEGABYTE:.1f} MB written"):
+        async with _printed(lambda: f"{wanted.written() / _MEGABYTE:.1f} MB written"):
             found = await take(connector, wanted, SystemClock())
         rows = sum(stream.rows for stream in found.streams)
         print(f"{archive}: {len(found.streams)} streams, {rows} messages, as of {found.taken}")
@@ -157,7 +157,7 @@ async def _restore(
     await migrate(connector)
     total = sum(stream.rows for stream in restore.manifest.streams)
     try:
-        async with _told(lambda: f"{restore.checker.rows} of {total} messages restored"):
+        async with _printed(lambda: f"{restore.checker.rows} of {total} messages restored"):
             differences = await restore.run()
     except Damaged as error:
         _show(error.differences, sys.stderr)
@@ -210,7 +210,7 @@ def verify_command(
 
     async def work() -> None:
         verification = Verification()
-        async with _told(lambda: f"{verification.rows} of {verification.total} messages read"):
+        async with _printed(lambda: f"{verification.rows} of {verification.total} messages read"):
             if archive is not None:
                 found = await verification.of_archive(archive)
             else:
@@ -252,15 +252,15 @@ def _show(differences: Sequence[Difference], stream: TextIO) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _told(progress: Callable[[], str]) -> AsyncIterator[None]:
+async def _printed(progress: Callable[[], str]) -> AsyncIterator[None]:
     """Print the progress every two seconds; on SIGTERM cancel the work, clean up and exit."""
 
-    async def tell() -> None:
+    async def print_progress() -> None:
         while True:
             await asyncio.sleep(_EVERY_S)
             say(progress(), sys.stderr)
 
-    telling = spawn(tell(), name="progress")
+    printing = spawn(print_progress(), name="progress")
     working, ended = asyncio.current_task(), False
 
     def end() -> None:
@@ -278,4 +278,4 @@ async def _told(progress: Callable[[], str]) -> AsyncIterator[None]:
         raise
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
-        await stop(telling)
+        await stop(printing)

@@ -41,7 +41,7 @@ def cluster_command(
     """
     try:
         database = given(dsn, dsn_file, dsn_password_file)
-        found = asyncio.run(_look(database, data))
+        found = asyncio.run(_read_nodes(database, data))
     except (ConfigError, OperatorError) as error:
         fail(error)
     leader, led, missing = leader_of(found), groups_led(found), missing_links(found)
@@ -60,7 +60,7 @@ def cluster_command(
         raise typer.Exit(1)
 
 
-async def _look(database: Database | None, data: Path) -> list[Node]:
+async def _read_nodes(database: Database | None, data: Path) -> list[Node]:
     async with looking(database, data) as session:
         return await nodes(session)
 

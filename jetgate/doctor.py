@@ -34,7 +34,7 @@ def doctor_command(
     """
     try:
         database = required(dsn, dsn_file, dsn_password_file)
-        findings = asyncio.run(_look(database, as_json))
+        findings = asyncio.run(_examine(database, as_json))
     except ConfigError as error:
         fail(error)
     if as_json:
@@ -43,7 +43,7 @@ def doctor_command(
         sys.exit(1)
 
 
-async def _look(database: Database, quiet: bool) -> list[Finding]:
+async def _examine(database: Database, quiet: bool) -> list[Finding]:
     findings = []
     async for each in examine(database.connector()):
         findings.append(each)

@@ -147,7 +147,7 @@ class Process:
         """Open the HTTP port."""
         config = self._config
         if config.database is None:
-            self._lock = self._claim()
+            self._lock = self._lock_data_directory()
         probe(config.host, config.nats_port, "NATS")  # before any port accepts a connection
         if config.ws_port:
             probe(config.host, config.ws_port, "WS")
@@ -159,7 +159,7 @@ class Process:
             log.warning("listening on %s: whoever reaches it may read and write", config.host)
         return True
 
-    def _claim(self) -> int:
+    def _lock_data_directory(self) -> int:
         """Lock the data directory; return the lock. Raises OperatorError."""
         if sys.platform == "win32":
             raise OperatorError("embedded PostgreSQL does not run on Windows: use serve --dsn")

@@ -111,7 +111,7 @@ def add_command(
         done = "added" if is_new else "changed"
         print(f"remote {name} {done}: $JS.{name}.API {what} {remote.shown}")
         try:
-            print(await _look(remote))
+            print(await _probe(remote))
         except OperatorError as error:
             print(f"it cannot be used yet: {error}", file=sys.stderr)
 
@@ -192,7 +192,7 @@ def check_command(
         }
         if name not in rows:
             raise OperatorError(f"there is no remote {name}; jetgate remote list shows them")
-        print(await _look(Remote(name, rows[name].url, rows[name].creds)))
+        print(await _probe(Remote(name, rows[name].url, rows[name].creds)))
 
     _run(work)
 
@@ -211,7 +211,7 @@ async def _open(database: Database | None, data: Path) -> PostgresRemotes:
 # -- the other system
 
 
-async def _look(remote: Remote) -> str:
+async def _probe(remote: Remote) -> str:
     """Describe the remote's JetStream in one line. Raises OperatorError."""
     line = open_line(remote)
     try:

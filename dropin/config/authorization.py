@@ -21,7 +21,7 @@ _GUARDS = (
     *("user", "username", "pass", "password", "token", "users"),
     *("auth_callout", "proxy_required"),
 )
-NO_SUCH_STRANGER = (
+NO_SUCH_NO_AUTH_USER = (
     'no_auth_user: "{}" not present as user or nkey in authorization block or account configuration'
 )
 
@@ -51,7 +51,7 @@ def users_of(block: dict[str, Any] | None, no_auth_user: str = "") -> Users | No
         password = str(_get(block, "pass", "password") or "")
         found.append(User(str(name), password, defaults))
     if no_auth_user and not any(user.name == no_auth_user for user in found):
-        raise Contradiction(NO_SUCH_STRANGER.format(no_auth_user))
+        raise Contradiction(NO_SUCH_NO_AUTH_USER.format(no_auth_user))
     return Users(
         users=tuple(found),
         token=str(block.get("token") or ""),

@@ -71,10 +71,10 @@ def take_cluster(item: Item, options: Options, mistakes: list[str]) -> None:
         if block.get(guard):
             options.refusals.append(f"cluster {guard} is not served")
     if len(mistakes) == before:
-        _take(block, options)
+        _apply(block, options)
 
 
-def _take(block: dict[str, Any], options: Options) -> None:
+def _apply(block: dict[str, Any], options: Options) -> None:
     cluster = options.cluster = ClusterOptions()
     for key, attribute in _PLAIN.items():
         if key in block:

@@ -6,7 +6,7 @@ from typing import Any
 from core.auth.users import AUTH_TIMEOUT, User, Users
 from core.errors import ConfigError, Contradiction
 from core.protocol.upgrade import WebSocketOptions, is_origin
-from dropin.config.authorization import NO_SUCH_STRANGER, users_of
+from dropin.config.authorization import NO_SUCH_NO_AUTH_USER, users_of
 from dropin.config.durations import duration
 from dropin.config.options import Options
 
@@ -100,16 +100,18 @@ def websocket_users(options: Options) -> Users | None:
     own = _authorization(block)
     everywhere = users_of(options.authorization, options.no_auth_user)
     listed = (options.authorization or {}).get("users")
-    stranger = str(block.get("no_auth_user") or "")
+    no_auth_user = str(block.get("no_auth_user") or "")
     name, token = str(own.get("user", own.get("username")) or ""), str(own.get("token") or "")
     for kind, value in (("username", name), ("token", token)):
         if value and listed:
             reason = f"authentication {kind} not compatible with presence of users/nkeys"
             raise Contradiction(f"websocket {reason}")
-    if stranger and not listed:
-        raise Contradiction(f'no_auth_user: "{stranger}" present, but users/nkeys are not defined')
-    if stranger and everywhere is not None and everywhere.named(stranger) is None:
-        raise Contradiction(NO_SUCH_STRANGER.format(stranger))
+    if no_auth_user and not listed:
+        raise Contradiction(
+            f'no_auth_user: "{no_auth_user}" present, but users/nkeys are not defined'
+        )
+    if no_auth_user and everywhere is not None and everywhere.named(no_auth_user) is None:
+        raise Contradiction(NO_SUCH_NO_AUTH_USER.format(no_auth_user))
     timeout = _seconds(own["timeout"]) if "timeout" in own else 0.0
     plain = everywhere.timeout if everywhere is not None else AUTH_TIMEOUT
     if token:
@@ -117,11 +119,11 @@ def websocket_users(options: Options) -> Users | None:
     if name:
         password = str(own.get("pass", own.get("password")) or "")
         return Users(users=(User(name, password),), timeout=timeout or plain)
-    if everywhere is None or not (stranger or timeout):
+    if everywhere is None or not (no_auth_user or timeout):
         return None
     return replace(
         everywhere,
-        no_auth_user=stranger or everywhere.no_auth_user,
+        no_auth_user=no_auth_user or everywhere.no_auth_user,
         timeout=timeout or plain,
     )
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from pyspark_jetstream import claims
+from pyspark_jetstream import deliveries
 from pyspark_jetstream import schema as columns
-from pyspark_jetstream.claims import Claims
+from pyspark_jetstream.deliveries import Deliveries
 from pyspark_jetstream.leases import Lease
 from pyspark_jetstream.losses import LossPolicy
 from pyspark_jetstream.options import ReadOptions
@@ -84,11 +84,11 @@ if MODERN:
         def initialOffset(self) -> dict[str, Any]:
             """Return the offset before the first batch. The server keeps the position."""
             incarnation = self._leased().incarnation()
-            return Claims(self._stream, self._name, incarnation, 0, "", ()).to_json()
+            return Deliveries(self._stream, self._name, incarnation, 0, "", ()).to_json()
 
         def getDefaultReadLimit(self) -> ReadLimit:
             """Return the limit of one batch, in messages."""
-            return ReadMaxRows(self._options.max_messages or claims.MOST)
+            return ReadMaxRows(self._options.max_messages or deliveries.MOST)
 
         def prepareForTriggerAvailableNow(self) -> None:
             """Limit the reads that follow to the messages that wait now."""
@@ -99,12 +99,12 @@ if MODERN:
 
             Returns the offset of the new batch, or `start` if no message waits.
             """
-            before = claims.from_json(start, self._stream, self._name)
+            before = deliveries.from_json(start, self._stream, self._name)
             lease = self._leased()
             lease.done(before)
-            most = limit.max_rows if isinstance(limit, ReadMaxRows) else claims.MOST
+            most = limit.max_rows if isinstance(limit, ReadMaxRows) else deliveries.MOST
             if isinstance(limit, ReadAllAvailable):
-                most = self._options.max_messages or claims.MOST
+                most = self._options.max_messages or deliveries.MOST
             if self._left is not None:
                 most = min(most, self._left)
             found = lease.pull(most, before) if most else None
@@ -118,7 +118,7 @@ if MODERN:
             """Return the consumer's progress with the field names of `CONSUMER.INFO`."""
             info = self._leased().info()
             return {
-                "v": claims.VERSION,
+                "v": deliveries.VERSION,
                 "stream": self._stream,
                 "consumer": self._name,
                 "delivered_stream_seq": int(info["delivered"]["stream_seq"]),
@@ -130,7 +130,7 @@ if MODERN:
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
             """Return the partitions of a batch, computed from the offset alone."""
-            batch = claims.from_json(end, self._stream, self._name)
+            batch = deliveries.from_json(end, self._stream, self._name)
             # After a restart, Spark reads the batch of the checkpoint again; no pull has registered
             # it.
             self._leased().hold(batch)
@@ -167,7 +167,7 @@ if MODERN:
 
         def commit(self, end: dict[str, Any]) -> None:
             """Acknowledge a batch that Spark has written."""
-            self._leased().done(claims.from_json(end, self._stream, self._name))
+            self._leased().done(deliveries.from_json(end, self._stream, self._name))
 
         def stop(self) -> None:
             """Close the lease. Uncommitted messages are redelivered or read again."""

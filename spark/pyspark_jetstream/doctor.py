@@ -40,7 +40,7 @@ SINCE = {
 """Features by the PySpark version that introduced them."""
 
 _NOBODY = "no-stream-of-this-name"
-PATIENCE = 5.0
+TIME_LIMIT = 5.0
 """Limit of an answer in seconds, even if the query allows more."""
 
 _PROBE = """
@@ -284,19 +284,19 @@ def reach(use: str, given: Mapping[str, str], *, of: str = "") -> Iterator[Findi
 
 
 def _impatient(connection: "ConnectionOptions") -> "ConnectionOptions":
-    """Return the same connection with every time limit cut to `PATIENCE`."""
+    """Return the same connection with every time limit cut to `TIME_LIMIT`."""
     from pyspark_jetstream.nats.tries import tries_within
 
     nats = connection.nats
     if nats is not None:
         nats = replace(
             nats,
-            connect_timeout=min(PATIENCE, nats.connect_timeout),
-            timeout=PATIENCE,
-            retries=tries_within(PATIENCE),
-            patience=PATIENCE,
+            connect_timeout=min(TIME_LIMIT, nats.connect_timeout),
+            timeout=TIME_LIMIT,
+            retries=tries_within(TIME_LIMIT),
+            reconnect_limit=TIME_LIMIT,
         )
-    return replace(connection, timeout=PATIENCE, nats=nats)
+    return replace(connection, timeout=TIME_LIMIT, nats=nats)
 
 
 def _lacking(what: str, error: ModuleNotFoundError) -> Finding:

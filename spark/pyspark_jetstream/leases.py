@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from pyspark_jetstream.claims import Claims, runs_of
+from pyspark_jetstream.deliveries import Deliveries, runs_of
 from pyspark_jetstream.nats.connection import Connection
 from pyspark_jetstream.nats.errors import PASSES, NatsError, NoResponders
 from pyspark_jetstream.nats.reading import Api
@@ -47,8 +47,8 @@ class Lease:
         self._api: Api | None = None
         self._queue: WorkQueue | None = None
         self._lock = threading.RLock()
-        self._held: Claims | None = None
-        self._acked: Claims | None = None
+        self._held: Deliveries | None = None
+        self._acked: Deliveries | None = None
         self._ended = threading.Event()
         try:
             self._interval = self._ask(self._check) / 3
@@ -71,7 +71,7 @@ class Lease:
         info = self.info()
         return int(info["num_pending"]) + int(info["num_ack_pending"])
 
-    def pull(self, most: int, before: Claims) -> Claims | None:
+    def pull(self, most: int, before: Deliveries) -> Deliveries | None:
         """Pull the next batch; None if no message waits.
 
         Args:
@@ -81,22 +81,22 @@ class Lease:
         """
         known = set(before.sequences())
 
-        def ask(queue: WorkQueue) -> Claims | None:
+        def ask(queue: WorkQueue) -> Deliveries | None:
             found = queue.pull(most)
-            again = [claim for claim in found if claim[0] in known]
+            again = [delivery for delivery in found if delivery[0] in known]
             if again:
-                stale = self._claims(before, queue.prefix, again)
+                stale = self._batch(before, queue.prefix, again)
                 self._acknowledge(stale, queue)
-            fresh = dict(claim for claim in found if claim[0] not in known)
-            return self._claims(before, queue.prefix, list(fresh.items())) if fresh else None
+            fresh = dict(delivery for delivery in found if delivery[0] not in known)
+            return self._batch(before, queue.prefix, list(fresh.items())) if fresh else None
 
         batch = self._ask(ask)
         if batch is not None:
             self.hold(batch)
         return batch
 
-    def _claims(self, before: Claims, prefix: str, found: list[tuple[int, int]]) -> Claims:
-        return Claims(
+    def _batch(self, before: Deliveries, prefix: str, found: list[tuple[int, int]]) -> Deliveries:
+        return Deliveries(
             self._stream,
             self._consumer,
             self.incarnation(),
@@ -105,12 +105,12 @@ class Lease:
             runs_of(found),
         )
 
-    def hold(self, batch: Claims) -> None:
+    def hold(self, batch: Deliveries) -> None:
         """Protect a batch from redelivery until it is done."""
         with self._lock:
             self._held = batch
 
-    def done(self, batch: Claims) -> None:
+    def done(self, batch: Deliveries) -> None:
         """Acknowledge a batch and wait for the server's confirmation.
 
         A batch of an earlier incarnation of the stream is skipped.
@@ -124,7 +124,7 @@ class Lease:
             if self._held == batch:
                 self._held = None
 
-    def _acknowledge(self, batch: Claims, queue: WorkQueue) -> None:
+    def _acknowledge(self, batch: Deliveries, queue: WorkQueue) -> None:
         try:
             queue.acknowledge(batch.ack_subjects())
         except NoResponders:
@@ -211,5 +211,5 @@ class Lease:
             api.connection.close()
 
 
-def _progress(batch: Claims, queue: WorkQueue) -> None:
+def _progress(batch: Deliveries, queue: WorkQueue) -> None:
     queue.in_progress(batch.ack_subjects())

@@ -62,7 +62,7 @@ def nats_settings(values: Values, timeout: float) -> Settings | None:
         connect_timeout=min(CONNECT_TIMEOUT, timeout),
         timeout=timeout,
         retries=tries_within(timeout) if retries is None else retries,
-        patience=timeout if retries is None else float("inf"),
+        reconnect_limit=timeout if retries is None else float("inf"),
     )
 
 

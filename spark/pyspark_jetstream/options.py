@@ -348,18 +348,18 @@ def _known(
 
 
 def refuse_unknown(
-    values: Values, names: tuple[str, ...], others: tuple[str, ...], use: str
+    values: Values, names: tuple[str, ...], other_use: tuple[str, ...], use: str
 ) -> None:
     """Refuse options outside `names`, and suggest a similar name. Raises InvalidOption.
 
     Args:
         values: The options of a query.
         names: Options that the query may have.
-        others: Options of queries of another use.
+        other_use: Options of queries of another use.
         use: Name of that other use.
     """
     known = {name.lower(): name for name in names}
-    elsewhere = {name.lower(): name for name in others}
+    elsewhere = {name.lower(): name for name in other_use}
     for name in values.names():
         if name in known:
             continue

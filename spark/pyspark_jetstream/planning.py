@@ -12,7 +12,7 @@ from pyspark_jetstream.options import ReadOptions
 from pyspark_jetstream.positions import Place, Position, place_of
 from pyspark_jetstream.reading import LatestSplit, RangeSplit, Split
 from pyspark_jetstream.snapshots import divide, find_latest
-from pyspark_jetstream.splits import Span, cut, estimate
+from pyspark_jetstream.splits import Span, estimate, split_span
 from pyspark_jetstream.transport.base import Head, Transport
 from pyspark_jetstream.transport.errors import StreamNotFound
 from pyspark_jetstream.transport.waiting import head_when_there
@@ -54,8 +54,8 @@ class Planner:
         return found
 
     def _head(self, stream: str, *, is_known: bool) -> Head:
-        patience = self._options.connection.timeout if is_known and self._policy.goes_on else 0.0
-        return head_when_there(self._transport, stream, patience)
+        wait_s = self._options.connection.timeout if is_known and self._policy.goes_on else 0.0
+        return head_when_there(self._transport, stream, wait_s)
 
     def head_at(self, stream: str, seq: int, what: str) -> Head:
         """Return the head once the stream has reached a sequence. Raises DataLoss on timeout.
@@ -125,7 +125,7 @@ class Planner:
         span = Span(max(after + 1, head.first_seq), last)
         return [
             RangeSplit(head.stream, head.incarnation, one.first, one.last, filters)
-            for one in cut(span, *estimate(head, span), self._options.split)
+            for one in split_span(span, *estimate(head, span), self._options.split)
         ]
 
     def latest(
@@ -156,7 +156,7 @@ class Planner:
                 )
             )
         size = pc.sum(found["size"], min_count=0).as_py()
-        parts = cut(Span(1, found.num_rows), found.num_rows, size, self._options.split)
+        parts = split_span(Span(1, found.num_rows), found.num_rows, size, self._options.split)
         return [
             LatestSplit(head.stream, head.incarnation, one, kind, up_to)
             for one in divide(found, len(parts))

@@ -66,15 +66,15 @@ def read_split(
     transport = open_transport(options.connection)
     shaper = RowShaper(split.stream, schema, options.payload, options.json)
     policy = LossPolicy(options.fail_on_loss)
-    patience = options.connection.timeout if policy.goes_on else 0.0
+    wait_s = options.connection.timeout if policy.goes_on else 0.0
     try:
         if isinstance(split, RangeSplit):
             # Over NATS, a read beyond the end of the stream waits, even if the stream was
             # recreated.
             is_checked = policy.goes_on or options.connection.transport == "nats"
-            yield from _read_range(transport, policy, shaper, split, patience, is_checked)
+            yield from _read_range(transport, policy, shaper, split, wait_s, is_checked)
         else:
-            head = head_when_there(transport, split.stream, patience)
+            head = head_when_there(transport, split.stream, wait_s)
             if policy.recreated(head, split.incarnation):
                 return
             for rows in read_latest(
@@ -90,7 +90,7 @@ def _read_range(
     policy: LossPolicy,
     shaper: RowShaper,
     split: RangeSplit,
-    patience: float,
+    wait_s: float,
     is_checked: bool,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range.
@@ -100,12 +100,12 @@ def _read_range(
         policy: Reaction to losses.
         shaper: Converts messages to rows.
         split: The range.
-        patience: Seconds to wait for a deleted stream to be created again.
+        wait_s: Seconds to wait for a deleted stream to be created again.
         is_checked: True to check before the first page that the stream is the planned one.
     """
     after, missing = split.first - 1, 0
     if is_checked and policy.recreated(
-        head_when_there(transport, split.stream, patience), split.incarnation
+        head_when_there(transport, split.stream, wait_s), split.incarnation
     ):
         return
     while after < split.last:
@@ -124,7 +124,7 @@ def _read_range(
         except StreamNotFound:
             if not policy.goes_on:
                 raise
-            head = head_when_there(transport, split.stream, patience)
+            head = head_when_there(transport, split.stream, wait_s)
             if policy.recreated(head, split.incarnation):
                 return
     if not split.filters:  # with filters, a missing sequence may simply not match

@@ -67,7 +67,7 @@ class RowShaper:
     def _column(self, field: pa.Field, rows: pa.RecordBatch) -> pa.Array:
         match field.name:
             case "stream":
-                return _repeated(self._stream, rows.num_rows)
+                return _constant_column(self._stream, rows.num_rows)
             case "timestamp":
                 # The cast to nanoseconds is free; the second cast cuts to microseconds.
                 exact = rows.column("ts").cast(pa.timestamp("ns", "UTC"))
@@ -97,7 +97,7 @@ class RowShaper:
             ) from None
 
 
-def _repeated(value: str, count: int) -> pa.Array:
+def _constant_column(value: str, count: int) -> pa.Array:
     """Return a column of one repeated text.
 
     `pa.scalar` would import pandas, which takes longer than most tasks.

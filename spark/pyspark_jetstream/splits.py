@@ -28,7 +28,7 @@ def estimate(head: Head, span: Span) -> tuple[int, int]:
     return -(-head.messages * inside // len(there)), -(-head.bytes * inside // len(there))
 
 
-def cut(span: Span, messages: int, size: int, options: SplitOptions) -> list[Span]:
+def split_span(span: Span, messages: int, size: int, options: SplitOptions) -> list[Span]:
     """Cut a span into spans of nearly equal length that cover it.
 
     Args:

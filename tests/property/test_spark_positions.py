@@ -15,7 +15,7 @@ spark.require()
 from pyspark_jetstream import subjects  # noqa: E402
 from pyspark_jetstream.options import SplitOptions, batch_options, stream_options  # noqa: E402
 from pyspark_jetstream.positions import Position, from_json, to_json  # noqa: E402
-from pyspark_jetstream.splits import Span, cut, estimate, even, shares  # noqa: E402
+from pyspark_jetstream.splits import Span, estimate, even, shares, split_span  # noqa: E402
 from pyspark_jetstream.transport.base import Head, bound_by_head  # noqa: E402
 from pyspark_jetstream.values import InvalidOption, Values  # noqa: E402
 
@@ -57,7 +57,7 @@ def test_splits_cover_a_span_once_in_order(
 ) -> None:
     span = Span(first, first + length - 1)
 
-    parts = cut(span, messages, size, options)
+    parts = split_span(span, messages, size, options)
 
     covered = [seq for part in parts for seq in range(part.first, part.last + 1)]
     assert covered == list(range(span.first, span.last + 1))

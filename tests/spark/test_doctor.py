@@ -84,7 +84,7 @@ def test_a_target_that_is_not_there_is_told(
 def test_servers_that_are_away_are_told_without_their_secrets(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "PATIENCE", 0.1)
+    monkeypatch.setattr(doctor, "TIME_LIMIT", 0.1)
     monkeypatch.setenv("AWAY", f"postgresql://me:{SECRET}@127.0.0.1:1/db?connect_timeout=1")
     arguments = ["--no-spark", "--servers", "nats://127.0.0.1:1"]
     assert main(["doctor", *arguments, "--dsn", "env:AWAY"]) == 1

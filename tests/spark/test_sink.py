@@ -281,7 +281,7 @@ def _staged(target: Target, rows: list[Row], ledger: Ledger, run: str) -> Attemp
 def _ledger(target: Target, app: str = "app") -> Ledger:
     schema = _structure("subject", "data")
     options = target.options(schema, streaming=True, delivery="transactional", txnAppId=app)
-    return Ledger(options.settings, options.target, app, options.patience)
+    return Ledger(options.settings, options.target, app, options.stall_timeout)
 
 
 def test_staged_rows_are_stored_once_and_in_order(ours: Target) -> None:

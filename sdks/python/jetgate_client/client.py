@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from jetgate_client import events, publishing
-from jetgate_client.consuming import Consumption, Delivery, Fetch, settle
+from jetgate_client.consuming import Consumption, Delivery, Fetch, send_acks
 from jetgate_client.errors import OutcomeUnknown, Problem
 from jetgate_client.generated import Client
 from jetgate_client.generated.api.consumers import put_consumer
@@ -216,7 +216,7 @@ class Jetgate:
 
     async def ack(self, deliveries: Iterable[Delivery], *, sync: bool = False) -> None:
         """Acknowledge many deliveries at once. Raises the first Problem."""
-        await settle(self._transport, "ack", deliveries, sync=sync)
+        await send_acks(self._transport, "ack", deliveries, sync=sync)
 
     def tail(
         self, stream: str, *, subject: str = "", begin: str = "new"

@@ -44,7 +44,7 @@ async def welcomed(transport: Transport) -> tuple[ClientConnection, int]:
     except BaseException as error:
         await ws.close()
         if isinstance(error, ConnectionClosed):
-            raise ending(error) from error
+            raise closing_error(error) from error
         if isinstance(error, TimeoutError):
             raise ConnectionLost("WebSocket: not welcomed") from error
         raise
@@ -55,14 +55,14 @@ class Restarted(ConnectionLost):
     """The server restarts, and a reconnect may follow at once."""
 
 
-def ending(closed: ConnectionClosed) -> JetgateError:
+def closing_error(closed: ConnectionClosed) -> JetgateError:
     """Return the error for a close code, by the table in docs/websocket.md."""
     code, reason = (closed.rcvd.code, closed.rcvd.reason) if closed.rcvd else (1006, "cut off")
-    said = {"type": reason, "title": reason, "detail": f"the socket was closed: {code}"}
+    fields = {"type": reason, "title": reason, "detail": f"the socket was closed: {code}"}
     if 4000 <= code < 4100:
-        return problem_from({**said, "status": 401})
+        return problem_from({**fields, "status": 401})
     if code in _FINAL or 4100 <= code < 4200:
-        return problem_from({**said, "status": 400})
+        return problem_from({**fields, "status": 400})
     kind = Restarted if code in _AT_ONCE or 4200 <= code < 4300 else ConnectionLost
     return kind(f"closed: {code} {reason}")
 

@@ -40,25 +40,27 @@ class Delivery(Message):
 
         Raises Problem, and OutcomeUnknown without a confirmation: the message may be redelivered.
         """
-        await settle(self._transport, "ack", [self], sync=sync)
+        await send_acks(self._transport, "ack", [self], sync=sync)
 
     async def nak(self, *, delay: float = 0.0, sync: bool = False) -> None:
         """Nak the message: it is redelivered after `delay` seconds."""
-        await settle(self._transport, "nak", [self], sync=sync, delay=int(delay * NANOS_PER_SECOND))
+        await send_acks(
+            self._transport, "nak", [self], sync=sync, delay=int(delay * NANOS_PER_SECOND)
+        )
 
     async def term(self, reason: str = "", *, sync: bool = False) -> None:
         """Terminate the message: it is never redelivered."""
-        await settle(self._transport, "term", [self], sync=sync, reason=reason)
+        await send_acks(self._transport, "term", [self], sync=sync, reason=reason)
 
     async def progress(self, *, sync: bool = False) -> None:
         """Report progress, which restarts the ack wait."""
-        await settle(self._transport, "progress", [self], sync=sync)
+        await send_acks(self._transport, "progress", [self], sync=sync)
 
 
-async def settle(
-    transport: Transport, verb: str, deliveries: Iterable[Delivery], **said: Any
+async def send_acks(
+    transport: Transport, verb: str, deliveries: Iterable[Delivery], **fields: Any
 ) -> None:
-    """Settle deliveries, with one request per consumer and 10,000 deliveries.
+    """Send `verb` for deliveries, with one request per consumer and 10,000 deliveries.
 
     A request without an answer is repeated. Tokens that the server could not confirm are sent once
     more. Raises the first Problem of those without effect, and OutcomeUnknown without a
@@ -71,12 +73,14 @@ async def settle(
     for (stream, consumer), all_of_them in tokens.items():
         path = path_of("streams", stream, "consumers", consumer, verb=verb)
         for begin in range(0, len(all_of_them), _TOKENS):
-            await _settle(transport, path, all_of_them[begin : begin + _TOKENS], said)
+            await _send_acks(transport, path, all_of_them[begin : begin + _TOKENS], fields)
 
 
-async def _settle(transport: Transport, path: str, tokens: list[str], said: dict[str, Any]) -> None:
+async def _send_acks(
+    transport: Transport, path: str, tokens: list[str], fields: dict[str, Any]
+) -> None:
     for _ in range(2):
-        body = {"tokens": tokens, **said}
+        body = {"tokens": tokens, **fields}
         answer = await transport.repeat("POST", path, what=tokens[0], json=body)
         failed = {each["token"]: each["problem"] for each in answer.json()["failed"]}
         for members_of_it in failed.values():
@@ -121,7 +125,7 @@ class Consumption:
     """
 
     def __init__(self, transport: Transport, fetch: Fetch) -> None:
-        self._deliveries = transport.kept(_Fetching(transport, fetch).run())
+        self._deliveries = transport.tracked(_Fetching(transport, fetch).run())
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self._deliveries
@@ -199,7 +203,7 @@ class _Fetching:
                 async for piece in pieces:
                     waiting += [self._delivery(line) for line in piece if line]
         with suppress(JetgateError):
-            await settle(self._transport, "nak", waiting)
+            await send_acks(self._transport, "nak", waiting)
 
     def _delivery(self, line: str) -> Delivery:
         shown, payload = members(line)

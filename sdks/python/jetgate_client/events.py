@@ -53,7 +53,7 @@ def follow(
     With `resumes`, the feed continues after the last event, by Last-Event-ID. Raises permanent
     errors, and the problem of an event `end`.
     """
-    return transport.kept(_followed(transport, path, query, resumes))
+    return transport.tracked(_followed(transport, path, query, resumes))
 
 
 async def _followed(
@@ -109,8 +109,8 @@ async def advisories(transport: Transport, subject: str) -> AsyncIterator[Event]
         if event is None:
             yield Event("gap")
             continue
-        said = json.loads(event.data)
+        fields = json.loads(event.data)
         if event.event == "dropped":
-            yield Event("dropped", count=said["count"])
+            yield Event("dropped", count=fields["count"])
         else:
-            yield Event(event.event, said["subject"], said["event"])
+            yield Event(event.event, fields["subject"], fields["event"])

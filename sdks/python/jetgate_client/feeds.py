@@ -94,24 +94,24 @@ class SocketDelivery(Message):
 
         Raises Problem, and OutcomeUnknown without a confirmation: the message may be redelivered.
         """
-        await self._settle("ack")
+        await self._send_ack("ack")
 
     async def nak(self, *, delay: float = 0.0) -> None:
         """Nak the message: it is redelivered after `delay` seconds."""
-        await self._settle("nak", delay=int(delay * NANOS_PER_SECOND))
+        await self._send_ack("nak", delay=int(delay * NANOS_PER_SECOND))
 
     async def term(self, reason: str = "") -> None:
         """Terminate the message: it is never redelivered."""
-        await self._settle("term", reason=reason)
+        await self._send_ack("term", reason=reason)
 
     async def progress(self) -> None:
         """Report progress, which restarts the ack wait."""
-        await self._settle("progress")
+        await self._send_ack("progress")
 
-    async def _settle(self, verb: str, **said: object) -> None:
+    async def _send_ack(self, verb: str, **fields: object) -> None:
         if not self.token:
             return
-        frame = {"type": verb, "tokens": [self.token], "sync": True, **said}
+        frame = {"type": verb, "tokens": [self.token], "sync": True, **fields}
         answer = await self._line.confirm(frame, self.token)
         for failed in answer["failed"]:
             problem = problem_from(failed["problem"])
@@ -164,7 +164,7 @@ class Feed(ABC, Generic[T]):
         self._granted = self._credit
         return {**self._asked(), "credit": self._credit._asdict()}
 
-    def take(self, frame: Frame) -> None:
+    def receive(self, frame: Frame) -> None:
         """Receive a frame: `subscribed`, `msg`, `gap` or `dropped`."""
         if found := self._read(frame):
             self._waiting += [(each, 0) for each in found[:-1]]

@@ -20,7 +20,7 @@ class Iterations:
 
     def __init__(self) -> None:
         self._open: set[AsyncGenerator[Any, None]] = set()
-        self._ending: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
 
     def hold(self, generator: AsyncGenerator[Any, None]) -> None:
         """Hold a reference to a starting generator."""
@@ -46,15 +46,15 @@ class Iterations:
 
     def _end_soon(self, generator: AsyncGenerator[Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(self.end(generator))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def aclose(self) -> None:
         """End all generators."""
         for generator in list(self._open):
             await self.end(generator)
-        if self._ending:
-            await asyncio.wait(self._ending)
+        if self._closing:
+            await asyncio.wait(self._closing)
 
 
 class Iteration(AsyncIterator[T], Generic[T]):

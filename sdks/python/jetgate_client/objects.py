@@ -112,7 +112,7 @@ class Download:
         self._begin = begin
         self._end = end
         self._etag = ""
-        self._pieces = transport.kept(self._run())
+        self._pieces = transport.tracked(self._run())
 
     async def __aenter__(self) -> Self:
         await anext(self._pieces)  # the first piece is empty and means that the answer has begun
@@ -330,9 +330,9 @@ class ObjectStore:
         async for event in follow(self._transport, path, query, resumes=True):
             if event is None:
                 continue
-            said = json.loads(event.data)
+            fields = json.loads(event.data)
             if event.event == "open":
-                if said.get("recovered") is False:
+                if fields.get("recovered") is False:
                     is_ready = False
                     yield ObjectChange("reset", event.id)
             elif event.event == "ready":
@@ -340,7 +340,7 @@ class ObjectStore:
                     is_ready = True
                     yield ObjectChange("ready", event.id)
             else:
-                yield ObjectChange(event.event, event.id, _info(said))
+                yield ObjectChange(event.event, event.id, _info(fields))
 
     def _at(self, name: str, verb: str = "") -> str:
         return path_of("objects", self.name, name, verb=verb)
@@ -359,6 +359,6 @@ def _repr_digest(sha256: bytes) -> str:
     return f"sha-256=:{b64encode(sha256).decode()}:"
 
 
-def _info(said: Mapping[str, Any]) -> ObjectInfo:
-    known = {name: said[name] for name in ObjectInfo.__slots__ if name in said}
+def _info(fields: Mapping[str, Any]) -> ObjectInfo:
+    known = {name: fields[name] for name in ObjectInfo.__slots__ if name in fields}
     return ObjectInfo(**known)

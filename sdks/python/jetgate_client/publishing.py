@@ -77,13 +77,13 @@ async def publish(
     return _receipt(answer.json())
 
 
-def _receipt(said: Mapping[str, Any]) -> Receipt:
+def _receipt(fields: Mapping[str, Any]) -> Receipt:
     return Receipt(
-        said["stream"],
-        said["seq"],
-        said.get("duplicate", False),
-        said.get("domain", ""),
-        said.get("val", ""),
+        fields["stream"],
+        fields["seq"],
+        fields.get("duplicate", False),
+        fields.get("domain", ""),
+        fields.get("val", ""),
     )
 
 
@@ -165,8 +165,8 @@ async def _settled(
                 outcomes[i] = refused
             break
         again: list[int] = []
-        for i, said in zip(left, answer.json(), strict=True):
-            outcome = _receipt(said) if "stream" in said else problem_from(said["error"])
+        for i, fields in zip(left, answer.json(), strict=True):
+            outcome = _receipt(fields) if "stream" in fields else problem_from(fields["error"])
             if isinstance(outcome, Problem) and is_passing(outcome):
                 again.append(i)
             else:

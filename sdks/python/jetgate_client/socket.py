@@ -17,7 +17,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from jetgate_client.connecting import QUIET_S, Restarted, ending, welcomed
+from jetgate_client.connecting import QUIET_S, Restarted, closing_error, welcomed
 from jetgate_client.errors import (
     ConnectionLost,
     JetgateError,
@@ -337,10 +337,10 @@ class Socket:
         writing = asyncio.create_task(self._writes(ws))
         try:
             while True:
-                self._hear(msgspec.msgpack.decode(await ws.recv(decode=False)))
+                self._receive(msgspec.msgpack.decode(await ws.recv(decode=False)))
                 backoff.reset()
         except ConnectionClosed as closed:
-            raise ending(closed) from closed
+            raise closing_error(closed) from closed
         finally:
             self._ws = None
             writing.cancel()
@@ -363,14 +363,14 @@ class Socket:
                 size += len(parts[-1])
             await ws.send(parts[0] if len(parts) == 1 else _array(parts))
 
-    def _hear(self, frame: Frame) -> None:
+    def _receive(self, frame: Frame) -> None:
         kind = frame["type"]
         sid = frame.get("sid", 0)
         feed = self._feeds.get(sid) or self._leaving.get(sid)
         if feed is not None:
             # `subscribed` is handled at once too: the first messages may follow it immediately.
             if kind in ("msg", "gap", "dropped", "subscribed"):
-                feed.take(frame)
+                feed.receive(frame)
             elif kind == "ended":
                 self._feeds.pop(sid, None)
                 feed.fail(problem_from(frame["problem"]))

@@ -40,8 +40,8 @@ async def tail(
             place = message.seq
             yield message
             continue
-        said = json.loads(event.data)
-        if event.event == "gap" or (event.event == "position" and not said["recovered"]):
-            after = said.get("after", place)
-            yield Gap(after, said["seq"], said.get("first_seq", 0), said.get("last_seq", 0))
-        place = said.get("seq", place)
+        fields = json.loads(event.data)
+        if event.event == "gap" or (event.event == "position" and not fields["recovered"]):
+            after = fields.get("after", place)
+            yield Gap(after, fields["seq"], fields.get("first_seq", 0), fields.get("last_seq", 0))
+        place = fields.get("seq", place)

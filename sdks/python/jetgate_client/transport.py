@@ -135,7 +135,7 @@ class Transport:
         asked = next(self._auth.auth_flow(httpx.Request("GET", self.http.base_url)))
         return {"Authorization": asked.headers["Authorization"]}
 
-    def kept(self, generator: AsyncGenerator[T, None]) -> Iteration[T]:
+    def tracked(self, generator: AsyncGenerator[T, None]) -> Iteration[T]:
         """Return an iteration over a generator; `aclose` ends it before its connection."""
         return Iteration(self._iterations, generator)
 

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark_jetstream.nats.deadline import Deadline, pause
 from pyspark_jetstream.nats.errors import Disconnected, Refused, Timeout
 from pyspark_jetstream.nats.headers import Status, status_of
-from pyspark_jetstream.nats.raw import Raw, from_direct, kept
+from pyspark_jetstream.nats.raw import Raw, from_direct, rows_through
 from pyspark_jetstream.nats.reading import Api, Behind, Limits, NotServed, Part, Range
 from pyspark_jetstream.nats.requests import encoded
 
@@ -56,7 +56,7 @@ class DirectGet:
         api.connection.send(line)
         while True:
             batch = self._collect(token, wanted)
-            raw = batch.raw and kept(batch.raw, wanted.last)
+            raw = batch.raw and rows_through(batch.raw, wanted.last)
             through = self._through(batch, wanted, at)
             at = through + 1
             more = at <= wanted.last

@@ -70,7 +70,7 @@ class _Chunk:
         self.left = len(messages)
         self.size = sum(map(len, messages.blocks)) + sum(map(len, messages.payloads))
 
-    def take_run(self, subjects: list[bytes], payloads: list[bytes], begin: int) -> int:
+    def assign_run(self, subjects: list[bytes], payloads: list[bytes], begin: int) -> int:
         """Accept answers from `begin` on if they acknowledge the chunk's next messages.
 
         Returns how many were accepted: all answers to this chunk, or none.
@@ -183,7 +183,7 @@ class Publisher:
         connection = self.connection
 
         def stored() -> bool:
-            self._take()
+            self._assign_acks()
             return chunk.left == 0
 
         connection.wait(stored, self._settings.timeout, "published messages")
@@ -194,7 +194,7 @@ class Publisher:
             del self._by_number[b"%d" % done.number]
             self._on_stored([ack or b"" for ack in done.acks])
 
-    def _take(self) -> None:
+    def _assign_acks(self) -> None:
         """Assign the received acks to their messages."""
         acks = self._acks
         if not len(acks):
@@ -202,19 +202,19 @@ class Publisher:
         subjects, payloads, headers = acks.subjects[:], acks.payloads[:], acks.headers[:]
         acks.clear()
         if any(headers) or not acknowledge(payloads, self._usual):
-            self._take_each(subjects, payloads, headers, check=True)
+            self._assign_each(subjects, payloads, headers, check=True)
             return
         at = 0
         for chunk in self._open:  # answers mostly arrive in the order of sending
-            taken = chunk.take_run(subjects, payloads, at)
+            taken = chunk.assign_run(subjects, payloads, at)
             at += taken
             self._left -= taken
             if chunk.left:
                 break
         if at < len(subjects):
-            self._take_each(subjects[at:], payloads[at:], headers[at:], check=False)
+            self._assign_each(subjects[at:], payloads[at:], headers[at:], check=False)
 
-    def _take_each(
+    def _assign_each(
         self, subjects: list[bytes], payloads: list[bytes], headers: list[bytes], *, check: bool
     ) -> None:
         """Assign answers in any order; with `check`, look for errors among them."""

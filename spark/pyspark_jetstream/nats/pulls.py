@@ -8,7 +8,7 @@ from typing import Any
 from pyspark_jetstream.nats.errors import Away, Disconnected, NatsError, Refused
 from pyspark_jetstream.nats.headers import Status, status_of
 from pyspark_jetstream.nats.parser import Columns
-from pyspark_jetstream.nats.raw import Raw, from_deliveries, kept
+from pyspark_jetstream.nats.raw import Raw, from_deliveries, rows_through
 from pyspark_jetstream.nats.reading import Api, Limits, NotServed, Part, Range
 from pyspark_jetstream.nats.requests import encoded
 from pyspark_jetstream.units import NANOS_PER_SECOND
@@ -93,10 +93,10 @@ class _Pull:
         api.connection.send(self._operation(through))
         while through < wanted.last:
             status = self._collect()
-            raw, pending = self._take()
+            raw, pending = self._delivered_rows()
             if raw is not None:
                 through = raw.last
-                raw = kept(raw, wanted.last)
+                raw = rows_through(raw, wanted.last)
             if pending == 0 or (status is not None and status.code == 404) or through > wanted.last:
                 through = wanted.last
             more = self._operation(through) if through < wanted.last else b""
@@ -138,7 +138,7 @@ class _Pull:
             return status
         raise Disconnected(f"{self._wanted.stream}: {status.code} {status.text}")
 
-    def _take(self) -> tuple[Raw | None, int | None]:
+    def _delivered_rows(self) -> tuple[Raw | None, int | None]:
         """Return the delivered messages and the number pending after them; None, None for none."""
         columns = self._columns
         if not len(columns):

@@ -183,7 +183,7 @@ def _without_size(block: bytes) -> tuple[bytes, int]:
     return (b"" if rest == _NO_HEADERS else rest), int(block[at + len(_SIZE) : end])
 
 
-def kept(raw: Raw, last: int, wanted: Sequence[int] | None = None) -> Raw:
+def rows_through(raw: Raw, last: int, wanted: Sequence[int] | None = None) -> Raw:
     """Return the messages through sequence `last`, and of those only the wanted ones."""
     sequences = raw.arrays[0]
     mask = pc.less_equal(sequences, last)

@@ -37,7 +37,7 @@ class Settings:
         connect_timeout: Limit of one server's handshake, in seconds.
         timeout: Limit of silence after a request, in seconds.
         retries: Consecutive attempts to reconnect without progress; see `tries_within`.
-        patience: Limit of reconnecting in seconds, even if `retries` allows more.
+        reconnect_limit: Limit of reconnecting in seconds, even if `retries` allows more.
     """
 
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
@@ -53,4 +53,4 @@ class Settings:
     connect_timeout: float = CONNECT_TIMEOUT
     timeout: float = 30.0
     retries: int = 5
-    patience: float = float("inf")
+    reconnect_limit: float = float("inf")

@@ -29,7 +29,7 @@ class Tries:
     """Count of consecutive failures, with growing pauses between attempts.
 
     Args:
-        settings: Limits of attempts (`retries`) and of time (`patience`).
+        settings: Limits of attempts (`retries`) and of time (`reconnect_limit`).
         wait: Waits for a number of seconds, or less if interrupted.
     """
 
@@ -48,10 +48,10 @@ class Tries:
         """Return the time limit of the next connection in seconds.
 
         The limit counts from the first attempt after the last progress. It is at least one second,
-        or `patience` if that is less.
+        or `reconnect_limit` if that is less.
         """
         deadline = self._begun()
-        return max(deadline.left(), min(_LEAST, self._settings.patience))
+        return max(deadline.left(), min(_LEAST, self._settings.reconnect_limit))
 
     def again(self) -> bool:
         """Wait before the next attempt; return False at once if the attempts are exhausted."""
@@ -64,5 +64,5 @@ class Tries:
 
     def _begun(self) -> Deadline:
         if self._deadline is None:
-            self._deadline = Deadline(self._settings.patience)
+            self._deadline = Deadline(self._settings.reconnect_limit)
         return self._deadline

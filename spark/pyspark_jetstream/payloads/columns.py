@@ -32,7 +32,7 @@ _ODD_INFINITY = r"[:\[,][ \t\r\n]*-?Inf[^i]"
 _LONG_NUMBER = rf"[-+.0-9eE]{{{MAX_DIGITS}}}[-+.0-9eE]"
 _END_OF_NAME = re.compile(rb'"[ \t\n\r]*:')
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
-_OPENED, _CLOSED = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8)
+_OPENING, _CLOSING = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8)
 
 
 class CorruptPayload(ValueError):
@@ -196,7 +196,7 @@ def _has_limits_of_jackson(lines: pa.Array) -> bool:
     for line in long.filter(pc.greater(opened, MAX_DEPTH)):
         steps = np.frombuffer(line.as_buffer(), np.uint8)
         # Brackets within strings count as well: such a line may be parsed one by one needlessly.
-        ups = np.isin(steps, _OPENED).astype(np.int32) - np.isin(steps, _CLOSED)
+        ups = np.isin(steps, _OPENING).astype(np.int32) - np.isin(steps, _CLOSING)
         if ups.cumsum().max() > MAX_DEPTH:
             return True
     very_long = long.filter(pc.greater(pc.binary_length(long), MAX_NAME))

@@ -69,7 +69,7 @@ def run_archive(archive: Archive, context: Context) -> None:
             report.read += entry.rows
             report.written += entry.rows
             context.progress.rows = report.read
-            context.progress.tell(f"batch {number} done, {one.lag:,} sequences behind")
+            context.progress.write(f"batch {number} done, {one.lag:,} sequences behind")
     report.positions.update({s: t.seq for s, t in lake.journal.through().items()})
 
 

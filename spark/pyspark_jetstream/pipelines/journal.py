@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from pyspark_jetstream.pipelines.store import Store, StoreError
 
-KEPT = 50
+DONE_MAX = 50
 """Number of entries of done batches that are kept, for inspection."""
 
 _VERSION = 1
@@ -163,7 +163,7 @@ class Journal:
             entry = replace(entry, rows=rows)
         self._put(f"{entry.batch:012}.json", entry, new=False)
         self._store.remove(self._path(f"{entry.batch:012}.begun.json"))
-        self._store.remove(self._path(f"{entry.batch - KEPT:012}.json"))
+        self._store.remove(self._path(f"{entry.batch - DONE_MAX:012}.json"))
         self.done, self.begun = entry, None
         return entry
 

@@ -53,7 +53,7 @@ def run_materialize(declared: Materialize, context: Context) -> None:
             journal.begin(journal.next(one.ranges))
             context.at("begun")
             _finish(declared, context, reader, journal)
-            context.progress.tell(f"{one.lag:,} sequences behind")
+            context.progress.write(f"{one.lag:,} sequences behind")
     report.positions.update({stream: t.seq for stream, t in journal.through().items()})
 
 

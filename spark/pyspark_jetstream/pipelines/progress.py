@@ -27,7 +27,7 @@ class Progress:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name, self._out, self._now = name, out or sys.stderr, now
-        self._begun = self._told = now()
+        self._begun = self._written = now()
         self._lock = threading.Lock()
         self.rows = 0
 
@@ -36,13 +36,13 @@ class Progress:
         """Duration of the run so far, in seconds."""
         return self._now() - self._begun
 
-    def tell(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Print the number of rows and a text, unless the last line is too recent."""
         with self._lock:
             now = self._now()
-            if now - self._told < QUIET:
+            if now - self._written < QUIET:
                 return
-            self._told = now
+            self._written = now
         rate = self.rows / max(now - self._begun, 0.001)
         line = f"{self._name}: {self.rows:,} messages, {rate:,.0f} a second; {text}"
         print(line, file=self._out, flush=True)
@@ -59,15 +59,15 @@ class Progress:
         """
         over = threading.Event()
 
-        def speak() -> None:
+        def write_states() -> None:
             while not over.wait(QUIET):
-                self.tell(text())
+                self.write(text())
             last()
 
-        speaker = threading.Thread(target=speak, name=f"progress-{self._name}", daemon=True)
-        speaker.start()
+        writer = threading.Thread(target=write_states, name=f"progress-{self._name}", daemon=True)
+        writer.start()
         try:
             yield
         finally:
             over.set()
-            speaker.join()
+            writer.join()

@@ -83,8 +83,8 @@ def _log(replay: Replay, context: Context) -> _Origin:
         first = replay.first or first_of(transport, head, reader.start)
         field = "first" if replay.first else "source.startingPosition"
         if (replay.first or reader.start.kind == "seq") and not replay.source.may_lose:
-            patience = reader.options.connection.timeout
-            head = reached(transport, head, first, field, patience)
+            wait_s = reader.options.connection.timeout
+            head = reached(transport, head, first, field, wait_s)
     last = min(replay.last or head.last_seq, head.last_seq)
     whole = Range(head.incarnation, max(first, head.first_seq), last)
 
@@ -166,7 +166,7 @@ class _Work:
         while done < len(windows) and not context.stop.is_set():
             due = pace.due(done, start + context.progress.seconds - zero)
             if due.through == done:
-                context.progress.tell(f"the next window is due in {due.wait:.1f} s")
+                context.progress.write(f"the next window is due in {due.wait:.1f} s")
                 context.stop.wait(min(due.wait, 1.0))
                 continue
             last = windows[due.through - 1]
@@ -174,7 +174,7 @@ class _Work:
             rows = sum(window.rows for window in windows[done : due.through])
             self._publish(last.last, rows, note)
             done = due.through
-            context.progress.tell(f"through sequence {last.last}, {due.behind:.1f} s behind")
+            context.progress.write(f"through sequence {last.last}, {due.behind:.1f} s behind")
 
     def _publish(self, last: int, rows: int, note: Mapping[str, str]) -> None:
         before = self._journal.through().get(self._origin.stream)

@@ -39,7 +39,7 @@ def next_round(
     start: Place,
     filters: tuple[str, ...],
     most: int,
-    patience: float = 0.0,
+    wait_s: float = 0.0,
 ) -> Round:
     """Plan the next batch from the heads of the streams.
 
@@ -50,7 +50,7 @@ def next_round(
         start: Start of a stream that is not in `through`.
         filters: Subjects to read; empty for all.
         most: Largest number of messages, shared among the streams.
-        patience: Seconds to wait for a deleted stream, if the source continues with a recreated
+        wait_s: Seconds to wait for a deleted stream, if the source continues with a recreated
             one, and for a lagging standby of PostgreSQL.
 
     Raises:
@@ -62,9 +62,9 @@ def next_round(
     lost: dict[str, int] = {}
     for stream in source.streams:
         awaited = source.recreated == "restart" and stream in through
-        head = head_when_there(transport, stream, patience if awaited else 0.0)
+        head = head_when_there(transport, stream, wait_s if awaited else 0.0)
         if start.kind == "seq" and stream not in through and not source.may_lose:
-            head = reached(transport, head, start.value, "source.startingPosition", patience)
+            head = reached(transport, head, start.value, "source.startingPosition", wait_s)
         first = _first(transport, source, head, through.get(stream), start)
         if first < head.first_seq:
             before = through.get(stream)
@@ -123,7 +123,7 @@ def first_of(transport: Transport, head: Head, start: Place) -> int:
     )
 
 
-def reached(transport: Transport, head: Head, first: int, field: str, patience: float) -> Head:
+def reached(transport: Transport, head: Head, first: int, field: str, wait_s: float) -> Head:
     """Return the head of a stream that has reached the start of a field. Raises NotReachedYet.
 
     Only a standby gets time to catch up: at a primary, a missing sequence may never appear.
@@ -133,9 +133,9 @@ def reached(transport: Transport, head: Head, first: int, field: str, patience: 
         head: The stream.
         first: Sequence that the field names; the one before it must exist.
         field: The field, for the error.
-        patience: Seconds to wait for a standby.
+        wait_s: Seconds to wait for a standby.
     """
-    deadline = Deadline(patience)
+    deadline = Deadline(wait_s)
     while first > head.last_seq + 1:
         if deadline.passed() or not transport.may_lag():
             raise NotReachedYet(head.stream, field, first, head.last_seq)

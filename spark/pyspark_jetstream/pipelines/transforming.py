@@ -97,7 +97,7 @@ def _watch(query: "StreamingQuery", context: Context) -> None:
         last = query.lastProgress
         if last is not None:
             context.progress.rows = sum(_rows(one) for one in query.recentProgress)
-            context.progress.tell(f"batch {last['batchId']}{_behind(last)}")
+            context.progress.write(f"batch {last['batchId']}{_behind(last)}")
 
 
 def _account(query: "StreamingQuery", context: Context) -> None:

@@ -40,7 +40,7 @@ class TransactionError(JetStreamError):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class Grant:
     """The permission of a run to write.
 
     Attributes:
@@ -95,17 +95,17 @@ class Ledger:
         settings: Servers and secrets.
         stream: The target.
         app: The name of the writer.
-        patience: Limit in seconds without an answer or without progress.
+        stall_timeout: Limit in seconds without an answer or without progress.
     """
 
-    def __init__(self, settings: Settings, stream: str, app: str, patience: float) -> None:
+    def __init__(self, settings: Settings, stream: str, app: str, stall_timeout: float) -> None:
         self._settings = settings
         self._stream = stream
         self._app = app
-        self._patience = patience
+        self._stall_s = stall_timeout
         self._requests: Requests | None = None
 
-    def open(self, run: str) -> Opened:
+    def open(self, run: str) -> Grant:
         """Acquire the token of a run; the same run gets the same token again.
 
         Args:
@@ -117,9 +117,9 @@ class Ledger:
             NotReachable: The server did not answer for too long.
         """
         self._check_owner(run, self._entry())
-        return self._opened(run)
+        return self._grant(run)
 
-    def open_for(self, run: str, batch: int) -> Opened | None:
+    def open_for(self, run: str, batch: int) -> Grant | None:
         """Acquire the token of a run for a batch; None if the ledger contains the whole batch.
 
         Another run of the query may work on the same checkpoint. It keeps its token if it has
@@ -141,13 +141,13 @@ class Ledger:
                 return None
             if batch < last:
                 raise TransactionError(self._behind(run, batch, entry))
-        return self._opened(run)
+        return self._grant(run)
 
-    def _opened(self, run: str) -> Opened:
+    def _grant(self, run: str) -> Grant:
         answer = self._ask("OPEN", {"app": self._app, "run": run})
         if "token" not in answer:
             raise TransactionError(self._unserved())
-        return Opened(
+        return Grant(
             token=int(answer["token"]),
             batch=answer.get("batch"),
             subject=str(answer["stage"]["subject"]),
@@ -202,7 +202,7 @@ class Ledger:
             "never skipped silently"
         )
 
-    def commit(self, opened: Opened, batch: int, attempts: list[Attempt]) -> Committed:
+    def commit(self, grant: Grant, batch: int, attempts: list[Attempt]) -> Committed:
         """Commit a batch, and wait until it is stored; the first manifest of a batch wins.
 
         Raises:
@@ -212,12 +212,12 @@ class Ledger:
         """
         body = {
             "app": self._app,
-            "token": opened.token,
+            "token": grant.token,
             "batch": batch,
             "attempts": [attempt.manifest() for attempt in attempts],
             "expires": _EXPIRES * NANOS_PER_SECOND,
         }
-        deadline, promoted = Deadline(self._patience), -1
+        deadline, promoted = Deadline(self._stall_s), -1
         while True:
             answer = self._ask("COMMIT", body)
             if answer["state"] == "done":
@@ -231,11 +231,11 @@ class Ledger:
             if answer["state"] == "stopped":
                 raise TransactionError(self._stopped(batch, answer))
             if answer["promoted"] > promoted:
-                deadline, promoted = Deadline(self._patience), answer["promoted"]
+                deadline, promoted = Deadline(self._stall_s), answer["promoted"]
             elif deadline.passed():
                 raise NotReachable(
                     f"stream {self._stream!r}: batch {batch} of app {self._app!r} is at row "
-                    f"{promoted} of {answer['rows']} for {self._patience:g} s (option 'timeout')"
+                    f"{promoted} of {answer['rows']} for {self._stall_s:g} s (option 'timeout')"
                 )
 
     def close(self) -> None:
@@ -260,7 +260,7 @@ class Ledger:
         return found
 
     def _persistently(self, ask: Callable[[Requests], _T]) -> _T:
-        deadline, was_serving = Deadline(self._patience), False
+        deadline, was_serving = Deadline(self._stall_s), False
         while True:
             try:
                 if self._requests is None:

@@ -58,7 +58,7 @@ class SinkOptions:
         app: Name of the writer in the ledger or in ids; "" if none is given.
         version: The number of a batch write; None in streaming, or if none is given.
         in_flight, bytes_in_flight: Limits of unacknowledged messages and bytes of each task.
-        patience: Limit of a commit without progress, in seconds.
+        stall_timeout: Limit of a commit without progress, in seconds.
     """
 
     settings: Settings
@@ -70,7 +70,7 @@ class SinkOptions:
     version: int | None
     in_flight: int
     bytes_in_flight: int
-    patience: float
+    stall_timeout: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def sink_options(
         version=checked.version,
         in_flight=checked.in_flight,
         bytes_in_flight=checked.bytes_in_flight,
-        patience=checked.connection.timeout,
+        stall_timeout=checked.connection.timeout,
     )
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark_jetstream.nats.errors import NatsError
 from pyspark_jetstream.nats.publishing import Messages, NotStored, Publisher
 from pyspark_jetstream.sink.at_least_once import check_sizes, pieces
-from pyspark_jetstream.sink.ledger import Attempt, Opened, TransactionError
+from pyspark_jetstream.sink.ledger import Attempt, Grant, TransactionError
 from pyspark_jetstream.sink.options import SinkOptions
 from pyspark_jetstream.sink.rows import RowEncoder, blocks
 from pyspark_jetstream.transport.errors import NotReachable
@@ -27,17 +27,17 @@ class Staging:
 
     Args:
         options: Options of the writer.
-        opened: Permission with the staging subject.
+        grant: Permission with the staging subject.
     """
 
-    def __init__(self, options: SinkOptions, opened: Opened) -> None:
+    def __init__(self, options: SinkOptions, grant: Grant) -> None:
         self._crc32c = _crc32c()
         self._id = secrets.token_hex(11)
-        self._subject = f"{opened.subject}.{self._id}".encode()
+        self._subject = f"{grant.subject}.{self._id}".encode()
         self._publisher = Publisher(
             options.settings, _BLOCKS_IN_FLIGHT, _BLOCKS_IN_FLIGHT * _BLOCK, self._stored
         )
-        self._most = min(opened.max_payload, self._publisher.max_payload) - _OVERHEAD
+        self._most = min(grant.max_payload, self._publisher.max_payload) - _OVERHEAD
         self._lines: list[bytes] = []
         self._size = 0
         self._blocks = 0
@@ -95,7 +95,7 @@ class Staging:
 
 
 def stage(
-    options: SinkOptions, opened: Opened, partition: int, batches: Iterator[pa.RecordBatch]
+    options: SinkOptions, grant: Grant, partition: int, batches: Iterator[pa.RecordBatch]
 ) -> Attempt:
     """Stage the rows of a partition under an id of its own.
 
@@ -106,7 +106,7 @@ def stage(
     """
     staging = None
     try:
-        staging = Staging(options, opened)
+        staging = Staging(options, grant)
         staging.stage(RowEncoder(options.shape, partition), partition, batches)
         return staging.attempt()
     except NotStored as error:

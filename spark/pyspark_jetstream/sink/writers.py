@@ -67,13 +67,13 @@ def write(options: SinkOptions, run: str, batches: Iterator[pa.RecordBatch]) -> 
         return Written(run, published.rows, published.duplicates)
     ledger = _ledger(options)
     try:
-        opened = ledger.open_for(run, task.batch if task.query else options.version or 0)
+        grant = ledger.open_for(run, task.batch if task.query else options.version or 0)
     finally:
         ledger.close()
-    if opened is None:
+    if grant is None:
         rows = sum(batch.num_rows for batch in batches)
         return Written(run, rows, rows, is_stored=True)
-    attempt = stage(options, opened, task.partition, batches)
+    attempt = stage(options, grant, task.partition, batches)
     return Written(run, attempt.rows, attempt=attempt)
 
 
@@ -88,21 +88,21 @@ def commit(options: SinkOptions, batch: int, messages: list[WriterCommitMessage 
     attempts = [one.attempt for one in written if one.attempt is not None and one.attempt.rows]
     ledger = _ledger(options)
     try:
-        opened = ledger.open_for(runs.pop(), batch)
-        if opened is None:
+        grant = ledger.open_for(runs.pop(), batch)
+        if grant is None:
             return
         if any(message.is_stored for message in written):
             raise JetStreamError(
                 f"batch {batch} of app {options.app!r} was in the ledger of stream "
                 f"{options.target!r} when its tasks ran, and is not any more"
             )
-        ledger.commit(opened, batch, attempts)
+        ledger.commit(grant, batch, attempts)
     finally:
         ledger.close()
 
 
 def _ledger(options: SinkOptions) -> Ledger:
-    return Ledger(options.settings, options.target, options.app, options.patience)
+    return Ledger(options.settings, options.target, options.app, options.stall_timeout)
 
 
 class BatchWriter(DataSourceArrowWriter):

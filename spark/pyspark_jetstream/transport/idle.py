@@ -1,6 +1,6 @@
 """A pool of idle connections to PostgreSQL, shared by the tasks of one process in sequence.
 
-Opening a connection takes longer than a small task, because the driver reads the catalogue of types
+Opening a connection takes longer than a small task, because the driver reads the catalog of types
 each time. Connections close after `IDLE_S` without use.
 """
 
@@ -17,14 +17,14 @@ _lock = threading.Lock()
 _idle: dict[tuple[int, str], list[AdbcSession]] = {}
 
 
-def take(dsn: str) -> AdbcSession | None:
+def acquire(dsn: str) -> AdbcSession | None:
     """Acquire an idle connection to this database; None if there is none."""
     with _lock:
         waiting = _idle.get(_key(dsn))
         return waiting.pop() if waiting else None
 
 
-def leave(dsn: str, session: AdbcSession) -> None:
+def release(dsn: str, session: AdbcSession) -> None:
     """Return a connection to the pool, or close it if it is unclean or the pool is full."""
     with _lock:
         waiting = _idle.setdefault(_key(dsn), [])

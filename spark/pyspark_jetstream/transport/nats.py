@@ -146,7 +146,7 @@ class NatsTransport:
 
     def _ways(self, wanted: Range) -> list[Callable[[Range], Iterator[Part]]]:
         """Return the ways to read the stream, cheapest first."""
-        api = self._opened()
+        api = self._connected()
         config = api.info(wanted.stream)["config"]
         gets, pulls, direct = (
             Gets(api),
@@ -167,7 +167,7 @@ class NatsTransport:
     def _await_last(self, stream: str, last: int) -> None:
         """Wait until the server has reached an assigned sequence. Raises NotReachable."""
         deadline = Deadline(self._settings.timeout)
-        while (found := head_of(stream, self._opened().info(stream)).last_seq) < last:
+        while (found := head_of(stream, self._connected().info(stream)).last_seq) < last:
             if deadline.passed():
                 raise NotReachable(
                     f"stream {stream!r} is at sequence {found} at {self._where}, the read goes to "
@@ -323,7 +323,7 @@ class NatsTransport:
     def _where(self) -> str:
         return self._api.connection.server if self._api else ", ".join(self._settings.servers)
 
-    def _opened(self) -> Api:
+    def _connected(self) -> Api:
         if self._api is None:
             self._api = Api(Requests(Connection(self._settings, self._tries.left())))
         return self._api
@@ -335,7 +335,7 @@ class NatsTransport:
         """Call `ask`; retry on a new connection. Failures become errors of the transport."""
         while True:
             try:
-                found = ask(self._opened())
+                found = ask(self._connected())
             except _AGAIN as error:
                 self._again(error)
             except NatsError as error:

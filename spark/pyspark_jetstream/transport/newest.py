@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from pyspark_jetstream.transport.base import RAW_SCHEMA
 
-_KEPT = 262_144
+_WAITING_MAX = 262_144
 """Limit of rows that wait for reduction besides the newest ones."""
 
 
@@ -20,7 +20,7 @@ class Newest:
         """Add rows whose sequences are higher than all earlier ones."""
         self._parts.append(rows)
         self._waiting += rows.num_rows
-        if self._waiting > _KEPT:
+        if self._waiting > _WAITING_MAX:
             self._parts = self.rows().to_batches()
             self._waiting = 0
 

@@ -140,7 +140,7 @@ class SqlTransport:
         """Return the connection to the process's pool."""
         session, self._session = self._session, None
         if session is not None:
-            idle.leave(self._dsn(), session)
+            idle.release(self._dsn(), session)
 
     def _whole(self, stream: str, statement: str, until: int) -> Iterator[Page]:
         """Yield the pages of a statement that cannot resume; retry only before the first page."""
@@ -218,7 +218,7 @@ class SqlTransport:
         if self._session is not None:
             return self._session
         dsn = self._dsn()
-        self._session = idle.take(dsn)
+        self._session = idle.acquire(dsn)
         if self._session is not None:
             return self._session
         try:
@@ -230,7 +230,7 @@ class SqlTransport:
                 "pip install 'pyspark-jetstream[sql]'"
             ) from None
         except Exception as error:
-            self._give_up()
+            self._discard_session()
             code = getattr(error, "sqlstate", None) or ""
             verdict = sqlstates.of_connection(code, str(error))
             if verdict.is_permanent:
@@ -238,7 +238,7 @@ class SqlTransport:
             raise _Away(self._told(error)) from None
         return self._session
 
-    def _give_up(self) -> None:
+    def _discard_session(self) -> None:
         """Close the connection, which may be broken."""
         session, self._session = self._session, None
         if session is not None:
@@ -248,13 +248,13 @@ class SqlTransport:
         verdict = sqlstates.of_statement(getattr(error, "sqlstate", None) or "")
         if verdict.is_permanent:
             return self._refused("refused a read", verdict, error)
-        self._give_up()
+        self._discard_session()
         return _Away(self._told(error))
 
     def _refused(self, what: str, verdict: sqlstates.Verdict, error: Exception) -> RefusedBySql:
-        meaning = f": {verdict.meaning}" if verdict.meaning else ""
+        explanation = f": {verdict.explanation}" if verdict.explanation else ""
         words = " ".join(self._told(error).split())
-        return RefusedBySql(f"PostgreSQL {what} ({verdict.code}){meaning}: {words}")
+        return RefusedBySql(f"PostgreSQL {what} ({verdict.code}){explanation}: {words}")
 
     def _dsn(self) -> str:
         assert self._options.dsn is not None, "checked with the options"

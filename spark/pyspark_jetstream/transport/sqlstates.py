@@ -51,12 +51,12 @@ class Verdict:
     Attributes:
         is_permanent: True if a retry will fail again.
         code: Its SQLSTATE; "" if unknown.
-        meaning: Explanation; "" if the error's own text suffices.
+        explanation: Explanation; "" if the error's own text suffices.
     """
 
     is_permanent: bool
     code: str
-    meaning: str
+    explanation: str
 
 
 def of_statement(code: str) -> Verdict:

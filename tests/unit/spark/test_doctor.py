@@ -110,7 +110,7 @@ def test_a_database_that_does_not_answer_is_told_and_the_password_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
-    monkeypatch.setattr(doctor, "PATIENCE", 0.5)
+    monkeypatch.setattr(doctor, "TIME_LIMIT", 0.5)
     dsn = "postgresql://reader:hunter2@127.0.0.1:1/db?connect_timeout=1"
     (found,) = reach("read", {"dsn": dsn, "stream": "S", "timeout": "1ms"})
     assert found.state == "fail"
@@ -167,7 +167,7 @@ def test_the_doctor_and_check_say_the_same_of_options(
     from pyspark_jetstream.pipelines.queries import check
     from pyspark_jetstream.values import InvalidOption
 
-    monkeypatch.setattr(doctor, "PATIENCE", 0.01)
+    monkeypatch.setattr(doctor, "TIME_LIMIT", 0.01)
     fields: dict[str, Any] = {"kind": kind, "name": "p", "target": {"path": "/p"}}
     fields["source"] = {"stream": "S", "options": {**AWAY, **options}}
     if kind == "transform":

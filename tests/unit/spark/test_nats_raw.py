@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-test
 
 from pyspark_jetstream.nats.errors import ProtocolError
 from pyspark_jetstream.nats.headers import first_value, status_of
-from pyspark_jetstream.nats.raw import Raw, from_deliveries, from_direct, kept, nanoseconds
+from pyspark_jetstream.nats.raw import Raw, from_deliveries, from_direct, nanoseconds, rows_through
 from pyspark_jetstream.subjects import text_of
 
 from core.storage.postgres.subjects import text_of as stored_text
@@ -130,7 +130,7 @@ def test_rows_behind_the_end_are_dropped() -> None:
     raw = from_direct(
         [_direct(1), _direct(5), _direct(9)], [b"", b"", b""], with_headers=True, with_data=True
     )
-    assert [row[0] for row in _rows(kept(raw, 5))] == [1, 5]
+    assert [row[0] for row in _rows(rows_through(raw, 5))] == [1, 5]
 
 
 def test_a_status_is_no_header_of_a_message() -> None:

@@ -29,7 +29,7 @@ def test_an_error_of_a_statement_that_stays(code: str) -> None:
     verdict = of_statement(code)
 
     assert verdict.is_permanent
-    assert verdict.meaning == PERMANENT.get(code, "")
+    assert verdict.explanation == PERMANENT.get(code, "")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_progress_prints_one_line_in_two_seconds() -> None:
     for second in range(1, 7):
         now[0] = 100.0 + second
         progress.rows = 1000 * second
-        progress.tell("batch 1")
+        progress.write("batch 1")
     assert out.getvalue().splitlines() == [
         "lake: 2,000 messages, 1,000 a second; batch 1",
         "lake: 4,000 messages, 1,000 a second; batch 1",

@@ -7,29 +7,29 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark_jetstream.claims import Claims, OffsetError, from_json, runs_of
+from pyspark_jetstream.deliveries import Deliveries, OffsetError, from_json, runs_of
 
-_claims = st.lists(
+_deliveries = st.lists(
     st.tuples(st.integers(1, 60), st.integers(1, 80)),
     max_size=30,
-    unique_by=(lambda claim: claim[0], lambda claim: claim[1]),
+    unique_by=(lambda delivery: delivery[0], lambda delivery: delivery[1]),
 )
 
 
-def _batch(claims: list[tuple[int, int]]) -> Claims:
-    return Claims("S", "C", 1795366378198282833, 7, "$JS.ACK.S.C", runs_of(claims))
+def _batch(deliveries: list[tuple[int, int]]) -> Deliveries:
+    return Deliveries("S", "C", 1795366378198282833, 7, "$JS.ACK.S.C", runs_of(deliveries))
 
 
-@given(_claims)
+@given(_deliveries)
 def test_an_offset_holds_every_sequence_and_its_acknowledgement(
-    claims: list[tuple[int, int]],
+    deliveries: list[tuple[int, int]],
 ) -> None:
-    text = json.dumps(_batch(claims).to_json())
+    text = json.dumps(_batch(deliveries).to_json())
     batch = from_json(json.loads(text), "S", "C")
-    assert batch == _batch(claims)
-    assert len(batch) == len(claims)
-    assert batch.sequences() == sorted(seq for seq, _ in claims)
-    assert set(batch.ack_subjects()) == {f"$JS.ACK.S.C.1.{seq}.{at}.0.0" for seq, at in claims}
+    assert batch == _batch(deliveries)
+    assert len(batch) == len(deliveries)
+    assert batch.sequences() == sorted(seq for seq, _ in deliveries)
+    assert set(batch.ack_subjects()) == {f"$JS.ACK.S.C.1.{seq}.{at}.0.0" for seq, at in deliveries}
 
 
 def test_a_batch_that_was_delivered_in_order_is_short_whatever_its_size() -> None:

@@ -1,8 +1,8 @@
 """Delivered but unacknowledged messages of a consumer, in a form small enough for an offset (pure).
 
-A claim is a message's stream sequence and consumer sequence; the two determine the subject of its
-acknowledgement. An offset stores claims as comma-separated runs in which both sequences ascend by
-one, `seq:consumer_seq:count`: a batch that was delivered in order is one run.
+A delivery is a message's stream sequence and consumer sequence; the two determine the subject of
+its acknowledgement. An offset stores deliveries as comma-separated runs in which both sequences
+ascend by one, `seq:consumer_seq:count`: a batch that was delivered in order is one run.
 """
 
 import re
@@ -16,7 +16,7 @@ MOST = 10_000
 
 _RUN = re.compile(r"(\d+):(\d+):(\d+)")
 
-Claim = tuple[int, int]
+Delivery = tuple[int, int]
 """Stream sequence, consumer sequence."""
 
 
@@ -25,7 +25,7 @@ class OffsetError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class Deliveries:
     """The messages of one micro-batch.
 
     Attributes:
@@ -71,10 +71,10 @@ class Claims:
         }
 
 
-def runs_of(claims: Iterable[Claim]) -> tuple[tuple[int, int, int], ...]:
-    """Return the claims as runs, in the order of the consumer sequences."""
+def runs_of(deliveries: Iterable[Delivery]) -> tuple[tuple[int, int, int], ...]:
+    """Return the deliveries as runs, in the order of the consumer sequences."""
     runs: list[tuple[int, int, int]] = []
-    for seq, consumer_seq in sorted(claims, key=lambda claim: claim[1]):
+    for seq, consumer_seq in sorted(deliveries, key=lambda delivery: delivery[1]):
         if runs:
             first, at, count = runs[-1]
             if (seq, consumer_seq) == (first + count, at + count):
@@ -84,14 +84,14 @@ def runs_of(claims: Iterable[Claim]) -> tuple[tuple[int, int, int], ...]:
     return tuple(runs)
 
 
-def from_json(offset: dict[str, Any], stream: str, consumer: str) -> Claims:
+def from_json(offset: dict[str, Any], stream: str, consumer: str) -> Deliveries:
     """Parse an offset.
 
     Raises:
         OffsetError: The offset belongs to another consumer, or has another format or version.
     """
     try:
-        found = Claims(
+        found = Deliveries(
             stream=str(offset["stream"]),
             consumer=str(offset["consumer"]),
             incarnation=int(offset["incarnation"]),
