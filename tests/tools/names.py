@@ -40,6 +40,8 @@ ALLOWED = Path(__file__).with_name("allowed_names.toml")
 BUDGET = Path(__file__).with_name("names_budget.toml")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[A-Z]|[0-9]+")
 _METRIC = re.compile(r"`(jetgate_[a-z_]+)")
+_FUNCTIONS = {"attribute": "method", "constant": "function", "": "closure"}
+"""Kinds of functions by the kind of names assigned beside them."""
 _SKIPPED = {"__pycache__", "node_modules"}
 
 
@@ -50,8 +52,8 @@ class Name:
     Attributes:
         path: Path of the file or folder, relative to the repository.
         line: Line of the definition, 1 for modules and folders.
-        kind: One of `module`, `class`, `function`, `method`, `parameter`, `attribute`,
-            `constant`, `metric` and `folder`.
+        kind: One of `module`, `class`, `function`, `method`, `closure`, `parameter`,
+            `attribute`, `constant`, `metric` and `folder`.
         text: The name itself.
     """
 
@@ -204,8 +206,7 @@ def _defined(node: ast.AST, path: str, kind: str) -> Iterator[Name]:
                 yield from _defined(child, path, "attribute")
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 if not child.name.startswith("test_"):
-                    called = "method" if kind == "attribute" else "function"
-                    yield Name(path, child.lineno, called, child.name)
+                    yield Name(path, child.lineno, _FUNCTIONS[kind], child.name)
                 yield from _defined(child, path, "")
             case ast.arg():
                 yield Name(path, child.lineno, "parameter", child.arg)
