@@ -35,6 +35,8 @@ UNREAD = frozenset(
 )
 KINDS = {kind: pattern for kind, pattern in BANNED.items() if not pattern.startswith(r"\A")}
 """The banned constructions that hold for every sentence."""
+CLAUSE = "a clause as a noun"
+"""The construction whose words a question may have."""
 TOO_LONG = "a sentence of more than 25 words"
 
 _CODE = re.compile(r"(`+).+?\1", re.DOTALL)
@@ -104,7 +106,10 @@ def faults(sentence: Sentence) -> list[tuple[str, str]]:
     """Return the faults of a sentence, each with the words that form it."""
     text = sentence.text.lower()
     found = [
-        (kind, match[0]) for kind, pattern in KINDS.items() for match in re.finditer(pattern, text)
+        (kind, match[0])
+        for kind, pattern in KINDS.items()
+        if not (kind == CLAUSE and text.endswith("?"))
+        for match in re.finditer(pattern, text)
     ]
     words = len(re.findall(r"[\w`][\w`'/.-]*", sentence.text))
     if words > LONGEST:

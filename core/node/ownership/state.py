@@ -51,7 +51,7 @@ class Command(Enum):
     HOLD = "hold publishes"
     PASS = "pass publishes"
     REFUSE = "refuse publishes"
-    VERIFY = "verify what is stored"
+    VERIFY = "verify storage"
     PLACE = "look at the placement"
 
 
