@@ -1,10 +1,10 @@
 """Write what the reference server answers into transcripts: `python -m tests.wire.record FILE...`
 
-Takes the sent lines, comments and directives of each file, plays them block by block (blocks end at
-an empty line or a change of connection) against nats-server and writes its answers as expected
-lines. Three dots as an expected line (`< ...`) make the recorder wait for one frame more than what
-comes at once, `< ~` keeps only the type of the JSON answers of its block. What varies from run to
-run is written as a placeholder; review the result.
+Takes the sent lines, comments and directives of each file, plays them block by block against
+nats-server and writes its answers as expected lines. A block ends at an empty line, a change of
+connection or a `@use` line. Three dots as an expected line (`< ...`) make the recorder wait for one
+frame more than what comes at once, `< ~` keeps only the type of the JSON answers of its block. What
+varies from run to run is written as a placeholder; review the result.
 """
 
 import json
@@ -60,7 +60,9 @@ class Recorder:
             block, waits, self.brief = [], 0, False
             if line.startswith("= eventually"):
                 threading.Event().wait(SETTLE)
-            if line.startswith("@"):
+            if line.startswith("@use "):
+                self.player.use(line, self.player.wire(connection))
+            elif line.startswith("@"):
                 connection = line[1:].strip()
             out.append(line)
         return "\n".join(out).rstrip("\n") + "\n"

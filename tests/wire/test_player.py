@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.wire import transcript
-from tests.wire.transcript import TRIES, Mismatch, Player, Step, is_hurried, parse, play_file
+from tests.wire.transcript import (
+    TRIES,
+    Mismatch,
+    Player,
+    Step,
+    is_hurried,
+    parse,
+    play_file,
+    stream_config,
+)
 
 
 class Nobody:
@@ -47,6 +56,27 @@ def test_lines_that_are_to_match_at_last_follow_at_once() -> None:
     ]
     with pytest.raises(ValueError, match="line 2: there is nothing to play again"):
         parse("= eventually\n\n> PING\n< PONG\n")
+
+
+def test_a_used_stream_has_the_subjects_of_its_name_and_the_given_members() -> None:
+    assert stream_config("@use stream S") == {"name": "S", "subjects": ["s.>"]}
+    assert stream_config('@use stream T {"max_msgs":1}') == {
+        "name": "T",
+        "subjects": ["t.>"],
+        "max_msgs": 1,
+    }
+    assert [step.kind for step in parse("@a\n> PING\n< PONG\n@use stream S\n> PING\n")] == [
+        "send",
+        "expect",
+        "use",
+        "send",
+    ]
+
+
+@pytest.mark.parametrize("line", ["@use S", "@use stream", "@use stream S max_msgs", "@use kv B"])
+def test_a_use_of_anything_but_a_stream_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match="not a stream to use"):
+        parse(line)
 
 
 @pytest.mark.parametrize("line", ["= later", "=eventually", "= eventually "])

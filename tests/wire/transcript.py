@@ -6,6 +6,10 @@
     > hello                           its payload (a header block for HPUB ends with an empty line)
     < MSG r.1 1 <int>                 expected next on this connection
     < {"stream":"S","seq":1}          its payload; JSON is compared as JSON
+    @use stream S {"max_msgs":1}      creates stream S with subjects s.> and these members, if any
+
+`@use` is for a stream whose creation the file does not show: another connection sends the request,
+after the connection in use has nothing more to say.
 
 Placeholders in expected lines and JSON strings: `<any>`, `<int>`, `<time>`, `<nuid>`, `<size>`;
 `<int:x>` also remembers the value as x, `<$x>` is the remembered value, in sent lines too.
@@ -53,7 +57,7 @@ class Mismatch(AssertionError):
 class Step:
     """One sent or expected frame, or a directive, with the line of the file it starts at."""
 
-    kind: str  # "send", "expect", "eventually", "hurried", "end"
+    kind: str  # "send", "expect", "use", "eventually", "hurried", "end"
     number: int
     connection: str
     lines: list[str] = field(default_factory=list)
@@ -72,6 +76,10 @@ def parse(text: str) -> list[Step]:
             open_step = None
         elif line.startswith("#"):
             continue
+        elif line.startswith("@use "):
+            stream_config(line)
+            steps.append(Step("use", number, connection, [line]))
+            open_step = None
         elif line.startswith("@"):
             connection, open_step = line[1:].strip(), None
         elif line in ("= eventually", "= hurried"):
@@ -86,6 +94,18 @@ def parse(text: str) -> list[Step]:
         else:
             raise ValueError(f"line {number} is neither sent, expected, comment nor directive")
     return steps
+
+
+def stream_config(line: str) -> dict[str, Any]:
+    """Return the configuration in a line such as `@use stream S {"max_msgs":1}`.
+
+    The subjects are the name in lower case followed by `.>`. Raises ValueError for any other line.
+    """
+    found = re.fullmatch(r"@use stream (\w+)(?: (\{.*\}))?", line)
+    if found is None:
+        raise ValueError(f"not a stream to use: {line}")
+    name, members = found.groups()
+    return {"name": name, "subjects": [f"{name.lower()}.>"], **json.loads(members or "{}")}
 
 
 def _wants_more(step: Step) -> bool:
@@ -269,10 +289,23 @@ class Player:
                 wire.send(encode(step.lines, self.memory))
             elif step.kind == "expect":
                 self._expect(step, wire)
+            elif step.kind == "use":
+                self.use(step.lines[0], wire)
         except (Closed, Silence) as end:
             raise Mismatch(f"line {step.number}: {end}") from end
         except Mismatch as mismatch:
             raise Mismatch(f"line {step.number}: {mismatch}") from None
+
+    def use(self, line: str, wire: Wire) -> None:
+        """Create the stream of a `@use` line. Raises Mismatch if `wire` has more to say."""
+        if rest := wire.flush():
+            raise Mismatch(f"more to say before {line}: {[show(frame) for frame in rest]}")
+        config = stream_config(line)
+        with Wire(self.address) as other:
+            other.hello()
+            answer = other.api(f"STREAM.CREATE.{config['name']}", config)
+        if "error" in answer:
+            raise Mismatch(f"{line}: {answer['error']}")
 
     def _expect(self, step: Step, wire: Wire) -> None:
         if step.lines[0].startswith("INFO") and step.connection in self.infos:
