@@ -20,7 +20,7 @@ from tests.support import (
 )
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
-from tests.support.pg import database, postgres  # noqa: F401  (fixtures)
+from tests.support.pg import database, durable, postgres  # noqa: F401  (fixtures)
 
 # Whether a run passes depends neither on chance nor on how quick the machine is: the examples are
 # the same in every run and may take their time. `--hypothesis-profile=default` looks for others.

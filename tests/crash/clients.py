@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.crash.ledger import Ledger, Stored
 from tests.support.eventually import eventually
+from tests.support.jetgate import JetgateServer
 from tests.support.wire import Closed, Frame, Silence, Wire
 
 STREAM = "CRASH"
@@ -202,3 +203,13 @@ def wait_until_consumed(address: tuple[str, int], ledger: Ledger) -> None:
             return bool(info["ack_floor"]["stream_seq"] >= last and info["num_pending"] == 0)
 
         eventually(consumed, within=120)
+
+
+def messages_left(server: JetgateServer, stream: str) -> int:
+    """Return the number of messages of a stream, -1 while the server does not answer."""
+    try:
+        with Wire(server.address) as wire:
+            wire.hello()
+            return int(wire.api(f"STREAM.INFO.{stream}")["state"]["messages"])
+    except (*GONE, KeyError):
+        return -1

@@ -7,7 +7,7 @@ from base64 import b64decode
 from collections import Counter
 from functools import partial
 
-from tests.crash.clients import GONE, Client
+from tests.crash.clients import Client, messages_left
 from tests.crash.ledger import Ledger
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
@@ -89,15 +89,6 @@ def _fill(server: JetgateServer) -> None:
         assert wire.request("jobs.x", b"job %d" % COUNT).json()["seq"] == COUNT
 
 
-def _left(server: JetgateServer) -> int:
-    try:
-        with Wire(server.address) as wire:
-            wire.hello()
-            return int(wire.api(f"STREAM.INFO.{STREAM}")["state"]["messages"])
-    except (*GONE, KeyError):
-        return -1
-
-
 def _letters(server: JetgateServer) -> Counter[int]:
     """Return the number of dead letters of each message, and check that each has its contents."""
     found: Counter[int] = Counter()
@@ -125,7 +116,7 @@ def test_every_failure_has_one_letter_whatever_was_killed() -> None:
             if cycle % 2:
                 server.kill_postgres()
             server.restart()
-        eventually(lambda: _left(server) == 0, within=120)
+        eventually(lambda: messages_left(server, STREAM) == 0, within=120)
         worker.stop()
         letters = _letters(server)
 

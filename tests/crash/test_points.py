@@ -13,12 +13,6 @@ from tests.support.pg import PostgresServer
 
 
 @pytest.fixture(scope="module")
-def durable() -> Iterator[PostgresServer]:
-    with PostgresServer(settings={"fsync": "on"}) as postgres:
-        yield postgres
-
-
-@pytest.fixture(scope="module")
 def world(durable: PostgresServer) -> Iterator[World]:
     with World(durable.fresh_database()) as world:
         yield world

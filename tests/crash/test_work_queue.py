@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from functools import partial
 
-from tests.crash.clients import GONE, Client
+from tests.crash.clients import Client, messages_left
 from tests.crash.ledger import Ledger
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
@@ -82,15 +82,6 @@ def _fill(server: JetgateServer) -> None:
         assert wire.request("q.last", b"job").json()["seq"] == COUNT + 1
 
 
-def _left(server: JetgateServer) -> int:
-    try:
-        with Wire(server.address) as wire:
-            wire.hello()
-            return int(wire.api(f"STREAM.INFO.{STREAM}")["state"]["messages"])
-    except (*GONE, KeyError):
-        return -1
-
-
 def test_every_job_is_delivered_until_acknowledged_and_then_never_again() -> None:
     choose = random.Random(SEED)
     with JetgateServer() as server:
@@ -104,7 +95,7 @@ def test_every_job_is_delivered_until_acknowledged_and_then_never_again() -> Non
             if cycle % 2:
                 server.kill_postgres()
             server.restart()
-        eventually(lambda: _left(server) == 0, within=120)
+        eventually(lambda: messages_left(server, STREAM) == 0, within=120)
         worker.stop()
 
     assert worker.back == []

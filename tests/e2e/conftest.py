@@ -21,13 +21,6 @@ def tmp_path() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def durable() -> Iterator[PostgresServer]:
-    """A PostgreSQL that `serve` accepts."""
-    with PostgresServer(settings={"fsync": "on"}) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def nodes(durable: PostgresServer) -> Iterator[Nodes]:
     """Three nodes over one database."""
     with Nodes(durable.fresh_database(), 3) as nodes:

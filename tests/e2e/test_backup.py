@@ -28,6 +28,7 @@ from core.storage.postgres.backup.programs import find_dump
 from tests.e2e.test_commands import ROOT, Process
 from tests.gateway.sockets import Socket
 from tests.gateway.web import Web
+from tests.support.commands import jetgate
 from tests.support.eventually import eventually
 from tests.support.operator import OperatorPostgres
 from tests.support.scratch import scratch
@@ -44,27 +45,16 @@ def operator() -> Iterator[OperatorPostgres]:
         yield server
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "jetgate", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=120,
-        check=False,
-    )
-
-
 def done(*arguments: object) -> str:
     """Run a command that has to succeed; what it printed."""
-    found = run(*arguments)
+    found = jetgate(*arguments)
     assert found.returncode == 0, found
     return found.stdout
 
 
 def refused(*arguments: object) -> str:
     """Run a command that has to fail; what it said."""
-    found = run(*arguments)
+    found = jetgate(*arguments)
     assert (found.returncode, found.stdout) == (1, ""), found
     return found.stderr
 
@@ -301,7 +291,7 @@ def test_a_payload_that_changed_in_a_backup_is_named(
     was, now = b"message  17".hex().encode(), b"message  71".hex().encode()
     assert saved.plain.count(was) == 1
     archive.write_bytes(saved.plain.replace(was, now))
-    said = run("verify", archive)
+    said = jetgate("verify", archive)
     assert said.returncode == 1
     assert f"differs  {archive} is not as it was written\n" in said.stdout
     assert "differs  S: message 17 does not match its checksum\n" in said.stdout
@@ -321,7 +311,7 @@ def test_a_subject_that_changed_in_a_backup_is_found(saved: Saved, tmp_path: Pat
     archive = tmp_path / "backup"
     at = saved.plain.index(b"\ts.1\t")
     archive.write_bytes(saved.plain[:at] + b"\ts.2\t" + saved.plain[at + 5 :])
-    said = run("verify", archive)
+    said = jetgate("verify", archive)
     assert said.returncode == 1
     assert "differs  S: one or more of the messages 1 to 30 have another subject" in said.stdout
 
@@ -336,7 +326,7 @@ def test_a_backup_that_is_cut_or_has_a_bit_changed_is_refused(
     content = bytearray(saved.pressed)
     content[len(content) // 2] ^= 1  # of the large message
     archive.write_bytes(content)
-    said = run("verify", archive)
+    said = jetgate("verify", archive)
     assert said.returncode == 1
     assert "differs  LARGE: " in said.stdout
 
@@ -359,7 +349,7 @@ def test_what_differs_in_a_database_is_named(saved: Saved, tmp_path: Path) -> No
         "insert into jetgate_store.consumer (stream, consumer, name, created, epoch, config, state,"
         " delivered_stream_seq) values (1, 9, 'C', 0, 0, '{}', '\\x07', 31)",
     )
-    found = run("verify", "--json", "--dsn", saved.dsn)
+    found = jetgate("verify", "--json", "--dsn", saved.dsn)
     assert found.returncode == 1
     assert json.loads(found.stdout)["differences"] == [
         {"stream": "S", "seq": 5, "text": "message 5 does not match its checksum"},
@@ -367,7 +357,7 @@ def test_what_differs_in_a_database_is_named(saved: Saved, tmp_path: Path) -> No
         {"stream": "S", "seq": 31, "text": "consumer C stands at 31, and the stream ends at 30"},
         {"stream": "S", "seq": 0, "text": "consumer C: consumer state has version 7"},
     ]
-    said = run("verify", "--against", archive, "--dsn", saved.dsn)
+    said = jetgate("verify", "--against", archive, "--dsn", saved.dsn)
     assert "differs  S: 2 of the messages 1 to 30 are missing: 7, 9\n" in said.stdout
 
 
@@ -392,7 +382,7 @@ def test_what_cannot_be_done_is_refused_by_name(operator: OperatorPostgres, tmp_
     assert "--rename T: the backup has no stream T" in text
     (tmp_path / "text").write_text("no backup")
     assert "no backup that jetgate has taken" in refused("verify", tmp_path / "text")
-    both = run("verify", archive, "--dsn", dsn)
+    both = jetgate("verify", archive, "--dsn", dsn)
     assert (both.returncode, both.stdout) == (2, "")
     assert list(tmp_path.glob("*.partial")) == []
     with pytest.raises(OperatorError, match="install postgresql-client-99"):

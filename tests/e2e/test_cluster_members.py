@@ -5,7 +5,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from operator import itemgetter
 from typing import Any
@@ -22,6 +22,7 @@ from tests.support.eventually import observed
 from tests.support.nodes import Nodes
 from tests.support.pg import PostgresServer
 from tests.support.ports import free_port
+from tests.support.scenario import run_within
 
 USER = {"user": "app", "password": "a"}
 SYSTEM = {"user": "sys", "password": "s"}
@@ -119,7 +120,7 @@ def system(request: pytest.FixtureRequest, durable: PostgresServer) -> Iterator[
             dsn = durable.fresh_database()
             nodes = stack.enter_context(Nodes(dsn, 3, *FLAGS, tags=TAGS))
             system = System([node.address for node in nodes.all], dsn)
-            run(lambda: _all_known(system))
+            run_within(180, lambda: _all_known(system))
             yield system
             return
         members = _members()
@@ -128,7 +129,7 @@ def system(request: pytest.FixtureRequest, durable: PostgresServer) -> Iterator[
         for member in members:
             member.start()
         system = System([member.address for member in members])
-        run(lambda: _ready(system))
+        run_within(180, lambda: _ready(system))
         yield system
 
 
@@ -174,14 +175,6 @@ async def _all_known(system: System) -> None:
         await observed(look, within=60)
 
 
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def within_time() -> None:
-        async with asyncio.timeout(180):
-            await scenario()
-
-    asyncio.run(within_time())
-
-
 def check_one(cluster: dict[str, Any]) -> None:
     """One replica: the leader, and nothing else."""
     assert list(cluster) == ["name", "leader"]
@@ -221,7 +214,7 @@ def test_infos_name_the_leader_and_the_nodes_that_could_lead(system: System) -> 
             listed = await client.ask("STREAM.LIST")
             assert all("cluster" in each for each in listed["streams"])
 
-    run(scenario)
+    run_within(180, scenario)
 
 
 def test_consumers_have_the_replicas_of_their_stream_unless_they_say_so(system: System) -> None:
@@ -252,7 +245,7 @@ def test_consumers_have_the_replicas_of_their_stream_unless_they_say_so(system: 
             listed = await client.ask("CONSUMER.LIST.C")
             assert all("cluster" in each for each in listed["consumers"])
 
-    run(scenario)
+    run_within(180, scenario)
 
 
 def test_how_many_replicas_are_allowed(system: System) -> None:
@@ -282,7 +275,7 @@ def test_how_many_replicas_are_allowed(system: System) -> None:
                 asked = f"CONSUMER.CREATE.{stream}.c{replicas}"
                 assert await client.code(asked, body) == code, (stream, replicas)
 
-    run(scenario)
+    run_within(180, scenario)
 
 
 def test_a_stream_names_its_mirrors_as_alternates(system: System) -> None:
@@ -299,7 +292,7 @@ def test_a_stream_names_its_mirrors_as_alternates(system: System) -> None:
                 assert found == [{"name": each, "cluster": name} for each in named]
             assert "alternates" not in created
 
-    run(scenario)
+    run_within(180, scenario)
 
 
 def preferred(name: str) -> dict[str, Any]:
@@ -347,7 +340,7 @@ def test_requests_about_leaders_and_peers_are_refused_as_in_a_cluster(system: Sy
             for subject, asked, code in expected:
                 assert await client.code(subject, asked) == code, (subject, asked)
 
-    run(scenario)
+    run_within(180, scenario)
 
 
 def replicas(cluster: dict[str, Any]) -> list[str]:
@@ -397,7 +390,7 @@ def test_a_peer_that_is_removed_gives_its_place_to_the_node_that_had_none(system
             assert refused["err_code"] == REMAP
             assert replicas((await client.ask("STREAM.INFO.PEERS"))["cluster"]) == replicas(shown)
 
-    run(scenario)
+    run_within(180, scenario)
 
 
 def test_a_stream_goes_on_when_its_leader_is_removed_from_its_peers(system: System) -> None:
@@ -418,7 +411,7 @@ def test_a_stream_goes_on_when_its_leader_is_removed_from_its_peers(system: Syst
             assert (await js.publish("LEFT.x", b"2", timeout=30)).seq == 2
             assert (await client.ask("STREAM.INFO.LEFT"))["state"]["messages"] == 2
 
-    run(scenario)
+    run_within(180, scenario)
 
 
 def placed(name: str, *tags: str) -> dict[str, object]:
@@ -455,7 +448,7 @@ def test_tags_that_no_server_has_are_refused(system: System) -> None:
             for tags in (("ssd", "eu"), (" SSD",)):
                 assert await client.code("STREAM.UPDATE.TAG", placed("TAG", *tags)) == 0, tags
 
-    run(scenario)
+    run_within(180, scenario)
 
 
 def test_another_cluster_than_this_one_is_refused(system: System) -> None:
@@ -470,7 +463,7 @@ def test_another_cluster_than_this_one_is_refused(system: System) -> None:
             refused = await client.ask("STREAM.UPDATE.OWN", asked)
             assert refused["error"]["description"] == "no suitable peers for placement"
 
-    run(scenario)
+    run_within(180, scenario)
 
 
 def test_who_is_to_lead_next_may_be_said_by_tags(system: System) -> None:
@@ -500,7 +493,7 @@ def test_who_is_to_lead_next_may_be_said_by_tags(system: System) -> None:
                 assert error["err_code"] == NO_PEERS
                 assert error["description"] == "no replacement peer connected"
 
-    run(scenario)
+    run_within(180, scenario)
 
 
 def test_servers_tell_their_tags(system: System) -> None:
@@ -521,7 +514,7 @@ def test_servers_tell_their_tags(system: System) -> None:
             with pytest.raises(TimeoutError):
                 await heard.next_msg(0.5)
 
-    run(scenario)
+    run_within(180, scenario)
 
 
 def test_only_users_of_the_system_account_ask_about_the_cluster(system: System) -> None:
@@ -548,7 +541,7 @@ def test_only_users_of_the_system_account_ask_about_the_cluster(system: System) 
             first = json.loads((await heard.next_msg(30)).data)
             assert first["type"].endswith("account_info_response")
 
-    run(scenario)
+    run_within(180, scenario)
 
 
 def test_jsz_shows_the_cluster_on_every_server(system: System) -> None:
@@ -572,7 +565,7 @@ def test_jsz_shows_the_cluster_on_every_server(system: System) -> None:
             shown = [each["cluster"] for each in streams if each["name"] == "Z"]
             assert leader in {each.get("leader") for each in shown}
 
-    run(scenario)
+    run_within(180, scenario)
 
 
 async def _pages(connection: Client, count: int) -> list[dict[str, Any]]:
@@ -633,7 +626,7 @@ def test_another_server_leads_when_it_is_asked_for_and_no_publish_fails(system: 
 
     for attempt in range(TRIES):
         try:
-            run(scenario)
+            run_within(180, scenario)
         except ServiceUnavailableError:  # where who takes over stood still for two seconds
             if attempt + 1 == TRIES:
                 raise
@@ -673,4 +666,4 @@ def test_a_node_that_is_gone_is_shown_until_it_is_removed(system: System) -> Non
 
             await observed(is_removed, within=60)
 
-    run(scenario)
+    run_within(180, scenario)

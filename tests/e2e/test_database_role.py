@@ -5,10 +5,8 @@
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from core.storage.postgres.locks import LEASE_GROUPS, LOCK_CLASS
 from core.storage.postgres.preflight import VERSIONS
 from tests.e2e.test_commands import Process, request
 from tests.integration.test_foreign_locks import KEYS
+from tests.support.commands import jetgate
 from tests.support.eventually import eventually, observed
 from tests.support.jetgate import ROOT
 from tests.support.operator import PASSWORD, OperatorPostgres
@@ -42,18 +41,6 @@ LIMITS = {
 def operator(request: pytest.FixtureRequest) -> Iterator[OperatorPostgres]:
     with OperatorPostgres(request.param) as server:
         yield server
-
-
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "jetgate", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=120,
-        check=False,
-        env={**os.environ, **environment},
-    )
 
 
 def ask(dsn: str, statement: str) -> list[Any]:
@@ -214,7 +201,7 @@ def test_an_administrator_may_create_the_schemas(operator: OperatorPostgres) -> 
         if creates:
             operator.server.execute(f"grant create on database {name} to jet")
 
-        done = run("migrate", "--dsn", operator.dsn(name))
+        done = jetgate("migrate", "--dsn", operator.dsn(name))
 
         assert done.stdout.endswith(f"is now at revision {migrations.HEAD}\n"), done.stderr
 
@@ -226,7 +213,7 @@ def test_each_right_that_is_missing_is_named_with_the_statement_that_gives_it(
     operator.server.execute(f"revoke connect on database {name} from public")
     given: list[str] = []
     for _ in range(6):
-        done = run("migrate", "--dsn", operator.dsn(name))
+        done = jetgate("migrate", "--dsn", operator.dsn(name))
         if done.returncode == 0:
             break
         [line] = done.stderr.splitlines()
@@ -247,7 +234,7 @@ def test_a_role_that_only_serves_is_told_what_it_lacks(
     operator: OperatorPostgres, tmp_path: Path
 ) -> None:
     name, admin = operator.database(owned=False, migrated=True)
-    done = run("serve", "--dsn", operator.dsn(name), "--nats-port", "0", "--http-port", "0")
+    done = jetgate("serve", "--dsn", operator.dsn(name), "--nats-port", "0", "--http-port", "0")
     assert done.returncode == 1
     line = done.stderr.splitlines()[-1]  # behind the warning of a password in the DSN
     page = (ROOT / "docs/operations/database.md").read_text()
@@ -293,7 +280,7 @@ def test_a_schema_in_disorder_is_one_line(
         admin,
     )
 
-    done = run("migrate", "--dsn", operator.dsn(name))
+    done = jetgate("migrate", "--dsn", operator.dsn(name))
 
     assert done.returncode == 1
     [line] = done.stderr.splitlines()

@@ -22,7 +22,8 @@ from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.locks import LEASE_GROUPS
 from core.storage.postgres.preflight import preflight
 from tests.e2e.test_commands import Process, request
-from tests.e2e.test_database_role import ask, run, serve, stored
+from tests.e2e.test_database_role import ask, serve, stored
+from tests.support.commands import jetgate
 from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT
 from tests.support.operator import ENCODED, PASSWORD, Forwarder, OperatorPostgres, written
@@ -79,7 +80,7 @@ def test_no_secret_shows_in_what_is_printed(
     ],
 )
 def test_no_error_shows_a_secret(dsn: str) -> None:
-    done = run("migrate", "--dsn", dsn)
+    done = jetgate("migrate", "--dsn", dsn)
 
     assert done.returncode == 1
     assert done.stderr.startswith("jetgate: --dsn: ")
@@ -91,18 +92,18 @@ def test_secrets_come_from_files(operator: OperatorPostgres, name: str, tmp_path
     bare = f"postgresql://jet@127.0.0.1:{operator.port}/{name}"
     password = written(tmp_path / "password", PASSWORD + "\n", 0o644)
 
-    assert run("migrate", "--dsn-file", whole).returncode == 0
-    assert run("migrate", JETGATE_DSN_FILE=whole).returncode == 0
-    assert run("migrate", "--dsn", bare, "--dsn-password-file", password).returncode == 0
-    both = run("migrate", "--dsn", bare, "--dsn-file", whole)
+    assert jetgate("migrate", "--dsn-file", whole).returncode == 0
+    assert jetgate("migrate", JETGATE_DSN_FILE=whole).returncode == 0
+    assert jetgate("migrate", "--dsn", bare, "--dsn-password-file", password).returncode == 0
+    both = jetgate("migrate", "--dsn", bare, "--dsn-file", whole)
     assert both.stderr == (
         "jetgate: --dsn: given together with --dsn-file (or its variable); expected one of them\n"
     )
-    missing = run("migrate", "--dsn-file", "/no/such/file")
+    missing = jetgate("migrate", "--dsn-file", "/no/such/file")
     assert missing.stderr == (
         "jetgate: --dsn-file: cannot read /no/such/file: no such file or directory\n"
     )
-    wrong = run("migrate", "--dsn", bare)
+    wrong = jetgate("migrate", "--dsn", bare)
     assert "password authentication failed" in wrong.stderr
     assert "no password was given" in wrong.stderr
 
@@ -263,14 +264,14 @@ def test_a_wait_ends_and_what_waiting_does_not_mend_is_told_at_once(
 ) -> None:
     with held_port() as dead:
         dsn = operator.dsn(name, host=f"127.0.0.1:{dead.getsockname()[1]}")
-        done = run("migrate", "--dsn", dsn, "--wait-for-db", "0.5")
+        done = jetgate("migrate", "--dsn", dsn, "--wait-for-db", "0.5")
         assert done.returncode == 1
         assert "connection refused (waited " in done.stderr.splitlines()[-1]
     wrong = operator.dsn(name).replace(ENCODED, "wrong")
-    done = run("migrate", "--dsn", wrong, "--wait-for-db", "600")
+    done = jetgate("migrate", "--dsn", wrong, "--wait-for-db", "600")
     assert "password authentication failed" in done.stderr
     wrong = operator.dsn(name, host=f"localhost:{operator.port}", options="sslrootcert=system")
-    done = run("migrate", "--dsn", wrong, "--wait-for-db", "600")
+    done = jetgate("migrate", "--dsn", wrong, "--wait-for-db", "600")
     assert "certificate verify failed" in done.stderr
 
 
@@ -297,7 +298,9 @@ def test_a_session_says_who_it_is_and_keeps_what_options_set(
 
 def test_the_doctor_tells_what_would_go_wrong(operator: OperatorPostgres) -> None:
     name, admin = operator.database(owned=False)
-    bad = run("doctor", "--dsn", operator.dsn(name, host=f"127.0.0.1:1,127.0.0.1:{operator.port}"))
+    bad = jetgate(
+        "doctor", "--dsn", operator.dsn(name, host=f"127.0.0.1:1,127.0.0.1:{operator.port}")
+    )
 
     assert bad.returncode == 1
     assert "warn  host 127.0.0.1:1: connection refused" in bad.stdout
@@ -306,14 +309,14 @@ def test_the_doctor_tells_what_would_go_wrong(operator: OperatorPostgres) -> Non
 
     operator.server.execute(f"alter database {name} owner to jet")
     operator.server.execute(f"alter database {name} connection limit 20")
-    good = run("doctor", "--json", "--dsn", operator.dsn(name))
+    good = jetgate("doctor", "--json", "--dsn", operator.dsn(name))
     found = {each["what"]: each for each in json.loads(good.stdout)}
     assert good.returncode == 0, good.stdout
     assert found["preflight"]["state"] == "ok"
     assert found["schema"]["found"] == "not there yet; the first start creates it"
     assert (found["sessions"]["state"], found["TLS"]["state"]) == ("warn", "warn")
     assert "role" not in found
-    owner = json.loads(run("doctor", "--json", "--dsn", admin).stdout)
+    owner = json.loads(jetgate("doctor", "--json", "--dsn", admin).stdout)
     assert "a superuser" in [each["found"] for each in owner]
 
 
@@ -329,7 +332,9 @@ def test_the_doctor_says_once_why_nothing_answers(
     operator: OperatorPostgres, wrong: str, todo: str
 ) -> None:
     dsn = operator.dsn("not_there", host="127.0.0.1:1" if wrong == "port" else "")
-    told = run("doctor", "--dsn", dsn.replace("//jet:", "//nobody:") if wrong == "user" else dsn)
+    told = jetgate(
+        "doctor", "--dsn", dsn.replace("//jet:", "//nobody:") if wrong == "user" else dsn
+    )
 
     assert told.returncode == 1
     assert todo in told.stdout
@@ -344,8 +349,8 @@ def test_the_status_shows_nodes_and_streams(operator: OperatorPostgres, tmp_path
         assert stored(first, "s.1") == 1
         with serve(dsn, tmp_path / "second") as second:
             eventually(lambda: _nodes_share(dsn), within=60)
-            told = json.loads(run("status", "--json", "--seconds", "0", "--dsn", dsn).stdout)
-            text = run("status", "--dsn", dsn).stdout
+            told = json.loads(jetgate("status", "--json", "--seconds", "0", "--dsn", dsn).stdout)
+            text = jetgate("status", "--dsn", dsn).stdout
 
             assert [each["is_leader"] for each in told["nodes"]] == [True, False]
             assert sorted(each["streams"] for each in told["nodes"]) == [0, 1]
@@ -360,10 +365,10 @@ def test_the_status_shows_nodes_and_streams(operator: OperatorPostgres, tmp_path
             _the_cluster_is_whole_until_a_node_is_cut_off(dsn, operator)
         first.send(signal.SIGTERM)
         first.end()
-    nobody = run("status", "--seconds", "0", "--dsn", dsn)
+    nobody = jetgate("status", "--seconds", "0", "--dsn", dsn)
     assert nobody.returncode == 1
     assert nobody.stdout.startswith("nobody leads")
-    without = run("cluster", "--dsn", dsn)
+    without = jetgate("cluster", "--dsn", dsn)
     assert without.returncode == 1
     assert without.stdout.startswith("nobody leads the stream directory; ")
     assert "; 0 of 256 lease groups are led\n" in without.stdout
@@ -371,7 +376,7 @@ def test_the_status_shows_nodes_and_streams(operator: OperatorPostgres, tmp_path
 
 def _nodes_share(dsn: str) -> bool:
     """Whether two nodes lead all lease groups, each about as many as the other."""
-    told = json.loads(run("cluster", "--json", "--dsn", dsn).stdout)
+    told = json.loads(jetgate("cluster", "--json", "--dsn", dsn).stdout)
     groups = [each["groups"] for each in told["nodes"]]
     assert told["groups"] == sum(groups)
     assert all((each["state"] == "leads") == (each["groups"] > 0) for each in told["nodes"])
@@ -379,8 +384,8 @@ def _nodes_share(dsn: str) -> bool:
 
 
 def _the_cluster_is_whole_until_a_node_is_cut_off(dsn: str, operator: OperatorPostgres) -> None:
-    eventually(lambda: run("cluster", "--dsn", dsn).returncode == 0, within=60)
-    told = json.loads(run("cluster", "--json", "--dsn", dsn).stdout)
+    eventually(lambda: jetgate("cluster", "--dsn", dsn).returncode == 0, within=60)
+    told = json.loads(jetgate("cluster", "--json", "--dsn", dsn).stdout)
     first, second = told["nodes"]
     assert (first["node"], told["missing_links"]) == (told["leader"], [])
     assert first["links"] == [second["node"]]
@@ -391,7 +396,7 @@ def _the_cluster_is_whole_until_a_node_is_cut_off(dsn: str, operator: OperatorPo
         " ('alone', 0, clock_timestamp(), clock_timestamp() + interval '1 hour')",
         operator.server.dsn.replace("/jetgate?", f"/{dsn.rpartition('/')[2].partition('?')[0]}?"),
     )
-    cut = run("cluster", "--dsn", dsn)
+    cut = jetgate("cluster", "--dsn", dsn)
     assert cut.returncode == 1
     assert cut.stdout.startswith(
         f"{first['node']} leads the stream directory; 3 nodes are there; 256 "

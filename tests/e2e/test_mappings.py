@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.dropin import NAMES, DropIn, config
 from tests.support.eventually import eventually
+from tests.support.sockets import receive_until
 
 MAPPINGS = """
 mappings {
@@ -192,12 +193,3 @@ def test_a_reload_takes_new_mappings(name: str, tmp_path: Path) -> None:
 
 def reloaded(server: DropIn, count: int) -> bool:
     return server.log().count("Reloaded server configuration") >= count
-
-
-def receive_until(connection: socket.socket, end: bytes) -> bytes:
-    seen = b""
-    while end not in seen:
-        more = connection.recv(1 << 16)
-        assert more, seen
-        seen += more
-    return seen

@@ -5,7 +5,7 @@
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from tests.support.eventually import eventually, observed
 from tests.support.jetgate import JetgateServer
 from tests.support.nodes import Nodes, numbers, readiness
 from tests.support.pg import PostgresServer
+from tests.support.scenario import run_within
 
 UNAVAILABLE = 10008
 PATIENT = 60.0
@@ -54,14 +55,6 @@ async def client(node: JetgateServer) -> AsyncIterator[Client]:
         yield connection
     finally:
         await connection.close()
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def within_time() -> None:
-        async with asyncio.timeout(240):
-            await scenario()
-
-    asyncio.run(within_time())
 
 
 async def stored(js: JetStreamContext, subject: str, payload: bytes) -> None:
@@ -142,7 +135,7 @@ def test_everything_is_served_by_a_node_that_does_not_lead(nodes: Nodes) -> None
             with pytest.raises(NoRespondersError):
                 await nc.request("asked.by.nobody", b"", timeout=PATIENT)
 
-    run(scenario)
+    run_within(240, scenario)
 
 
 def _text(number: int) -> bytes:
@@ -158,7 +151,7 @@ def test_over_http_each_step_may_go_to_another_node(nodes: Nodes) -> None:
             await js.add_stream(name="WEB", subjects=["web.>"])
             await js.add_consumer("WEB", ConsumerConfig(durable_name="w", ack_policy="explicit"))  # type: ignore[arg-type]
 
-    run(scenario)
+    run_within(240, scenario)
     assert over_http(one, "subjects/web.1", '"hello"')["seq"] == 1
     fetched = over_http(other, "streams/WEB/consumers/w:fetch", '{"batch": 1, "expires": "30s"}')
     [message] = fetched["messages"]
@@ -190,7 +183,7 @@ def test_clients_stay_when_the_leader_is_killed_and_lose_nothing(nodes: Nodes) -
             assert (await core.next_msg(PATIENT)).data == b"still here"
             assert (await there.consumer_info("KILL", "reader")).name == "reader"
 
-    run(scenario)
+    run_within(240, scenario)
     for node in nodes.all:
         if node.process is None:
             node.start()
@@ -272,7 +265,7 @@ def test_while_nobody_leads_publishes_are_held_and_then_refused(nodes: Nodes, ds
             assert nc.is_connected
             assert (await js.stream_info("HELD")).state.messages == 1
 
-    run(scenario)
+    run_within(240, scenario)
     for node in nodes.all:
         if node.process is None:
             node.start()
@@ -323,7 +316,7 @@ def _failed_publishes(nodes: Nodes) -> float:
             state = (await nc.jetstream(timeout=PATIENT).stream_info("MOVE")).state
             assert state.messages == before + sent
 
-    run(scenario)
+    run_within(240, scenario)
     for node in nodes.all:
         if node.process is None:
             node.start()
@@ -354,14 +347,14 @@ def test_a_reader_stays_at_its_place_when_the_leader_changes(nodes: Nodes) -> No
                 found = message.data
             assert nc.is_connected
 
-    run(scenario)
+    run_within(240, scenario)
 
 
 def test_nodes_that_are_stopped_together_wait_for_none_of_them_to_lead(
     durable: PostgresServer,
 ) -> None:
     with Nodes(durable.fresh_database(), 2) as nodes:
-        run(lambda: _publish_through(nodes.all[0]))
+        run_within(240, lambda: _publish_through(nodes.all[0]))
         processes = [node.process for node in nodes.all]
         for process in processes:
             assert process is not None

@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection
 from contextlib import suppress
 
-from tests.e2e.test_database_role import run
+from tests.support.commands import jetgate
 from tests.support.eventually import observed
 from tests.support.nodes import Nodes
 from tests.support.pg import PostgresServer
@@ -48,7 +48,7 @@ def test_streams_with_tags_go_where_nodes_have_them_and_elsewhere_when_no_node_h
             await is_led(three, "FAST", tagged - {leader})
             assert await one.leader("FREE") == three.name
 
-            told = json.loads(run("cluster", "--json", "--dsn", nodes.dsn).stdout)
+            told = json.loads(jetgate("cluster", "--json", "--dsn", nodes.dsn).stdout)
             shown = {each["node"]: each["tags"] for each in told["nodes"]}
             assert shown == {one.name: ["ssd", "eu"], two.name: ["ssd", "eu"], three.name: []}
 

@@ -5,7 +5,6 @@
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ import pytest
 
 from core.storage.postgres.embedded.installation import find_account
 from tests.support.eventually import eventually
+from tests.support.http_proxies import listens
 from tests.support.jetgate import ROOT
 from tests.support.pg import PostgresServer
 from tests.support.ports import free_port
@@ -60,18 +60,11 @@ def pgbouncer(dsn: str, mode: str, ignored: str) -> Iterator[str]:
             extra_groups=[] if account.switch else None,
         )
         try:
-            eventually(lambda: _listens(port))
+            eventually(lambda: listens(port))
             yield f"postgresql://postgres@127.0.0.1:{port}/pooled"
         finally:
             process.terminate()
             process.wait(60)
-
-
-def _listens(port: int) -> bool:
-    with contextlib.suppress(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=30).close()
-        return True
-    return False
 
 
 @pytest.mark.parametrize(

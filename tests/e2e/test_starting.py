@@ -26,6 +26,7 @@ from tests.support.eventually import eventually
 from tests.support.late import Watch, unless_late
 from tests.support.pg import PostgresServer
 from tests.support.scratch import scratch
+from tests.support.sockets import receive_until
 
 NAME = "jetgate-nats-server"
 PLAIN = ("-a", "127.0.0.1", "-p", "-1")
@@ -57,19 +58,10 @@ def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
         yield client
 
 
-def until(client: socket.socket, text: bytes) -> bytes:
-    said = b""
-    while text not in said:
-        more = client.recv(1 << 16)
-        assert more, said
-        said += more
-    return said
-
-
 def create_stream(client: socket.socket) -> None:
     client.sendall(b'CONNECT {"verbose":false}\r\nSUB answers 1\r\n')
     client.sendall(published(b"$JS.API.STREAM.CREATE.S", _STREAM))
-    until(client, b'"did_create":true')
+    receive_until(client, b'"did_create":true')
 
 
 def greeted(*arguments: str) -> float:
@@ -118,7 +110,7 @@ def stored(store: str) -> float:
     with DropIn(NAME, *PLAIN, "-js", "-sd", store) as server, connected(server.address) as client:
         create_stream(client)
         client.sendall(published(b"s.a", b"x"))
-        until(client, b'"seq":1')
+        receive_until(client, b'"seq":1')
         return time.monotonic() - began - kept_waiting(server.process.pid)
 
 
@@ -159,11 +151,11 @@ def test_what_comes_before_jetstream_is_loaded_is_kept_in_order(store: Path) -> 
         create_stream(client)
     with DropIn(NAME, *arguments) as server, connected(server.address) as client:
         client.sendall(b'CONNECT {"verbose":false}\r\nSUB answers 1\r\nSUB s.> 2\r\nPING\r\n')
-        until(client, b"PONG\r\n")
+        receive_until(client, b"PONG\r\n")
         for number in range(1, 1001):
             client.sendall(published(b"s.a", b"%d" % number))
         client.sendall(b"PING\r\n")
-        said = until(client, b'"seq":1000')
+        said = receive_until(client, b'"seq":1000')
     lines = said.split(b"\r\n")
     numbers = [b"%d" % number for number in range(1, 1001)]
     assert [line for line in lines if line.isdigit()] == numbers
@@ -258,7 +250,7 @@ def test_twenty_starts_and_kills_at_once(store: Path) -> None:
         with DropIn(NAME, *arguments) as server, connected(server.address) as client:
             create_stream(client)
             client.sendall(published(b"s.a", b"x"))
-            until(client, b'"seq":1')
+            receive_until(client, b'"seq":1')
             server.send(signal.SIGKILL)
             server.end()
             # With twenty of them on two cores, the last one may be killed before it has had a turn

@@ -18,11 +18,12 @@ from nats.js.api import RetentionPolicy
 
 from core.storage.postgres.locks import LEASE_GROUPS
 from tests.e2e.test_database_role import ask
-from tests.e2e.test_nodes import client, gathered, no_leader, run
+from tests.e2e.test_nodes import client, gathered, no_leader
 from tests.support.eventually import observed
 from tests.support.jetgate import ROOT
 from tests.support.nodes import Nodes, numbers
 from tests.support.pg import PostgresServer
+from tests.support.scenario import run_within
 from tests.support.standby import Standby
 
 PATIENT = 60.0
@@ -144,7 +145,7 @@ def test_without_a_leader_the_answers_are_those_of_the_leader(nodes: Nodes, dsn:
             assert await payloads(nc, "QUEUE", 1) == [b"z"]
             assert await payloads(nc, "LOG", 9, 8, 9) == [b"8", b"7", b"8"]
 
-    run(scenario)
+    run_within(240, scenario)
     for node in nodes.all:
         if node.process is None:
             node.start()
@@ -196,7 +197,7 @@ def test_a_standby_is_read_and_what_it_lacks_or_still_has_is_not_mistaken(
                 leader.process.send_signal(signal.SIGCONT)
                 await asyncio.to_thread(standby.resume)
 
-    run(scenario)
+    run_within(240, scenario)
 
 
 def test_what_is_no_standby_of_the_database_is_refused(

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -30,6 +30,7 @@ from core.transport.loopback import connect_loopback
 from core.transport.session import ClientSession
 from tests.support.eventually import observed
 from tests.support.ownership import dispatch_of, own, owners, transfer
+from tests.support.scenario import run_within
 
 SECRET = b"s" * 32
 SECOND = 1_000_000_000
@@ -49,14 +50,6 @@ async def node(
         yield server.links
     finally:
         await server.close()
-
-
-def run(scenario: Callable[[], Any]) -> None:
-    async def within_time() -> None:
-        async with asyncio.timeout(60):
-            await scenario()
-
-    asyncio.run(within_time())
 
 
 async def info_of(reader: asyncio.StreamReader) -> dict[str, Any]:
@@ -103,7 +96,7 @@ def test_nodes_of_one_database_are_linked_and_learn_who_leads_behind_its_interes
             await observed(lambda: heard)
             assert heard[0] == (one.hub.server_name, frozenset((3,)), False)
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_who_is_linked_already_is_not_dialled_again(
@@ -123,7 +116,7 @@ def test_who_is_linked_already_is_not_dialled_again(
             assert caplog.text.count("Route connection created") == 4
 
     caplog.set_level(logging.INFO, logger="core.route")
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_of_two_who_say_that_they_lead_the_later_one_does_and_the_other_is_left() -> None:
@@ -139,7 +132,7 @@ def test_of_two_who_say_that_they_lead_the_later_one_does_and_the_other_is_left(
             await observed(lambda: third_reach.owner_name(3) == later.hub.server_name)
             assert {link.info.server_id for link in third.peers.values()} == {later.hub.server_id}
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 @pytest.mark.parametrize("stood_still", ["", "until now", "until just before"])
@@ -179,7 +172,7 @@ def test_only_who_stood_still_does_not_read_what_clients_have_sent(stood_still: 
         await gate.close()
         await server.close()
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 @pytest.mark.parametrize("proves", ["nothing", "by another secret", "a nonce alone", "too late"])
@@ -209,7 +202,7 @@ def test_who_does_not_prove_the_secret_is_refused(
             assert not mesh.peers
 
     with caplog.at_level(logging.WARNING):
-        run(scenario)
+        run_within(60, scenario)
     assert len(caplog.records) == 1
 
 
@@ -249,7 +242,7 @@ def test_an_imposter_that_listens_learns_nothing_and_is_told_nothing() -> None:
             server.close()
             await server.wait_closed()
 
-    run(scenario)
+    run_within(60, scenario)
     said = b"".join(told)
     assert said.endswith(b"-ERR 'Authorization Violation'\r\n") or b"-ERR" in said
     for private in (SECRET, SECRET.hex().encode(), b"private", b"jetgate_claims", b"RS+"):
@@ -265,7 +258,7 @@ def test_a_node_of_another_database_is_refused(caplog: pytest.LogCaptureFixture)
             assert not other.peers
 
     with caplog.at_level(logging.INFO):
-        run(scenario)
+        run_within(60, scenario)
 
 
 def test_in_a_cluster_with_a_name_others_are_peers_and_not_believed_who_leads() -> None:
@@ -292,7 +285,7 @@ def test_in_a_cluster_with_a_name_others_are_peers_and_not_believed_who_leads() 
             assert "X" in mesh.peers
             writer.close()
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 @pytest.mark.parametrize("proves", ["nothing", "by another secret"])
@@ -317,7 +310,7 @@ def test_in_a_cluster_with_a_name_another_jetstream_is_refused(
             assert not mesh.peers
 
     with caplog.at_level(logging.WARNING):
-        run(scenario)
+        run_within(60, scenario)
     [record] = caplog.records
     many = "both have JetStream" if proves == "nothing" else "JetStream over two databases"
     assert many in record.getMessage()
@@ -403,7 +396,7 @@ def test_a_recorded_handshake_lets_nobody_in_again() -> None:
             assert not two.hub.default_account().has_interest(b"secret.a")
             server.close()
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_node_that_is_led_back_to_itself_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -419,7 +412,7 @@ def test_a_node_that_is_led_back_to_itself_says_nothing(caplog: pytest.LogCaptur
                 assert b"RS+" not in said
 
     with caplog.at_level(logging.INFO):
-        run(scenario)
+        run_within(60, scenario)
 
 
 def test_addresses_that_peers_name_are_dialled_up_to_a_number(
@@ -444,7 +437,7 @@ def test_addresses_that_peers_name_are_dialled_up_to_a_number(
             assert ("127.0.0.1", 20) in mesh._dialer._tasks
 
     with caplog.at_level(logging.WARNING):
-        run(scenario)
+        run_within(60, scenario)
     assert caplog.text.count("addresses are gossiped") == 6
 
 
@@ -476,4 +469,4 @@ def test_a_stream_on_another_node_learns_whose_a_batch_is_and_its_subscribers_do
             await client.close()
             await listener.close()
 
-    run(scenario)
+    run_within(60, scenario)

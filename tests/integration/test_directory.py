@@ -4,7 +4,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,18 +42,11 @@ from tests.integration.test_directory_faults import lose_answers
 from tests.support.eventually import observed
 from tests.support.node import add_stream, lead, running_node
 from tests.support.ownership import owners
+from tests.support.scenario import run_within
 
 SECRET = b"s" * 32
 WAITING = "select count(*) from pg_locks where not granted"
 C = ConsumerConfig(durable_name="C", ack_policy=AckPolicy.EXPLICIT)
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def within_time() -> None:
-        async with asyncio.timeout(120):
-            await scenario()
-
-    asyncio.run(within_time())
 
 
 @asynccontextmanager
@@ -135,7 +128,7 @@ def test_of_two_nodes_that_create_the_same_one_does_and_the_other_knows(database
                 assert writer.known.version == len(names)
             await source.close()
 
-    run(scenario)
+    run_within(120, scenario)
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["not-stored", "stored"])
@@ -167,7 +160,7 @@ def test_a_creation_that_is_tried_again_leaves_what_another_node_created_meanwhi
             assert "theirs" in streams["T" if stored else "S"]
             assert len(streams) == found.version == (2 if stored else 1)
 
-    run(scenario)
+    run_within(120, scenario)
 
 
 def test_who_no_longer_holds_the_lease_creates_nothing(database: str) -> None:
@@ -188,7 +181,7 @@ def test_who_no_longer_holds_the_lease_creates_nothing(database: str) -> None:
             assert await admin.fetchval("select count(*) from jetgate_store.stream") == 0
             assert await admin.fetchval("select count(*) from jetgate_store.head") == 1
 
-    run(scenario)
+    run_within(120, scenario)
 
 
 def test_what_was_deleted_and_forgotten_is_known_by_who_looks_late(database: str) -> None:
@@ -214,7 +207,7 @@ def test_what_was_deleted_and_forgotten_is_known_by_who_looks_late(database: str
             ]
             await source.close()
 
-    run(scenario)
+    run_within(120, scenario)
 
 
 # -- consumers ----------------------------------------------------------------------------------
@@ -236,7 +229,7 @@ def test_a_consumer_is_created_while_the_group_committer_has_a_transaction_open(
                 await js.delete_consumer("S", "C")
             await transaction.rollback()
 
-    run(scenario)
+    run_within(120, scenario)
 
 
 def test_a_takeover_waits_for_a_consumer_that_is_being_created(
@@ -274,7 +267,7 @@ def test_a_takeover_waits_for_a_consumer_that_is_being_created(
             )
             assert epochs[0] == epochs[1] == node.registry.streams["S"].epoch > 1
 
-    run(scenario)
+    run_within(120, scenario)
 
 
 def test_a_term_ends_when_the_database_has_lost_changes_of_consumers(database: str) -> None:
@@ -288,7 +281,7 @@ def test_a_term_ends_when_the_database_has_lost_changes_of_consumers(database: s
             with pytest.raises(Fenced, match="stream S has lost changes of its consumers"):
                 await node.runtime.recover([])
 
-    run(scenario)
+    run_within(120, scenario)
 
 
 # -- three nodes --------------------------------------------------------------------------------
@@ -381,7 +374,7 @@ def test_every_node_knows_what_one_has_changed_when_that_is_answered(
             await js.add_stream(name="U", subjects=["t"])
             assert all_know()["U"] == ("t",)
 
-    run(scenario)
+    run_within(120, scenario)
 
 
 def test_a_stream_that_nobody_has_told_of_is_looked_for_before_it_counts_as_missing(
@@ -409,4 +402,4 @@ def test_a_stream_that_nobody_has_told_of_is_looked_for_before_it_counts_as_miss
                     await js.add_stream(name=name, subjects=[subject])
                 assert refused.value.err_code == code
 
-    run(scenario)
+    run_within(120, scenario)

@@ -12,7 +12,6 @@ import asyncpg
 import pytest
 
 from core.cluster.directory import StreamDirectory
-from core.errors import Unavailable
 from core.node.lease_session import LeaseSession
 from core.node.ownership.dispatch import Dispatch
 from core.node.trust_window import LeaseTimes
@@ -25,6 +24,7 @@ from core.storage.postgres.directory_store import PostgresDirectoryStore
 from core.storage.postgres.leases import PostgresLeases
 from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.eventually import observed
+from tests.support.leases import lead_again
 from tests.support.ownership import claims_of, lost
 from tests.support.sql import on
 
@@ -243,18 +243,6 @@ def test_a_bump_waits_for_a_change_of_the_directory_and_sees_its_stream(database
     at(database, run)
 
 
-async def _lead_again(leases: LeaseSession) -> None:
-    """As after an outage; PostgreSQL may take a moment to notice the end of the last session."""
-
-    async def leads() -> bool:
-        with contextlib.suppress(Unavailable):
-            await leases.renew()
-            return True
-        return False
-
-    await observed(leads)
-
-
 def test_a_node_takes_free_groups_alone_with_new_epochs_for_their_streams(database: str) -> None:
     async def run(place: Place) -> None:
         first, _ = await place.leader("a", {1, 2})
@@ -287,7 +275,7 @@ def test_a_node_that_lost_some_groups_leads_the_others_on(database: str) -> None
         await other.bump([3], 78, None, "b")
         await other.give([3])
 
-        await _lead_again(first)
+        await lead_again(first)
 
         assert gone == [{2, 3}]
         assert first.groups == {0, 1}
@@ -315,7 +303,7 @@ def test_without_the_directory_or_any_group_a_node_goes_on(database: str, taken:
             await observed(partial(_takes, other, group))
         await other.bump(taken, 78, None, "b")
 
-        await _lead_again(first)
+        await lead_again(first)
 
         assert gone == [taken]
         assert first.groups == {0, 1, 2} - taken

@@ -23,6 +23,7 @@ from core.storage.postgres.connect import Connector
 from core.storage.postgres.leases import PostgresLeases
 from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.eventually import observed
+from tests.support.leases import lead_again
 from tests.support.ownership import claims_of, give, lost
 
 MS = 1_000_000
@@ -151,18 +152,6 @@ async def gets(node: LeaseSession, groups: Collection[int] = ALL) -> None:
         return not left
 
     await observed(all_are_taken)
-
-
-async def leads_again(node: LeaseSession) -> None:
-    """As after an outage; refused until PostgreSQL has noticed the end of the session before."""
-
-    async def leads() -> bool:
-        with contextlib.suppress(Unavailable):
-            await node.renew()
-            return True
-        return False
-
-    await observed(leads)
 
 
 # -- taking and giving ---------------------------------------------------------------------------
@@ -414,7 +403,7 @@ def test_the_session_of_a_stalled_leader_is_ended(database: str) -> None:
 
         await observed(lambda: not cluster.stores["a"].is_open)
         assert not first.trusted()
-        await leads_again(first)
+        await lead_again(first)
         assert gone == [ALL]
         assert first.groups == frozenset()
 
@@ -532,7 +521,7 @@ def test_a_bump_that_was_cut_off_does_not_depose_its_own_node(
         assert first.groups == (frozenset() if is_first else ALL)
         assert not first.trusted()
 
-        await (gets(first) if is_first else leads_again(first))
+        await (gets(first) if is_first else lead_again(first))
 
         assert await cluster.value(EPOCH) == (2 if is_first else 3)
         assert first.groups == ALL

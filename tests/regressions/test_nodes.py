@@ -42,12 +42,6 @@ from tests.support.wire import Closed, Silence, Wire
 
 
 @pytest.fixture(scope="module")
-def durable() -> Iterator[PostgresServer]:
-    with PostgresServer(settings={"fsync": "on"}) as postgres:
-        yield postgres
-
-
-@pytest.fixture(scope="module")
 def dsn(durable: PostgresServer) -> str:
     return durable.fresh_database()
 

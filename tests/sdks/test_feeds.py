@@ -15,8 +15,9 @@ from jetgate_client.generated.models import PurgeRequest
 
 from tests.sdks.lossy import LossyWay
 from tests.sdks.pages import passed_in_a_page
-from tests.sdks.test_python import QUICK, run, stream
+from tests.sdks.test_python import QUICK, stream
 from tests.support.programs import node
+from tests.support.scenario import run_within
 
 pytest.importorskip("gateway.ws", reason="the façade has no feeds yet")
 
@@ -60,7 +61,7 @@ def test_a_tail_goes_on_and_tells_its_gap(way: LossyWay, url: str, name: str) ->
                     await js.publish(f"{name}.x", str(len(seen)))
             assert seen == ["0", "1", "2", "3", "gap behind 4, on behind 5"]
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_tail_of_no_stream_is_refused(url: str) -> None:
@@ -71,4 +72,4 @@ def test_a_tail_of_no_stream_is_refused(url: str) -> None:
                     await anext(js.tail("ABSENT"))
             assert absent.value.kind == "stream-not-found"
 
-    run(scenario)
+    run_within(60, scenario)

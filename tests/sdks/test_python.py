@@ -4,7 +4,7 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import jetgate_client as sdk
@@ -13,6 +13,7 @@ from jetgate_client.generated.api.consumers import read_consumer
 from jetgate_client.generated.api.streams import delete_stream, read_stream
 
 from tests.sdks.lossy import LossyWay
+from tests.support.scenario import run_within
 
 QUICK = sdk.Retry(first=0.01, most=0.05, writes_for=20)
 
@@ -24,14 +25,6 @@ async def stream(url: str, name: str, **config: object) -> AsyncIterator[sdk.Jet
         await js.put_stream(name, **{"subjects": [f"{name}.>"], "allow_direct": True} | config)
         yield js
         await delete_stream.asyncio_detailed(name, client=js.api)
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await scenario()
-
-    asyncio.run(bounded())
 
 
 @pytest.mark.parametrize(
@@ -52,7 +45,7 @@ def test_payloads_come_as_they_were_sent(url: str, name: str, payload: sdk.Paylo
             assert [each.payload for each in (read, last, fetched)] == [expected] * 3
             assert read.headers["X-Region"] == fetched.headers["X-Region"] == ["eu"]
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_json_is_sent_as_such(url: str, name: str) -> None:
@@ -63,7 +56,7 @@ def test_json_is_sent_as_such(url: str, name: str) -> None:
             assert message.json() == {"id": 7}
             assert message.headers["Content-Type"] == ["application/json"]
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_publish_whose_answer_was_lost_is_stored_once(way: LossyWay, name: str) -> None:
@@ -77,7 +70,7 @@ def test_a_publish_whose_answer_was_lost_is_stored_once(way: LossyWay, name: str
             assert info is not None
             assert info.state.messages == 1
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_batch_whose_answer_was_lost_is_stored_once(way: LossyWay, name: str) -> None:
@@ -92,7 +85,7 @@ def test_a_batch_whose_answer_was_lost_is_stored_once(way: LossyWay, name: str) 
             assert isinstance(outcomes[-1], sdk.NotFound)
             assert outcomes[-1].kind == "no-stream"
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_an_outcome_that_stays_unknown_is_told(name: str) -> None:
@@ -105,7 +98,7 @@ def test_an_outcome_that_stays_unknown_is_told(name: str) -> None:
             with pytest.raises(sdk.ConnectionLost):
                 await js.request("asked")
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_problems_are_exceptions(url: str, name: str) -> None:
@@ -125,7 +118,7 @@ def test_problems_are_exceptions(url: str, name: str) -> None:
             with pytest.raises(sdk.NotFound):
                 await anext(aiter(js.consume(name, "ABSENT")))
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 async def _taken(delivery: sdk.Delivery) -> str:
@@ -154,7 +147,7 @@ def test_consuming_goes_on_after_lost_connections(way: LossyWay, name: str) -> N
             assert info is not None
             assert info.num_ack_pending == 0
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_what_was_fetched_and_not_taken_is_given_back(url: str, name: str) -> None:
@@ -169,7 +162,7 @@ def test_what_was_fetched_and_not_taken_is_given_back(url: str, name: str) -> No
             assert (first.payload, second.payload) == (b"0", b"1")
             assert second.delivered == 2
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_who_drops_a_consumption_gives_back_what_was_not_taken(url: str, name: str) -> None:
@@ -184,7 +177,7 @@ def test_who_drops_a_consumption_gives_back_what_was_not_taken(url: str, name: s
                 again = [await anext(deliveries) for _ in range(2)]
             assert [(each.payload, each.delivered) for each in again] == [(b"1", 2), (b"2", 2)]
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_every_way_to_acknowledge(url: str, name: str) -> None:
@@ -205,7 +198,7 @@ def test_every_way_to_acknowledge(url: str, name: str) -> None:
             assert info is not None
             assert (info.num_ack_pending, info.num_pending) == (0, 0)
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_keys_of_a_bucket(way: LossyWay, name: str) -> None:
@@ -239,7 +232,7 @@ def test_keys_of_a_bucket(way: LossyWay, name: str) -> None:
             assert [each.operation for each in await kv.history("a")] == ["PURGE"]
             await delete_stream.asyncio_detailed(f"KV_{name}", client=js.api)
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_watch_misses_nothing_when_it_is_broken(way: LossyWay, name: str) -> None:
@@ -264,7 +257,7 @@ def test_a_watch_misses_nothing_when_it_is_broken(way: LossyWay, name: str) -> N
             ]
             await delete_stream.asyncio_detailed(f"KV_{name}", client=js.api)
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_watch_of_a_bucket_that_was_made_anew_says_so(way: LossyWay, name: str) -> None:
@@ -281,7 +274,7 @@ def test_a_watch_of_a_bucket_that_was_made_anew_says_so(way: LossyWay, name: str
             kv = await js.put_bucket(name)
             await delete_stream.asyncio_detailed(f"KV_{name}", client=js.api)
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_advisories_tell_of_their_gaps(way: LossyWay, name: str) -> None:
@@ -309,7 +302,7 @@ def test_advisories_tell_of_their_gaps(way: LossyWay, name: str) -> None:
             while "gap" not in found:
                 found = await next_of(f"{name}later")
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_request_is_answered(url: str, name: str) -> None:
@@ -321,7 +314,7 @@ def test_a_request_is_answered(url: str, name: str) -> None:
                 await js.request("nobody.there", within=20)
             assert nobody.value.kind == "no-responders"
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_what_is_left_open_ends_without_a_word(url: str, name: str) -> None:
@@ -345,6 +338,6 @@ def test_what_is_left_open_ends_without_a_word(url: str, name: str) -> None:
                 await anext(feed)
             await socket.aclose()
 
-    run(scenario)
+    run_within(60, scenario)
 
     assert said == []

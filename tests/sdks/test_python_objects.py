@@ -12,7 +12,8 @@ import pytest
 from jetgate_client.generated.api.objects import delete_object_store
 
 from tests.sdks.lossy import LossyWay
-from tests.sdks.test_python import QUICK, run
+from tests.sdks.test_python import QUICK
+from tests.support.scenario import run_within
 
 _BYTES = random.Random(7).randbytes(1_500_000)
 _LARGE = _BYTES * 4
@@ -46,7 +47,7 @@ def test_objects_go_up_and_come_down_in_any_form(url: str, name: str, tmp_path: 
             assert await store.get("nothing") == b""
             await delete_object_store.asyncio_detailed(name, client=js.api)
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_what_is_known_of_objects_is_read_changed_and_listed(url: str, name: str) -> None:
@@ -74,7 +75,7 @@ def test_what_is_known_of_objects_is_read_changed_and_listed(url: str, name: str
             assert {each.name for each in listed if each.deleted} >= {"b"}
             await delete_object_store.asyncio_detailed(name, client=js.api)
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_lost_answers_and_broken_downloads_are_made_good(
@@ -99,7 +100,7 @@ def test_lost_answers_and_broken_downloads_are_made_good(
                     [piece async for piece in pieces]
             await delete_object_store.asyncio_detailed(name, client=js.api)
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_watch_of_objects_goes_on_where_it_broke(way: LossyWay, url: str, name: str) -> None:
@@ -122,4 +123,4 @@ def test_a_watch_of_objects_goes_on_where_it_broke(way: LossyWay, url: str, name
             assert seen == ["put a", "ready", "put b", "delete a"]
             await delete_object_store.asyncio_detailed(name, client=js.api)
 
-    run(scenario)
+    run_within(60, scenario)

@@ -15,8 +15,9 @@ from jetgate_client.generated.models import PurgeRequest
 from nats.aio.client import Client
 
 from tests.sdks.lossy import LossyWay
-from tests.sdks.test_python import QUICK, run, stream
+from tests.sdks.test_python import QUICK, stream
 from tests.support.jetgate import JetgateServer
+from tests.support.scenario import run_within
 
 _EACH_WAY = 20
 """Messages before the kill, and after it."""
@@ -44,7 +45,7 @@ def test_payloads_and_headers_come_as_they_were_sent(url: str, name: str) -> Non
             with pytest.raises(sdk.NotFound):
                 await socket.message(name, 99)
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_publish_whose_receipt_was_lost_is_stored_once(
@@ -68,7 +69,7 @@ def test_a_publish_whose_receipt_was_lost_is_stored_once(
             assert info is not None
             assert info.state.messages == 202
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_refusals_are_exceptions(url: str, name: str) -> None:
@@ -96,7 +97,7 @@ def test_refusals_are_exceptions(url: str, name: str) -> None:
         with pytest.raises(sdk.ConnectionLost):
             await socket.publish(f"{name}.x")
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_what_nobody_answers_ends_in_the_time_that_was_given() -> None:
@@ -110,7 +111,7 @@ def test_what_nobody_answers_ends_in_the_time_that_was_given() -> None:
             with pytest.raises(sdk.ConnectionLost):
                 await socket.request("asked", within=1)
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_wrong_credentials_are_told_and_right_ones_let_in() -> None:
@@ -125,7 +126,7 @@ def test_wrong_credentials_are_told_and_right_ones_let_in() -> None:
             assert (await socket.publish("s")).seq == 1
 
     with JetgateServer("--auth", "s3cret", in_memory=True) as server:
-        run(lambda: scenario("http://{}:{}".format(*server.http)))
+        run_within(60, lambda: scenario("http://{}:{}".format(*server.http)))
 
 
 def test_a_tail_goes_on_where_it_broke_and_tells_its_gap(
@@ -156,7 +157,7 @@ def test_a_tail_goes_on_where_it_broke_and_tells_its_gap(
                     await js.publish(f"{name}.x", str(len(seen)))
             assert seen == ["0", "1", "2", "3", "gap behind 4, on behind 5"]
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_feed_holds_no_more_than_its_credit_and_misses_nothing(url: str, name: str) -> None:
@@ -177,7 +178,7 @@ def test_a_feed_holds_no_more_than_its_credit_and_misses_nothing(url: str, name:
                 found = [await anext(iterator) for _ in range(500)]
             assert [each.seq for each in found] == list(range(1, 501))
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_feed_holds_no_more_bytes_than_its_credit_and_misses_nothing(
@@ -207,7 +208,7 @@ def test_a_feed_holds_no_more_bytes_than_its_credit_and_misses_nothing(
                 found += [await anext(iterator) for _ in range(20)]
             assert [each.seq for each in found] == list(range(1, 41))
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_consumer_is_read_acknowledged_every_way_and_given_back(url: str, name: str) -> None:
@@ -243,7 +244,7 @@ def test_a_consumer_is_read_acknowledged_every_way_and_given_back(url: str, name
                 rest = {(await anext(iterator)).text() for _ in range(9)}
             assert rest == {str(i) for i in range(1, 10)}
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_what_is_heard_is_no_stream_and_what_was_missed_is_told(
@@ -268,7 +269,7 @@ def test_what_is_heard_is_no_stream_and_what_was_missed_is_told(
             speaking.cancel()
         await speaker.close()
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 async def _speaks(speaker: Client, subject: str) -> None:
@@ -288,7 +289,7 @@ def test_a_feed_ends_with_what_it_follows(url: str, name: str) -> None:
                 await anext(messages)
             await js.put_stream(name, subjects=[f"{name}.>"])
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 @pytest.mark.thorough

@@ -18,9 +18,10 @@ from jetgate_client.transport import revision_of
 from tests.gateway.serving import GatewayServer
 from tests.sdks.lossy import LossyWay
 from tests.sdks.refusing import RefusingServer
-from tests.sdks.test_python import QUICK, run, stream
+from tests.sdks.test_python import QUICK, stream
 from tests.support.natsserver import NatsServer
 from tests.support.programs import node
+from tests.support.scenario import run_within
 
 _SCRIPT = Path(__file__).parent / "typescript" / "refusals.mjs"
 _LARGE = bytes(20_000_000)
@@ -42,7 +43,7 @@ def test_an_answer_that_comes_while_the_body_is_sent_is_read() -> None:
                 await js.store("files").put("large", _LARGE)
 
     with RefusingServer() as server:
-        run(lambda: scenario(server.url))
+        run_within(60, lambda: scenario(server.url))
         assert server.requests == 1
 
 
@@ -67,7 +68,7 @@ def test_a_message_over_the_known_limit_is_not_sent(way: LossyWay, url: str, nam
             assert way.taken < 10_000
             await js.publish(f"{name}.x", _LARGE[:1_000_000])
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_message_over_the_known_limit_is_not_sent_by_node(
@@ -78,7 +79,7 @@ def test_a_message_over_the_known_limit_is_not_sent_by_node(
             found = await asyncio.to_thread(in_node, typescript_sdk, way.url, "messages", name)
             assert found["kinds"] == ["body-too-large"] * 3
 
-    run(scenario)
+    run_within(60, scenario)
     assert way.taken < 10_000
 
 
@@ -101,7 +102,7 @@ def test_each_message_of_many_has_an_outcome_of_its_own(
                 sdk.Receipt(name, 3),
             ]
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 def test_a_full_stream_refuses_once(
@@ -119,7 +120,7 @@ def test_a_full_stream_refuses_once(
             found = await asyncio.to_thread(in_node, typescript_sdk, way.url, "publish", name)
             assert (found["kind"], way.requests) == ("stream-store-failed", 2)
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def test_an_object_without_a_digest_is_not_read_as_if_it_were_checked(
             assert found == {"name": "DigestMissing", "text": "abc", "checked": [False, True]}
             await delete_object_store.asyncio_detailed(name, client=js.api)
 
-    run(scenario)
+    run_within(60, scenario)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_names_that_no_url_can_have_are_refused(url: str, bad: str, typescript_s
             with pytest.raises(ValueError, match="cannot be names"):
                 await js.store("files").get(bad)
 
-    run(scenario)
+    run_within(60, scenario)
     assert in_node(typescript_sdk, url, "name", bad)["name"] == "RangeError"
 
 
@@ -207,5 +208,5 @@ def test_a_user_of_few_rights_is_told_the_limit_too() -> None:
                 with pytest.raises(sdk.Problem, match="20000000 bytes, and the server takes"):
                     await js.publish("a.b", _LARGE)
 
-        run(scenario)
+        run_within(60, scenario)
         assert server.failures == []

@@ -20,25 +20,10 @@ from pyspark_jetstream.pipelines.run import run  # noqa: E402
 
 from tests.spark.feeds import Feed  # noqa: E402
 from tests.support.jetgate import JetgateServer  # noqa: E402
+from tests.support.kill_points import Killed, dying  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-class Killed(BaseException):
-    """The driver ended here; nothing that runs after an exception does."""
-
-
-def dying(point: str, times: int) -> Callable[[str], None]:
-    """Ends the run when it passes a point for the n-th time."""
-    passed = [0]
-
-    def at(here: str) -> None:
-        passed[0] += here == point
-        if passed[0] == times:
-            raise Killed(point)
-
-    return at
 
 
 class Runs:

@@ -24,6 +24,7 @@ from pyspark_jetstream.pipelines.run import run  # noqa: E402
 
 from tests.spark.feeds import Feed  # noqa: E402
 from tests.support.jetgate import JetgateServer  # noqa: E402
+from tests.support.kill_points import Killed, dying  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,20 +37,6 @@ BUCKET = {
     "discard": "new",
 }
 DELETED = b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n"
-
-
-class Killed(BaseException):
-    """The driver ended here; nothing that runs after an exception does."""
-
-
-def dying(point: str) -> Callable[[str], None]:
-    """Ends the run when it comes to a point."""
-
-    def at(here: str) -> None:
-        if here == point:
-            raise Killed(point)
-
-    return at
 
 
 @pytest.fixture

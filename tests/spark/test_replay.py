@@ -22,6 +22,7 @@ from pyspark_jetstream.transport.base import Wanted  # noqa: E402
 
 from tests.spark.feeds import Feed  # noqa: E402
 from tests.support.jetgate import JetgateServer  # noqa: E402
+from tests.support.kill_points import Killed, dying  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,22 +30,6 @@ if TYPE_CHECKING:
 Message = tuple[str, bytes | None, bytes]
 Runner = Callable[..., Report]
 HEADERS = b"NATS/1.0\r\nb: 1\r\nA:2\r\nb:  3 \r\nnats-like: x\r\n\r\n"
-
-
-class Killed(BaseException):
-    """The driver ended here; nothing that runs after an exception does."""
-
-
-def dying(point: str, times: int) -> Callable[[str], None]:
-    """Ends the run when it passes a point for the n-th time."""
-    passed = [0]
-
-    def at(here: str) -> None:
-        passed[0] += here == point
-        if passed[0] == times:
-            raise Killed(point)
-
-    return at
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial, wraps
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -291,13 +291,3 @@ def machine(next_seq: int = 1, **config: Any) -> ConsumerMachine:
     return ConsumerMachine(
         complete, next_seq, push=make_push(complete, b"S", "c"), new_pin=partial(next, pins)
     )
-
-
-def running(test: Callable[..., Any]) -> Callable[..., None]:
-    """Decorate an async test so that pytest runs it to its end."""
-
-    @wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    return run

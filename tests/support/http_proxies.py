@@ -85,14 +85,14 @@ def proxy(name: str, to: Address) -> Iterator[Address]:
         command = [program, which, str(config)] + (["-db"] if name == "haproxy" else [])
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=place)
         try:
-            eventually(lambda: _listens(listen))
+            eventually(lambda: listens(listen))
             yield ("127.0.0.1", listen)
         finally:
             process.terminate()
             process.wait(60)
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with contextlib.suppress(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=30).close()
         return True

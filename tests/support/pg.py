@@ -159,3 +159,10 @@ def database(postgres: PostgresServer) -> Iterator[str]:
     dsn = postgres.fresh_database()
     yield dsn
     postgres.drop(dsn)
+
+
+@pytest.fixture(scope="module")
+def durable() -> Iterator[PostgresServer]:
+    """A PostgreSQL of the module's own that `serve` accepts."""
+    with PostgresServer(settings={"fsync": "on"}) as server:
+        yield server

@@ -1,24 +1,17 @@
 """The command `jetgate remote`, and a nats-server that accepts leaf nodes."""
 
 import subprocess
-import sys
 
-from tests.support.jetgate import ROOT, JetgateServer
+from tests.support.commands import jetgate
+from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.ports import free_port
 
 
 def remote(*arguments: str, on: JetgateServer | str) -> subprocess.CompletedProcess[str]:
     """Run the command on the database of a node, or on that of a connection string."""
-    place = ["--dsn", on] if isinstance(on, str) else ["--data", str(on.data)]
-    return subprocess.run(
-        [sys.executable, "-m", "jetgate", "remote", *arguments, *place],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=60,
-        check=False,
-    )
+    place = ["--dsn", on] if isinstance(on, str) else ["--data", on.data]
+    return jetgate("remote", *arguments, *place)
 
 
 def started_hub() -> NatsServer:

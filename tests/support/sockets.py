@@ -1,7 +1,8 @@
-"""The owner of a TCP connection, and its unread bytes, from Linux's /proc."""
+"""TCP connections: their owner and unread bytes, from Linux's /proc, and reading up to a text."""
 
 import contextlib
 import os
+import socket
 from pathlib import Path
 
 
@@ -31,3 +32,13 @@ def is_read(caller: tuple[str, int]) -> bool:
         if int(fields[2].rpartition(":")[2], 16) == caller[1]:
             return int(fields[4].rpartition(":")[2], 16) == 0
     return True  # the peer has closed the connection
+
+
+def receive_until(connection: socket.socket, end: bytes) -> bytes:
+    """Read from a connection until its bytes contain `end`; return all of them."""
+    seen = b""
+    while end not in seen:
+        more = connection.recv(1 << 16)
+        assert more, seen
+        seen += more
+    return seen

@@ -31,6 +31,7 @@ from core.runtime.loop_tick import LoopTick
 from core.storage.interface import ConsumerRow, Head, StreamRow
 from core.subjects.subject import matches
 from core.units import NANOS_PER_SECOND
+from tests.support.headers import block
 from tests.support.sessions import ManualClock
 
 T = TypeVar("T")
@@ -416,6 +417,16 @@ class StreamBench:
     ) -> None:
         """Pass one publish to the runner."""
         self.runner.ingest(None, subject, reply, headers, payload)
+
+    def publish(self, *subjects: str, **headers: str) -> None:
+        """Store a message of one byte on each subject, with headers as `Nats_TTL="1s"`."""
+        for subject in subjects:
+            self.gather(subject.encode(), b"x", block(**headers))
+        self.flush()
+
+    def seqs(self) -> list[int]:
+        """Return the sequences of the messages that are not deleted."""
+        return [row[0] for row in self.live()]
 
     async def step(self, refused: ApiError | None = None) -> StreamPlan | None:
         """Take one plan, commit it (or refuse it) and emit its answers.

@@ -13,9 +13,9 @@ from core.jetstream.group_committer import GroupCommitter
 from core.rules.stream.machine import StreamMachine
 from core.rules.stream.plan import PlanBuilder, StreamPlan
 from core.runtime.loop_tick import LoopTick
-from core.runtime.tasks import stop
 from core.storage.interface import Head, StreamCommit
 from tests.support.eventually import observed
+from tests.support.scenario import run_beside
 from tests.support.sessions import ManualClock
 
 Fault = Exception | None
@@ -130,23 +130,14 @@ class Bench:
         self.deposed = why
 
 
+def run(scenario: Callable[[Bench], Awaitable[None]]) -> Bench:
+    """Run a scenario beside the group committer."""
+    return run_beside(Bench, lambda bench: bench.committer.run(), scenario)
+
+
 def _plan(seq: int) -> StreamPlan:
     plan = PlanBuilder(before=seq - 1, first_seq=1, last_seq=seq, last_ts=seq, msgs=seq, nbytes=0)
     return plan.build()
-
-
-def run(scenario: Callable[[Bench], Awaitable[None]]) -> Bench:
-    """Run a scenario beside the group committer."""
-
-    async def main() -> Bench:
-        bench = Bench()
-        task = asyncio.ensure_future(bench.committer.run())
-        async with asyncio.timeout(10):
-            await scenario(bench)
-        await stop(task)
-        return bench
-
-    return asyncio.run(main())
 
 
 def test_nothing_is_emitted_before_the_commit_returns() -> None:

@@ -29,18 +29,9 @@ def make() -> Iterator[Any]:
         bench.close()
 
 
-def publish(bench: StreamBench, subject: str, **headers: str) -> None:
-    bench.gather(subject.encode(), b"x", block(**headers))
-    bench.flush()
-
-
 def pass_time(bench: StreamBench, seconds: float) -> None:
     bench.clock.time += int(seconds * NANOS_PER_SECOND)
     bench.serve(bench.runner.requests.trim())
-
-
-def seqs(bench: StreamBench) -> list[int]:
-    return [row[0] for row in bench.live()]
 
 
 def blocks(bench: StreamBench) -> dict[int, bytes]:
@@ -49,52 +40,52 @@ def blocks(bench: StreamBench) -> dict[int, bytes]:
 
 def test_what_expired_before_a_crash_is_gone_after_it(make: Any) -> None:
     bench = make()
-    publish(bench, "a", Nats_TTL="1")
-    publish(bench, "a", Nats_TTL="3")
-    publish(bench, "b")
+    bench.publish("a", Nats_TTL="1")
+    bench.publish("a", Nats_TTL="3")
+    bench.publish("b")
     pass_time(bench, 1.1)
-    assert seqs(bench) == [2, 3]
+    assert bench.seqs() == [2, 3]
 
     bench.reload()
     pass_time(bench, 2.1)
 
-    assert seqs(bench) == [3]
+    assert bench.seqs() == [3]
     assert bench.machine.msgs == bench.store.head.msgs == 1
 
 
 def test_a_crash_after_the_marker_brings_no_second_marker(make: Any) -> None:
     bench = make(**MARKED)
-    publish(bench, "a", Nats_TTL="5")
+    bench.publish("a", Nats_TTL="5")
     pass_time(bench, 5)
     assert sorted(bench.store.rows) == [1, 2]
 
     bench.reload()
     pass_time(bench, 0)
 
-    assert seqs(bench) == [2]
+    assert bench.seqs() == [2]
 
 
 def test_a_marker_that_was_deleted_does_not_come_back(make: Any) -> None:
     bench = make(**MARKED)
-    publish(bench, "stays")
-    publish(bench, "a", Nats_TTL="5")
+    bench.publish("stays")
+    bench.publish("a", Nats_TTL="5")
     pass_time(bench, 5.1)
     bench.serve(bench.runner.requests.delete_message(3))
 
     bench.reload()
     pass_time(bench, 0)
 
-    assert seqs(bench) == [1]
+    assert bench.seqs() == [1]
     assert bench.machine.last_seq == 3
 
 
 def test_rows_leave_storage_in_the_order_their_messages_left_the_stream(make: Any) -> None:
     """What a newer message of its subject replaced must not outlast that message in storage."""
     bench = make(max_msgs_per_subject=1)
-    publish(bench, "stays")
-    publish(bench, "z", Nats_TTL="1")
+    bench.publish("stays")
+    bench.publish("z", Nats_TTL="1")
     for _ in range(3):
-        publish(bench, "k", Nats_TTL="2")
+        bench.publish("k", Nats_TTL="2")
     pass_time(bench, 1.1)
     pass_time(bench, 1.1)
     swept: list[int] = []
@@ -112,8 +103,8 @@ def test_rows_leave_storage_in_the_order_their_messages_left_the_stream(make: An
 
 def test_a_longer_max_age_does_not_bring_back_what_the_shorter_removed(make: Any) -> None:
     bench = make(max_age=NANOS_PER_SECOND)
-    publish(bench, "a")
-    publish(bench, "keep", Nats_TTL="never")
+    bench.publish("a")
+    bench.publish("keep", Nats_TTL="never")
     pass_time(bench, 2)
     bench.config = config(allow_msg_ttl=True, max_age=60 * NANOS_PER_SECOND)
     bench.serve(bench.runner.reconfigure(bench.config, saved))
@@ -121,12 +112,12 @@ def test_a_longer_max_age_does_not_bring_back_what_the_shorter_removed(make: Any
     bench.reload()
     pass_time(bench, 0)
 
-    assert seqs(bench) == [2]
+    assert bench.seqs() == [2]
 
 
 def test_times_to_live_count_from_when_a_stream_allows_them(make: Any) -> None:
     bench = make(allow_msg_ttl=False)
-    publish(bench, "a")
+    bench.publish("a")
     headers = block(Nats_TTL="1")
     builder = bench.machine.unchanged()
     bench.machine.store(builder, [b"copied"], [headers], [b""], bench.clock.now())
@@ -134,25 +125,25 @@ def test_times_to_live_count_from_when_a_stream_allows_them(make: Any) -> None:
     bench.store.commit(plan)
     bench.runner.emit(plan)
     pass_time(bench, 2)
-    assert seqs(bench) == [1, 2]
+    assert bench.seqs() == [1, 2]
 
     bench.config = config(allow_msg_ttl=True)
     bench.serve(bench.runner.reconfigure(bench.config, saved))
 
-    assert seqs(bench) == [1]
+    assert bench.seqs() == [1]
 
 
 def test_a_sealed_stream_keeps_what_would_have_to_be_marked(make: Any) -> None:
     bench = make(**MARKED)
-    publish(bench, "a", Nats_TTL="5")
-    publish(bench, "b")
-    publish(bench, "b", Nats_TTL="5")
+    bench.publish("a", Nats_TTL="5")
+    bench.publish("b")
+    bench.publish("b", Nats_TTL="5")
     bench.config = config(**MARKED, sealed=True)
     bench.serve(bench.runner.reconfigure(bench.config, saved))
 
     pass_time(bench, 9)
 
-    assert seqs(bench) == [1, 2]
+    assert bench.seqs() == [1, 2]
 
 
 # -- markers of removals -------------------------------------------------------------------------
@@ -165,8 +156,8 @@ def removal(reason: str) -> bytes:
 @pytest.mark.parametrize("limit", [-1, 1, 3])
 def test_deleting_the_last_message_of_a_subject_leaves_a_marker(make: Any, limit: int) -> None:
     bench = make(**MARKED, metadata={"jetgate.markers": "Remove"}, max_msgs_per_subject=limit)
-    publish(bench, "a")
-    publish(bench, "b")
+    bench.publish("a")
+    bench.publish("b")
 
     bench.serve(bench.runner.requests.delete_message(1))
 
@@ -177,14 +168,14 @@ def test_deleting_the_last_message_of_a_subject_leaves_a_marker(make: Any, limit
 
 def test_deleting_one_of_several_or_a_marker_leaves_none(make: Any) -> None:
     bench = make(**MARKED, metadata={"jetgate.markers": "Remove"})
-    publish(bench, "a")
-    publish(bench, "a")
-    publish(bench, "k", KV_Operation="PURGE")
+    bench.publish("a")
+    bench.publish("a")
+    bench.publish("k", KV_Operation="PURGE")
 
     bench.serve(bench.runner.requests.delete_message(2))
     bench.serve(bench.runner.requests.delete_message(3))
 
-    assert seqs(bench) == [1]
+    assert bench.seqs() == [1]
 
 
 @pytest.mark.parametrize("limit", [-1, 1, 3])
@@ -208,9 +199,9 @@ def test_a_purge_marks_the_subjects_that_have_nothing_left(
 ) -> None:
     bench = make(**MARKED, metadata={"jetgate.markers": "Purge"}, max_msgs_per_subject=limit)
     for subject in ("a", "b"):
-        publish(bench, subject)
-    publish(bench, "k", KV_Operation="PURGE")
-    publish(bench, "a")
+        bench.publish(subject)
+    bench.publish("k", KV_Operation="PURGE")
+    bench.publish("a")
     if limit == 1:
         purged -= seq is not None or pattern == "a" or pattern is None
 
@@ -225,13 +216,13 @@ def test_a_purge_marks_the_subjects_that_have_nothing_left(
 
 def test_without_being_asked_removals_leave_no_markers(make: Any) -> None:
     bench = make(**MARKED)
-    publish(bench, "a")
-    publish(bench, "b")
+    bench.publish("a")
+    bench.publish("b")
 
     bench.serve(bench.runner.requests.delete_message(1))
     bench.serve(bench.runner.requests.purge("b", None, None))
 
-    assert seqs(bench) == []
+    assert bench.seqs() == []
     assert bench.machine.last_seq == 2
 
 
@@ -239,10 +230,10 @@ def test_what_was_foreseen_to_be_the_last_may_be_gone_by_then(make: Any) -> None
     """The group committer had other work for longer than the janitor needs to forget a row."""
     bench = make()
     runner = bench.runner
-    publish(bench, "a")
-    publish(bench, "a")
-    publish(bench, "a", Nats_TTL="1")
-    publish(bench, "b")
+    bench.publish("a")
+    bench.publish("a")
+    bench.publish("a", Nats_TTL="1")
+    bench.publish("b")
     runner.log.tail.clear(5)
     bench.clock.time += 2 * NANOS_PER_SECOND
     foreseen = bench.run(foresee(runner.log, bench.clock.now()))
@@ -253,4 +244,4 @@ def test_what_was_foreseen_to_be_the_last_may_be_gone_by_then(make: Any) -> None
     bench.change(partial(runner.requests.plan_expiry, foreseen))
 
     assert bench.machine.index.last(b"a") == 1
-    assert seqs(bench) == [1, 4]
+    assert bench.seqs() == [1, 4]

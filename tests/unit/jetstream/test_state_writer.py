@@ -10,9 +10,9 @@ import pytest
 from core.errors import Fenced, Unavailable
 from core.jetstream.state_writer import StateWriter
 from core.runtime.loop_tick import LoopTick
-from core.runtime.tasks import stop
 from core.storage.interface import StateWrite
 from tests.support.eventually import observed
+from tests.support.scenario import run_beside
 from tests.support.sessions import ManualClock
 
 
@@ -66,16 +66,7 @@ class Bench:
 
 def run(scenario: Callable[[Bench], Awaitable[None]]) -> Bench:
     """Run a scenario beside the writer."""
-
-    async def main() -> Bench:
-        bench = Bench()
-        task = asyncio.ensure_future(bench.states.run())
-        async with asyncio.timeout(10):
-            await scenario(bench)
-        await stop(task)
-        return bench
-
-    return asyncio.run(main())
+    return run_beside(Bench, lambda bench: bench.states.run(), scenario)
 
 
 def test_marks_of_one_consumer_become_one_write_of_its_newest_state() -> None:

@@ -25,16 +25,6 @@ def benches() -> Iterator[list[StreamBench]]:
         bench.close()
 
 
-def publish(bench: StreamBench, *subjects: str, **headers: str) -> None:
-    for subject in subjects:
-        bench.gather(subject.encode(), b"x", block(**headers))
-    bench.flush()
-
-
-def seqs(bench: StreamBench) -> list[int]:
-    return [row[0] for row in bench.live()]
-
-
 @pytest.fixture
 def make(benches: list[StreamBench]) -> Any:
     def build(**settings: Any) -> StreamBench:
@@ -48,12 +38,12 @@ def make(benches: list[StreamBench]) -> Any:
 @pytest.mark.parametrize("limit", [-1, 1, 3])
 def test_rolled_up_messages_do_not_come_back_after_a_crash(make: Any, limit: int) -> None:
     bench = make(max_msgs_per_subject=limit)
-    publish(bench, "a", "b", "a")
-    publish(bench, "a", Nats_Rollup="sub")
+    bench.publish("a", "b", "a")
+    bench.publish("a", Nats_Rollup="sub")
 
     bench.reload()
 
-    assert seqs(bench) == [2, 4]
+    assert bench.seqs() == [2, 4]
     assert bench.machine.msgs == 2
 
 
@@ -64,26 +54,26 @@ def test_what_wildcards_rolled_up_does_not_come_back_after_a_crash(
 ) -> None:
     """Few subjects are looked up one by one, for many all messages are looked through."""
     bench = make(max_msgs_per_subject=limit)
-    publish(bench, *(f"k.{n}" for n in range(count)), "k.1", "z", "k.*", "k.1.a")
-    publish(bench, "k.*", Nats_Rollup="sub")
+    bench.publish(*(f"k.{n}" for n in range(count)), "k.1", "z", "k.*", "k.1.a")
+    bench.publish("k.*", Nats_Rollup="sub")
     left = [count + 2, count + 4, count + 5]
-    assert seqs(bench) == left
+    assert bench.seqs() == left
 
     bench.reload()
 
-    assert seqs(bench) == left
+    assert bench.seqs() == left
     assert bench.machine.msgs == 3
     assert sorted(s for s, _, _ in bench.machine.index.items()) == [b"k.*", b"k.1.a", b"z"]
 
 
 def test_a_deleted_message_does_not_come_back_after_a_crash(make: Any) -> None:
     bench = make()
-    publish(bench, "a", "a", "a")
+    bench.publish("a", "a", "a")
     bench.serve(bench.runner.requests.delete_message(2))
 
     bench.reload()
 
-    assert seqs(bench) == [1, 3]
+    assert bench.seqs() == [1, 3]
 
 
 @pytest.mark.parametrize("limit", [1, 2])
@@ -93,7 +83,7 @@ def test_superseded_messages_do_not_come_back_when_their_successor_is_removed(
 ) -> None:
     bench = make(max_msgs_per_subject=limit)
     for _ in range(3):
-        publish(bench, "a")
+        bench.publish("a")
     if purges:
         bench.serve(bench.runner.requests.purge("a", None, None))
     else:
@@ -101,7 +91,7 @@ def test_superseded_messages_do_not_come_back_when_their_successor_is_removed(
 
     bench.reload()
 
-    assert seqs(bench) == ([2] if limit == 2 and not purges else [])
+    assert bench.seqs() == ([2] if limit == 2 and not purges else [])
 
 
 @pytest.mark.parametrize(
@@ -121,39 +111,39 @@ def test_purged_messages_do_not_come_back_after_a_crash(
     make: Any, pattern: str | None, seq: int | None, keep: int | None, left: list[int]
 ) -> None:
     bench = make()
-    publish(bench, "a", "b", "a", "b")
+    bench.publish("a", "b", "a", "b")
     purged = bench.serve(bench.runner.requests.purge(pattern, seq, keep))
 
     bench.reload()
 
     assert purged == 4 - len(left)
-    assert seqs(bench) == left
+    assert bench.seqs() == left
     assert bench.machine.last_seq == 4
 
 
 def test_superseded_messages_do_not_come_back_when_the_limit_is_raised(make: Any) -> None:
     bench = make(max_msgs_per_subject=1)
-    publish(bench, "a")
-    publish(bench, "a")
+    bench.publish("a")
+    bench.publish("a")
 
     bench.serve(bench.runner.reconfigure(config(max_msgs_per_subject=5), saved))
 
-    assert seqs(bench) == [2]
+    assert bench.seqs() == [2]
     assert bench.machine.index.of_subject(b"a") == [(2, 32)]
 
 
 def test_a_limit_that_is_added_later_trims_what_is_there(make: Any) -> None:
     bench = make()
-    publish(bench, "a", "a", "b")
+    bench.publish("a", "a", "b")
 
     bench.serve(bench.runner.reconfigure(config(max_msgs_per_subject=1), saved))
 
-    assert seqs(bench) == [2, 3]
+    assert bench.seqs() == [2, 3]
 
 
 def test_an_emptied_stream_keeps_its_last_sequence_over_two_restarts(make: Any) -> None:
     bench = make(max_age=SECOND)
-    publish(bench, "a", "a")
+    bench.publish("a", "a")
     bench.clock.time += 2 * SECOND
     bench.serve(bench.runner.requests.trim())
     for _ in range(2):
@@ -166,7 +156,7 @@ def test_an_emptied_stream_keeps_its_last_sequence_over_two_restarts(make: Any) 
 
 def test_ids_are_known_again_after_a_crash_for_as_long_as_before(make: Any) -> None:
     bench = make(duplicate_window=10 * SECOND)
-    publish(bench, "a", Nats_Msg_Id="i")
+    bench.publish("a", Nats_Msg_Id="i")
     bench.clock.time += 10 * SECOND - 1
     bench.reload()
 
@@ -182,7 +172,7 @@ def test_ids_are_known_again_after_a_crash_for_as_long_as_before(make: Any) -> N
 
 def test_the_last_message_id_is_known_again_after_a_crash(make: Any) -> None:
     bench = make()
-    publish(bench, "a", Nats_Msg_Id="i")
+    bench.publish("a", Nats_Msg_Id="i")
 
     bench.reload()
 
@@ -191,7 +181,7 @@ def test_the_last_message_id_is_known_again_after_a_crash(make: Any) -> None:
 
 def test_the_last_of_a_subject_is_its_neighbour_once_it_is_deleted(make: Any) -> None:
     bench = make()
-    publish(bench, "a", "b", "a", "b")
+    bench.publish("a", "b", "a", "b")
 
     bench.serve(bench.runner.requests.delete_message(3))
 
@@ -205,18 +195,18 @@ def test_the_last_of_a_subject_is_its_neighbour_once_it_is_deleted(make: Any) ->
 
 def test_deleting_the_last_message_does_not_lower_the_last_sequence(make: Any) -> None:
     bench = make()
-    publish(bench, "a", "a")
+    bench.publish("a", "a")
 
     bench.serve(bench.runner.requests.delete_message(2))
-    publish(bench, "a")
+    bench.publish("a")
 
-    assert seqs(bench) == [1, 3]
+    assert bench.seqs() == [1, 3]
 
 
 @pytest.mark.parametrize("seq", [0, 9])
 def test_what_is_not_there_cannot_be_deleted(make: Any, seq: int) -> None:
     bench = make()
-    publish(bench, "a")
+    bench.publish("a")
 
     with pytest.raises(ApiError) as refused:
         bench.serve(bench.runner.requests.delete_message(seq))
@@ -226,7 +216,7 @@ def test_what_is_not_there_cannot_be_deleted(make: Any, seq: int) -> None:
 
 def test_a_refused_commit_is_refused_to_every_publisher_and_changes_nothing(make: Any) -> None:
     bench = make()
-    publish(bench, "a", Nats_Msg_Id="old")
+    bench.publish("a", Nats_Msg_Id="old")
     bench.gather(b"a", b"", block(Nats_Msg_Id="i"), b"reply.1")
     bench.gather(b"a", b"", block(Nats_Msg_Id="i"), b"reply.2")
     bench.gather(b"a", b"", block(Nats_Msg_Id="old"), b"reply.3")
@@ -237,15 +227,15 @@ def test_a_refused_commit_is_refused_to_every_publisher_and_changes_nothing(make
     codes = [b'"err_code":10077', b'"err_code":10077', b'"duplicate": true', b'"err_code":10165']
     for place, code in enumerate(codes, 1):
         assert code in bench.answers[b"reply.%d" % place]
-    assert seqs(bench) == [1]
-    publish(bench, "a", Nats_Msg_Id="i")
-    assert seqs(bench) == [1, 2]
+    assert bench.seqs() == [1]
+    bench.publish("a", Nats_Msg_Id="i")
+    assert bench.seqs() == [1, 2]
 
 
 def test_what_was_swept_is_no_longer_remembered_as_dead(make: Any) -> None:
     bench = make()
-    publish(bench, *["a"] * 100)
-    publish(bench, *["a"] * 100)
+    bench.publish(*["a"] * 100)
+    bench.publish(*["a"] * 100)
     bench.serve(bench.runner.requests.delete_message(5))
     assert bench.runner.log.removed.hidden == {5}
 
@@ -263,17 +253,17 @@ def test_a_stream_that_acknowledges_nothing_answers_nobody(make: Any) -> None:
     bench.flush()
 
     assert bench.answers == {}
-    assert seqs(bench) == [1, 2]
+    assert bench.seqs() == [1, 2]
 
 
 def test_more_old_messages_than_the_front_window_holds_are_loaded(make: Any) -> None:
     bench = make(max_msgs=4)
-    publish(bench, *"abcd")
+    bench.publish(*"abcd")
     bench.reload()
 
-    publish(bench, "e", "f")
+    bench.publish("e", "f")
 
-    assert seqs(bench) == [3, 4, 5, 6]
+    assert bench.seqs() == [3, 4, 5, 6]
     assert bench.machine.first_seq == 3
 
 
@@ -282,13 +272,13 @@ def test_a_limit_reaches_past_rows_that_wait_for_the_janitor(
 ) -> None:
     monkeypatch.setattr("core.jetstream.log.stream_log._OLDEST_PAGE", 2)
     bench = make(max_msgs_per_subject=1)
-    publish(bench, *"abcd")
-    publish(bench, *"abcdef")
+    bench.publish(*"abcd")
+    bench.publish(*"abcdef")
 
     changed = config(max_msgs_per_subject=1, max_msgs=2)
     bench.serve(bench.runner.reconfigure(changed, saved))
 
-    assert seqs(bench) == [9, 10]
+    assert bench.seqs() == [9, 10]
     assert bench.machine.msgs == 2
 
 

@@ -3,7 +3,6 @@
 # Subject: protocol
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,21 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import ProtocolError
-from core.protocol import parser as parser_module
 from core.protocol.messages import MessageColumns
 from core.protocol.parser import Parser
+from tests.support.gathering import reads_are_worth_gathering  # noqa: F401  (a fixture)
 
 MAX_PAYLOAD = 40
 MAX_LINE = 64
 Event = tuple[Any, ...]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def reads_are_worth_gathering() -> Iterator[None]:
-    """However small they are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parser_module, "WORTH_GATHERING", 0)
-        yield
 
 
 class Recorder:

@@ -3,9 +3,8 @@
 # Subject: routing, permissions
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from functools import wraps
 from typing import Any
 
 import bcrypt
@@ -15,19 +14,10 @@ from core.auth.authenticator import Authenticator, SlowCheck
 from core.auth.users import User, Users
 from core.protocol.connect import Connect
 from core.pubsub.password_checks import ADDRESS_MAX, USER_MAX, PasswordChecks, QueuedCheck
+from tests.support.scenario import running
 
 _HASH = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
 _USERS = Users(users=(User("ann", _HASH), User("bob", _HASH[:-1] + "x")))
-
-
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on an event loop of its own."""
-
-    @wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    return run
 
 
 class _Threads(Executor):
@@ -90,7 +80,7 @@ class _World:
         return count
 
 
-@in_loop
+@running
 async def test_who_comes_from_another_address_is_next_but_few() -> None:
     world = _World()
     for number in range(200):
@@ -101,7 +91,7 @@ async def test_who_comes_from_another_address_is_next_but_few() -> None:
     assert await world.turns_until(ann) <= 4
 
 
-@in_loop
+@running
 async def test_who_is_another_user_is_next_but_few() -> None:
     world = _World()
     for number in range(200):
@@ -111,7 +101,7 @@ async def test_who_is_another_user_is_next_but_few() -> None:
     assert await world.turns_until(ann) <= 4
 
 
-@in_loop
+@running
 async def test_who_comes_last_of_the_same_user_and_address_is_next() -> None:
     world = _World()
     for number in range(200):
@@ -121,7 +111,7 @@ async def test_who_comes_last_of_the_same_user_and_address_is_next() -> None:
     assert await world.turns_until(ann) == 1
 
 
-@in_loop
+@running
 async def test_one_address_or_user_has_half_of_the_threads() -> None:
     world = _World(threads=4)
     for number in range(20):
@@ -133,7 +123,7 @@ async def test_one_address_or_user_has_half_of_the_threads() -> None:
     assert len(world.threads.running) == 4
 
 
-@in_loop
+@running
 async def test_a_network_of_ipv6_is_one_address() -> None:
     world = _World(threads=4)
     for number in range(20):
@@ -144,7 +134,7 @@ async def test_a_network_of_ipv6_is_one_address() -> None:
     assert len(world.threads.running) == 3
 
 
-@in_loop
+@running
 async def test_a_check_whose_connection_has_closed_is_not_made() -> None:
     world = _World()
     asked = [world.ask("192.0.2.1", "bob", f"guess {number}") for number in range(30)]
@@ -157,7 +147,7 @@ async def test_a_check_whose_connection_has_closed_is_not_made() -> None:
     assert not any(waiter.found for waiter, _ in asked)
 
 
-@in_loop
+@running
 async def test_a_check_that_was_given_up_takes_nothing_from_another_with_its_credentials() -> None:
     world = _World()
     world.ask("192.0.2.1", "bob", "first")
@@ -170,7 +160,7 @@ async def test_a_check_that_was_given_up_takes_nothing_from_another_with_its_cre
     assert again.has_begun
 
 
-@in_loop
+@running
 async def test_the_same_credentials_of_one_address_are_computed_once() -> None:
     world = _World()
     asked = [world.ask("192.0.2.1", "ann", "right") for _ in range(30)]
@@ -183,7 +173,7 @@ async def test_the_same_credentials_of_one_address_are_computed_once() -> None:
     assert all(waiter.has_begun for waiter, _ in asked)
 
 
-@in_loop
+@running
 async def test_what_was_found_right_for_one_address_is_right_for_others() -> None:
     world = _World()
     asked = [world.ask(f"192.0.2.{number}", "ann", "right") for number in range(30)]
@@ -193,7 +183,7 @@ async def test_what_was_found_right_for_one_address_is_right_for_others() -> Non
     assert all(waiter.found == [True] for waiter, _ in asked)
 
 
-@in_loop
+@running
 async def test_credentials_that_cannot_be_right_here_are_a_check_of_their_own() -> None:
     world = _World()
     limited = User("ann", _HASH, connection_types=frozenset(("WEBSOCKET",)))
@@ -210,7 +200,7 @@ async def test_credentials_that_cannot_be_right_here_are_a_check_of_their_own() 
     ("most", "address", "user"),
     [(USER_MAX, "192.0.2.{}", "bob"), (ADDRESS_MAX, "192.0.2.1", "nobody {}")],
 )
-@in_loop
+@running
 async def test_the_oldest_goes_where_too_many_wait(most: int, address: str, user: str) -> None:
     world = _World()
     world.ask("198.51.100.1", "ann", "right")  # runs
@@ -224,7 +214,7 @@ async def test_the_oldest_goes_where_too_many_wait(most: int, address: str, user
     assert [waiter.found for waiter in asked[:4]] == [[None]] * 3 + [[]]
 
 
-@in_loop
+@running
 async def test_a_check_that_fails_is_a_refusal() -> None:
     world = _World()
     waiter, _ = world.ask("192.0.2.1", "bob", "guess")

@@ -2,7 +2,7 @@
 
 # Subject: Spark rows, Spark pipelines
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -22,14 +22,12 @@ from pyspark_jetstream.pipelines.rounds import Round
 from pyspark_jetstream.pipelines.staging import Plan
 from pyspark_jetstream.pipelines.store import Store, StoreError
 
+from tests.support.kill_points import Killed, dying
+
 CREATED = 1763830348183912345
 NOON = 1763812800 * 10**9
 HOUR = 3600 * 10**9
 BLOCK = b"NATS/1.0\r\nb: 1\r\nA:2\r\nb:  3\r\n\r\n"
-
-
-class Killed(Exception):
-    """The process ended here."""
 
 
 def source_rows(stream: str, seqs: Iterable[int]) -> pa.RecordBatch:
@@ -90,18 +88,6 @@ def archived(path: Path) -> list[int]:
     return sorted(
         ds.dataset(path, partitioning="hive", format="parquet").to_table()["seq"].to_pylist()
     )
-
-
-def dying(point: str, times: int = 1) -> Callable[[str], None]:
-    """Ends the process when it passes a point for the n-th time."""
-    passed = [0]
-
-    def at(here: str) -> None:
-        passed[0] += here == point
-        if passed[0] == times:
-            raise Killed(point)
-
-    return at
 
 
 def test_files_are_sorted_by_day_and_stream_and_named_by_sequences(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import pytest
 
 from core.auth.users import User, Users
-from core.protocol import parser as parser_module
 from core.pubsub.limits import Limits
 from core.pubsub.server import IN_PROCESS, TRUSTED, Hub
 from core.runtime.loop_tick import LoopTick
@@ -19,18 +18,11 @@ from core.runtime.tasks import counters
 from core.transport import session as session_module
 from core.transport.liveness import Liveness
 from core.transport.session import ClientSession
+from tests.support.gathering import reads_are_worth_gathering  # noqa: F401  (a fixture)
 from tests.support.sessions import ManualClock, Only, Socket
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 VERBOSE = b'CONNECT {"verbose":true,"headers":true}\r\n'
-
-
-@pytest.fixture(autouse=True, scope="module")
-def reads_are_worth_gathering() -> Iterator[None]:
-    """However small they are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parser_module, "WORTH_GATHERING", 0)
-        yield
 
 
 class World:

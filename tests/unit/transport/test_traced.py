@@ -4,14 +4,13 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
 
 import pytest
 
-from core.protocol import parser as parser_module
 from core.pubsub.server import Hub
 from core.pubsub.trace_log import TraceLog
 from core.transport.session import ClientSession
+from tests.support.gathering import reads_are_worth_gathering  # noqa: F401  (a fixture)
 from tests.support.sessions import IdleTick, ManualClock, Socket
 from tests.unit.transport.test_session import CONNECT
 
@@ -30,13 +29,6 @@ OPERATIONS = (
     b'CONNECT {"verbose":true,"pedantic":false,"headers":true,"no_responders":true}\r\n',
 )
 LAST = (b"", b"PUB a.b 99999999\r\n", b"NONSENSE\r\n", b"HPUB a.b 9 2\r\n", b"PUB a.b 1\r\nxyz\r\n")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def reads_are_worth_gathering() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parser_module, "WORTH_GATHERING", 0)
-        yield
 
 
 class World:

@@ -15,7 +15,8 @@ from core.model.durations import parse_duration
 from core.protocol.messages import MessageColumns
 from core.pubsub.arriving import deliver_batch_here
 from core.rules.consumer.acks.payloads import AckKind, nak_delay, parse
-from tests.support.consumers import SECOND, FakeStream, Frames, running
+from tests.support.consumers import SECOND, FakeStream, Frames
+from tests.support.scenario import running
 
 LONG = b"1.%b.1.0.0" % (b"1" * 5000)
 LONG_ACK = b"$JS.ACK.S.c." + LONG

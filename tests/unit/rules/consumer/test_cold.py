@@ -7,7 +7,8 @@ import pytest
 from core.errors import Unavailable
 from core.jetstream.consumer import cursor
 from core.model.segment import Segment
-from tests.support.consumers import FakeStream, Frames, running
+from tests.support.consumers import FakeStream, Frames
+from tests.support.scenario import running
 
 
 async def cold(count: int, **config: object) -> tuple[FakeStream, Frames, list[bytes]]:

@@ -7,7 +7,8 @@ from typing import Any
 from core.model.consumer import PriorityPolicy
 from core.rules.consumer.events import Pinned, Unpinned
 from core.rules.consumer.machine import ConsumerMachine
-from tests.support.consumers import FakeStream, Frames, machine, running
+from tests.support.consumers import FakeStream, Frames, machine
+from tests.support.scenario import running
 
 
 def _machine(policy: PriorityPolicy, **config: Any) -> ConsumerMachine:

@@ -14,7 +14,8 @@ from core.jetstream.log.subjects import subjects_matching
 from core.model.consumer import Action, ConsumerConfig, DeliverPolicy
 from core.rules.consumer.state import ConsumerState, StateError, decode, encode
 from core.storage.interface import ConsumerRow
-from tests.support.consumers import SECOND, FakeStream, Frames, running
+from tests.support.consumers import SECOND, FakeStream, Frames
+from tests.support.scenario import running
 
 
 async def filled() -> tuple[FakeStream, Frames]:

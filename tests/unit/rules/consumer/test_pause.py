@@ -3,7 +3,8 @@
 # Subject: pausing
 
 from core.model.consumer import DeliverPolicy
-from tests.support.consumers import SECOND, FakeStream, Frames, running
+from tests.support.consumers import SECOND, FakeStream, Frames
+from tests.support.scenario import running
 
 
 @running

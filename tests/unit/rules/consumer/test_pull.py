@@ -5,7 +5,8 @@
 import pytest
 
 from core.model.consumer import AckPolicy
-from tests.support.consumers import FakeStream, Frames, running
+from tests.support.consumers import FakeStream, Frames
+from tests.support.scenario import running
 
 EXPIRES = b'"expires":1000000000'
 

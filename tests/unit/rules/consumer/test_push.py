@@ -5,7 +5,8 @@
 from core.model.consumer import AckPolicy, ReplayPolicy
 from core.pubsub.account import Subscription
 from core.rules.consumer.delivery.push import Push
-from tests.support.consumers import SECOND, FakeSession, FakeStream, Frames, machine, running
+from tests.support.consumers import SECOND, FakeSession, FakeStream, Frames, machine
+from tests.support.scenario import running
 
 PUSH = {"deliver_subject": "to.me", "ack_policy": AckPolicy.NONE}
 

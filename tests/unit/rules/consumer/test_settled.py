@@ -7,7 +7,8 @@ from typing import Any
 from core.jetstream.consumer.runner import ConsumerRunner
 from core.model.consumer import AckPolicy
 from core.model.stream import Retention, StreamConfig
-from tests.support.consumers import FakeStream, Frames, running
+from tests.support.consumers import FakeStream, Frames
+from tests.support.scenario import running
 
 
 async def _stream(retention: Retention, **config: Any) -> tuple[FakeStream, ConsumerRunner, Frames]:

@@ -1,0 +1,25 @@
+"""The command `jetgate`, run to its end."""
+
+import os
+import subprocess
+import sys
+
+from tests.support.jetgate import ROOT
+
+
+def jetgate(
+    *arguments: object, timeout: float = 120, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m jetgate` with arguments, at most `timeout` seconds.
+
+    `environment` is added to the environment of the tests.
+    """
+    return subprocess.run(
+        [sys.executable, "-m", "jetgate", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=timeout,
+        check=False,
+        env={**os.environ, **environment},
+    )
