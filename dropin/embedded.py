@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from core.runtime.tasks import spawn, stop
 from core.runtime.threads import imported
-from core.storage.claims import claim
+from core.storage.directory_lock import lock_directory
 from dropin.store_directory import use_directory
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Embedded:
         """Claim the store directory. Raises OperatorError."""
         log.info('  Store Directory: "%s"', self._directory)
         use_directory(self._directory)
-        self._lock = claim(Path(os.path.abspath(self._directory)))
+        self._lock = lock_directory(Path(os.path.abspath(self._directory)))
 
     async def start(self) -> Connector:
         """Start PostgreSQL and migrate its schema to this release. Raises OperatorError."""

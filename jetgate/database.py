@@ -110,7 +110,7 @@ async def connector_of(database: Database | None, data: Path) -> Connector:
     """
     if database is not None:
         return database.connector()
-    from core.storage.claims import is_claimed
+    from core.storage.directory_lock import is_locked
     from core.storage.postgres.connect import Connector
     from core.storage.postgres.embedded.running import running_dsn
 
@@ -119,7 +119,7 @@ async def connector_of(database: Database | None, data: Path) -> Connector:
             await _check(found := Connector(running_dsn(data), environment={}))
             return found
         except (OperatorError, Unavailable):
-            if not is_claimed(data):
+            if not is_locked(data):
                 raise
         await asyncio.sleep(_POLL_S)
     return Connector(running_dsn(data), environment={})

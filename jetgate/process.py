@@ -163,10 +163,12 @@ class Process:
         """Lock the data directory; return the lock. Raises OperatorError."""
         if sys.platform == "win32":
             raise OperatorError("embedded PostgreSQL does not run on Windows: use serve --dsn")
-        from core.storage.claims import claim  # imported late: not available on every platform
+        from core.storage.directory_lock import (
+            lock_directory,  # imported late: not available on every platform
+        )
 
         assert self._config.data is not None
-        return claim(Path(os.path.abspath(self._config.data)))
+        return lock_directory(Path(os.path.abspath(self._config.data)))
 
     def listening(self) -> None:
         """Write the addresses; clients that connect now are served, or wait."""

@@ -20,7 +20,7 @@ from core.node.database import Database
 from core.remote.keeper import open_line, server_of
 from core.remote.leaf import Leaf
 from core.remote.settings import Remote
-from core.storage.postgres.remotes import PostgresRemotes, Told
+from core.storage.postgres.remotes import PostgresRemotes, StoredRemote
 from core.storage.remotes import RemoteRow
 from jetgate.config import DATA_DIRECTORY
 from jetgate.database import (
@@ -250,7 +250,7 @@ def _why(error: Exception) -> str:
 # -- showing
 
 
-def _members(told: Told) -> dict[str, Any]:
+def _members(told: StoredRemote) -> dict[str, Any]:
     state = told.state
     return {
         "name": told.row.name,
@@ -267,7 +267,7 @@ def _members(told: Told) -> dict[str, Any]:
     }
 
 
-def _columns(told: Told) -> tuple[str, ...]:
+def _columns(told: StoredRemote) -> tuple[str, ...]:
     members = _members(told)
     rtt = f"{members['rtt_ms']:.1f} ms" if members["connected"] else ""
     deliveries = str(members["deliveries"]) if members["connected"] else ""
@@ -281,7 +281,7 @@ def _columns(told: Told) -> tuple[str, ...]:
     )
 
 
-def _state(told: Told) -> str:
+def _state(told: StoredRemote) -> str:
     if told.at is None:
         return "no node has looked yet"
     if _is_stale(told):
@@ -291,7 +291,7 @@ def _state(told: Told) -> str:
     return f"not connected: {told.state.error}" if told.state.error else "not connected"
 
 
-def _is_stale(told: Told) -> bool:
+def _is_stale(told: StoredRemote) -> bool:
     return told.age_s is not None and told.age_s > _STALE_S
 
 

@@ -9,10 +9,10 @@ from typing import Generic, ParamSpec, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
-from core.api.gathering import Gathering
+from core.api.node_queries import NodeQueries
 from core.jetstream.registry import Registry
 from core.jetstream.transactions.transactions import Transactions
-from core.jetstream.trust import Trust
+from core.jetstream.trust_gate import TrustGate
 from core.model.account import AccountLimits, ServerLimits
 from core.runtime.clock import Clock
 
@@ -78,7 +78,7 @@ class ApiServer:
     registry: Registry
     clock: Clock
     transactions: Transactions
-    gathering: Gathering
+    gathering: NodeQueries
     limits: AccountLimits = field(default_factory=AccountLimits)
     counters: Counters = field(default_factory=Counters)
     domain: str = ""
@@ -86,7 +86,7 @@ class ApiServer:
     """True if an unknown member of a request is an error."""
     own: Callable[[], ServerLimits] = ServerLimits
     """Returns the server's own limits; account info does not show them, a reload changes them."""
-    trust: Trust = field(default_factory=Trust)
+    trust: TrustGate = field(default_factory=TrustGate)
 
     @property
     def config_limits(self) -> ServerLimits:

@@ -17,7 +17,7 @@ import msgspec
 
 from core.api.audit import Audit, without_client
 from core.api.call import LARGE_BODY, ApiServer, Body, Call, in_thread_if
-from core.api.places import Places
+from core.api.request_routing import RequestRouting
 from core.api.route_table import RouteTable
 from core.api.routes import OWN_ROUTES, ROUTES, Level, Route
 from core.errors import ApiError, StorageError, Unresolved
@@ -130,7 +130,7 @@ class Dispatcher:
         self,
         account: Account,
         server: ApiServer,
-        places: Places,
+        places: RequestRouting,
         routes: Iterable[Route] = (*ROUTES, *OWN_ROUTES),
         *,
         is_meta: bool = False,

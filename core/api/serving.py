@@ -1,23 +1,24 @@
 """The services that answer API requests about one account's streams, of clients and of peers.
 
 They depend on each other, and not on the code that acquires lease groups. A request that another
-node has to answer is forwarded (`core.api.places`), or sent to all nodes (`core.api.gathering`).
+node has to answer is forwarded (`core.api.request_routing`), or sent to all nodes
+(`core.api.node_queries`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.api.asking import Asking
 from core.api.call import ApiServer
+from core.api.dead_letter_sender import DeadLetterSender
 from core.api.dispatcher import Dispatcher
 from core.api.domain import serve_domain
-from core.api.gathering import Gathering
-from core.api.letter_post import LetterPost
-from core.api.places import Leaders, Places
+from core.api.node_queries import NodeQueries
+from core.api.peer_requests import PeerRequests
+from core.api.request_routing import GroupOwners, RequestRouting
 from core.api.routes import CLUSTER_ROUTES, META_ROUTES, OWN_ROUTES, ROUTES
-from core.jetstream.dead_letters.boxes import Boxes
-from core.jetstream.dead_letters.letters import DeadLetters
+from core.jetstream.dead_letters.local_streams import LocalDeadLetterStreams
+from core.jetstream.dead_letters.storing import DeadLetters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,7 @@ class Serving:
         self,
         registry: Registry,
         transactions: Transactions,
-        leaders: Leaders,
+        leaders: GroupOwners,
         system: Account | None,
         *,
         limits: Callable[[], ServerLimits],
@@ -61,18 +62,18 @@ class Serving:
     ) -> None:
         services, account = registry.services, registry.account
         directory = services.directory
-        places = Places(account, directory, leaders)
+        places = RequestRouting(account, directory, leaders)
         self._registry = registry
-        self.asking = Asking(places)
+        self.asking = PeerRequests(places)
         self.asking.serve(_RECONNECTED, self._heard_reconnected)
-        boxes = Boxes(registry.streams, registry.exists)
+        boxes = LocalDeadLetterStreams(registry.streams, registry.exists)
         self.letters = services.letters = DeadLetters(boxes)
-        self.letters.post = LetterPost(self.asking, places, boxes)
+        self.letters.peers = DeadLetterSender(self.asking, places, boxes)
         served = ApiServer(
             registry,
             services.clock,
             transactions,
-            Gathering(self.asking, registry, places),
+            NodeQueries(self.asking, registry, places),
             domain=services.domain,
             strict=strict,
             own=limits,
@@ -85,7 +86,7 @@ class Serving:
             routes = (*CLUSTER_ROUTES, *ROUTES, *OWN_ROUTES)
             self._dispatchers = [Dispatcher(account, served, places, routes)]
             if system is not None:
-                places = Places(system, directory, leaders)
+                places = RequestRouting(system, directory, leaders)
                 meta = Dispatcher(system, served, places, META_ROUTES, is_meta=True)
                 self._dispatchers.append(meta)
         self._domain: ServiceSubscription | None = None

@@ -2,8 +2,8 @@
 
 from core.api.call import ApiServer, Call, Nothing
 from core.jetstream.stream.runner import StreamRunner
-from core.jetstream.transactions.staging import stage_of
-from core.jetstream.transactions.transactions import Standing
+from core.jetstream.transactions.staging import staging_stream
+from core.jetstream.transactions.transactions import BatchStatus
 from core.model.response import ErrorBody
 from core.model.transaction_errors import transaction_error
 from core.model.transactions import (
@@ -22,7 +22,7 @@ from core.model.transactions import (
     StagedAttempt,
 )
 from core.rules.stream.config.validation import check_create
-from core.rules.stream.transactions.ledger import Attempt, Entry
+from core.rules.stream.transactions.ledger import Attempt, LedgerEntry
 
 
 async def open_run(server: ApiServer, call: Call[OpenRequest]) -> OpenResponse:
@@ -57,7 +57,7 @@ async def _create_stage(server: ApiServer, target: StreamRunner) -> None:
 
     Raises ApiError.
     """
-    config = stage_of(target.name)
+    config = staging_stream(target.name)
     existing = server.registry.streams.get(config.name)
     if existing is None:
         checked, _ = check_create(
@@ -70,7 +70,7 @@ async def _create_stage(server: ApiServer, target: StreamRunner) -> None:
 
 
 def _stage(runner: StreamRunner) -> Stage:
-    config = stage_of(runner.name)
+    config = staging_stream(runner.name)
     return Stage(stream=config.name, subject=config.subjects[0].removesuffix(".*"))
 
 
@@ -102,7 +102,7 @@ async def info(server: ApiServer, call: Call[Nothing]) -> LedgersResponse:
     runner = server.registry.stream(call.names[0])
     transactions = server.transactions
 
-    def of(entry: Entry) -> Ledger:
+    def of(entry: LedgerEntry) -> Ledger:
         standing = transactions.standing(runner, entry)
         return Ledger(
             app=entry.app,
@@ -128,7 +128,7 @@ async def forget(server: ApiServer, call: Call[ForgetRequest]) -> ForgetResponse
     return ForgetResponse(success=True)
 
 
-def _error(standing: Standing) -> ErrorBody | None:
+def _error(standing: BatchStatus) -> ErrorBody | None:
     if standing.error is not None:
         return ErrorBody.of(standing.error)
     stop = standing.batch.stop if standing.batch is not None else None
@@ -137,7 +137,7 @@ def _error(standing: Standing) -> ErrorBody | None:
     return ErrorBody(code=stop.code, err_code=stop.err_code, description=stop.description)
 
 
-def _state(standing: Standing) -> BatchState | None:
+def _state(standing: BatchStatus) -> BatchState | None:
     batch, refused = standing.batch, None
     if batch is None:
         return None

@@ -53,7 +53,7 @@ class Runner(Protocol):
     """The interface of a stream's leader for the group committer."""
 
     stream: int
-    shelf: int
+    partition: int
     epoch: int
     queued: bool
 
@@ -257,7 +257,7 @@ class GroupCommitter:
 
     async def _write(self, work: Work) -> None:
         commits = [
-            StreamCommit(r.stream, r.shelf, r.epoch, plan, self._ids_since(r, plan))
+            StreamCommit(r.stream, r.partition, r.epoch, plan, self._ids_since(r, plan))
             for r, plan in work
         ]
         impatient = asyncio.get_running_loop().call_later(PATIENCE, self._be_impatient)

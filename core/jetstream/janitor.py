@@ -62,9 +62,9 @@ class Janitor:
         self._wanted[log.stream] = log
         self._wake.set()
 
-    def drop(self, stream: int, shelf: int) -> None:
+    def drop(self, stream: int, partition: int) -> None:
         """Queue the deletion of all rows of a deleted stream."""
-        self._dropped.append((stream, shelf))
+        self._dropped.append((stream, partition))
         self._wake.set()
 
     def forget(self, log: StreamLog) -> None:
@@ -138,7 +138,9 @@ class Janitor:
 
     async def _sweep_range(self, log: StreamLog, below: int) -> None:
         since = self._ids_since(log)
-        gone = await self._sweeper.delete_below(log.stream, log.shelf, below, _RANGE_ROWS, since)
+        gone = await self._sweeper.delete_below(
+            log.stream, log.partition, below, _RANGE_ROWS, since
+        )
         self.rows += gone
         if gone < _RANGE_ROWS:
             self._swept_below[log.stream] = below
@@ -156,16 +158,16 @@ class Janitor:
     async def _sweep_scattered(self, log: StreamLog) -> None:
         rows, record = log.removed.next_rows(_SCATTERED_ROWS)
         since = self._ids_since(log)
-        await self._sweeper.delete_rows(log.stream, log.shelf, rows, record, since)
+        await self._sweeper.delete_rows(log.stream, log.partition, rows, record, since)
         log.removed.mark_deleted(rows)
         self._forget_later(log, rows)
 
     async def _sweep_purged(self, log: StreamLog) -> None:
         rows, are_last = log.removed.next_purged(_SCATTERED_ROWS)
         since = self._ids_since(log)
-        await self._sweeper.delete_rows(log.stream, log.shelf, rows, 0, since)
+        await self._sweeper.delete_rows(log.stream, log.partition, rows, 0, since)
         if are_last:
-            await self._sweeper.delete_purged(log.stream, log.shelf, since)
+            await self._sweeper.delete_purged(log.stream, log.partition, since)
         log.removed.mark_purged_deleted(rows)
         self._forget_later(log, rows)
         if not log.removed.purges:
@@ -179,10 +181,10 @@ class Janitor:
         self.rows += len(rows)
         log.rows.when_settled(partial(_forget, log, rows))
 
-    async def _drop_rows(self, stream: int, shelf: int) -> None:
+    async def _drop_rows(self, stream: int, partition: int) -> None:
         gone = _RANGE_ROWS
         while gone >= _RANGE_ROWS:
-            gone = await self._sweeper.delete_below(stream, shelf, 1 << 62, _RANGE_ROWS, None)
+            gone = await self._sweeper.delete_below(stream, partition, 1 << 62, _RANGE_ROWS, None)
             self.rows += gone
         await self._sweeper.forget_ids(stream, 1 << 62)
         await self._directory_store.forget_stream(stream)

@@ -14,9 +14,9 @@ from functools import partial
 from core.cluster.directory import Change, KnownStream, stored_config
 from core.cluster.tags import tags_of
 from core.errors import ApiError, StorageError
-from core.jetstream.copying.origin import origins_of
-from core.jetstream.refusals import or_not_available
+from core.jetstream.availability import unavailable_as_api_error
 from core.jetstream.services import Services
+from core.jetstream.sourcing.origin import origins_of
 from core.jetstream.stream.runner import StreamRunner
 from core.model.account import AccountStats, ServerLimits
 from core.model.api_errors import api_error
@@ -27,7 +27,7 @@ from core.pubsub.account import Account
 from core.rules.stream.config.validation import NO_LIMITS, check_overlap, check_room, is_same
 from core.rules.stream.plan import PlanBuilder
 from core.runtime.nuid import random_id
-from core.storage.acknowledged import Key, Known
+from core.storage.acknowledged import AcknowledgedStream, Key
 from core.storage.interface import ConsumerRow, NewStream, StreamRow
 from core.units import NANOS_PER_SECOND
 
@@ -37,16 +37,18 @@ _HOUR_NS = 3600 * NANOS_PER_SECOND
 _LOGS, _CHURN = 0, 1
 
 
-def shelf_for(config: StreamConfig) -> int:
+def partition_for(config: StreamConfig) -> int:
     """Choose the partition of a new stream: 0 for logs, 1 for streams that often lose messages."""
     short_lived = 0 < config.max_age < _HOUR_NS or config.retention is not Retention.LIMITS
     return _CHURN if config.max_msgs_per_subject > 0 or short_lived else _LOGS
 
 
-def _known(runner: StreamRunner, doubtful: int = 0) -> Known:
+def _known(runner: StreamRunner, doubtful: int = 0) -> AcknowledgedStream:
     """Return the state of a stream that clients may have seen."""
     mirrors, changes = runner.config.mirror is not None, runner.consumers.changes
-    return Known(runner.log.first_seq, runner.machine.last_seq, doubtful, mirrors, changes)
+    return AcknowledgedStream(
+        runner.log.first_seq, runner.machine.last_seq, doubtful, mirrors, changes
+    )
 
 
 class Registry:
@@ -175,11 +177,11 @@ class Registry:
         self._check_placement(config)
         self._check_origins(config)
         created, creation = self.services.clock.now(), random_id()
-        shelf, text = shelf_for(config), encode_stored(config, "JSStreamCreate", "stream")
+        partition, text = partition_for(config), encode_stored(config, "JSStreamCreate", "stream")
         new = NewStream(
             self.account.name,
             config.name,
-            shelf,
+            partition,
             created,
             creation,
             text,
@@ -187,7 +189,7 @@ class Registry:
             group,
             tags_of(config.placement),
         )
-        row = await or_not_available(self.services.directory_store.add_stream(new, check))
+        row = await unavailable_as_api_error(self.services.directory_store.add_stream(new, check))
         if row.lease_group not in self.services.groups():
             raise api_error("JSClusterNotAvail")  # The lease group was lost meanwhile.
         runner = StreamRunner(row, config, self.account, self.services)
@@ -277,7 +279,7 @@ class Registry:
     def _tell_copiers(self, name: str, *, is_new: bool = False) -> None:
         """Notify mirrors and sources on this node that stream `name` has changed."""
         for runner in self.streams.values():
-            runner.copier.poke(name, is_new=is_new)
+            runner.sourcing.poke(name, is_new=is_new)
 
     def heard(self, changes: Sequence[Change]) -> None:
         """Notify mirrors and sources of streams that peers created, changed or deleted."""
@@ -288,8 +290,8 @@ class Registry:
             if change.stream.account == account and change.stream.lease_group not in led
         }
         for runner in self.streams.values() if names else ():
-            for name in runner.copier.origins() & names.keys():
-                runner.copier.poke(name, is_new=names[name])
+            for name in runner.sourcing.origins() & names.keys():
+                runner.sourcing.poke(name, is_new=names[name])
 
     def led_anew(self, groups: Collection[int]) -> None:
         """Notify mirrors and sources whose origin, in one of these lease groups, has a new leader.
@@ -298,14 +300,14 @@ class Registry:
         """
         known = self.services.directory.of(self.account.name)
         for runner in self.streams.values():
-            for name in runner.copier.origins():
+            for name in runner.sourcing.origins():
                 if name in known and known[name].lease_group in groups:
-                    runner.copier.poke(name, is_new=True)
+                    runner.sourcing.poke(name, is_new=True)
 
     def reconnected(self, api: str) -> None:
         """Notify mirrors and sources with external origins that API prefix `api` is reachable."""
         for runner in self.streams.values():
-            runner.copier.reconnected(api)
+            runner.sourcing.reconnected(api)
 
     async def _save(self, runner: StreamRunner, config: StreamConfig) -> None:
         text, check = (
@@ -315,7 +317,7 @@ class Registry:
         change = self.services.directory_store.set_stream(
             runner.stream, text, lambda: runner.epoch, check
         )
-        await or_not_available(change)
+        await unavailable_as_api_error(change)
 
     async def delete_stream(self, name: str) -> None:
         """Delete a stream and its consumers.
@@ -329,7 +331,7 @@ class Registry:
                 drop = self.services.directory_store.drop_stream(
                     runner.stream, lambda: runner.epoch
                 )
-                await or_not_available(drop)
+                await unavailable_as_api_error(drop)
                 if self.streams.get(name) is runner:  # Else the stream was lost meanwhile.
                     del self.streams[name]
                 self.services.acknowledged.deleted(self._key(runner), _known(runner))
@@ -341,7 +343,7 @@ class Registry:
             await runner.submit(drop)
             self._tell_copiers(name)
             runner.advisories.stream_deleted(name)
-            self.services.janitor.drop(runner.stream, runner.shelf)
+            self.services.janitor.drop(runner.stream, runner.partition)
         await self._shared()
 
     def give_up(self, runner: StreamRunner) -> None:
@@ -358,7 +360,7 @@ class Registry:
         runner.close(shutdown=True)
         self.services.states.forget(consumers)
 
-    def known(self, doubtful: Mapping[int, int]) -> dict[Key, Known]:
+    def known(self, doubtful: Mapping[int, int]) -> dict[Key, AcknowledgedStream]:
         """Return the state of each stream that clients may have seen, also after `close`.
 
         Args:

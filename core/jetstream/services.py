@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from core.cluster.view import ClusterView
 from core.jetstream.log.tail import TailBudget
-from core.jetstream.trust import Trust
+from core.jetstream.trust_gate import TrustGate
 from core.rules.stream.batches.open_batches import Quota
 from core.runtime.clock import Clock
 from core.runtime.loop_tick import LoopTick
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from core.rules.consumer.machine import ConsumerMachine
 
 
-class LetterWriter(Protocol):
+class DeadLetterSource(Protocol):
     """A consumer whose dead letters are to be stored."""
 
     name: str
@@ -48,14 +48,14 @@ class LetterWriter(Protocol):
         ...
 
 
-class Letters(Protocol):
-    """Stores dead letters (`core.jetstream.dead_letters.letters.DeadLetters`)."""
+class DeadLetterStore(Protocol):
+    """Stores dead letters (`core.jetstream.dead_letters.storing.DeadLetters`)."""
 
-    def take(self, consumer: LetterWriter) -> None:
+    def take(self, consumer: DeadLetterSource) -> None:
         """Schedule the storing of a consumer's due dead letters."""
         ...
 
-    async def taken(self, consumer: LetterWriter) -> None:
+    async def await_stored(self, consumer: DeadLetterSource) -> None:
         """Wait until the dead letters of a consumer are stored, for a limited time."""
         ...
 
@@ -94,9 +94,9 @@ class Services:
     cluster: ClusterView | None = None
     groups: Callable[[], Container[int]] = lambda: range(256)
     resources: Resources | None = None
-    letters: Letters | None = None
+    letters: DeadLetterStore | None = None
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
-    trust: Trust = field(default_factory=Trust)
+    trust: TrustGate = field(default_factory=TrustGate)
     batches: Quota = field(default_factory=Quota)
     unstored_copies: Counter[int] = field(default_factory=Counter)
     tails: TailBudget = field(default_factory=lambda: TailBudget(TAIL_BYTES))

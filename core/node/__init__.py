@@ -26,8 +26,8 @@ from memory, release the lock, and offer the group to the next owner.
 
 *The trust window.* A node trusts its leases until `sent + ttl - margin`, where `sent` is the time
 at which the last confirmed heartbeat was sent. Beyond that it defers deliveries and API answers
-(`core.jetstream.trust`). Another node may end its session after `stale` without a heartbeat, and
-`ttl - margin <= stale` (5 s - 1 s <= 4 s, `core.node.trust_window`): trust ends first.
+(`core.jetstream.trust_gate`). Another node may end its session after `stale` without a heartbeat,
+and `ttl - margin <= stale` (5 s - 1 s <= 4 s, `core.node.trust_window`): trust ends first.
 
 *Failures and outcomes.*
 

@@ -33,7 +33,7 @@ from core.jetstream.state_writer import StateWriter
 from core.jetstream.stream.runner import StreamRunner
 from core.jetstream.timers import Timers
 from core.jetstream.transactions.transactions import Transactions
-from core.jetstream.trust import Trust
+from core.jetstream.trust_gate import TrustGate
 from core.model.account import ServerLimits
 from core.node.lease_session import LeaseSession
 from core.node.outage_recovery import check_consumers, find_fenced, lead_again
@@ -228,7 +228,7 @@ class JetStreamRuntime:
     def _make_streams(self) -> None:
         """Create the owners of lease groups."""
         leases, directory = self.leases, self.directory
-        self._trust = Trust(leases.trusted)
+        self._trust = TrustGate(leases.trusted)
         self.registry = Registry(self._account, self._services())
         self.transactions = Transactions(self.registry.streams, self.registry.exists)
         self.transfers = Transfers(

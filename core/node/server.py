@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from core.auth.users import Users
+from core.node.owner_links import OwnerLinks
 from core.node.ownership.dispatch import Dispatch
 from core.node.ownership.state import Command, Released, Step
-from core.node.reach import Reach
 from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
 from core.pubsub.server import AUTHORS_OVER_HTTP, Hub
@@ -123,7 +123,7 @@ class Server:
             self.mesh = Mesh(self.hub, options.cluster)
             self.mesh.changed_peers.subscribe(self._tell_of_cluster)
             self.hub.cluster = self.mesh.name
-        self.reach = Reach(self.ownership, self.links)
+        self.reach = OwnerLinks(self.ownership, self.links)
         self.hub.default_account().use_mappings(options.mappings)
 
     @property

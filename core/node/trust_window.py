@@ -11,7 +11,7 @@ may treat the holder as stalled:
 
 Times are monotonic nanoseconds. Correctness never depends on this window: every write checks its
 epoch. The window saves a deposed leader useless attempts, and prevents it from delivering or
-showing data that its successor may have changed (`core.jetstream.trust`).
+showing data that its successor may have changed (`core.jetstream.trust_gate`).
 """
 
 from dataclasses import dataclass

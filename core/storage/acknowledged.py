@@ -22,7 +22,7 @@ Key = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class AcknowledgedStream:
     """The sequences of a stream that clients have seen.
 
     Attributes:
@@ -50,7 +50,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class LostData:
     """One loss of a database.
 
     Attributes:
@@ -79,17 +79,17 @@ class Acknowledged:
     lost: int = 0
     _epoch: int = 0
     _changes: int = 0
-    _streams: dict[Key, Known] = field(default_factory=dict)
-    _deleted: dict[Key, Known] = field(default_factory=dict)
+    _streams: dict[Key, AcknowledgedStream] = field(default_factory=dict)
+    _deleted: dict[Key, AcknowledgedStream] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
-    def remember(self, epoch: int, changes: int, streams: Mapping[Key, Known]) -> None:
+    def remember(self, epoch: int, changes: int, streams: Mapping[Key, AcknowledgedStream]) -> None:
         """Record the state at the end of a runtime: directory epoch, directory changes, streams."""
         self._epoch, self._changes, self._streams = epoch, changes, dict(streams)
         self._deleted = {key: known for key, known in self._deleted.items() if key not in streams}
         self._told.clear()
 
-    def deleted(self, key: Key, known: Known) -> None:
+    def deleted(self, key: Key, known: AcknowledgedStream) -> None:
         """Remember a stream that a client has deleted; beyond 1,024, forget the oldest."""
         self._deleted[key] = known
         if len(self._deleted) > _DELETED_MAX:
@@ -97,7 +97,7 @@ class Acknowledged:
 
     def losses(
         self, directory: Head, rows: Iterable[StreamRow], names: Container[tuple[str, str]]
-    ) -> list[Loss]:
+    ) -> list[LostData]:
         """Return the losses, by the head of the stream directory and the rows of the streams.
 
         A stream that is missing may have been deleted by another leader since. It counts as lost
@@ -112,12 +112,12 @@ class Acknowledged:
         present = {(row.account, row.name, row.created): row for row in rows}
         changes = self._changes - directory.last_seq
         if changes > 0:
-            found.append(Loss(None, f"the database lost {_changes(changes)} of streams"))
+            found.append(LostData(None, f"the database lost {_changes(changes)} of streams"))
         for key, row in present.items():
             found += self._lost_changes(key, row)
             if (known := self._deleted.get(key)) is not None:
                 text = f"the database lost the deletion of stream {row.name}: it is there again"
-                found.append(Loss(key, text, 0, row.stream, known.upto))
+                found.append(LostData(key, text, 0, row.stream, known.upto))
             elif (known := self._streams.get(key)) is not None and row.head.last_seq < known.last:
                 found.append(_lost_end(key, row, known))
         if changes > 0 or directory.epoch < self._epoch:
@@ -125,14 +125,14 @@ class Acknowledged:
             found += [_lost_stream(key, known) for key, known in gone]
         return found
 
-    def _lost_changes(self, key: Key, row: StreamRow) -> list[Loss]:
+    def _lost_changes(self, key: Key, row: StreamRow) -> list[LostData]:
         """Return the lost changes of a stream's consumers; positions are not compared."""
         known = self._streams.get(key) or self._deleted.get(key)
         lost = 0 if known is None else known.consumer_changes - row.consumer_changes
         text = f"the database lost {_changes(lost)} of consumers of stream {row.name}"
-        return [Loss(key, text)] if lost > 0 else []
+        return [LostData(key, text)] if lost > 0 else []
 
-    def count(self, loss: Loss) -> bool:
+    def count(self, loss: LostData) -> bool:
         """Count a loss. Return False if it was counted since the last `remember`.
 
         A load that failed is retried and finds the same losses.
@@ -148,7 +148,7 @@ def _changes(count: int) -> str:
     return "1 change" if count == 1 else f"{count} changes"
 
 
-def _lost_end(key: Key, row: StreamRow, known: Known) -> Loss:
+def _lost_end(key: Key, row: StreamRow, known: AcknowledgedStream) -> LostData:
     """Return the loss at the end of a stream that still exists.
 
     A mirror copies the lost messages from its origin again.
@@ -157,13 +157,13 @@ def _lost_end(key: Key, row: StreamRow, known: Known) -> Loss:
     upto = known.upto
     then = f"it goes on with {upto + 1}" if upto else "the mirror copies them again"
     text = f"the database lost {_range(first, known.last)} of stream {row.name}; {then}"
-    return Loss(key, text, known.last - row.head.last_seq, row.stream, upto)
+    return LostData(key, text, known.last - row.head.last_seq, row.stream, upto)
 
 
-def _lost_stream(key: Key, known: Known) -> Loss:
+def _lost_stream(key: Key, known: AcknowledgedStream) -> LostData:
     sequences = max(known.last - known.first + 1, 0)
     what = f"with {_range(known.first, known.last)}" if sequences else "which was empty"
-    return Loss(key, f"the database lost stream {key[1]} {what}", sequences)
+    return LostData(key, f"the database lost stream {key[1]} {what}", sequences)
 
 
 def _range(first: int, last: int) -> str:

@@ -6,9 +6,9 @@ Every write carries the epoch of the leader. Errors:
 - `Unavailable`: storage is unreachable or refused the work; nothing was written.
 - `OutcomeUnknown`: the connection was lost while a commit was in flight.
 
-In all signatures `stream` is the number of a stream, and `shelf` the number of its partition of the
-message table. Times are nanoseconds since the Unix epoch. `[first, last]` is a range of sequences
-with both ends, `[first, below)` one without its end.
+In all signatures `stream` is the number of a stream, and `partition` the number of its partition of
+the message table. Times are nanoseconds since the Unix epoch. `[first, last]` is a range of
+sequences with both ends, `[first, below)` one without its end.
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from typing import Protocol
 
 from core.model.segment import Segment
 from core.rules.stream.plan import Position, StreamPlan
-from core.rules.stream.transactions.ledger import Entry
+from core.rules.stream.transactions.ledger import LedgerEntry
 
 Row = tuple[int, int, bytes, bytes, bytes]
 """A message: sequence, time, subject, header block (empty: none), payload."""
@@ -49,7 +49,7 @@ class StreamRow:
     stream: int
     account: str
     name: str
-    shelf: int
+    partition: int
     created: int
     config: str
     head: Head
@@ -135,7 +135,7 @@ class NewStream:
     Attributes:
         account: Account of the stream.
         name: Its name.
-        shelf: Number of its partition of the message table.
+        partition: Number of its partition of the message table.
         created: Time of creation.
         creation: Id of the request.
         config: Configuration, as JSON.
@@ -147,7 +147,7 @@ class NewStream:
 
     account: str
     name: str
-    shelf: int
+    partition: int
     created: int
     creation: int
     config: str
@@ -190,7 +190,7 @@ class StreamCommit:
 
     Attributes:
         stream: Number of the stream.
-        shelf: Number of its partition.
+        partition: Number of its partition.
         epoch: Epoch of its leader.
         plan: The rows to write and to delete.
         ids_since: Keep the message ids of deleted messages that were stored after this time; None:
@@ -198,7 +198,7 @@ class StreamCommit:
     """
 
     stream: int
-    shelf: int
+    partition: int
     epoch: int
     plan: StreamPlan
     ids_since: int | None = None
@@ -276,16 +276,16 @@ class LogReader(Protocol):
         """Call `then` once all running reads are finished; at once if there are none."""
         ...
 
-    async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
+    async def range(self, stream: int, partition: int, seq: int, limit: int) -> Segment | None:
         """Return up to `limit` messages at or after `seq`; None if there are none."""
         ...
 
-    async def points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None:
+    async def points(self, stream: int, partition: int, seqs: Sequence[int]) -> Segment | None:
         """Return the messages with these sequences (ascending); None if none of them exist."""
         ...
 
     async def sizes_from(
-        self, stream: int, shelf: int, seq: int, limit: int
+        self, stream: int, partition: int, seq: int, limit: int
     ) -> list[tuple[int, bytes, int, int, int]]:
         """Return (sequence, subject, payload bytes, header bytes, time) from `seq` on, ascending.
 
@@ -294,13 +294,13 @@ class LogReader(Protocol):
         ...
 
     async def subjects(
-        self, stream: int, shelf: int, first: int, last: int
+        self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[bytes, int, int]]:
         """Return (subject, count, last sequence) of the subjects in [first, last]."""
         ...
 
     async def sizes(
-        self, stream: int, shelf: int, subject: bytes | None, first: int, below: int
+        self, stream: int, partition: int, subject: bytes | None, first: int, below: int
     ) -> list[tuple[int, bytes, int, int]]:
         """Return (sequence, subject, payload bytes, header bytes) of [first, below), ascending.
 
@@ -309,7 +309,7 @@ class LogReader(Protocol):
         ...
 
     async def expiry_rows(
-        self, stream: int, shelf: int, first: int, below: int
+        self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
         """Return the rows of [first, below) that decide when messages expire, ascending.
 
@@ -322,30 +322,32 @@ class LogReader(Protocol):
         """Return the sequences recorded as replaced by plans, whether deleted or not."""
         ...
 
-    async def last_before(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
+    async def last_before(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
         """Return the last sequence of a subject below `seq`; 0 if there is none."""
         ...
 
-    async def newest(self, stream: int, shelf: int, count: int) -> int:
+    async def newest(self, stream: int, partition: int, count: int) -> int:
         """Return the sequence of the `count`-th newest message; 0 if there are fewer."""
         ...
 
-    async def totals(self, stream: int, shelf: int, first: int, last: int) -> tuple[int, int, int]:
+    async def totals(
+        self, stream: int, partition: int, first: int, last: int
+    ) -> tuple[int, int, int]:
         """Return (messages, their bytes, messages with headers) of [first, last]."""
         ...
 
-    async def next_of(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
+    async def next_of(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
         """Return the first sequence of a subject at or after `seq`; 0 if there is none."""
         ...
 
     async def names(
-        self, stream: int, shelf: int, first: int, last: int
+        self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[int, bytes]]:
         """Return (sequence, subject) of [first, last], ascending."""
         ...
 
     async def message_ids(
-        self, stream: int, shelf: int, since_ts: int, first: int, last: int
+        self, stream: int, partition: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
         """Return (sequence, time, message id) of [first, last] stored after `since_ts`.
 
@@ -360,7 +362,7 @@ class LogReader(Protocol):
         """
         ...
 
-    async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int:
+    async def first_at(self, stream: int, partition: int, ts: int, first: int, last: int) -> int:
         """Return the first sequence in [first, last] stored at or after `ts`; else last + 1."""
         ...
 
@@ -369,13 +371,13 @@ class LogReader(Protocol):
         ...
 
     async def schedules(
-        self, stream: int, shelf: int, first: int, below: int
+        self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, bytes]]:
         """Return (sequence, subject, time, header block) of the schedules in [first, below)."""
         ...
 
     async def replaced(
-        self, stream: int, shelf: int, schedules: Sequence[tuple[bytes, int]]
+        self, stream: int, partition: int, schedules: Sequence[tuple[bytes, int]]
     ) -> set[bytes]:
         """Return the subjects with a later message that no schedule has published.
 
@@ -387,7 +389,7 @@ class LogReader(Protocol):
         """Return the next due time of repeating schedules, by sequence; former schedules too."""
         ...
 
-    async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]:
+    async def sourced(self, stream: int, partition: int, name: bytes, below: int) -> list[bytes]:
         """Return some `Nats-Stream-Source` values that begin with `name`, newest first.
 
         Each is preceded by its sequence and a blank. Only sequences below `below` count.
@@ -403,18 +405,18 @@ class Sweeper(Protocol):
     """
 
     async def delete_below(
-        self, stream: int, shelf: int, seq: int, limit: int, ids_since: int | None
+        self, stream: int, partition: int, seq: int, limit: int, ids_since: int | None
     ) -> int:
         """Delete up to `limit` of the oldest rows below `seq`; return the number deleted."""
         ...
 
     async def delete_rows(
-        self, stream: int, shelf: int, seqs: Sequence[int], record: int, ids_since: int | None
+        self, stream: int, partition: int, seqs: Sequence[int], record: int, ids_since: int | None
     ) -> None:
         """Delete rows by sequence, and the records of replaced rows numbered below `record`."""
         ...
 
-    async def delete_purged(self, stream: int, shelf: int, ids_since: int | None) -> None:
+    async def delete_purged(self, stream: int, partition: int, ids_since: int | None) -> None:
         """Delete the rows of the recorded purges of a stream, then the records."""
         ...
 
@@ -451,7 +453,7 @@ class DirectoryStore(Protocol):
         """Return the head row of the stream directory; its version is `last_seq`."""
         ...
 
-    async def ledgers(self, groups: Collection[int]) -> list[tuple[int, Entry]]:
+    async def ledgers(self, groups: Collection[int]) -> list[tuple[int, LedgerEntry]]:
         """Return the ledger entries of the streams of lease groups, each with its stream number."""
         ...
 
@@ -484,7 +486,7 @@ class DirectoryStore(Protocol):
         ...
 
     async def dropped_streams(self, groups: Collection[int]) -> list[tuple[int, int]]:
-        """Return (stream, shelf) of deleted streams that may still have messages."""
+        """Return (stream, partition) of deleted streams that may still have messages."""
         ...
 
     async def forget_stream(self, stream: int) -> None:

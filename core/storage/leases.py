@@ -78,7 +78,7 @@ class PeerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Bumped:
+class RaisedEpochs:
     """The result of raising epochs.
 
     Attributes:
@@ -182,7 +182,7 @@ class LeaseStore(Protocol):
 
     async def bump(
         self, groups: Collection[int], token: int, expected: int | None, node: str
-    ) -> Bumped:
+    ) -> RaisedEpochs:
         """Raise the epochs of the streams of groups and of their consumers; record `node` as owner.
 
         A group whose stored token is not `expected` belongs to another node and is left out; None

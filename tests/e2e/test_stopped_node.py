@@ -17,7 +17,7 @@ from tests.support.spread import At, at_each, run
 WAITED_S = 0.25
 """How long a create waits for linked nodes at most (`core.route.versions.WITHIN_S`)."""
 ASKED_S = 2.0
-"""How long who leads a stream has to tell of it (`core.api.asking`)."""
+"""How long who leads a stream has to tell of it (`core.api.peer_requests`)."""
 AT_ONCE_S = 2.0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from core.errors import Fenced, OutcomeUnknown, Unavailable
 from core.jetstream.group_committer import GroupCommitter
 from core.jetstream.state_writer import StateWriter
-from core.jetstream.trust import Trust
+from core.jetstream.trust_gate import TrustGate
 from core.node.lease_session import LeaseSession
 from core.node.runtime import JetStreamRuntime
 from core.route.database_mesh import DatabaseMesh
@@ -101,11 +101,11 @@ def without_epochs() -> None:
 def without_trust() -> None:
     """Make a leader answer from memory, with or without a confirmed lease."""
 
-    async def is_back(_self: Trust) -> bool:
+    async def is_back(_self: TrustGate) -> bool:
         return True
 
-    _replace(Trust, "allows", lambda _self, _go_on: True)
-    _replace(Trust, "is_back", is_back)
+    _replace(TrustGate, "allows", lambda _self, _go_on: True)
+    _replace(TrustGate, "is_back", is_back)
 
 
 def without_key_share() -> None:

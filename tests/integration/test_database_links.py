@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from core.client import Msg, attach, connect
+from core.node.owner_links import OwnerLinks
 from core.node.ownership.state import Command, PeerReleased, Step
 from core.node.publish_gate import PublishGate
-from core.node.reach import Reach
 from core.node.server import Server, ServerOptions
 from core.pubsub.authored import with_author
 from core.route import dialing
@@ -74,7 +74,7 @@ def test_nodes_of_one_database_are_linked_and_learn_who_leads_behind_its_interes
             assert two.hub.default_account().has_interest(b"served.a")
             assert not owners(one)
             assert joined == [1, 2]
-            assert [Reach(dispatch_of(each), each).owner_name(3) for each in (one, two)] == [
+            assert [OwnerLinks(dispatch_of(each), each).owner_name(3) for each in (one, two)] == [
                 one.hub.server_name
             ] * 2
 
@@ -128,7 +128,7 @@ def test_of_two_who_say_that_they_lead_the_later_one_does_and_the_other_is_left(
             own(dispatch_of(later), {3: 2})
             third.dial(*later.address)
             later.dial(*former.address)
-            third_reach = Reach(dispatch_of(third), third)
+            third_reach = OwnerLinks(dispatch_of(third), third)
             await observed(lambda: third_reach.owner_name(3) == later.hub.server_name)
             assert {link.info.server_id for link in third.peers.values()} == {later.hub.server_id}
 

@@ -218,12 +218,12 @@ def test_the_last_message_is_found_while_it_is_replaced(
             read = runner.services.reader.points
             asked: list[list[int]] = []
 
-            async def slow(stream: int, shelf: int, seqs: list[int]) -> Segment | None:
+            async def slow(stream: int, partition: int, seqs: list[int]) -> Segment | None:
                 asked.append(seqs)
                 await js.publish("k", b"new")
                 if swept:
                     await runner.services.janitor.finish(runner.log)
-                return await read(stream, shelf, seqs)
+                return await read(stream, partition, seqs)
 
             monkeypatch.setattr(runner.services.reader, "points", slow)
             answer = await nc.request(f"$JS.API.DIRECT.GET.{subject}", body, timeout=30)
@@ -310,9 +310,9 @@ def test_a_replaced_row_stays_unseen_while_it_leaves_storage(
             services, held, left = runner.services, asyncio.Event(), asyncio.Event()
             pool, delete_rows = services.reader._pool, services.sweeper.delete_rows  # type: ignore[attr-defined]  # PostgreSQL's
 
-            async def sweep(stream: int, shelf: int, seqs: list[int], *more: Any) -> None:
+            async def sweep(stream: int, partition: int, seqs: list[int], *more: Any) -> None:
                 await held.wait()
-                await delete_rows(stream, shelf, seqs, *more)
+                await delete_rows(stream, partition, seqs, *more)
                 left.set()
 
             class SlowPool:
@@ -353,9 +353,9 @@ def test_a_recorded_purge_stays_unseen_while_memory_forgets_its_messages(
             sweeper, gate = runner.services.sweeper, asyncio.Event()
             delete_rows = sweeper.delete_rows
 
-            async def sweep(stream: int, shelf: int, seqs: list[int], *more: Any) -> None:
+            async def sweep(stream: int, partition: int, seqs: list[int], *more: Any) -> None:
                 await gate.wait()
-                await delete_rows(stream, shelf, seqs, *more)
+                await delete_rows(stream, partition, seqs, *more)
 
             monkeypatch.setattr(sweeper, "delete_rows", sweep)
             for subject in ("p.keep", "p.x", "p.x", "p.x"):

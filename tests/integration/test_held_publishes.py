@@ -13,8 +13,8 @@ from core.api.leaderless import Leaderless
 from core.cluster.directory import StreamDirectory
 from core.model import codec
 from core.model.stream import StreamConfig
+from core.node.owner_links import OwnerLinks
 from core.node.publish_gate import PublishGate
-from core.node.reach import Reach
 from core.node.server import Server, ServerOptions
 from core.pubsub.route import Session as Publisher
 from core.route.database_mesh import DatabaseMesh
@@ -77,7 +77,7 @@ class Node:
         self.server = Server(ServerOptions(port=0), ManualClock())  # nobody's patience ends
         self.mesh = Mesh(self.server.ownership)
         self.server.links = cast(DatabaseMesh, self.mesh)
-        self.server.reach = Reach(self.server.ownership, self.server.links)
+        self.server.reach = OwnerLinks(self.server.ownership, self.server.links)
         self.stored: dict[int, list[int]] = {number: [] for number in range(CLIENTS)}
         self.gate = PublishGate(self.server)
         self.server.links = None  # the gate has it

@@ -318,13 +318,13 @@ def test_a_commit_that_waits_holds_up_nobody(
 ) -> None:
     """Nor does a newer run wait, which supersedes it before its manifest is recorded."""
     go_on = asyncio.Event()
-    read = staging.Staged.read
+    read = staging.StagedMessages.read
 
-    async def late(self: staging.Staged, attempt: Any, seq: int) -> bytes:
+    async def late(self: staging.StagedMessages, attempt: Any, seq: int) -> bytes:
         await go_on.wait()
         return await read(self, attempt, seq)
 
-    monkeypatch.setattr(staging.Staged, "read", late)
+    monkeypatch.setattr(staging.StagedMessages, "read", late)
 
     async def step(at: Place) -> None:
         old, new = at.app(run="old"), at.app(run="new")
@@ -351,11 +351,11 @@ def test_a_commit_that_waits_holds_up_nobody(
 def test_a_commit_is_told_nothing_false_by_a_node_that_ends(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(self: staging.Staged, attempt: Any, seq: int) -> bytes:
+    async def never(self: staging.StagedMessages, attempt: Any, seq: int) -> bytes:
         await asyncio.Event().wait()
         return b""
 
-    monkeypatch.setattr(staging.Staged, "read", never)
+    monkeypatch.setattr(staging.StagedMessages, "read", never)
 
     async def step(at: Place) -> None:
         app = at.app()

@@ -90,12 +90,12 @@ def test_a_purge_that_keeps_some_does_not_keep_what_a_large_one_left_in_storage(
             sweeper, janitor, asked = runner.services.sweeper, node.janitor, asyncio.Event()
             delete_rows, finish = sweeper.delete_rows, janitor.finish
 
-            async def sweep(stream: int, shelf: int, seqs: list[int], *more: Any) -> None:
+            async def sweep(stream: int, partition: int, seqs: list[int], *more: Any) -> None:
                 await asked.wait()
                 if 5 in seqs:
                     for _ in range(50):
                         await nc.flush()  # whoever does not wait for this gets far
-                await delete_rows(stream, shelf, seqs, *more)
+                await delete_rows(stream, partition, seqs, *more)
 
             async def note(stream: StreamLog) -> None:
                 asked.set()
@@ -161,7 +161,7 @@ def test_a_purge_waits_for_no_reader(
                     return list(await pool.fetch(*request))
 
             monkeypatch.setattr(reader, "_pool", SlowPool())
-            reading = asyncio.create_task(reader.range(kept.stream, kept.shelf, 1, 1))
+            reading = asyncio.create_task(reader.range(kept.stream, kept.partition, 1, 1))
             await held.wait()
             for _ in range(2):
                 await js.publish("p", b"")

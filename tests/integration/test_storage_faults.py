@@ -141,7 +141,7 @@ def test_a_copy_that_is_refused_before_its_turn_is_stored_later(
     async def step(node: Node, wire: Wire, _admin: Any) -> None:
         await add_stream(node, StreamConfig(name="C", sources=(StreamSource(name="S"),)))
         copy = node.registry.stream("C")
-        submit, is_refused = copy.copier._submit, False
+        submit, is_refused = copy.sourcing._submit, False
         taken: asyncio.Queue[asyncio.Future[StreamPlan]] = asyncio.Queue()
 
         def refuse_once(change: Change) -> asyncio.Future[StreamPlan]:
@@ -153,7 +153,7 @@ def test_a_copy_that_is_refused_before_its_turn_is_stored_later(
             done.set_exception(api_error("JSClusterNotAvail"))
             return done
 
-        monkeypatch.setattr(copy.copier, "_submit", refuse_once)
+        monkeypatch.setattr(copy.sourcing, "_submit", refuse_once)
         await publish(wire, "S.only")
         async with asyncio.timeout(20):
             await (await taken.get())

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig
-from core.rules.stream.plans.sourced import Run, plan_copies
+from core.rules.stream.plans.sourced import SourcedBatch, plan_sourced
 from core.subjects.subject import matches
 from tests.support.streams import StreamBench, saved
 
@@ -145,7 +145,7 @@ class CounterRules(RuleBasedStateMachine):
     )
     def copy(self, origin: str, batch: list[tuple[bytes, int]]) -> None:
         """An origin tells its totals, some of which it may have told before."""
-        run = Run(origin, "", self.last_seq + len(batch))
+        run = SourcedBatch(origin, "", self.last_seq + len(batch))
         for subject, total in batch:
             last = self._last(subject)
             told = {**last.told, origin: total}
@@ -156,10 +156,10 @@ class CounterRules(RuleBasedStateMachine):
             run.columns.add(subject, b"", source.encode(), b'{"val":"%d"}' % total)
         self.bench.change(self._plan_of(run))
 
-    def _plan_of(self, run: Run) -> Any:
+    def _plan_of(self, run: SourcedBatch) -> Any:
         async def plan(now: int) -> Any:
             preconditions = await self.bench.runner._preconditions.read(run.columns, now)
-            return plan_copies(self.bench.machine, [run], now, preconditions, mirrors=False).plan
+            return plan_sourced(self.bench.machine, [run], now, preconditions, mirrors=False).plan
 
         return plan
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from core.model.consumer import AckPolicy, ConsumerConfig
-from core.rules.consumer.dead_letter import Ending
+from core.rules.consumer.dead_letter import DeadLetter
 from core.rules.consumer.machine import ConsumerMachine
 from core.rules.consumer.state import decode, encode
 
@@ -40,7 +40,7 @@ class Letters(RuleBasedStateMachine):
         self.stored = encode(self.machine.state(0))
         self.letters: list[int] = []
         self.position: tuple[str, int] = ("", 0)
-        self.planned: tuple[str, list[tuple[int, Ending]]] | None = None
+        self.planned: tuple[str, list[tuple[int, DeadLetter]]] | None = None
         self.due = 0
         self.acked: set[int] = set()
 

@@ -52,7 +52,7 @@ class _LateStore(MemoryStore):
         else:
             then()
 
-    async def delete_purged(self, stream: int, shelf: int, ids_since: int | None) -> None:
+    async def delete_purged(self, stream: int, partition: int, ids_since: int | None) -> None:
         for filters, up_to in self.purges:
             gone = [s for s, row in self.rows.items() if s <= up_to and hit(filters, row.subject)]
             self._delete(gone, ids_since)

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from core.errors import ApiError
-from core.jetstream.transactions import promotion, staging
-from core.jetstream.transactions.staging import stage_of
-from core.jetstream.transactions.transactions import Standing, Transactions
+from core.jetstream.transactions import batch_commit as promotion
+from core.jetstream.transactions import staging
+from core.jetstream.transactions.staging import staging_stream
+from core.jetstream.transactions.transactions import BatchStatus, Transactions
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig
 from core.model.transactions import STAGE
@@ -68,7 +69,7 @@ class TransactionRules(RuleBasedStateMachine):
         target = StreamConfig(name="S", subjects=("s.>",), duplicate_window=1000 * HOUR)
         self.target, self.stage = (
             StreamBench(_checked(target)),
-            StreamBench(_checked(stage_of("S"))),
+            StreamBench(_checked(staging_stream("S"))),
         )
         self.stage.loop.close()
         self.stage.loop, self.stage.clock = self.target.loop, self.target.clock
@@ -223,7 +224,7 @@ class TransactionRules(RuleBasedStateMachine):
         elif last is not None and batch < last:
             assert isinstance(answer, ApiError)
             assert answer.err_code == 20005
-        elif isinstance(answer, Standing) and answer.state == "done":
+        elif isinstance(answer, BatchStatus) and answer.state == "done":
             assert self._is_stored(batch)
 
     def _is_stored(self, batch: int) -> bool:

@@ -96,14 +96,14 @@ class Pair:
 
     Args:
         origin: Where the stream is.
-        copier: Where its mirror and a stream sourced from it are.
-        domain: What the copier calls the origin's JetStream.
+        sourcing: Where its mirror and a stream sourced from it are.
+        domain: How the sourcing server names the origin's JetStream.
         patience: Seconds until the copies must have everything; nats-server waits 40 s before it
             asks a second time for what it asked while there was no link.
     """
 
     origin: Server
-    copier: Server
+    sourcing: Server
     domain: str
     patience: float = 120.0
 
@@ -112,8 +112,8 @@ class Pair:
         eventually(self._linked, within=self.patience)
         source = {"name": "ORDERS", "external": {"api": f"$JS.{self.domain}.API", "deliver": ""}}
         create(self.origin, "ORDERS", subjects=["orders.>"], allow_direct=True)
-        create(self.copier, "MIRROR", mirror=source, allow_direct=True)
-        create(self.copier, "SOURCED", sources=[source], allow_direct=True)
+        create(self.sourcing, "MIRROR", mirror=source, allow_direct=True)
+        create(self.sourcing, "SOURCED", sources=[source], allow_direct=True)
         publisher = Publisher(self.origin)
         publisher.start()
         eventually(lambda: self._copied(100), within=self.patience)
@@ -132,16 +132,18 @@ class Pair:
         origin = content(self.origin, "ORDERS")
 
         assert len(origin) >= count, "the origin has what it acknowledged"
-        assert content(self.copier, "MIRROR") == origin, "a mirror has the sequences of its origin"
-        assert content(self.copier, "SOURCED") == origin, "everything once, in order"
-        assert "error" not in api(self.copier, "STREAM.INFO.MIRROR").get("mirror", {})
+        assert content(self.sourcing, "MIRROR") == origin, (
+            "a mirror has the sequences of its origin"
+        )
+        assert content(self.sourcing, "SOURCED") == origin, "everything once, in order"
+        assert "error" not in api(self.sourcing, "STREAM.INFO.MIRROR").get("mirror", {})
 
     def _linked(self) -> bool:
-        """Whether the copier reaches the origin's API."""
-        with Wire(self.copier.address) as wire:
+        """Whether the sourcing server reaches the origin's API."""
+        with Wire(self.sourcing.address) as wire:
             wire.hello()
             return bool(wire.request(f"$JS.{self.domain}.API.INFO").payload)
 
     def _copied(self, count: int) -> bool:
-        states = [state(self.copier, name) for name in ("MIRROR", "SOURCED")]
+        states = [state(self.sourcing, name) for name in ("MIRROR", "SOURCED")]
         return all(each["messages"] >= count and each["last_seq"] >= count for each in states)

@@ -34,7 +34,7 @@ def node(hub: NatsServer, tmp_path: Path) -> Iterator[JetgateServer]:
 
 
 def test_a_killed_origin_is_caught_up_with(hub: NatsServer, node: JetgateServer) -> None:
-    pair = Pair(origin=hub, copier=node, domain="hub")
+    pair = Pair(origin=hub, sourcing=node, domain="hub")
     publisher = pair.begin()
 
     for _ in range(2):
@@ -61,7 +61,7 @@ def test_a_work_queue_is_moved(hub: NatsServer, node: JetgateServer) -> None:
 
 
 def test_a_killed_copier_catches_up(hub: NatsServer, node: JetgateServer) -> None:
-    pair = Pair(origin=hub, copier=node, domain="hub")
+    pair = Pair(origin=hub, sourcing=node, domain="hub")
     publisher = pair.begin()
 
     node.restart()

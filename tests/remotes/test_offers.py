@@ -96,7 +96,7 @@ async def once_served(there: JetStreamContext) -> StreamInfo:
 
 def through_its_outage(where: Path) -> None:
     with linked(where) as (hub, node):
-        pair = Pair(origin=node, copier=hub, domain="gate")
+        pair = Pair(origin=node, sourcing=hub, domain="gate")
         publisher = pair.begin()
 
         hub.kill()
@@ -108,7 +108,7 @@ def through_its_outage(where: Path) -> None:
 
 def through_ours(where: Path) -> None:
     with linked(where) as (hub, node):
-        pair = Pair(origin=node, copier=hub, domain="gate")
+        pair = Pair(origin=node, sourcing=hub, domain="gate")
         publisher = pair.begin()
 
         node.restart()

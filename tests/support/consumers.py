@@ -98,15 +98,15 @@ class SlowStore(MemoryStore):
         super().__init__(head)
         self.reads = 0
 
-    async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
+    async def range(self, stream: int, partition: int, seq: int, limit: int) -> Segment | None:
         self.reads += 1
         await asyncio.sleep(0)
-        return await super().range(stream, shelf, seq, limit)
+        return await super().range(stream, partition, seq, limit)
 
-    async def points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None:
+    async def points(self, stream: int, partition: int, seqs: Sequence[int]) -> Segment | None:
         self.reads += 1
         await asyncio.sleep(0)
-        return await super().points(stream, shelf, seqs)
+        return await super().points(stream, partition, seqs)
 
 
 class FakeStream:

@@ -24,7 +24,7 @@ from core.model.stream import StreamConfig
 from core.pubsub.server import Hub
 from core.rules.stream.headers import MSG_ID, STREAM_SOURCE, find
 from core.rules.stream.plan import Position, StreamPlan
-from core.rules.stream.transactions.ledger import Entry, LedgerWrite
+from core.rules.stream.transactions.ledger import LedgerEntry, LedgerWrite
 from core.rules.stream.ttl import NEVER, ttl_of
 from core.runtime.clock import Clock
 from core.runtime.loop_tick import LoopTick
@@ -57,7 +57,7 @@ class MemoryStore:
         self.head = head
         self.purges: list[tuple[tuple[bytes, ...], int]] = []
         self.sources: dict[str, Position] = {}
-        self.ledger: dict[str, Entry] = {}
+        self.ledger: dict[str, LedgerEntry] = {}
         self.consumers = 0
         self.removed_ids: dict[int, tuple[int, bytes]] = {}
         """Ids of messages without rows: time and id by sequence."""
@@ -127,14 +127,14 @@ class MemoryStore:
         """Call `then` at once: no read takes time here."""
         then()
 
-    async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
+    async def range(self, stream: int, partition: int, seq: int, limit: int) -> Segment | None:
         return _segment(self._between(seq, 1 << 62)[:limit])
 
-    async def points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None:
+    async def points(self, stream: int, partition: int, seqs: Sequence[int]) -> Segment | None:
         return _segment([(seq, self.rows[seq]) for seq in sorted(seqs) if seq in self.rows])
 
     async def sizes_from(
-        self, stream: int, shelf: int, seq: int, limit: int
+        self, stream: int, partition: int, seq: int, limit: int
     ) -> list[tuple[int, bytes, int, int, int]]:
         return [
             (s, row.subject, len(row.payload), len(row.headers or b""), row.ts)
@@ -142,7 +142,7 @@ class MemoryStore:
         ]
 
     async def subjects(
-        self, stream: int, shelf: int, first: int, last: int
+        self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[bytes, int, int]]:
         found: dict[bytes, tuple[int, int]] = {}
         for seq, row in self._between(first, last):
@@ -150,7 +150,7 @@ class MemoryStore:
         return [(subject, count, last) for subject, (count, last) in found.items()]
 
     async def sizes(
-        self, stream: int, shelf: int, subject: bytes | None, first: int, below: int
+        self, stream: int, partition: int, subject: bytes | None, first: int, below: int
     ) -> list[tuple[int, bytes, int, int]]:
         return [
             (seq, row.subject, len(row.payload), len(row.headers or b""))
@@ -159,7 +159,7 @@ class MemoryStore:
         ]
 
     async def expiry_rows(
-        self, stream: int, shelf: int, first: int, below: int
+        self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
         return [
             (seq, row.subject, len(row.payload), len(row.headers or b""), row.ts, row.headers)
@@ -169,30 +169,32 @@ class MemoryStore:
     async def recorded(self, stream: int) -> list[int]:
         return list(self.replaced_rows)
 
-    async def last_before(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
+    async def last_before(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
         rows = self._between(0, seq - 1)
         return max((s for s, row in rows if row.subject == subject), default=0)
 
-    async def newest(self, stream: int, shelf: int, count: int) -> int:
+    async def newest(self, stream: int, partition: int, count: int) -> int:
         seqs = sorted(self.rows)
         return seqs[-count] if len(seqs) >= count else 0
 
-    async def totals(self, stream: int, shelf: int, first: int, last: int) -> tuple[int, int, int]:
+    async def totals(
+        self, stream: int, partition: int, first: int, last: int
+    ) -> tuple[int, int, int]:
         rows = [row for _, row in self._between(first, last)]
         nbytes = sum(len(r.subject) + len(r.payload) + len(r.headers or b"") for r in rows)
         return len(rows), nbytes, sum(1 for row in rows if row.headers)
 
-    async def next_of(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
+    async def next_of(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
         rows = self._between(seq, 1 << 62)
         return min((s for s, row in rows if row.subject == subject), default=0)
 
     async def names(
-        self, stream: int, shelf: int, first: int, last: int
+        self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[int, bytes]]:
         return [(seq, row.subject) for seq, row in self._between(first, last)]
 
     async def message_ids(
-        self, stream: int, shelf: int, since_ts: int, first: int, last: int
+        self, stream: int, partition: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
         rows = [
             (s, row.ts, find(row.headers or b"", MSG_ID)) for s, row in self._between(first, last)
@@ -203,26 +205,26 @@ class MemoryStore:
     async def first_removed_id(self, stream: int, since_ts: int) -> int | None:
         return min((s for s, (ts, _) in self.removed_ids.items() if ts > since_ts), default=None)
 
-    async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int:
+    async def first_at(self, stream: int, partition: int, ts: int, first: int, last: int) -> int:
         return min((s for s, row in self._between(first, last) if row.ts >= ts), default=last + 1)
 
     async def positions(self, stream: int) -> list[Position]:
         return list(self.sources.values())
 
     async def schedules(
-        self, stream: int, shelf: int, first: int, below: int
+        self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, bytes]]:
         raise AssertionError("no test schedules here")
 
     async def replaced(
-        self, stream: int, shelf: int, schedules: Sequence[tuple[bytes, int]]
+        self, stream: int, partition: int, schedules: Sequence[tuple[bytes, int]]
     ) -> set[bytes]:
         raise AssertionError("no test schedules here")
 
     async def dues(self, stream: int) -> dict[int, int]:
         raise AssertionError("no test schedules here")
 
-    async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]:
+    async def sourced(self, stream: int, partition: int, name: bytes, below: int) -> list[bytes]:
         found = (
             (seq, find(row.headers or b"", STREAM_SOURCE) or b"")
             for seq, row in reversed(self._between(0, below - 1))
@@ -232,7 +234,7 @@ class MemoryStore:
     # -- sweeps ------------------------------------------------------------------------------
 
     async def delete_below(
-        self, stream: int, shelf: int, seq: int, limit: int, ids_since: int | None
+        self, stream: int, partition: int, seq: int, limit: int, ids_since: int | None
     ) -> int:
         gone = [s for s in sorted(self.rows) if s < seq][:limit]
         self._delete(gone, ids_since)
@@ -249,12 +251,12 @@ class MemoryStore:
         self.removed_ids = {s: kept for s, kept in self.removed_ids.items() if kept[0] > ts}
 
     async def delete_rows(
-        self, stream: int, shelf: int, seqs: Sequence[int], record: int, ids_since: int | None
+        self, stream: int, partition: int, seqs: Sequence[int], record: int, ids_since: int | None
     ) -> None:
         self._delete(seqs, ids_since)
         self.replaced_rows = {s: n for s, n in self.replaced_rows.items() if n >= record}
 
-    async def delete_purged(self, stream: int, shelf: int, ids_since: int | None) -> None:
+    async def delete_purged(self, stream: int, partition: int, ids_since: int | None) -> None:
         """Forget the purges; `delete_below` and `delete_rows` have deleted their rows."""
         self.purges.clear()
 

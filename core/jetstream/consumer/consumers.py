@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from core.errors import CoreError
+from core.jetstream.availability import unavailable_as_api_error
 from core.jetstream.consumer.listeners import make_push
 from core.jetstream.consumer.runner import ConsumerRunner
 from core.jetstream.log.subjects import next_by_subject, subjects_matching
-from core.jetstream.refusals import or_not_available
 from core.model import codec
 from core.model.account import ServerLimits
 from core.model.api_errors import api_error
@@ -116,13 +116,13 @@ class Consumers(dict[str, ConsumerRunner]):
                 raise api_error("JSConsumerNotFound")
             # Before the state row is deleted, which contains the endings.
             if runner.machine.endings and self._stream.services.letters is not None:
-                await self._stream.services.letters.taken(runner)
+                await self._stream.services.letters.await_stored(runner)
             await self._stream.caught_up()
             if not runner.hidden:
                 drop = self._directory_store.drop_consumer(
                     self._log.stream, runner.consumer, self._epoch
                 )
-                self.changes = await or_not_available(drop)
+                self.changes = await unavailable_as_api_error(drop)
             if self.get(name) is runner:
                 del self[name]
             runner.close(deleted=True)
@@ -240,7 +240,7 @@ class Consumers(dict[str, ConsumerRunner]):
                 self._log.stream, 0, name, created, stream.epoch, text, state, random_id()
             )
             added = self._directory_store.add_consumer(row, self._epoch)
-            runner.consumer, self.changes = await or_not_available(added)
+            runner.consumer, self.changes = await unavailable_as_api_error(added)
         await runner.pending_count.count()
         self._enter(runner)
         runner.tell_led()
@@ -260,7 +260,7 @@ class Consumers(dict[str, ConsumerRunner]):
             change = self._directory_store.set_consumer(
                 self._log.stream, runner.consumer, text, self._epoch
             )
-            self.changes = await or_not_available(change)
+            self.changes = await unavailable_as_api_error(change)
         filters = runner.config.filters
         runner.configure(config)
         if config.filters != filters:

@@ -29,7 +29,7 @@ from core.runtime.tasks import spawn
 if TYPE_CHECKING:
     from core.jetstream.direct.held import Request
     from core.jetstream.log.stream_log import StreamLog
-    from core.jetstream.trust import Trust
+    from core.jetstream.trust_gate import TrustGate
     from core.pubsub.account import Account, ServiceSubscription, Session
     from core.runtime.loop_tick import LoopTick
 
@@ -58,7 +58,7 @@ class DirectGet:
         log: StreamLog,
         account: Account,
         loop_tick: LoopTick,
-        trust: Trust,
+        trust: TrustGate,
         name: bytes = b"",
         queue: bytes = b"",
     ) -> None:

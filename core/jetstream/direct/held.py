@@ -1,7 +1,7 @@
-"""Direct Get requests outside the trust window of the leader (`core.jetstream.trust`).
+"""Direct Get requests outside the trust window of the leader (`core.jetstream.trust_gate`).
 
 Another node may lead by then, with newer messages. So a request is held until the leadership is
-confirmed, at most `core.jetstream.trust.HOLD_S` seconds. After that memory answers: while
+confirmed, at most `core.jetstream.trust_gate.HOLD_S` seconds. After that memory answers: while
 PostgreSQL is away, a message that may be old is worth more than none.
 """
 
@@ -15,7 +15,7 @@ from core.runtime.tasks import spawn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from core.jetstream.trust import Trust
+    from core.jetstream.trust_gate import TrustGate
     from core.pubsub.account import Account, Session
 
 HELD_BYTES = 16 << 20
@@ -34,7 +34,7 @@ class HeldRequests:
         answer: Called with the held requests, in their order, when they are to be answered.
     """
 
-    def __init__(self, trust: Trust, answer: Callable[[list[Request]], None]) -> None:
+    def __init__(self, trust: TrustGate, answer: Callable[[list[Request]], None]) -> None:
         self._trust = trust
         self._answer = answer
         self._requests: list[Request] = []

@@ -53,7 +53,7 @@ class StreamLog:
 
     Args:
         stream: The number of the stream in storage.
-        shelf: The partition of the message table that holds its rows.
+        partition: The partition of the message table that holds its rows.
         name: The stream's name.
         machine: The state of the stream.
         reader: Reads from storage.
@@ -65,7 +65,7 @@ class StreamLog:
     def __init__(
         self,
         stream: int,
-        shelf: int,
+        partition: int,
         name: str,
         machine: StreamMachine,
         reader: LogReader,
@@ -74,10 +74,10 @@ class StreamLog:
         deletions: Deletions,
     ) -> None:
         self.stream = stream
-        self.shelf = shelf
+        self.partition = partition
         self.name = name
         self.machine = machine
-        self.rows = StoredRows(reader, stream, shelf)
+        self.rows = StoredRows(reader, stream, partition)
         self.removed = Removed()
         self.tail = Tail(tails, machine.last_seq + 1, self.removed.tail_dropped)
         self.loading: asyncio.Task[None] | None = None

@@ -19,7 +19,7 @@ from core.subjects.subject import compile_reading
 if TYPE_CHECKING:
     from core.jetstream.changes import WithoutInterest
     from core.jetstream.log.stream_log import StreamLog
-    from core.jetstream.stream.expiry import Foresight
+    from core.jetstream.stream.expiry import PlannedExpiry
 
 # A removal of more rows is recorded, and its rows are deleted after the reply.
 _AT_ONCE = 10_000
@@ -197,7 +197,7 @@ async def _last_before(log: StreamLog, subject: bytes, seq: int) -> int:
 
 
 async def plan_expiry(
-    log: StreamLog, foreseen: Foresight, now: int, without_interest: WithoutInterest
+    log: StreamLog, foreseen: PlannedExpiry, now: int, without_interest: WithoutInterest
 ) -> PlanBuilder:
     """Plan the removal of a part of the messages that are expired or exceed a limit.
 

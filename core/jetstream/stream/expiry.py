@@ -31,7 +31,7 @@ def may_grow(old: StreamConfig, new: StreamConfig) -> bool:
 
 
 @dataclass(slots=True)
-class Foresight:
+class PlannedExpiry:
     """Due messages and the then last messages of subjects, at one version of the stream.
 
     Attributes:
@@ -47,7 +47,7 @@ class Foresight:
     last_seqs: dict[bytes, int]
 
 
-async def foresee(log: StreamLog, now: int) -> Foresight:
+async def find_due(log: StreamLog, now: int) -> PlannedExpiry:
     """Find due messages, and the messages that are the last of their subjects after those.
 
     Reads storage before the change's turn, since reads in a turn block the commits of all
@@ -60,13 +60,13 @@ async def foresee(log: StreamLog, now: int) -> Foresight:
     if expired is not None and expired.orphaned:
         gone = {row[0] for row in expired.rows}
         last_seqs = await last_sequences(log, expired.orphaned, gone)
-    return Foresight(version, forgotten, expired, last_seqs)
+    return PlannedExpiry(version, forgotten, expired, last_seqs)
 
 
 async def plan_due(
     log: StreamLog,
     plan: PlanBuilder,
-    foreseen: Foresight,
+    foreseen: PlannedExpiry,
     now: int,
     without_interest: WithoutInterest,
 ) -> None:
@@ -90,13 +90,13 @@ async def plan_due(
     unknown = [subject for subject in expired.orphaned if subject not in last_seqs]
     if unknown:
         last_seqs.update(await last_sequences(log, unknown, gone))
-    await make_way(log, expired.marked, MAX_AGE, now)
+    await make_room(log, expired.marked, MAX_AGE, now)
     advance(log, plan, gone)
     unwanted = without_interest(expired.marked)
     plan_expired(machine, plan, expired, last_seqs, now, unwanted)
 
 
-async def make_way(log: StreamLog, subjects: list[bytes], reason: bytes, now: int) -> None:
+async def make_room(log: StreamLog, subjects: list[bytes], reason: bytes, now: int) -> None:
     """Load the oldest messages that limits may evict in favour of markers on some subjects.
 
     Raises Unavailable.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.jetstream.stream.expiry import advance, make_way
+from core.jetstream.stream.expiry import advance, make_room
 from core.rules.stream.plans.expired import add_markers, emptied
 from core.rules.stream.ttl import PURGE, REMOVE, is_marker
 from core.subjects.subject import compile_reading
@@ -40,7 +40,7 @@ async def mark_deleted(
     is_last = machine.index.count(subject) == 1
     if REMOVE not in machine.marker_reasons or not is_last or is_marker(block):
         return
-    await make_way(log, [subject], REMOVE, now)
+    await make_room(log, [subject], REMOVE, now)
     add_markers(machine, plan, [subject], REMOVE, now, without_interest([subject]))
 
 
@@ -80,7 +80,7 @@ async def plan_marked_purge(
         plan.purge_up_to = found[-1][0][0]
     advance(log, plan, gone)
     subjects = emptied(machine, found)
-    await make_way(log, subjects, PURGE, now)
+    await make_room(log, subjects, PURGE, now)
     add_markers(machine, plan, subjects, PURGE, now, without_interest(subjects))
     return plan
 

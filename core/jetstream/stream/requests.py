@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from core.jetstream.availability import retry_until_available, unavailable_as_api_error
 from core.jetstream.log.subjects import get_message
-from core.jetstream.refusals import once_available, or_not_available
 from core.jetstream.stream import commands, expiry
 from core.jetstream.stream.following import follow_purge
 
@@ -64,13 +64,13 @@ class Requests:
             purge = commands.plan_purge(
                 log, wanted, seq or 0, keep or 0, now, self._without_interest
             )
-            plan = await or_not_available(purge)
+            plan = await unavailable_as_api_error(purge)
             plan.purges.append((wanted or b"", 0))
             return plan
 
         plan = await self._submit(plan_it)
         # The purge is committed: a storage failure from here on must not fail the request.
-        await once_available(lambda: follow_purge(log, self._consumers, wanted), log)
+        await retry_until_available(lambda: follow_purge(log, self._consumers, wanted), log)
         markers = 0 if plan.segment is None else len(plan.segment)
         return before - plan.msgs + markers
 
@@ -80,7 +80,7 @@ class Requests:
         Raises ApiError JSStreamMsgDeleteFailed or JSSequenceNotFound.
         """
         await self._submit(
-            lambda now: or_not_available(
+            lambda now: unavailable_as_api_error(
                 commands.plan_delete(self._log, seq, now, self._without_interest)
             )
         )
@@ -93,11 +93,11 @@ class Requests:
         removed = True
         while removed:
             now = self._clock.now()
-            foreseen = await or_not_available(expiry.foresee(self._log, now))
+            foreseen = await unavailable_as_api_error(expiry.find_due(self._log, now))
             plan = await self._submit(partial(self.plan_expiry, foreseen))
             removed = bool(plan.removed)
 
-    async def plan_expiry(self, foreseen: expiry.Foresight, now: int) -> PlanBuilder:
+    async def plan_expiry(self, foreseen: expiry.PlannedExpiry, now: int) -> PlanBuilder:
         """Plan the removal of expired messages. Raises Unavailable."""
         return await commands.plan_expiry(self._log, foreseen, now, self._without_interest)
 
@@ -107,4 +107,4 @@ class Requests:
         Raises ApiError JSClusterNotAvail while storage is unavailable.
         """
         await self._caught_up()
-        return await or_not_available(get_message(self._log, request))
+        return await unavailable_as_api_error(get_message(self._log, request))

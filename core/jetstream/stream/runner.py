@@ -13,16 +13,16 @@ from functools import partial
 from core.cluster.groups import Group, stream_group
 from core.errors import ApiError
 from core.jetstream.advisories import Advisories
+from core.jetstream.availability import retry_until_available, unavailable_as_api_error
 from core.jetstream.changes import Change, Changes
 from core.jetstream.consumer.consumers import Consumers
-from core.jetstream.copying.copier import Copier
 from core.jetstream.direct.direct_get import DirectGet
 from core.jetstream.log.loading import load, load_behind, take_head
 from core.jetstream.log.preconditions import PreconditionReader
 from core.jetstream.log.state import state_of
 from core.jetstream.log.stream_log import StreamLog
-from core.jetstream.refusals import once_available, or_not_available
 from core.jetstream.services import Services
+from core.jetstream.sourcing.stream_sourcing import StreamSourcing
 from core.jetstream.stream import commands, reconfiguring
 from core.jetstream.stream.acks import AckEmitter
 from core.jetstream.stream.batches import Batches
@@ -44,8 +44,8 @@ from core.pubsub.route import Trace
 from core.rules.stream.machine import StreamMachine
 from core.rules.stream.plan import PlanBuilder, StreamPlan
 from core.rules.stream.plans.planner import decide
-from core.rules.stream.plans.sourced import Copied, Run, plan_copies
-from core.rules.stream.plans.transaction_rows import Promoted, plan_rows
+from core.rules.stream.plans.sourced import SourcedBatch, SourcedPlan, plan_sourced
+from core.rules.stream.plans.transaction_rows import RowsPlan, plan_rows
 from core.rules.stream.texts import refusal, survives_failed_commit
 from core.runtime.tasks import spawn
 from core.storage.interface import Head, StreamRow
@@ -68,7 +68,7 @@ class StreamRunner:
         self, row: StreamRow, config: StreamConfig, account: Account, services: Services
     ) -> None:
         self.stream = row.stream
-        self.shelf = row.shelf
+        self.partition = row.partition
         self.epoch = row.head.epoch
         self.lease_group = row.lease_group
         self.created = row.created
@@ -91,7 +91,7 @@ class StreamRunner:
         self.machine = StreamMachine(config, services.domain)
         self.log = StreamLog(
             row.stream,
-            row.shelf,
+            row.partition,
             row.name,
             self.machine,
             services.reader,
@@ -124,7 +124,9 @@ class StreamRunner:
         self.scheduler = Scheduler(
             log, preconditions, clock, self.submit, self.map_subjects, services.sweeper
         )
-        self.copier = Copier(log, preconditions, account, services, self.submit, self.map_subjects)
+        self.sourcing = StreamSourcing(
+            log, preconditions, account, services, self.submit, self.map_subjects
+        )
         self._preconditions = preconditions
         self._effects = PlanEffects(
             log, self.consumers, services.janitor, self.expiry, self.scheduler
@@ -135,14 +137,14 @@ class StreamRunner:
     # -- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Subscribe to publishes and requests, and start consumers, copier and timers."""
+        """Subscribe to publishes and requests, and start consumers, sourcing and timers."""
         self._acks_taken = self.account.take_acks_of(self.name)
         self.listen()
         self.direct.configure(self.config.allow_direct)
         self.consumers.start()
         if self.retention is not None:
             self.retention.sweep()
-        self.copier.start()
+        self.sourcing.start()
         self.scheduler.watch()
 
     async def restore(self, head: Head) -> None:
@@ -152,7 +154,7 @@ class StreamRunner:
         meanwhile (`StreamLog.loading`), and only requests that need them wait. Raises Unavailable.
         """
         may_wait = take_head(self.log, head)
-        await self.copier.restore(self.config)
+        await self.sourcing.restore(self.config)
         if may_wait:
             self.log.loading = spawn(self._load_behind(head), name=f"load {self.name}")
             return
@@ -210,7 +212,7 @@ class StreamRunner:
             self._acks_taken = None
         self.unlisten()
         self.direct.configure(False)
-        self.copier.close(forget=not shutdown)
+        self.sourcing.close(forget=not shutdown)
         self.consumers.close(shutdown=shutdown)
         self.services.janitor.forget(self.log)
         self.expiry.stop()
@@ -227,7 +229,7 @@ class StreamRunner:
     async def reconfigure(self, config: StreamConfig, save: Callable[[], Awaitable[None]]) -> None:
         """Store a configuration with `save`, then apply it. Raises ApiError."""
         old = self.config
-        await or_not_available(self.copier.restore(config))
+        await unavailable_as_api_error(self.sourcing.restore(config))
         await reconfiguring.record(self.log, old, config, save, self.submit)
         self.config = config
         self._configure_subjects()
@@ -236,16 +238,16 @@ class StreamRunner:
             self.listen()
         self.direct.configure(config.allow_direct)
         await self.expiry.trim()
-        await once_available(lambda: self.scheduler.reconfigure(old), self.log)
+        await retry_until_available(lambda: self.scheduler.reconfigure(old), self.log)
         if old.retention is not config.retention:
             self._configure_retention()
             if self.retention is not None:
                 self.retention.begin()
             await self.caught_up()
         if (old.mirror, old.sources) != (config.mirror, config.sources):
-            self.copier.configure(config)
+            self.sourcing.configure(config)
         else:
-            self.copier.reconsider()
+            self.sourcing.reconsider()
 
     def _configure_retention(self) -> None:
         """Create the retention keeper for interest and work-queue retention, or remove it."""
@@ -349,13 +351,15 @@ class StreamRunner:
             return False
         return bool(self._columns.subjects or self._changes)
 
-    async def plan_letters(self, run: Run, now: int) -> Copied:
+    async def plan_letters(self, run: SourcedBatch, now: int) -> SourcedPlan:
         """Plan to store dead letters with the last one's number as a position; skip none.
 
         Raises Unavailable.
         """
         preconditions = await self._preconditions.read(run.columns, now)
-        return plan_copies(self.machine, [run], now, preconditions, mirrors=False, leaves_out=False)
+        return plan_sourced(
+            self.machine, [run], now, preconditions, mirrors=False, leaves_out=False
+        )
 
     def submit(self, change: Change) -> asyncio.Future[StreamPlan]:
         """Queue a change of the log.
@@ -421,7 +425,7 @@ class StreamRunner:
         """Return the plan of publishes as if decided now, not for COMMIT. Raises Unavailable."""
         return decide(self.machine, columns, now, await self._preconditions.read(columns, now))
 
-    async def plan_rows(self, columns: MessageColumns, now: int) -> Promoted:
+    async def plan_rows(self, columns: MessageColumns, now: int) -> RowsPlan:
         """Return the plan for rows of a transaction; called in its turn. Raises Unavailable."""
         return plan_rows(self.machine, columns, now, await self._preconditions.read(columns, now))
 
@@ -506,7 +510,7 @@ class StreamRunner:
             ApiError: JSClusterNotAvail while storage is unavailable.
         """
         await self.caught_up()
-        state = await or_not_available(
+        state = await unavailable_as_api_error(
             state_of(self.log, self.consumer_count, deleted=deleted, subjects=subjects)
         )
         return StreamInfo(
@@ -515,8 +519,8 @@ class StreamRunner:
             state=state,
             domain=self.services.domain,
             cluster=self._cluster_info(with_cluster=with_cluster),
-            mirror=self.copier.mirror_info(),
-            sources=self.copier.source_infos(),
+            mirror=self.sourcing.mirror_info(),
+            sources=self.sourcing.source_infos(),
             ts=self.services.clock.now(),
         )
 

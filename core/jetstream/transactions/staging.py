@@ -1,4 +1,4 @@
-"""The stream in which blocks are staged, and reading the rows of a manifest from it."""
+"""The stream of staged messages, and reading the rows of a manifest from it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ from core.model.stream import StreamConfig
 from core.model.transaction_errors import transaction_error
 from core.model.transactions import STAGE
 from core.protocol.messages import MessageColumns
-from core.rules.stream.transactions.ledger import Attempt, Place, Stop, blocks_from
-from core.rules.stream.transactions.staged_rows import rows_of
+from core.rules.stream.transactions.ledger import (
+    Attempt,
+    BatchError,
+    RowPosition,
+    staged_messages_from,
+)
+from core.rules.stream.transactions.staged_rows import decode_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +31,7 @@ CHUNK_BYTES = 4 << 20
 """A chunk is full with this many rows, or this many bytes of headers and payloads."""
 
 
-def stage_of(target: str) -> StreamConfig:
+def staging_stream(target: str) -> StreamConfig:
     """Return the configuration of the staging stream of stream `target`."""
     return StreamConfig(
         name=STAGE + target,
@@ -35,8 +40,8 @@ def stage_of(target: str) -> StreamConfig:
     )
 
 
-class Staged:
-    """The staged blocks of one stream.
+class StagedMessages:
+    """The staged messages of one stream.
 
     Args:
         target: The name of the stream into which batches are committed.
@@ -49,13 +54,13 @@ class Staged:
         self._find = find
 
     def subject(self, attempt: Attempt) -> str:
-        """Return the subject of an attempt's blocks."""
+        """Return the subject of an attempt's messages."""
         return self._subject + attempt.id
 
     async def read(self, attempt: Attempt, seq: int) -> bytes:
-        """Return the block of an attempt at a sequence of the staging stream.
+        """Return the staged message of an attempt at a sequence of the staging stream.
 
-        Raises ApiError BlockMissing if the attempt has no such block, and Unavailable.
+        Raises ApiError BlockMissing if the attempt has no such message, and Unavailable.
         """
         log, subject = self._find(self._name), self.subject(attempt)
         found = await log.get(seq) if log is not None else None
@@ -65,28 +70,28 @@ class Staged:
 
 
 @dataclass(slots=True)
-class Span:
-    """Consecutive rows of a chunk from one block.
+class RowSpan:
+    """Consecutive rows of a chunk from one staged message.
 
     Attributes:
         place: The place of the first row.
-        seq: The sequence of the block in the staging stream.
+        seq: The sequence of the message in the staging stream.
         rows: The number of rows.
     """
 
-    place: Place
+    place: RowPosition
     seq: int
     rows: int
 
 
 @dataclass(slots=True)
-class Chunk:
+class RowChunk:
     """Consecutive rows of a batch.
 
     Attributes:
         columns: The rows.
         nbytes: Bytes of the rows' headers and payloads.
-        spans: The rows by block.
+        spans: The rows by message.
         start: The place of the first row.
         end: The place after the last row.
         is_last: True if the manifest ends with this chunk.
@@ -95,21 +100,21 @@ class Chunk:
 
     columns: MessageColumns = field(default_factory=MessageColumns)
     nbytes: int = 0
-    spans: list[Span] = field(default_factory=list)
-    start: Place = field(default_factory=Place)
-    end: Place = field(default_factory=Place)
+    spans: list[RowSpan] = field(default_factory=list)
+    start: RowPosition = field(default_factory=RowPosition)
+    end: RowPosition = field(default_factory=RowPosition)
     is_last: bool = False
     error: ApiError | None = None
 
-    def at(self, row: int) -> tuple[Place, int]:
-        """Return the place of a row of the chunk and the sequence of its block.
+    def at(self, row: int) -> tuple[RowPosition, int]:
+        """Return the place of a row of the chunk and the sequence of its message.
 
         The row after the last is the place of the chunk's error, if it has one.
         """
         for span in self.spans:
             if row < span.rows or (row == span.rows and span is self.spans[-1]):
                 first = span.place
-                return Place(first.attempt, first.block, first.row + row), span.seq
+                return RowPosition(first.attempt, first.message, first.row + row), span.seq
             row -= span.rows
         raise AssertionError("a row of a chunk is in one of its spans")
 
@@ -120,32 +125,36 @@ class ChunkReader:
     After a failure of storage, `next` continues with the rows read before it.
     """
 
-    def __init__(self, staged: Staged, attempts: Sequence[Attempt], place: Place) -> None:
+    def __init__(
+        self, staged: StagedMessages, attempts: Sequence[Attempt], place: RowPosition
+    ) -> None:
         self._staged = staged
         self._attempts = attempts
-        self._blocks = blocks_from(attempts, place)
-        self._wanted = next(self._blocks, None)
+        self._messages = staged_messages_from(attempts, place)
+        self._wanted = next(self._messages, None)
         self._skip = place.row
         self._rows: MessageColumns | None = None
         self._whole = True
-        self._chunk = Chunk(start=place, end=place)
+        self._chunk = RowChunk(start=place, end=place)
 
-    async def next(self) -> Chunk:
-        """Return the next chunk. A missing block is its `error`. Raises Unavailable."""
+    async def next(self) -> RowChunk:
+        """Return the next chunk. A missing message is its `error`. Raises Unavailable."""
         while self._wanted is not None and not self._is_full():
-            attempt, block, seq = self._wanted
+            attempt, message, seq = self._wanted
             if self._rows is None:
                 try:
                     found = await self._staged.read(self._attempts[attempt], seq)
                 except ApiError as error:
-                    self._chunk.spans.append(Span(Place(attempt, block, self._skip), seq, 0))
+                    self._chunk.spans.append(
+                        RowSpan(RowPosition(attempt, message, self._skip), seq, 0)
+                    )
                     self._chunk.error = error
                     self._wanted = None
                     break
-                self._rows, self._whole = rows_of(found)
-            self._take(self._rows, attempt, block, seq)
+                self._rows, self._whole = decode_rows(found)
+            self._take(self._rows, attempt, message, seq)
         chunk, end = self._chunk, self._chunk.end
-        self._chunk = Chunk(start=end, end=end)
+        self._chunk = RowChunk(start=end, end=end)
         chunk.is_last = self._wanted is None and chunk.error is None
         return chunk
 
@@ -153,22 +162,22 @@ class ChunkReader:
         chunk = self._chunk
         return len(chunk.columns) >= CHUNK_ROWS or chunk.nbytes >= CHUNK_BYTES
 
-    def _take(self, rows: MessageColumns, attempt: int, block: int, seq: int) -> None:
-        """Move rows of a block into the chunk; release the block after its last row."""
+    def _take(self, rows: MessageColumns, attempt: int, message: int, seq: int) -> None:
+        """Move rows of a message into the chunk; release the message after its last row."""
         chunk, start = self._chunk, self._skip
         stop = min(start + CHUNK_ROWS - len(chunk.columns), len(rows))
         piece = rows if stop - start == len(rows) else rows.part(start, stop)
         chunk.columns.extend(piece)
         chunk.nbytes += piece.nbytes
-        chunk.spans.append(Span(Place(attempt, block, start), seq, max(stop - start, 0)))
-        chunk.end = Place(attempt, block, stop)
+        chunk.spans.append(RowSpan(RowPosition(attempt, message, start), seq, max(stop - start, 0)))
+        chunk.end = RowPosition(attempt, message, stop)
         self._skip = stop
         if stop < len(rows):
             return
         self._rows = None
         if self._whole:
-            chunk.end, self._skip = Place(attempt, block + 1), 0
-            self._wanted = next(self._blocks, None)
+            chunk.end, self._skip = RowPosition(attempt, message + 1), 0
+            self._wanted = next(self._messages, None)
         else:
             texts = {"attempt": self._attempts[attempt].id, "seq": seq, "row": stop}
             chunk.error = transaction_error("Block", **texts)
@@ -176,11 +185,11 @@ class ChunkReader:
 
 
 def stop_at(
-    error: ApiError, attempts: Sequence[Attempt], where: tuple[Place, int], subject: bytes
-) -> Stop:
-    """Return the `Stop` of a batch for `error` at (place of the row, sequence of its block)."""
+    error: ApiError, attempts: Sequence[Attempt], where: tuple[RowPosition, int], subject: bytes
+) -> BatchError:
+    """Return `error` as that of a row, given as (position, sequence of its staged message)."""
     place, seq = where
-    return Stop(
+    return BatchError(
         error.code,
         error.err_code,
         error.description,

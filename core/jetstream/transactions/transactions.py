@@ -1,7 +1,7 @@
 """The transactions of an account's streams on the node that leads them.
 
 The API calls this module with requests. A new leader continues the batches that are recorded and
-not completely stored. Staged blocks that no unfinished batch needs are purged.
+not completely stored. Staged messages that no unfinished batch needs are purged.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError, StorageError
-from core.jetstream.refusals import or_not_available
+from core.jetstream.availability import unavailable_as_api_error
 from core.jetstream.stream.commands import plan_purge_subjects
-from core.jetstream.transactions.book import Book
-from core.jetstream.transactions.promotion import Promotion
-from core.jetstream.transactions.staging import Staged, stage_of
+from core.jetstream.transactions.batch_commit import BatchCommit
+from core.jetstream.transactions.staging import StagedMessages, staging_stream
+from core.jetstream.transactions.stream_ledger import StreamLedger
 from core.model.transaction_errors import transaction_error
 from core.model.transactions import HOUR, STAGE
 from core.rules.stream.transactions.ledger import (
     Attempt,
-    Batch,
-    Entry,
+    LedgerEntry,
+    StagedBatch,
     check_manifest,
     is_new_batch,
 )
@@ -47,7 +47,7 @@ _DEFAULT_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BatchStatus:
     """The state of an app's last batch.
 
     Attributes:
@@ -56,7 +56,7 @@ class Standing:
         error: Why the batch stopped, if the ledger does not record it.
     """
 
-    batch: Batch | None
+    batch: StagedBatch | None
     state: str
     error: ApiError | None = None
 
@@ -76,15 +76,15 @@ class Transactions:
     ) -> None:
         self._streams = streams
         self._exists = exists
-        self._books: dict[int, Book] = {}
-        self._stored: dict[int, list[Entry]] = {}
-        self._running: dict[tuple[int, str], Promotion] = {}
+        self._books: dict[int, StreamLedger] = {}
+        self._stored: dict[int, list[LedgerEntry]] = {}
+        self._running: dict[tuple[int, str], BatchCommit] = {}
         self._tasks: dict[asyncio.Task[None], int] = {}
         self._sweeper: asyncio.Task[None] | None = None
 
     # -- life --------------------------------------------------------------------------------
 
-    def restore(self, entries: Iterable[tuple[int, Entry]]) -> None:
+    def restore(self, entries: Iterable[tuple[int, LedgerEntry]]) -> None:
         """Load (stream number, entry) pairs from storage, before the streams are loaded."""
         self._stored.clear()
         for stream, entry in entries:
@@ -99,7 +99,7 @@ class Transactions:
                     self._promote(runner, entry.app, entry.token, batch.number, batch.attempts)
 
     def start(self) -> None:
-        """Start the task that purges staged blocks which were never committed."""
+        """Start the task that purges staged messages which were never committed."""
         self._sweeper = spawn(self._sweep_on(), name="staged transactions")
 
     async def stop(self) -> None:
@@ -115,17 +115,17 @@ class Transactions:
             self._books.pop(number, None)
         self._running = {key: p for key, p in self._running.items() if key[0] not in gone}
 
-    def _book(self, runner: StreamRunner) -> Book:
+    def _book(self, runner: StreamRunner) -> StreamLedger:
         book = self._books.get(runner.stream)
         if book is None:
-            book = self._books[runner.stream] = Book(runner)
+            book = self._books[runner.stream] = StreamLedger(runner)
             for entry in self._stored.pop(runner.stream, ()):
                 book.restore(entry)
         return book
 
     # -- requests ----------------------------------------------------------------------------
 
-    async def open(self, runner: StreamRunner, app: str, run: str, keep: int) -> Entry:
+    async def open(self, runner: StreamRunner, app: str, run: str, keep: int) -> LedgerEntry:
         """Open a run of an app; return the entry with its token. Raises ApiError."""
         return await self._book(runner).open(app, run, keep)
 
@@ -137,7 +137,7 @@ class Transactions:
         batch: int,
         attempts: tuple[Attempt, ...],
         expires: int,
-    ) -> Standing:
+    ) -> BatchStatus:
         """Commit a batch, or continue committing it; return its state once it ends or time is up.
 
         `expires` is in nanoseconds (0 or less: two seconds); the wait lasts at most five seconds.
@@ -145,9 +145,9 @@ class Transactions:
         """
         check_manifest(batch, attempts)
         book = self._book(runner)
-        running: Promotion | None
+        running: BatchCommit | None
         if is_new_batch(book.entries.get(app), app, token, batch):
-            # The lock excludes the purging of staged blocks and other new COMMITs meanwhile.
+            # The lock excludes the purging of staged messages and other new COMMITs meanwhile.
             async with book.held():
                 running = self._begin(runner, book, app, token, batch, attempts)
         else:
@@ -162,18 +162,18 @@ class Transactions:
                 raise running.error
         if running is not None and not running.is_recorded:
             rows = sum(attempt.rows for attempt in running.attempts)
-            return Standing(Batch(batch, running.attempts, rows), "promoting")
+            return BatchStatus(StagedBatch(batch, running.attempts, rows), "promoting")
         return self.standing(runner, book.entries.get(app))
 
     def _begin(
         self,
         runner: StreamRunner,
-        book: Book,
+        book: StreamLedger,
         app: str,
         token: int,
         batch: int,
         attempts: tuple[Attempt, ...],
-    ) -> Promotion | None:
+    ) -> BatchCommit | None:
         """Return the running promotion of a batch, or start one; None: it is already stored.
 
         The caller holds the ledger's lock. Raises ApiError while another batch is unfinished.
@@ -190,7 +190,7 @@ class Transactions:
                 )
         return self._promote(runner, app, token, batch, attempts)
 
-    def _resume(self, runner: StreamRunner, entry: Entry) -> Promotion | None:
+    def _resume(self, runner: StreamRunner, entry: LedgerEntry) -> BatchCommit | None:
         """Return the running promotion of the entry's batch, or start one; None: it is stored."""
         batch = entry.batch
         assert batch is not None, "the batch is the last of the ledger"
@@ -203,20 +203,20 @@ class Transactions:
                 return running
         return self._promote(runner, entry.app, entry.token, batch.number, batch.attempts)
 
-    def standing(self, runner: StreamRunner, entry: Entry | None) -> Standing:
+    def standing(self, runner: StreamRunner, entry: LedgerEntry | None) -> BatchStatus:
         """Return the state of an app's last batch."""
         if entry is None or entry.batch is None:
-            return Standing(None, "idle")
+            return BatchStatus(None, "idle")
         batch, running = entry.batch, self._running.get((runner.stream, entry.app))
         if batch.is_done:
-            return Standing(batch, "done")
+            return BatchStatus(batch, "done")
         if running is not None and running.is_of(batch):
             if not running.ended.is_set():
-                return Standing(batch, "promoting")
-            return Standing(batch, "stopped", running.error)
-        return Standing(batch, "stopped")
+                return BatchStatus(batch, "promoting")
+            return BatchStatus(batch, "stopped", running.error)
+        return BatchStatus(batch, "stopped")
 
-    def entries(self, runner: StreamRunner) -> list[Entry]:
+    def entries(self, runner: StreamRunner) -> list[LedgerEntry]:
         """Return the ledger entries of a stream, sorted by app."""
         return [entry for _, entry in sorted(self._book(runner).entries.items())]
 
@@ -229,11 +229,11 @@ class Transactions:
 
     def _promote(
         self, runner: StreamRunner, app: str, token: int, batch: int, attempts: tuple[Attempt, ...]
-    ) -> Promotion:
-        promotion = Promotion(
+    ) -> BatchCommit:
+        promotion = BatchCommit(
             runner,
             self._book(runner),
-            Staged(runner.name, self._find),
+            StagedMessages(runner.name, self._find),
             app=app,
             token=token,
             number=batch,
@@ -245,14 +245,14 @@ class Transactions:
         task.add_done_callback(self._tasks.pop)
         return promotion
 
-    async def _run(self, runner: StreamRunner, promotion: Promotion) -> None:
+    async def _run(self, runner: StreamRunner, promotion: BatchCommit) -> None:
         await promotion.run()
         entry = self._book(runner).entries.get(promotion.app)
         if entry is not None and entry.batch is not None and entry.batch.is_done:
             try:
                 await self._clear(runner.name, promotion)
             except (ApiError, StorageError) as error:
-                log.warning("staged blocks of %s stay: %s", runner.name, error)
+                log.warning("staged messages of %s stay: %s", runner.name, error)
         key = runner.stream, promotion.app
         if promotion.error is None and self._running.get(key) is promotion:
             del self._running[key]
@@ -261,18 +261,18 @@ class Transactions:
         runner = self._streams.get(name)
         return None if runner is None else runner.log
 
-    # -- staged blocks -----------------------------------------------------------------------
+    # -- staged messages ---------------------------------------------------------------------
 
-    async def _clear(self, target: str, promotion: Promotion) -> None:
-        """Purge the staged blocks of a stored batch. Raises ApiError and Unavailable."""
+    async def _clear(self, target: str, promotion: BatchCommit) -> None:
+        """Purge the staged messages of a stored batch. Raises ApiError and Unavailable."""
         runner = self._streams.get(STAGE + target)
         if runner is None:
             return
-        staged = Staged(target, self._find)
+        staged = StagedMessages(target, self._find)
         subjects = frozenset(staged.subject(a).encode() for a in promotion.attempts)
 
         async def plan_it(_now: int) -> PlanBuilder:
-            return await or_not_available(plan_purge_subjects(runner.log, subjects))
+            return await unavailable_as_api_error(plan_purge_subjects(runner.log, subjects))
 
         await runner.submit(plan_it)
 
@@ -285,7 +285,7 @@ class Transactions:
                 waits.warning("sweeping of staged transactions waits: %s", error)
 
     async def sweep(self) -> None:
-        """Purge staged blocks older than their retention, up to the first that a batch needs.
+        """Purge staged messages older than their retention, up to the first that a batch needs.
 
         The retention is the longest `keep` of the stream's ledger, one hour without a ledger.
         Raises ApiError and Unavailable.
@@ -295,7 +295,7 @@ class Transactions:
         self._running = {key: p for key, p in self._running.items() if key[0] in live}
         for name, runner in list(self._streams.items()):
             target = name.removeprefix(STAGE)
-            if target == name or runner.config.subjects != stage_of(target).subjects:
+            if target == name or runner.config.subjects != staging_stream(target).subjects:
                 continue
             found = self._streams.get(target)
             if found is None and self._exists(target):
@@ -307,11 +307,11 @@ class Transactions:
                 async with book.lock:
                     await self._purge(runner, book)
 
-    async def _purge(self, stage: StreamRunner, book: Book | None) -> None:
+    async def _purge(self, stage: StreamRunner, book: StreamLedger | None) -> None:
         keep, needed = HOUR, []
         if book is not None:
             keep = max((e.keep for e in book.entries.values()), default=HOUR)
-            needed = [book.oldest_block()]
+            needed = [book.oldest_staged_message()]
             of_book = (p for (n, _), p in self._running.items() if self._books.get(n) is book)
             needed += [promotion.oldest_block() for promotion in of_book]
         oldest = stage.services.clock.now() - keep

@@ -58,7 +58,7 @@ class Leases(Protocol):
 
 
 class Peers(Protocol):
-    """The other nodes (`core.node.reach.Reach`)."""
+    """The other nodes (`core.node.owner_links.OwnerLinks`)."""
 
     def begin(self) -> None: ...
     async def drained(self) -> None: ...
@@ -224,15 +224,15 @@ class Transfers:
         by_stream: dict[int, list[ConsumerRow]] = {}
         for consumer in consumers:
             by_stream.setdefault(consumer.stream, []).append(consumer)
-        shelves = {row.stream: row.shelf for row in streams}
+        partitions = {row.stream: row.partition for row in streams}
         sweeper = self._registry.services.sweeper
         for stream in {purge.stream for purge in purges}:
-            await sweeper.delete_purged(stream, shelves[stream], 0)  # kept ids are found later
+            await sweeper.delete_purged(stream, partitions[stream], 0)  # kept ids are found later
         self._transactions.restore(await self._directory_store.ledgers(groups))
         rows = [row for row in streams if row.account == self._registry.account.name]
         runners = await self._open(iter(rows), by_stream)
-        for stream, shelf in await self._directory_store.dropped_streams(groups):
-            self._registry.services.janitor.drop(stream, shelf)
+        for stream, partition in await self._directory_store.dropped_streams(groups):
+            self._registry.services.janitor.drop(stream, partition)
         return runners
 
     async def _open(

@@ -33,20 +33,20 @@ _NATS = b"Nats-"
 _UNPRINTABLE = re.compile(rb"[\x00-\x1f\x7f]")
 
 
-class Why(IntEnum):
+class EndingReason(IntEnum):
     """The reason of an ending; the values are stored."""
 
     MAX_DELIVER = 0
     TERMINATED = 1
 
 
-class Ending(NamedTuple):
+class DeadLetter(NamedTuple):
     """A message that ended.
 
     Attributes:
         sseq: Its stream sequence.
         deliveries: Number of its deliveries.
-        why: A value of `Why`.
+        why: A value of `EndingReason`.
         reason: The reason that the client sent with TERM.
     """
 
@@ -56,7 +56,7 @@ class Ending(NamedTuple):
     reason: bytes = b""
 
 
-class Endings:
+class PendingDeadLetters:
     """The endings of one consumer whose dead letters are not stored yet, in order of their numbers.
 
     Args:
@@ -67,7 +67,7 @@ class Endings:
 
     __slots__ = ("_waiting", "era", "is_new", "last")
 
-    def __init__(self, era: str = "", last: int = 0, waiting: Iterable[Ending] = ()) -> None:
+    def __init__(self, era: str = "", last: int = 0, waiting: Iterable[DeadLetter] = ()) -> None:
         self.era = era
         self.last = last
         self._waiting = {ending.sseq: ending for ending in waiting}
@@ -80,7 +80,7 @@ class Endings:
     def __contains__(self, sseq: int) -> bool:
         return sseq in self._waiting
 
-    def add(self, ending: Ending, new_era: Callable[[], str]) -> None:
+    def add(self, ending: DeadLetter, new_era: Callable[[], str]) -> None:
         """Add an ending, unless its message has one already."""
         if ending.sseq in self._waiting:
             return
@@ -89,7 +89,7 @@ class Endings:
         self._waiting[ending.sseq] = ending
         self.is_new = True
 
-    def oldest(self, limit: int, through: int) -> list[tuple[int, Ending]]:
+    def oldest(self, limit: int, through: int) -> list[tuple[int, DeadLetter]]:
         """Return up to `limit` endings with numbers up to `through`, oldest first.
 
         Each is a pair (number, ending).
@@ -98,7 +98,7 @@ class Endings:
         count = max(min(limit, through - first + 1), 0)
         return list(enumerate(islice(self._waiting.values(), count), first))
 
-    def taken(self, through: int) -> list[Ending]:
+    def taken(self, through: int) -> list[DeadLetter]:
         """Remove and return the endings with numbers up to `through`."""
         count = through - (self.last - len(self._waiting))
         done = list(islice(self._waiting.values(), max(count, 0)))
@@ -106,11 +106,11 @@ class Endings:
             del self._waiting[ending.sseq]
         return done
 
-    def all(self) -> list[Ending]:
+    def all(self) -> list[DeadLetter]:
         """Return all endings, the newest last."""
         return list(self._waiting.values())
 
-    def clear(self) -> list[Ending]:
+    def clear(self) -> list[DeadLetter]:
         """Remove and return all endings, without dead letters."""
         return self.taken(self.last)
 
@@ -135,7 +135,7 @@ def check(config: ConsumerConfig, stream: str) -> None:
         raise api_error("JSConsumerCreate", err=f"{METADATA}: {why}")
 
 
-class Origin(NamedTuple):
+class EndedMessage(NamedTuple):
     """The message of a dead letter.
 
     Attributes:
@@ -153,7 +153,7 @@ class Origin(NamedTuple):
     headers: bytes = b""
 
 
-def letter_subject(target: str, origin: Origin, longest: int) -> bytes:
+def dead_letter_subject(target: str, origin: EndedMessage, longest: int) -> bytes:
     """Return the subject of a dead letter: dead-letter stream, stream, consumer, message's subject.
 
     The subject is cut to `longest` bytes, the most that a stream can store. The headers contain the
@@ -174,7 +174,7 @@ def _cut(text: bytes, size: int) -> bytes:
     return text[:size]
 
 
-def letter_headers(origin: Origin, ending: Ending, *, lacks: str = "") -> bytes:
+def dead_letter_headers(origin: EndedMessage, ending: DeadLetter, *, lacks: str = "") -> bytes:
     """Return the header block of a dead letter.
 
     `lacks` is the reason why it has no payload ("": it has one). `gone`: the message is removed
@@ -187,7 +187,7 @@ def letter_headers(origin: Origin, ending: Ending, *, lacks: str = "") -> bytes:
         (b"Consumer", origin.consumer.encode()),
         (b"Sequence", b"%d" % ending.sseq),
         (b"Deliveries", b"%d" % ending.deliveries),
-        (b"Reason", Why(ending.why).name.lower().encode()),
+        (b"Reason", EndingReason(ending.why).name.lower().encode()),
     ]
     if ending.reason:
         about.append((b"Reason-Text", _UNPRINTABLE.sub(b" ", ending.reason)))

@@ -22,7 +22,7 @@ from core.rules.consumer import dead_letter
 from core.rules.consumer.acks.payloads import nak_delay
 from core.rules.consumer.acks.pending import Pending, wait_of
 from core.rules.consumer.acks.sampling import Sampler, make_sampler
-from core.rules.consumer.dead_letter import Ending, Endings, Why
+from core.rules.consumer.dead_letter import DeadLetter, EndingReason, PendingDeadLetters
 from core.rules.consumer.delivery.push import Push
 from core.rules.consumer.events import Event, GivenUp, Removed
 from core.rules.consumer.pull.priority_groups import GroupWaiting
@@ -100,7 +100,7 @@ class ConsumerMachine:
         self.events: list[Event] = []
         """Events for advisories; the owner empties the list."""
         self.sampler: Sampler | None = None
-        self.endings = Endings()
+        self.endings = PendingDeadLetters()
         """Messages whose dead letters are not stored yet."""
         self.configure(config)
 
@@ -493,7 +493,7 @@ class ConsumerMachine:
         """Terminate a message. Its dead letter, if any, contains the reason."""
         if self.dead_letters and self.is_open(sseq):
             count, text = self.pending.deliveries(sseq), reason[: dead_letter.REASON_MAX]
-            self.endings.add(Ending(sseq, count, Why.TERMINATED, text), self._new_pin)
+            self.endings.add(DeadLetter(sseq, count, EndingReason.TERMINATED, text), self._new_pin)
         self.ack(sseq, cseq)
 
     def _given_up(self, sseq: int) -> None:
@@ -501,13 +501,13 @@ class ConsumerMachine:
         count = self.pending.deliveries(sseq)
         self.events.append(GivenUp(sseq, count))
         if self.dead_letters:
-            self.endings.add(Ending(sseq, count, Why.MAX_DELIVER), self._new_pin)
+            self.endings.add(DeadLetter(sseq, count, EndingReason.MAX_DELIVER), self._new_pin)
 
     def letters_taken(self, through: int) -> None:
         """Finish the messages whose dead letters are stored, up to a number."""
         self._done_with(self.endings.taken(through))
 
-    def _done_with(self, endings: Iterable[Ending]) -> None:
+    def _done_with(self, endings: Iterable[DeadLetter]) -> None:
         # After a reset a message may be expected, or pending, once more.
         first = self.pending.first
         done = [e.sseq for e in endings if e.sseq not in first and not self.expects(e.sseq)]
@@ -582,8 +582,8 @@ class ConsumerMachine:
         pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
         if self.settled is not None:
             self.settled += state.leaving
-        endings = starmap(Ending, state.endings)
-        self.endings = Endings(state.era, state.ended, endings)
+        endings = starmap(DeadLetter, state.endings)
+        self.endings = PendingDeadLetters(state.era, state.ended, endings)
         if not self.dead_letters:
             self._done_with(self.endings.clear())
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.errors import Fenced
-from core.rules.stream.transactions.ledger import Entry
+from core.rules.stream.transactions.ledger import LedgerEntry
 from core.storage.interface import (
     ConsumerRow,
     DirectoryNews,
@@ -206,7 +206,7 @@ class PostgresDirectoryStore:
         (row,) = await self._fetch(_HEAD)
         return Head(*row)
 
-    async def ledgers(self, groups: Collection[int]) -> list[tuple[int, Entry]]:
+    async def ledgers(self, groups: Collection[int]) -> list[tuple[int, LedgerEntry]]:
         """Return the ledger entries of the streams of lease groups, each with its stream number."""
         return list(map(entry_of, await self._fetch(LOAD_LEDGERS, list(groups))))
 
@@ -220,7 +220,7 @@ class PostgresDirectoryStore:
             Fenced: This node does not own the lease group.
         """
         check = self._checked(check)
-        made = (new.account, new.name, new.shelf, new.created, new.creation, new.config)
+        made = (new.account, new.name, new.partition, new.created, new.creation, new.config)
 
         async def add(session: Any, is_again: bool) -> tuple[int, int, int, int]:
             if is_again:
@@ -244,7 +244,7 @@ class PostgresDirectoryStore:
             number,
             new.account,
             new.name,
-            new.shelf,
+            new.partition,
             new.created,
             new.config,
             head,
@@ -305,7 +305,7 @@ class PostgresDirectoryStore:
         self._changed(version, DirectoryRow(stream, is_deleted=True))
 
     async def dropped_streams(self, groups: Collection[int]) -> list[tuple[int, int]]:
-        """Return (stream, shelf) of deleted streams that may still have messages."""
+        """Return (stream, partition) of deleted streams that may still have messages."""
         rows = await self._fetch(_LOAD_DROPPED, list(groups))
         return [(r[0], r[1]) for r in rows]
 

@@ -28,7 +28,7 @@ import asyncpg
 
 from core.errors import Unavailable
 from core.storage.health import Outage
-from core.storage.leases import Bumped, ForeignLocks, Holder, NodeRow, PeerRow
+from core.storage.leases import ForeignLocks, Holder, NodeRow, PeerRow, RaisedEpochs
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 from core.storage.postgres.foreign_locks import foreign_locks
 from core.storage.postgres.locks import BUMPS_IN_TURN, IS_HELD, LOCK_CLASS, fresh_key
@@ -247,7 +247,7 @@ class PostgresLeases:
 
     async def bump(
         self, groups: Collection[int], token: int, expected: int | None, node: str
-    ) -> Bumped:
+    ) -> RaisedEpochs:
         """Raise the epochs of the streams of groups and of their consumers, durably.
 
         Waits for transactions of the former leader, and ends those that stall for a second.
@@ -266,7 +266,7 @@ class PostgresLeases:
         token: int,
         expected: int | None,
         node: str,
-    ) -> Bumped:
+    ) -> RaisedEpochs:
         async with connection.transaction():
             await connection.execute("set local synchronous_commit = on")
             await connection.execute(_WAIT_FOR_LOCKS)
@@ -281,7 +281,7 @@ class PostgresLeases:
             await connection.execute(_LEAD, found, token, node)
             claim = await connection.fetchval(_CLAIM)
         # After COMMIT: an uncommitted bump must not count as leadership.
-        return Bumped(frozenset(found), int(claim))
+        return RaisedEpochs(frozenset(found), int(claim))
 
     async def tokens(self, groups: Collection[int]) -> Mapping[int, int]:
         """Return the fencing tokens stored by the last bumps of groups."""

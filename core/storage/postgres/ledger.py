@@ -9,7 +9,14 @@ from typing import Any
 
 import msgspec
 
-from core.rules.stream.transactions.ledger import Attempt, Batch, Entry, LedgerWrite, Place, Stop
+from core.rules.stream.transactions.ledger import (
+    Attempt,
+    BatchError,
+    LedgerEntry,
+    LedgerWrite,
+    RowPosition,
+    StagedBatch,
+)
 from core.storage.postgres.texts import sql_text
 
 _COLUMNS = (
@@ -24,7 +31,7 @@ LOAD_LEDGERS = f"""
     where not s.dropped and s.lease_group = any($1::int[]) order by l.stream, l.app
 """
 
-_NOTHING = Batch(0, (), 0)
+_NOTHING = StagedBatch(0, (), 0)
 
 
 def ledger_text(stream: int, write: LedgerWrite) -> str:
@@ -48,7 +55,7 @@ def ledger_text(stream: int, write: LedgerWrite) -> str:
     )
 
 
-def _values(entry: Entry) -> dict[str, str]:
+def _values(entry: LedgerEntry) -> dict[str, str]:
     """Return the columns of an entry as SQL expressions."""
     batch = entry.batch or _NOTHING
     place = batch.place
@@ -65,7 +72,7 @@ def _values(entry: Entry) -> dict[str, str]:
         "duplicates": str(batch.duplicates),
         "first_seq": str(batch.first_seq),
         "last_seq": str(batch.last_seq),
-        "place": f"'{{{place.attempt},{place.block},{place.row}}}'",
+        "place": f"'{{{place.attempt},{place.message},{place.row}}}'",
         "stop": "null" if batch.stop is None else _json_text(batch.stop),
     }
 
@@ -74,13 +81,13 @@ def _json_text(value: object) -> str:
     return sql_text(msgspec.json.encode(value).decode())
 
 
-def entry_of(row: Sequence[Any]) -> tuple[int, Entry]:
+def entry_of(row: Sequence[Any]) -> tuple[int, LedgerEntry]:
     """Return (stream number, entry) of a row of `LOAD_LEDGERS`."""
     stream, app, token, run, past, keep, changed, number, manifest, *rest = row
     rows, promoted, duplicates, first_seq, last_seq, place, stop = rest
-    batch: Batch | None = None
+    batch: StagedBatch | None = None
     if number is not None:
-        batch = Batch(
+        batch = StagedBatch(
             number,
             () if manifest is None else msgspec.json.decode(manifest, type=tuple[Attempt, ...]),
             rows,
@@ -88,8 +95,8 @@ def entry_of(row: Sequence[Any]) -> tuple[int, Entry]:
             duplicates,
             first_seq,
             last_seq,
-            Place(*place),
-            None if stop is None else msgspec.json.decode(stop, type=Stop),
+            RowPosition(*place),
+            None if stop is None else msgspec.json.decode(stop, type=BatchError),
         )
     known = msgspec.json.decode(past, type=tuple[str, ...])
-    return stream, Entry(app, token, run, known, keep, batch, changed)
+    return stream, LedgerEntry(app, token, run, known, keep, batch, changed)

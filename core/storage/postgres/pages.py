@@ -25,9 +25,9 @@ _COLUMNS = f"""
 """
 
 
-def page_of(condition: str, shelf: int) -> str:
+def page_of(condition: str, partition: int) -> str:
     """Return a query for messages of a partition; `condition` may end in an order and a limit."""
-    rows = f"select * from jetgate_store.message_{shelf} where {condition}"
+    rows = f"select * from jetgate_store.message_{partition} where {condition}"
     return f"select {_COLUMNS} from ({rows}) as m"
 
 

@@ -78,7 +78,7 @@ class PostgresReader:
         return rows
 
     async def _fetch_indexed(
-        self, statement: str, stream: int, shelf: int, first: int, last: int
+        self, statement: str, stream: int, partition: int, first: int, last: int
     ) -> tuple[list[bytes], list[Any]]:
         """Return the subjects and the rows of a query that reads only the index.
 
@@ -88,11 +88,11 @@ class PostgresReader:
         with self._reading():
             while True:
                 rows = await self._ask(statement, stream, first, last)
-                names = await self._names_of(rows, stream, shelf)
+                names = await self._names_of(rows, stream, partition)
                 if names is not None:
                     return names, rows
 
-    async def _names_of(self, rows: list[Any], stream: int, shelf: int) -> list[bytes] | None:
+    async def _names_of(self, rows: list[Any], stream: int, partition: int) -> list[bytes] | None:
         """Return the subjects of such rows; None if a row was deleted before its text was read.
 
         The caller repeats the query then, whose next result lacks that row.
@@ -103,7 +103,7 @@ class PostgresReader:
             joined = "\n".join([row[0] for row in some])
             if DIGEST_PREFIX in joined:
                 digests = {row[0]: row[1] for row in some if row[0].startswith(DIGEST_PREFIX)}
-                long = await self._long_texts(stream, shelf, list(digests.values()))
+                long = await self._long_texts(stream, partition, list(digests.values()))
                 if long.keys() < digests.keys():
                     return None
                 joined = "\n".join([long.get(row[0], row[0]) for row in some])
@@ -112,12 +112,12 @@ class PostgresReader:
                 await asyncio.sleep(0)
         return names
 
-    async def _long_texts(self, stream: int, shelf: int, seqs: Sequence[int]) -> dict[str, str]:
+    async def _long_texts(self, stream: int, partition: int, seqs: Sequence[int]) -> dict[str, str]:
         """Return the long texts of rows by their digests; rows that are gone are left out."""
         found: dict[str, str] = {}
         for start in range(0, len(seqs), _LONG_AT_ONCE):
             found |= await self._ask(
-                f"select subject, long_subject from jetgate_store.message_{shelf} "
+                f"select subject, long_subject from jetgate_store.message_{partition} "
                 "where stream = $1 and seq = any($2::bigint[]) and long_subject is not null",
                 stream,
                 seqs[start : start + _LONG_AT_ONCE],
@@ -152,9 +152,9 @@ class PostgresReader:
         if not left:
             then()
 
-    async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
+    async def range(self, stream: int, partition: int, seq: int, limit: int) -> Segment | None:
         """Return up to `limit` messages at or after `seq`; None if there are none."""
-        statement = page_of("stream = $1 and seq >= $2 order by seq limit $3", shelf)
+        statement = page_of("stream = $1 and seq >= $2 order by seq limit $3", partition)
         while True:
             try:
                 return segment_of((await self._fetch(statement, stream, seq, limit))[0])
@@ -163,21 +163,21 @@ class PostgresReader:
                     raise
                 limit = max(limit // 8, 1)
 
-    async def points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None:
+    async def points(self, stream: int, partition: int, seqs: Sequence[int]) -> Segment | None:
         """Return the messages with these sequences (ascending); None if none of them exist."""
-        statement = page_of("stream = $1 and seq = any($2::bigint[]) order by seq", shelf)
+        statement = page_of("stream = $1 and seq = any($2::bigint[]) order by seq", partition)
         try:
             return segment_of((await self._fetch(statement, stream, seqs))[0])
         except _TooLarge:
             if len(seqs) < 2:
                 raise
             middle = len(seqs) // 2
-            low = await self.points(stream, shelf, seqs[:middle])
-            high = await self.points(stream, shelf, seqs[middle:])
+            low = await self.points(stream, partition, seqs[:middle])
+            high = await self.points(stream, partition, seqs[middle:])
             return joined(low, high) if low is not None and high is not None else low or high
 
     async def sizes_from(
-        self, stream: int, shelf: int, seq: int, limit: int
+        self, stream: int, partition: int, seq: int, limit: int
     ) -> list[tuple[int, bytes, int, int, int]]:
         """Return (sequence, subject, payload bytes, header bytes, time) from `seq` on.
 
@@ -185,7 +185,7 @@ class PostgresReader:
         """
         rows = await self._fetch(
             f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0), ts "
-            f"from jetgate_store.message_{shelf} "
+            f"from jetgate_store.message_{partition} "
             "where stream = $1 and seq >= $2 order by seq limit $3",
             stream,
             seq,
@@ -195,14 +195,14 @@ class PostgresReader:
         return [(r[0], name, r[2], r[3], r[4]) for r, name in zip(rows, names, strict=True)]
 
     async def subjects(
-        self, stream: int, shelf: int, first: int, last: int
+        self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[bytes, int, int]]:
         """Return (subject, count, last sequence) of [first, last] by an index-only scan."""
         names, rows = await self._fetch_indexed(
-            f"select subject, max(seq), count(*) from jetgate_store.message_{shelf} "
+            f"select subject, max(seq), count(*) from jetgate_store.message_{partition} "
             "where stream = $1 and seq >= $2 and seq <= $3 group by subject",
             stream,
-            shelf,
+            partition,
             first,
             last,
         )
@@ -214,12 +214,12 @@ class PostgresReader:
         return found
 
     async def sizes(
-        self, stream: int, shelf: int, subject: bytes | None, first: int, below: int
+        self, stream: int, partition: int, subject: bytes | None, first: int, below: int
     ) -> list[tuple[int, bytes, int, int]]:
         """Return (sequence, subject, payload bytes, header bytes) of [first, below), ascending."""
         rows = await self._fetch(
             f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0) "
-            f"from jetgate_store.message_{shelf} where stream = $1 and seq >= $2 and seq < $3 "
+            f"from jetgate_store.message_{partition} where stream = $1 and seq >= $2 and seq < $3 "
             "and ($4::text is null or subject = $4) order by seq",
             stream,
             first,
@@ -229,7 +229,7 @@ class PostgresReader:
         return [(r[0], name, r[2], r[3]) for r, name in zip(rows, _subjects(rows), strict=True)]
 
     async def expiry_rows(
-        self, stream: int, shelf: int, first: int, below: int
+        self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
         """Return the rows of [first, below) that decide when messages expire, ascending.
 
@@ -239,7 +239,7 @@ class PostgresReader:
         rows = await self._fetch(
             f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0), ts, "
             f"case when {_HAS_EXPIRY_HEADER} then hdr end "
-            f"from jetgate_store.message_{shelf} where stream = $1 and seq >= $2 and seq < $3 "
+            f"from jetgate_store.message_{partition} where stream = $1 and seq >= $2 and seq < $3 "
             "order by seq",
             stream,
             first,
@@ -249,13 +249,13 @@ class PostgresReader:
         return [(r[0], name, r[2], r[3], r[4], r[5]) for r, name in zip(rows, names, strict=True)]
 
     async def schedules(
-        self, stream: int, shelf: int, first: int, below: int
+        self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, bytes]]:
         """Return (sequence, subject, time, header block) of the schedules in [first, below)."""
         rows = await self._fetch(
-            f"select seq, {WHOLE}, ts, hdr from jetgate_store.message_{shelf} where stream = $1 "
-            "and seq >= $2 and seq < $3 and hdr is not null and position($4::bytea in hdr) > 0 "
-            "order by seq",
+            f"select seq, {WHOLE}, ts, hdr from jetgate_store.message_{partition} "
+            "where stream = $1 and seq >= $2 and seq < $3 "
+            "and hdr is not null and position($4::bytea in hdr) > 0 order by seq",
             stream,
             first,
             below,
@@ -264,7 +264,7 @@ class PostgresReader:
         return [(r[0], name, r[2], r[3]) for r, name in zip(rows, _subjects(rows), strict=True)]
 
     async def replaced(
-        self, stream: int, shelf: int, schedules: Sequence[tuple[bytes, int]]
+        self, stream: int, partition: int, schedules: Sequence[tuple[bytes, int]]
     ) -> set[bytes]:
         """Return the subjects with a later message that no schedule has published.
 
@@ -273,7 +273,7 @@ class PostgresReader:
         keys = {key_of(subject): subject for subject, _ in schedules}
         rows = await self._fetch(
             "select s.subject from unnest($2::text[], $3::bigint[]) s(subject, seq) where exists "
-            f"(select 1 from jetgate_store.message_{shelf} m where m.stream = $1 "
+            f"(select 1 from jetgate_store.message_{partition} m where m.stream = $1 "
             "and m.seq > s.seq and m.subject = s.subject "
             "and coalesce(position($4::bytea in m.hdr), 0) = 0)",
             stream,
@@ -305,10 +305,10 @@ class PostgresReader:
         )
         return [row[0] for row in rows]
 
-    async def last_before(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
+    async def last_before(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
         """Return the last sequence of a subject below `seq`; 0 if there is none."""
         rows = await self._fetch(
-            f"select seq from jetgate_store.message_{shelf} "
+            f"select seq from jetgate_store.message_{partition} "
             "where stream = $1 and seq < $2 and subject = $3 order by seq desc limit 1",
             stream,
             seq,
@@ -316,22 +316,24 @@ class PostgresReader:
         )
         return rows[0][0] if rows else 0
 
-    async def newest(self, stream: int, shelf: int, count: int) -> int:
+    async def newest(self, stream: int, partition: int, count: int) -> int:
         """Return the sequence of the `count`-th newest message; 0 if there are fewer."""
         rows = await self._fetch(
-            f"select seq from jetgate_store.message_{shelf} "
+            f"select seq from jetgate_store.message_{partition} "
             "where stream = $1 order by seq desc offset $2 limit 1",
             stream,
             count - 1,
         )
         return rows[0][0] if rows else 0
 
-    async def totals(self, stream: int, shelf: int, first: int, last: int) -> tuple[int, int, int]:
+    async def totals(
+        self, stream: int, partition: int, first: int, last: int
+    ) -> tuple[int, int, int]:
         """Return (messages, their bytes, messages with headers) of [first, last]."""
         rows = await self._fetch(
             f"select count(*), coalesce(sum({WHOLE_BYTES} + octet_length(data) "
             "+ coalesce(octet_length(hdr), 0)), 0)::bigint, count(hdr) "
-            f"from jetgate_store.message_{shelf} "
+            f"from jetgate_store.message_{partition} "
             "where stream = $1 and seq >= $2 and seq <= $3",
             stream,
             first,
@@ -339,10 +341,10 @@ class PostgresReader:
         )
         return rows[0][0], rows[0][1], rows[0][2]
 
-    async def next_of(self, stream: int, shelf: int, subject: bytes, seq: int) -> int:
+    async def next_of(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
         """Return the first sequence of a subject at or after `seq`; 0 if there is none."""
         rows = await self._fetch(
-            f"select seq from jetgate_store.message_{shelf} "
+            f"select seq from jetgate_store.message_{partition} "
             "where stream = $1 and seq >= $2 and subject = $3 order by seq limit 1",
             stream,
             seq,
@@ -351,28 +353,28 @@ class PostgresReader:
         return rows[0][0] if rows else 0
 
     async def names(
-        self, stream: int, shelf: int, first: int, last: int
+        self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[int, bytes]]:
         """Return (sequence, subject) of [first, last], ascending."""
         names, rows = await self._fetch_indexed(
-            f"select subject, seq from jetgate_store.message_{shelf} "
+            f"select subject, seq from jetgate_store.message_{partition} "
             "where stream = $1 and seq >= $2 and seq <= $3 order by seq",
             stream,
-            shelf,
+            partition,
             first,
             last,
         )
         return [(row[1], name) for row, name in zip(rows, names, strict=True)]
 
     async def message_ids(
-        self, stream: int, shelf: int, since_ts: int, first: int, last: int
+        self, stream: int, partition: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
         """Return (sequence, time, message id) of [first, last] stored after `since_ts`.
 
         Includes removed messages whose ids are kept.
         """
         rows = await self._fetch(
-            f"select seq, ts, hdr, null from jetgate_store.message_{shelf} "
+            f"select seq, ts, hdr, null from jetgate_store.message_{partition} "
             "where stream = $1 and seq >= $2 and seq <= $3 and ts > $4 and hdr is not null "
             "union all select u.seq, u.ts, null, u.id from jetgate_store.removed_ids r, "
             "unnest(r.seqs, r.times, r.ids) as u(seq, ts, id) where r.stream = $1 "
@@ -399,7 +401,7 @@ class PostgresReader:
         )
         return None if rows[0][0] is None else int(rows[0][0])
 
-    async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int:
+    async def first_at(self, stream: int, partition: int, ts: int, first: int, last: int) -> int:
         """Return the first sequence in [first, last] stored at or after `ts`; else last + 1.
 
         A binary search finds it, because times never decrease with the sequence.
@@ -416,13 +418,14 @@ class PostgresReader:
         )
         return [Position(*row) for row in rows]
 
-    async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]:
+    async def sourced(self, stream: int, partition: int, name: bytes, below: int) -> list[bytes]:
         """Return some `Nats-Stream-Source` values that begin with `name`, newest first.
 
         Each is preceded by its sequence and a blank. At most 100, of sequences below `below`.
         """
         rows = await self._fetch(
-            f"select seq, hdr from jetgate_store.message_{shelf} where stream = $1 and seq < $2 "
+            f"select seq, hdr from jetgate_store.message_{partition} "
+            "where stream = $1 and seq < $2 "
             "and hdr is not null and position($3::bytea in hdr) > 0 order by seq desc limit 100",
             stream,
             below,
@@ -433,13 +436,13 @@ class PostgresReader:
     # -- removal -----------------------------------------------------------------------------
 
     async def delete_below(
-        self, stream: int, shelf: int, seq: int, limit: int, ids_since: int | None
+        self, stream: int, partition: int, seq: int, limit: int, ids_since: int | None
     ) -> int:
         """Delete up to `limit` of the oldest rows below `seq`; return the number deleted."""
         rows = await self._delete(
-            f"with gone as (delete from jetgate_store.message_{shelf} "
+            f"with gone as (delete from jetgate_store.message_{partition} "
             "where stream = $1 and seq < $2 and seq <= coalesce((select seq from "
-            f"jetgate_store.message_{shelf} where stream = $1 and seq < $2 "
+            f"jetgate_store.message_{partition} where stream = $1 and seq < $2 "
             f"order by seq offset $3 limit 1), $2) returning {removed_ids.gone(ids_since)})"
             f"{removed_ids.keeping('$1', ids_since)} select count(*) from gone",
             stream,
@@ -449,7 +452,7 @@ class PostgresReader:
         return int(rows[0][0])
 
     async def delete_rows(
-        self, stream: int, shelf: int, seqs: Sequence[int], record: int, ids_since: int | None
+        self, stream: int, partition: int, seqs: Sequence[int], record: int, ids_since: int | None
     ) -> None:
         """Delete rows by sequence, and the records of replaced rows numbered below `record`.
 
@@ -458,7 +461,7 @@ class PostgresReader:
         # A part that is not selected from runs last: first the rows, as in a commit, then the
         # records.
         await self._delete(
-            f"with gone as (delete from jetgate_store.message_{shelf} "
+            f"with gone as (delete from jetgate_store.message_{partition} "
             "where stream = $1 and seq = any($2::bigint[]) "
             f"returning {removed_ids.gone(ids_since)})"
             f"{removed_ids.keeping('$1', ids_since)}, "
@@ -469,12 +472,13 @@ class PostgresReader:
             record,
         )
 
-    async def delete_purged(self, stream: int, shelf: int, ids_since: int | None) -> None:
+    async def delete_purged(self, stream: int, partition: int, ids_since: int | None) -> None:
         """Delete the rows of the recorded purges of a stream and the records, in one statement."""
         await self._delete(
             "with p as (delete from jetgate_store.purge where stream = $1 "
-            f"returning filters, up_to_seq), gone as (delete from jetgate_store.message_{shelf} m "
-            "using p where m.stream = $1 and m.seq <= p.up_to_seq and exists (select 1 from "
+            "returning filters, up_to_seq), "
+            f"gone as (delete from jetgate_store.message_{partition} m using p "
+            "where m.stream = $1 and m.seq <= p.up_to_seq and exists (select 1 from "
             f"unnest(p.filters) f where jetgate_store.subject_matches(f, {WHOLE})) "
             f"returning {removed_ids.gone(ids_since)})"
             f"{removed_ids.keeping('$1', ids_since)} select count(*) from gone",

@@ -14,7 +14,7 @@ from core.storage.remotes import RemoteRow, RemoteState
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StoredRemote:
     """A remote, and the state that a node stored last.
 
     Attributes:
@@ -41,14 +41,17 @@ class PostgresRemotes:
         rows = await self._fetch("select name, url, creds from jetgate_store.remote order by name")
         return [RemoteRow(*row) for row in rows]
 
-    async def told(self) -> list[Told]:
+    async def told(self) -> list[StoredRemote]:
         """Return the remotes with their states, sorted by name. Raises Unavailable."""
         rows = await self._fetch(
             "select name, url, creds, connected, server, rtt_ns, error, relays, told, "
             "extract(epoch from clock_timestamp() - told)::float8 "
             "from jetgate_store.remote order by name"
         )
-        return [Told(RemoteRow(*row[:3]), RemoteState(row[0], *row[3:8]), *row[8:]) for row in rows]
+        return [
+            StoredRemote(RemoteRow(*row[:3]), RemoteState(row[0], *row[3:8]), *row[8:])
+            for row in rows
+        ]
 
     async def add(self, row: RemoteRow) -> bool:
         """Add or replace a remote; return whether it is new. Raises Unavailable."""

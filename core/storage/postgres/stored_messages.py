@@ -65,7 +65,7 @@ class _There(NamedTuple):
 
     place: int
     stream: int
-    shelf: int
+    partition: int
     seq: int
     ts: int
     crc: int
@@ -194,7 +194,7 @@ async def _rows(sessions: _Sessions, chunk: Sequence[_There]) -> dict[int, Row]:
 
     A row with another time or checksum than the primary's is left out.
     """
-    keys = zip(*((each.stream, each.shelf, each.seq) for each in chunk), strict=True)
+    keys = zip(*((each.stream, each.partition, each.seq) for each in chunk), strict=True)
     rows = await sessions.fetch(_ROWS, *map(list, keys))
     found = {(row["stream"], row["seq"]): row for row in rows}
     messages: dict[int, Row] = {}

@@ -108,7 +108,7 @@ def rows_of(commit: StreamCommit, subjects: Subjects, *, is_wide: bool = False) 
         segment.seqs,
         segment.times,
         repeat(commit.stream),
-        repeat(commit.shelf),
+        repeat(commit.partition),
         crcs,
         texts,
         headers,
@@ -153,7 +153,7 @@ def _erase_text(commit: StreamCommit) -> str:
     if plan.erased:
         seqs = _array(sorted(plan.erased), "bigint[]")
         text = (
-            f"delete from jetgate_store.message_{commit.shelf} "
+            f"delete from jetgate_store.message_{commit.partition} "
             f"where stream = {commit.stream} and seq = any({seqs})"
         )
         if since is not None:
@@ -275,8 +275,8 @@ class PostgresLog:
         if not written:
             await connection.execute(text)
             return
-        shelves = {c.shelf for c in written}
-        table = f"message_{shelves.pop()}" if len(shelves) == 1 else "message"
+        partitions = {c.partition for c in written}
+        table = f"message_{partitions.pop()}" if len(partitions) == 1 else "message"
         is_wide = any(long is not None for _, long in subjects)
         columns = ALL_COLUMNS if is_wide else COLUMNS
         text += f"copy jetgate_store.{table} ({columns}) from stdin (format binary)"

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from core.api.gathering import Gathering
+from core.api.node_queries import NodeQueries
 from core.model.account import AccountStats
 from core.model.stream import StreamConfig, StreamInfo
 
@@ -51,7 +51,7 @@ def test_a_node_tells_of_its_streams_while_it_may_trust_that_it_leads_them(
 ) -> None:
     """Without, another node may have changed or deleted them since."""
     asked = Asked()
-    Gathering(cast(Any, asked), cast(Any, Led(is_trusted=is_trusted)), cast(Any, None))
+    NodeQueries(cast(Any, asked), cast(Any, Led(is_trusted=is_trusted)), cast(Any, None))
 
     infos = json.loads(asyncio.run(asked.tell[b"INFOS"](b'["S", "OTHER"]')))  # type: ignore[arg-type]
     usage = json.loads(asyncio.run(asked.tell[b"USAGE"](b"")))  # type: ignore[arg-type]

@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from core.jetstream import trust as trust_module
+from core.jetstream import trust_gate as trust_module
 from core.jetstream.direct import held
 from core.jetstream.direct.direct_get import DirectGet
-from core.jetstream.trust import Trust
+from core.jetstream.trust_gate import TrustGate
 from core.pubsub.onward import Splitter
 from core.pubsub.route import RemoteInterest
 from core.pubsub.server import Hub
@@ -40,7 +40,7 @@ class Scenario:
 
     def __init__(self, bench: StreamBench) -> None:
         self.is_open = False
-        self.trust = Trust(lambda: self.is_open)
+        self.trust = TrustGate(lambda: self.is_open)
         self.loop_tick = LoopTick()
         self.account = Hub(self.loop_tick, ManualClock()).accounts["$G"]
         self.answers: list[bytes] = []

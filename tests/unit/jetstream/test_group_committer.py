@@ -27,7 +27,7 @@ class FakeRunner:
     def __init__(self, bench: "Bench", stream: int) -> None:
         self.bench = bench
         self.stream = stream
-        self.shelf = 0
+        self.partition = 0
         self.epoch = 1
         self.queued = False
         self.gathered = 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.jetstream.stream.expiry import foresee
+from core.jetstream.stream.expiry import find_due
 from core.units import NANOS_PER_SECOND
 from tests.support.streams import StreamBench, saved
 from tests.unit.rules.stream.support import block, config
@@ -90,7 +90,7 @@ def test_rows_leave_storage_in_the_order_their_messages_left_the_stream(make: An
     pass_time(bench, 1.1)
     swept: list[int] = []
 
-    async def delete_rows(stream: int, shelf: int, rows: list[int], *_more: object) -> None:
+    async def delete_rows(stream: int, partition: int, rows: list[int], *_more: object) -> None:
         swept.extend(rows)
 
     bench.store.delete_rows = delete_rows
@@ -236,7 +236,7 @@ def test_what_was_foreseen_to_be_the_last_may_be_gone_by_then(make: Any) -> None
     bench.publish("b")
     runner.log.tail.clear(5)
     bench.clock.time += 2 * NANOS_PER_SECOND
-    foreseen = bench.run(foresee(runner.log, bench.clock.now()))
+    foreseen = bench.run(find_due(runner.log, bench.clock.now()))
     assert foreseen.last_seqs == {b"a": 2}
 
     bench.serve(runner.requests.delete_message(2))

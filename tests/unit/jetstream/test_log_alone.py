@@ -11,7 +11,7 @@ from core.jetstream.log.loading import load, take_head
 from core.jetstream.log.stream_log import StreamLog
 from core.jetstream.log.subjects import last_by_subject
 from core.jetstream.log.tail import TailBudget
-from core.jetstream.trust import Trust
+from core.jetstream.trust_gate import TrustGate
 from core.pubsub.server import Hub
 from core.rules.stream.machine import StreamMachine
 from core.runtime.loop_tick import LoopTick
@@ -58,7 +58,7 @@ def test_direct_get_needs_a_log_and_no_leader() -> None:
                 there.set()
 
         account.subscribe(b"in.*", answered)
-        DirectGet(log, account, loop_tick, Trust()).configure(True)
+        DirectGet(log, account, loop_tick, TrustGate()).configure(True)
         for name, request in (
             (b"in.first", b'{"seq":1}'),
             (b"in.replaced", b'{"seq":2}'),

@@ -9,9 +9,9 @@ import pytest
 
 from core.errors import Unavailable
 from core.jetstream.transactions import staging
-from core.jetstream.transactions.staging import Chunk, ChunkReader, Staged
+from core.jetstream.transactions.staging import ChunkReader, RowChunk, StagedMessages
 from core.model.transaction_errors import transaction_error
-from core.rules.stream.transactions.ledger import Attempt, Place
+from core.rules.stream.transactions.ledger import Attempt, RowPosition
 from tests.support.transactions import Row, encoded
 
 ONE, TWO = Attempt("one", ((1, 2),), 5, 0), Attempt("two", ((7, 7), (9, 9)), 4, 0)
@@ -44,12 +44,12 @@ def four_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "CHUNK_ROWS", 4)
 
 
-def reader_of(blocks: Blocks, place: Place | None = None) -> ChunkReader:
-    return ChunkReader(cast(Staged, blocks), (ONE, TWO), place or Place())
+def reader_of(blocks: Blocks, place: RowPosition | None = None) -> ChunkReader:
+    return ChunkReader(cast(StagedMessages, blocks), (ONE, TWO), place or RowPosition())
 
 
-def read_all(reader: ChunkReader) -> list[Chunk]:
-    async def read() -> list[Chunk]:
+def read_all(reader: ChunkReader) -> list[RowChunk]:
+    async def read() -> list[RowChunk]:
         chunks = [await reader.next()]
         while not chunks[-1].is_last and chunks[-1].error is None:
             chunks.append(await reader.next())
@@ -58,7 +58,7 @@ def read_all(reader: ChunkReader) -> list[Chunk]:
     return asyncio.run(read())
 
 
-def payloads(chunks: list[Chunk]) -> list[bytes]:
+def payloads(chunks: list[RowChunk]) -> list[bytes]:
     return [payload for chunk in chunks for payload in chunk.columns.payloads]
 
 
@@ -67,7 +67,11 @@ def test_chunks_are_cut_anywhere_and_end_where_the_next_begins() -> None:
 
     assert [len(chunk.columns) for chunk in chunks] == [4, 4, 1]
     assert payloads(chunks) == [b"%d" % n for n in range(9)]
-    assert [chunk.end for chunk in chunks] == [Place(0, 1, 1), Place(1, 1, 3), Place(1, 2)]
+    assert [chunk.end for chunk in chunks] == [
+        RowPosition(0, 1, 1),
+        RowPosition(1, 1, 3),
+        RowPosition(1, 2),
+    ]
     assert [chunk.is_last for chunk in chunks] == [False, False, True]
 
 
@@ -97,13 +101,13 @@ def test_what_was_read_before_storage_failed_is_kept() -> None:
 @pytest.mark.parametrize(
     ("seq", "block", "rows", "at"),
     [
-        (2, None, 3, (Place(0, 1, 0), 2)),
-        (2, b"PUB a 1\r\n3\r\nPUB", 4, (Place(0, 1, 1), 2)),
-        (1, b"", 0, (Place(0, 0, 0), 1)),
+        (2, None, 3, (RowPosition(0, 1, 0), 2)),
+        (2, b"PUB a 1\r\n3\r\nPUB", 4, (RowPosition(0, 1, 1), 2)),
+        (1, b"", 0, (RowPosition(0, 0, 0), 1)),
     ],
 )
 def test_an_error_comes_with_the_rows_before_it(
-    seq: int, block: bytes | None, rows: int, at: tuple[Place, int]
+    seq: int, block: bytes | None, rows: int, at: tuple[RowPosition, int]
 ) -> None:
     blocks = Blocks()
     if block:

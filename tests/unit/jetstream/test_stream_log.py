@@ -27,7 +27,7 @@ class Reader:
     def __init__(self) -> None:
         self.limits: list[int] = []
 
-    async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
+    async def range(self, stream: int, partition: int, seq: int, limit: int) -> Segment | None:
         self.limits.append(limit)
         return None
 

@@ -11,9 +11,9 @@ from core.errors import Fenced, OperatorError, Unavailable
 from core.node import lifecycle
 from core.node.lease_session import LeaseSession
 from core.node.lifecycle import Candidacy, Lifecycle
+from core.node.owner_links import OwnerLinks
 from core.node.ownership.dispatch import Dispatch
 from core.node.ownership.state import Command, Step, TransferAsked
-from core.node.reach import Reach
 from core.node.runtime import JetStreamRuntime
 from core.node.server import Server
 from core.route.handshake import RouteInfo
@@ -46,7 +46,7 @@ class Happenings:
         self.hub = self.clock = self
         self.links = links
         self.ownership: Dispatch[Any] = Dispatch()
-        self.reach = Reach(self.ownership, links)
+        self.reach = OwnerLinks(self.ownership, links)
         self.is_holding = False
         self.life = Lifecycle(cast(Server, self), self)
 

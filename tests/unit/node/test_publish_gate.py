@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Collection
 from typing import Any, cast
 
+from core.node.owner_links import OwnerLinks
 from core.node.ownership.dispatch import Dispatch
 from core.node.ownership.state import Drained, Released, TransferAsked
 from core.node.publish_gate import PublishGate
-from core.node.reach import Reach
 from core.node.server import Server
 from core.protocol.holding import Held
 from core.pubsub.server import Hub
@@ -26,7 +26,7 @@ class _Server:
         self.hub = Hub(LoopTick(), ManualClock())
         self.ownership: Dispatch[Any] = Dispatch()
         self.links = None
-        self.reach = Reach(self.ownership, None)
+        self.reach = OwnerLinks(self.ownership, None)
 
     def close_clients(self, reason: str) -> None:
         raise AssertionError(reason)

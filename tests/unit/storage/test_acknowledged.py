@@ -2,7 +2,7 @@
 
 # Subject: storage, storage faults
 
-from core.storage.acknowledged import Acknowledged, Known, Loss
+from core.storage.acknowledged import Acknowledged, AcknowledgedStream, LostData
 from core.storage.interface import Head, StreamRow
 
 S = ("$G", "S", 7)
@@ -16,7 +16,7 @@ THERE = {("$G", "S"), ("$G", "OLD")}
 """The names of the streams that there are."""
 
 
-def remembered(known: Known) -> Acknowledged:
+def remembered(known: AcknowledgedStream) -> Acknowledged:
     found = Acknowledged()
     found.remember(5, 20, {S: known})
     return found
@@ -27,13 +27,13 @@ def row(last: int, created: int = 7) -> StreamRow:
 
 
 def test_nothing_is_lost_where_everything_is_there_or_more() -> None:
-    assert remembered(Known(1, 50)).losses(LATER, [row(50)], THERE) == []
-    assert remembered(Known(1, 50)).losses(EARLIER, [row(60)], THERE) == []
+    assert remembered(AcknowledgedStream(1, 50)).losses(LATER, [row(50)], THERE) == []
+    assert remembered(AcknowledgedStream(1, 50)).losses(EARLIER, [row(60)], THERE) == []
     assert Acknowledged().losses(LATER, [row(50)], THERE) == []
 
 
 def test_what_was_on_its_way_is_no_loss_and_yet_not_given_again() -> None:
-    doubted = remembered(Known(1, 50, doubtful=55))
+    doubted = remembered(AcknowledgedStream(1, 50, doubtful=55))
 
     assert doubted.losses(LATER, [row(50)], THERE) == []
     [loss] = doubted.losses(LATER, [row(40)], THERE)
@@ -42,30 +42,30 @@ def test_what_was_on_its_way_is_no_loss_and_yet_not_given_again() -> None:
 
 
 def test_a_mirror_is_given_the_same_messages_again() -> None:
-    [loss] = remembered(Known(1, 50, mirrors=True)).losses(LATER, [row(49)], THERE)
+    [loss] = remembered(AcknowledgedStream(1, 50, mirrors=True)).losses(LATER, [row(49)], THERE)
 
     text = "the database lost sequence 50 of stream S; the mirror copies them again"
-    assert loss == Loss(S, text, 1, 1, 0)
+    assert loss == LostData(S, text, 1, 1, 0)
 
 
 def test_a_stream_that_is_gone_is_lost_only_if_the_directory_went_back() -> None:
-    known = remembered(Known(3, 50))
+    known = remembered(AcknowledgedStream(3, 50))
 
     assert known.losses(LATER, [], ()) == []  # another node led, and deleted it
     [loss] = known.losses(BEFORE, [], ())
-    assert loss == Loss(S, "the database lost stream S with sequences 3..50", 48)
-    [loss] = remembered(Known(1, 0)).losses(BEFORE, [], ())
-    assert loss == Loss(S, "the database lost stream S which was empty", 0)
+    assert loss == LostData(S, "the database lost stream S with sequences 3..50", 48)
+    [loss] = remembered(AcknowledgedStream(1, 0)).losses(BEFORE, [], ())
+    assert loss == LostData(S, "the database lost stream S which was empty", 0)
 
 
 def test_changes_of_consumers_are_told_beside_messages() -> None:
-    known = remembered(Known(1, 50, consumer_changes=5))
+    known = remembered(AcknowledgedStream(1, 50, consumer_changes=5))
     later = StreamRow(1, "$G", "S", 0, 7, "{}", Head(6, 1, 50, 0, 50, 0), consumer_changes=6)
 
     assert known.losses(LATER, [later], THERE) == []
     found = known.losses(LATER, [row(40)], THERE)
     text = "the database lost 5 changes of consumers of stream S"
-    assert found[0] == Loss(S, text)
+    assert found[0] == LostData(S, text)
     assert [(loss.stream, loss.upto, known.count(loss)) for loss in found] == [
         (0, 0, True),
         (1, 50, True),
@@ -73,8 +73,8 @@ def test_changes_of_consumers_are_told_beside_messages() -> None:
 
 
 def test_losses_are_counted_once_however_often_loading_fails() -> None:
-    known = remembered(Known(1, 50))
-    known.deleted(("$G", "OLD", 1), Known(1, 4))
+    known = remembered(AcknowledgedStream(1, 50))
+    known.deleted(("$G", "OLD", 1), AcknowledgedStream(1, 4))
     back = StreamRow(2, "$G", "OLD", 0, 1, "{}", Head(6, 1, 3, 0, 3, 0))
     losses = known.losses(EARLIER, [row(40), back], THERE)
     assert [(loss.stream, loss.upto) for loss in losses] == [(1, 50), (2, 4)]
@@ -83,7 +83,9 @@ def test_losses_are_counted_once_however_often_loading_fails() -> None:
     assert [known.count(loss) for loss in losses] == [False, False]
 
     assert known.lost == 10
-    known.remember(6, 20, {S: Known(1, 60), ("$G", "OLD", 1): Known(1, 4)})
+    known.remember(
+        6, 20, {S: AcknowledgedStream(1, 60), ("$G", "OLD", 1): AcknowledgedStream(1, 4)}
+    )
     assert known.losses(LATER, [row(60), back], THERE)[0].text.startswith(
         "the database lost sequence 4 "
     )
@@ -94,7 +96,7 @@ def test_losses_are_counted_once_however_often_loading_fails() -> None:
 def test_of_many_deleted_streams_the_oldest_are_forgotten() -> None:
     known = Acknowledged()
     for number in range(1025):
-        known.deleted(("$G", "S", number), Known(1, 4))
+        known.deleted(("$G", "S", number), AcknowledgedStream(1, 4))
 
     assert known.losses(LATER, [row(4, created=0)], THERE) == []
     assert len(known.losses(LATER, [row(4, created=1)], THERE)) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import OperatorError
-from core.storage.claims import claim
+from core.storage.directory_lock import lock_directory
 from core.storage.directory_owner import refuse_foreign
 
 _OTHER = 54321
@@ -53,7 +53,7 @@ class _GiveAway:
 
 def test_what_we_have_made_there_is_ours(shared: Path) -> None:
     (shared / "nats").mkdir(0o755)
-    os.close(claim(shared / "nats" / "jetstream"))
+    os.close(lock_directory(shared / "nats" / "jetstream"))
     refuse_foreign(shared / "nats" / "jetstream")
 
 
@@ -62,9 +62,9 @@ def test_what_another_made_there_is_refused(shared: Path, give_away: _GiveAway) 
     give_away(shared / "nats")
 
     with pytest.raises(OperatorError, match=_REFUSED):
-        claim(shared / "nats")
+        lock_directory(shared / "nats")
     with pytest.raises(OperatorError, match=_REFUSED):
-        claim(shared / "nats" / "jetstream")
+        lock_directory(shared / "nats" / "jetstream")
     assert not (shared / "nats" / "lock").exists()
 
 
@@ -77,7 +77,7 @@ def test_a_link_of_another_is_refused_wherever_it_leads(
     give_away(shared / "nats")
 
     with pytest.raises(OperatorError, match=_REFUSED):
-        claim(shared / "nats" / "jetstream")
+        lock_directory(shared / "nats" / "jetstream")
 
 
 def test_a_link_of_ours_to_what_another_has_made_is_refused(
@@ -88,7 +88,7 @@ def test_a_link_of_ours_to_what_another_has_made_is_refused(
     give_away(shared / "theirs")
 
     with pytest.raises(OperatorError, match=_REFUSED):
-        claim(tmp_path / "link")
+        lock_directory(tmp_path / "link")
 
 
 def test_a_directory_that_everybody_may_write_is_refused(shared: Path) -> None:
@@ -96,11 +96,11 @@ def test_a_directory_that_everybody_may_write_is_refused(shared: Path) -> None:
     (shared / "nats").chmod(0o777)
 
     with pytest.raises(OperatorError, match=r"can be written by everybody.*chmod o-w"):
-        claim(shared / "nats")
+        lock_directory(shared / "nats")
 
 
 def test_a_volume_that_everybody_may_write_can_be_used(shared: Path) -> None:
-    os.close(claim(shared / "jetstream"))
+    os.close(lock_directory(shared / "jetstream"))
 
 
 def test_a_lock_that_is_a_link_is_not_followed(shared: Path, tmp_path: Path) -> None:
@@ -109,5 +109,5 @@ def test_a_lock_that_is_a_link_is_not_followed(shared: Path, tmp_path: Path) -> 
     (shared / "nats" / "lock").symlink_to(tmp_path / "precious")
 
     with pytest.raises(OperatorError, match="cannot use data directory"):
-        claim(shared / "nats")
+        lock_directory(shared / "nats")
     assert (tmp_path / "precious").read_text() == "kept"

@@ -181,7 +181,7 @@ def rollup(draft: Draft, message: Message) -> None:
     message.rollup = kind
 
 
-def copied_rollup(draft: Draft, message: Message) -> None:
+def sourced_rollup(draft: Draft, message: Message) -> None:
     """Apply the roll-up of a sourced message only where the stream allows it; refuse nothing."""
     kind = message.found.get(h.ROLLUP, b"").lower()
     if draft.config.allow_rollup_hdrs and not draft.config.deny_purge and kind in (b"sub", b"all"):
@@ -330,9 +330,9 @@ ATOMIC = Checks(
 )
 """The checks of an atomic batch message. Its form was checked when the batch received it."""
 
-COPIED = Checks(
+SOURCED = Checks(
     form=(not_sealed, max_msg_size, storable),
-    headers=(not_duplicate, copied_rollup),
+    headers=(not_duplicate, sourced_rollup),
 )
 """The checks of a sourced message, which its origin has accepted.
 

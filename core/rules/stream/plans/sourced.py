@@ -23,7 +23,7 @@ from core.model.api_errors import err_code
 from core.protocol.messages import MessageColumns
 from core.rules.stream import headers as h
 from core.rules.stream.plan import PlanBuilder, Position
-from core.rules.stream.plans.checks import COPIED, is_record_too_large
+from core.rules.stream.plans.checks import SOURCED, is_record_too_large
 from core.rules.stream.plans.planner import Planner
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Run:
+class SourcedBatch:
     """A batch of consecutive messages of one origin, with their sequences and times there.
 
     Attributes:
@@ -55,7 +55,7 @@ class Run:
     def __len__(self) -> int:
         return len(self.seqs)
 
-    def after(self, seq: int) -> Run:
+    def after(self, seq: int) -> SourcedBatch:
         """Return the part of the batch above a sequence. The result covers that sequence too."""
         skip = bisect_right(self.seqs, seq)
         if not skip and self.through >= seq:
@@ -64,7 +64,7 @@ class Run:
         rest.through = max(rest.through, seq)  # the position never moves backwards
         return rest
 
-    def part(self, start: int, stop: int) -> Run:
+    def part(self, start: int, stop: int) -> SourcedBatch:
         """Return the messages from `start` up to `stop`, excluded.
 
         Unless the part ends with the batch, it covers sequences only up to its last message.
@@ -74,9 +74,9 @@ class Run:
             through = self.seqs[stop - 1] if stop else 0
         seqs, times = self.seqs[start:stop], self.times[start:stop]
         columns = self.columns.part(start, stop)
-        return Run(self.key, self.identity, through, seqs, times, columns)
+        return SourcedBatch(self.key, self.identity, through, seqs, times, columns)
 
-    def extend(self, more: Run) -> None:
+    def extend(self, more: SourcedBatch) -> None:
         """Append the next batch of the same origin."""
         self.through = more.through
         self.seqs += more.seqs
@@ -101,7 +101,7 @@ _NEVER = frozenset(
 
 
 @dataclass(slots=True)
-class Copied:
+class SourcedPlan:
     """A plan, and the part of each batch that it stores.
 
     Attributes:
@@ -112,12 +112,12 @@ class Copied:
     """
 
     plan: PlanBuilder
-    runs: list[Run]
+    runs: list[SourcedBatch]
     stalled: dict[int, ApiError] = field(default_factory=dict)
     left_out: dict[tuple[int, int], ApiError] = field(default_factory=dict)
 
 
-class _Stop(Exception):
+class _CannotStore(Exception):
     """A message cannot be stored now; `place` is its index."""
 
     def __init__(self, place: int, error: ApiError) -> None:
@@ -125,15 +125,15 @@ class _Stop(Exception):
         self.error = error
 
 
-def plan_copies(
+def plan_sourced(
     machine: StreamMachine,
-    runs: Sequence[Run],
+    runs: Sequence[SourcedBatch],
     now: int,
     preconditions: Preconditions,
     *,
     mirrors: bool,
     leaves_out: bool = True,
-) -> Copied:
+) -> SourcedPlan:
     """Return the plan that stores batches, up to the first message that the stream cannot store.
 
     Args:
@@ -148,13 +148,13 @@ def plan_copies(
     """
     taken, stalled = list(runs), dict[int, ApiError]()
     while True:
-        planner = _CopyPlanner(machine, gathered(taken), now, preconditions)
+        planner = _SourcedPlanner(machine, joined_columns(taken), now, preconditions)
         planner.leaves_out = leaves_out
         if mirrors and len(planner.columns):
             planner.stamps = _seqs(taken[0].seqs), taken[0].times
         try:
             plan = planner.decide()
-        except _Stop as stop:
+        except _CannotStore as stop:
             place, start = _owner(taken, stop.place)
             stalled[place] = stop.error
             taken[place] = taken[place].part(0, stop.place - start)
@@ -163,7 +163,7 @@ def plan_copies(
     if runs:
         # Without a message too: the position in its origin begins the stream.
         plan.first_seq = plan.first_seq or 1
-    copied = Copied(plan, taken, stalled)
+    copied = SourcedPlan(plan, taken, stalled)
     for at, error in planner.left_out.items():
         place, start = _owner(taken, at)
         copied.left_out[place, taken[place].seqs[at - start]] = error
@@ -200,7 +200,7 @@ def plan_skip(machine: StreamMachine, through: int) -> PlanBuilder:
     return plan
 
 
-def gathered(runs: Sequence[Run]) -> MessageColumns:
+def joined_columns(runs: Sequence[SourcedBatch]) -> MessageColumns:
     """Return the messages of all batches as one batch."""
     if len(runs) == 1:
         return runs[0].columns
@@ -210,7 +210,7 @@ def gathered(runs: Sequence[Run]) -> MessageColumns:
     return columns
 
 
-def _owner(runs: Sequence[Run], place: int) -> tuple[int, int]:
+def _owner(runs: Sequence[SourcedBatch], place: int) -> tuple[int, int]:
     """Return the index of the batch with message `place`, and the place of its first message."""
     start = 0
     for index, run in enumerate(runs):
@@ -225,14 +225,14 @@ def _seqs(seqs: list[int]) -> Sequence[int]:
     return range(first, last + 1) if last - first + 1 == len(seqs) else seqs
 
 
-class _CopyPlanner(Planner):
-    """A planner that raises `_Stop` at the first message that cannot be stored now.
+class _SourcedPlanner(Planner):
+    """A planner that raises `_CannotStore` at the first message that cannot be stored now.
 
     Attributes:
         left_out: The errors of messages that can never be stored, by their places.
     """
 
-    checks = COPIED
+    checks = SOURCED
 
     def __init__(
         self,
@@ -278,7 +278,7 @@ class _CopyPlanner(Planner):
         if self.draft.counting is not None and error.err_code == _HEADER_TOO_LARGE:
             is_never_taken = False  # The stored total has the headers; deleting it starts anew.
         if not self.leaves_out or not is_never_taken:
-            raise _Stop(place, error)
+            raise _CannotStore(place, error)
         self.left_out[place] = error
         self.draft.refused[place] = b""
 

@@ -44,7 +44,7 @@ def _supported(_draft: Draft, message: Message) -> None:
 
 _LONE = frozenset((h.MSG_ID, h.INCREMENT, h.EXPECTED_STREAM, h.TTL, h.ROLLUP))
 
-PROMOTED = Checks(
+TRANSACTION_ROWS = Checks(
     form=PUBLISHED.form,
     headers=(_supported, *PUBLISHED.headers),
     stored=PUBLISHED.stored,
@@ -54,7 +54,7 @@ PROMOTED = Checks(
 
 
 @dataclass(slots=True)
-class Promoted:
+class RowsPlan:
     """A plan for rows of a transaction.
 
     Attributes:
@@ -72,7 +72,7 @@ class Promoted:
 
 def plan_rows(
     machine: StreamMachine, columns: MessageColumns, now: int, preconditions: Preconditions
-) -> Promoted:
+) -> RowsPlan:
     """Return the plan that stores rows up to the first one that is refused.
 
     Args:
@@ -90,7 +90,7 @@ def plan_rows(
             error = refused.error
             columns = columns.part(0, refused.place)
         else:
-            return Promoted(plan, len(columns), planner.duplicates, error)
+            return RowsPlan(plan, len(columns), planner.duplicates, error)
 
 
 class _Refused(Exception):
@@ -104,7 +104,7 @@ class _Refused(Exception):
 class _RowPlanner(Planner):
     """A planner that raises `_Refused` at the first row that is refused."""
 
-    checks = PROMOTED
+    checks = TRANSACTION_ROWS
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The transaction ledger of a stream: the stored batches of each app, and the decisions on them.
 
-An *app* writes numbered batches into a stream. Its rows are staged as blocks in another stream by
+An *app* writes numbered batches into a stream. Its rows are staged in messages of another stream by
 *attempts*; the manifest of a batch names the attempts that count. A *run* of the app (one life of
 its driver) holds a token. A newer run gets a higher token, and the older run is refused from then
 on.
@@ -31,13 +31,13 @@ _SEQ_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The blocks that one attempt staged.
+    """The messages that one attempt staged.
 
     Attributes:
         id: The id of the attempt.
         seqs: Ranges (first, last) of their sequences in the staging stream, ascending.
-        rows: Number of rows in all blocks.
-        crc: CRC-32C of all blocks, one after the other.
+        rows: Number of rows in all messages.
+        crc: CRC-32C of all messages, one after the other.
     """
 
     id: str
@@ -47,22 +47,22 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class RowPosition:
     """The position at which a batch continues; all numbers count from 0.
 
     Attributes:
         attempt: Index of the attempt in the manifest.
-        block: Index of the block within its attempt.
-        row: Index of the row within its block.
+        message: Index of the message within its attempt.
+        row: Index of the row within its message.
     """
 
     attempt: int = 0
-    block: int = 0
+    message: int = 0
     row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class BatchError:
     """The error that stops a batch, and the row that caused it.
 
     Attributes:
@@ -70,7 +70,7 @@ class Stop:
         err_code: Number of the error.
         description: Text of the error.
         attempt: Id of the attempt.
-        seq: Sequence of the block in the staging stream.
+        seq: Sequence of the message in the staging stream.
         row: Index of the row.
         subject: Subject of the row.
     """
@@ -85,7 +85,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class StagedBatch:
     """A batch, with its progress.
 
     Attributes:
@@ -107,8 +107,8 @@ class Batch:
     duplicates: int = 0
     first_seq: int = 0
     last_seq: int = 0
-    place: Place = Place()
-    stop: Stop | None = None
+    place: RowPosition = RowPosition()
+    stop: BatchError | None = None
 
     @property
     def is_done(self) -> bool:
@@ -117,7 +117,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """The ledger entry of one app.
 
     The entry without a name holds the highest token of deleted entries.
@@ -127,7 +127,7 @@ class Entry:
         token: Token of the current run.
         run: The current run.
         past: The runs that `run` superseded, newest first.
-        keep: Nanoseconds that a staged block waits for its manifest.
+        keep: Nanoseconds that a staged message waits for its manifest.
         batch: The last batch, or None.
         changed: Time of the last change, nanoseconds since the epoch.
     """
@@ -137,7 +137,7 @@ class Entry:
     run: str = ""
     past: tuple[str, ...] = ()
     keep: int = 0
-    batch: Batch | None = None
+    batch: StagedBatch | None = None
     changed: int = 0
 
 
@@ -151,13 +151,13 @@ class LedgerWrite:
         is_progress: Whether only the batch changes, without its manifest.
     """
 
-    entry: Entry
+    entry: LedgerEntry
     is_gone: bool = False
     is_progress: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ChunkProgress:
     """The result of storing one chunk of a batch.
 
     Attributes:
@@ -172,22 +172,24 @@ class Progress:
     rows: int
     duplicates: int
     seqs: range
-    place: Place
-    stop: Stop | None = None
+    place: RowPosition
+    stop: BatchError | None = None
     is_last: bool = False
 
 
 # -- decisions -------------------------------------------------------------------------------------
 
 
-def open_run(entry: Entry | None, app: str, run: str, keep: int, highest: int, now: int) -> Entry:
+def open_run(
+    entry: LedgerEntry | None, app: str, run: str, keep: int, highest: int, now: int
+) -> LedgerEntry:
     """Return the entry with `run` as the run of its app. If it already is, return the same object.
 
     Args:
         entry: The entry of the app (None: there is none).
         app: The name of the app.
         run: The run to open.
-        keep: Nanoseconds that staged blocks wait for their manifest.
+        keep: Nanoseconds that staged messages wait for their manifest.
         highest: The highest token of a deleted entry of the stream.
         now: Wall-clock time in nanoseconds since the epoch.
 
@@ -198,7 +200,7 @@ def open_run(entry: Entry | None, app: str, run: str, keep: int, highest: int, n
         if not 0 < len(text.encode()) <= 255 or not text.isprintable():
             raise transaction_error("Manifest", why=f"{what} has to be 1 to 255 printable bytes")
     if entry is None:
-        return Entry(app, highest + 1, run, keep=keep, changed=now)
+        return LedgerEntry(app, highest + 1, run, keep=keep, changed=now)
     if run == entry.run:
         return entry if keep == entry.keep else replace(entry, keep=keep, changed=now)
     if run in entry.past:
@@ -207,7 +209,7 @@ def open_run(entry: Entry | None, app: str, run: str, keep: int, highest: int, n
     return replace(entry, token=entry.token + 1, run=run, past=past, keep=keep, changed=now)
 
 
-def is_new_batch(entry: Entry | None, app: str, token: int, batch: int) -> bool:
+def is_new_batch(entry: LedgerEntry | None, app: str, token: int, batch: int) -> bool:
     """Decide whether a COMMIT is for a new batch (False: it repeats the last batch).
 
     Raises:
@@ -253,14 +255,14 @@ def check_manifest(batch: int, attempts: Sequence[Attempt]) -> None:
             raise refuse(f'the ranges of attempt "{attempt.id}" do not ascend')
 
 
-def record(entry: Entry, batch: int, attempts: tuple[Attempt, ...], now: int) -> Entry:
-    """Return the entry with a new batch. A batch without blocks is done at once."""
+def record(entry: LedgerEntry, batch: int, attempts: tuple[Attempt, ...], now: int) -> LedgerEntry:
+    """Return the entry with a new batch. A batch without messages is done at once."""
     rows = sum(attempt.rows for attempt in attempts)
-    begun = Batch(batch, attempts if any(attempt.seqs for attempt in attempts) else (), rows)
+    begun = StagedBatch(batch, attempts if any(attempt.seqs for attempt in attempts) else (), rows)
     return replace(entry, batch=begun, changed=now)
 
 
-def advance(entry: Entry, progress: Progress, now: int) -> Entry:
+def advance(entry: LedgerEntry, progress: ChunkProgress, now: int) -> LedgerEntry:
     """Return the entry after a chunk of its batch: done, stopped, or in progress.
 
     The batch also stops if its rows are not as many as its manifest names.
@@ -270,7 +272,7 @@ def advance(entry: Entry, progress: Progress, now: int) -> Entry:
     promoted, seqs, stop = batch.promoted + progress.rows, progress.seqs, progress.stop
     if progress.is_last and promoted != batch.rows:
         error = transaction_error("RowCount", found=promoted, rows=batch.rows)
-        stop = Stop(error.code, error.err_code, error.description)
+        stop = BatchError(error.code, error.err_code, error.description)
     after = replace(
         batch,
         attempts=() if progress.is_last and stop is None else batch.attempts,
@@ -284,25 +286,27 @@ def advance(entry: Entry, progress: Progress, now: int) -> Entry:
     return replace(entry, batch=after, changed=now)
 
 
-# -- blocks of a manifest --------------------------------------------------------------------------
+# -- staged messages of a manifest -----------------------------------------------------------------
 
 
-def blocks_from(attempts: Sequence[Attempt], place: Place) -> Iterator[tuple[int, int, int]]:
-    """Yield the blocks of a manifest from a place on.
+def staged_messages_from(
+    attempts: Sequence[Attempt], place: RowPosition
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the staged messages of a manifest from a place on.
 
-    Each is a tuple (attempt, block within the attempt, sequence in the staging stream).
+    Each is a tuple (attempt, message within the attempt, sequence in the staging stream).
     """
     for number, attempt in enumerate(attempts):
         if number < place.attempt:
             continue
-        skip = place.block if number == place.attempt else 0
+        skip = place.message if number == place.attempt else 0
         seqs = chain.from_iterable(range(first, last + 1) for first, last in attempt.seqs)
-        for block, seq in enumerate(islice(seqs, skip, None), skip):
-            yield number, block, seq
+        for message, seq in enumerate(islice(seqs, skip, None), skip):
+            yield number, message, seq
 
 
-def oldest_block(entry: Entry) -> int | None:
-    """Return the lowest sequence of a block that an unfinished batch needs (None: none)."""
+def oldest_staged_message(entry: LedgerEntry) -> int | None:
+    """Return the lowest sequence of a staged message that an unfinished batch needs, if any."""
     batch = entry.batch
     if batch is None:
         return None

@@ -1,4 +1,4 @@
-"""Blocks of staged rows: the payload of one message contains many publishes.
+"""Staged rows: the payload of one staged message contains many publishes.
 
 A row is a PUB or HPUB operation of the client protocol as clients write it, without a reply
 subject. The verb is in capitals; one blank between arguments is enough:
@@ -12,14 +12,14 @@ from core.protocol.messages import MessageColumns
 from core.protocol.parser import MAX_CONTROL_LINE
 
 
-def rows_of(block: bytes) -> tuple[MessageColumns, bool]:
-    """Return the rows of a block, and whether the whole block was read.
+def decode_rows(payload: bytes) -> tuple[MessageColumns, bool]:
+    """Return the rows of a staged message, and whether all of it was read.
 
     If it was not, the first unreadable row is the one after the last returned row.
     """
-    limits = len(block), MAX_CONTROL_LINE, GATHER_ALL
-    rows, _, end = gather(block, 0, CLIENT, limits)
+    limits = len(payload), MAX_CONTROL_LINE, GATHER_ALL
+    rows, _, end = gather(payload, 0, CLIENT, limits)
     if any(rows.replies):
         bad = next(place for place, reply in enumerate(rows.replies) if reply)
         return rows.part(0, bad), False
-    return rows, end == len(block)
+    return rows, end == len(payload)

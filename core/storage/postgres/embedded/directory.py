@@ -1,6 +1,6 @@
 """A data directory: its paths, and the processes left in it by a killed jetgate.
 
-DIR/lock          locked (flock) by the jetgate that uses DIR (`core.storage.claims`)
+DIR/lock          locked (flock) by the jetgate that uses DIR (`core.storage.directory_lock`)
 DIR/pg            PostgreSQL's data, and its socket while it runs
 DIR/postgres.log  output of PostgreSQL
 DIR/ports.json    the addresses, while they are served

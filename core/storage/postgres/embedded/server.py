@@ -26,7 +26,7 @@ from urllib.parse import quote
 from core.errors import OperatorError
 from core.runtime.tasks import outcome, spawn, stop
 from core.runtime.threads import in_thread
-from core.storage.claims import claim
+from core.storage.directory_lock import lock_directory
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.embedded import launcher
 from core.storage.postgres.embedded.bound import bind, same_program_children
@@ -153,7 +153,7 @@ class EmbeddedPostgres:
         """
         try:
             if self._lock < 0:
-                self._lock = claim(self.directory)
+                self._lock = lock_directory(self.directory)
             await self._prepared()
             await stop_leftovers(self.data, self._report)
             await self._launch()

@@ -7,18 +7,18 @@ import pytest
 from core.errors import ApiError
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.rules.consumer.dead_letter import (
-    Ending,
-    Endings,
-    Origin,
-    Why,
+    DeadLetter,
+    EndedMessage,
+    EndingReason,
+    PendingDeadLetters,
     check,
-    letter_headers,
-    letter_subject,
+    dead_letter_headers,
+    dead_letter_subject,
 )
 from core.rules.consumer.machine import ConsumerMachine
 
 SECOND = 1_000_000_000
-ORIGIN = Origin("S", "C", b"a.b", 1_700_000_000_000_000_000, b"NATS/1.0\r\nX: y\r\n\r\n")
+ORIGIN = EndedMessage("S", "C", b"a.b", 1_700_000_000_000_000_000, b"NATS/1.0\r\nX: y\r\n\r\n")
 
 
 def machine(*, watched: bool = True, **config: object) -> ConsumerMachine:
@@ -34,7 +34,7 @@ def machine(*, watched: bool = True, **config: object) -> ConsumerMachine:
     return made
 
 
-def sseqs(endings: Endings) -> list[int]:
+def sseqs(endings: PendingDeadLetters) -> list[int]:
     return [ending.sseq for ending in endings.all()]
 
 
@@ -42,26 +42,28 @@ def sseqs(endings: Endings) -> list[int]:
 def test_a_letter_always_has_a_subject_that_can_be_stored(char: str) -> None:
     name = "c" * 255
     subject = b"s." + char.encode() * ((65535 - 2) // len(char.encode()))
-    origin = Origin(name, name, subject, 1)
+    origin = EndedMessage(name, name, subject, 1)
 
-    whole = letter_subject("DEAD", ORIGIN, 65535)
-    cut = letter_subject("DEAD", origin, 65535)
+    whole = dead_letter_subject("DEAD", ORIGIN, 65535)
+    cut = dead_letter_subject("DEAD", origin, 65535)
 
     assert whole == b"DEAD.S.C.a.b"
     assert len(cut) <= 65535
     assert cut.decode().startswith(f"DEAD.{name}.{name}.s")
     assert not cut.endswith(b".")
-    block = letter_headers(origin, Ending(7, 1, Why.TERMINATED))
+    block = dead_letter_headers(origin, DeadLetter(7, 1, EndingReason.TERMINATED))
     assert b"\r\nJetgate-Dead-Subject: " + subject + b"\r\n" in block
-    stripped = letter_headers(origin, Ending(7, 1, Why.TERMINATED, b"r" * 1024), lacks="too-large")
+    stripped = dead_letter_headers(
+        origin, DeadLetter(7, 1, EndingReason.TERMINATED, b"r" * 1024), lacks="too-large"
+    )
     assert len(stripped) < 2500
     assert b"\r\nJetgate-Dead-Subject: s." in stripped
 
 
 def test_endings_are_numbered_and_taken_in_order() -> None:
-    endings = Endings()
+    endings = PendingDeadLetters()
     for sseq in (5, 3, 5, 9):
-        endings.add(Ending(sseq, 1, Why.TERMINATED), lambda: "era")
+        endings.add(DeadLetter(sseq, 1, EndingReason.TERMINATED), lambda: "era")
 
     assert [(number, ending.sseq) for number, ending in endings.oldest(2, 9)] == [(1, 5), (2, 3)]
     assert [number for number, _ in endings.oldest(9, 1)] == [1]
@@ -69,7 +71,7 @@ def test_endings_are_numbered_and_taken_in_order() -> None:
     assert [ending.sseq for ending in endings.taken(2)] == [5, 3]
     assert endings.taken(2) == []
     assert (sseqs(endings), endings.last, endings.era) == ([9], 3, "era")
-    again = Endings("era", 3, endings.all())
+    again = PendingDeadLetters("era", 3, endings.all())
     assert [number for number, _ in again.oldest(9, 9)] == [3]
 
 
@@ -92,7 +94,7 @@ def test_what_is_given_up_is_noted_and_then_done_with() -> None:
     consumer.deliver([1], 0)
 
     consumer.expire(2 * SECOND)
-    assert consumer.endings.all() == [Ending(1, 1, Why.MAX_DELIVER)]
+    assert consumer.endings.all() == [DeadLetter(1, 1, EndingReason.MAX_DELIVER)]
     assert consumer.is_open(1)
 
     consumer.letters_taken(1)
@@ -141,18 +143,22 @@ def test_giving_up_the_option_settles_what_waits() -> None:
 
 
 def test_a_letter_says_what_it_is_about() -> None:
-    block = letter_headers(ORIGIN, Ending(7, 3, Why.TERMINATED, b"no\r\nway")).split(b"\r\n")
+    block = dead_letter_headers(
+        ORIGIN, DeadLetter(7, 3, EndingReason.TERMINATED, b"no\r\nway")
+    ).split(b"\r\n")
 
     assert block[:2] == [b"NATS/1.0", b"X: y"]
     assert b"Jetgate-Dead-Reason-Text: no  way" in block
     assert block[-2:] == [b"", b""]
-    assert letter_subject("DEAD", ORIGIN, 65535) == b"DEAD.S.C.a.b"
-    assert letter_subject("DEAD", Origin("S", "C"), 65535) == b"DEAD.S.C"
+    assert dead_letter_subject("DEAD", ORIGIN, 65535) == b"DEAD.S.C.a.b"
+    assert dead_letter_subject("DEAD", EndedMessage("S", "C"), 65535) == b"DEAD.S.C"
 
 
 def test_headers_that_have_an_effect_are_kept_without_it() -> None:
     headers = b"NATS/1.0\r\nNats-TTL: 1s\r\nJetgate-Dead-Stream: OLD\r\nA: b\r\n\r\n"
-    lines = letter_headers(ORIGIN._replace(headers=headers), Ending(1, 1, 0)).split(b"\r\n")
+    lines = dead_letter_headers(ORIGIN._replace(headers=headers), DeadLetter(1, 1, 0)).split(
+        b"\r\n"
+    )
 
     assert lines[1:3] == [b"Jetgate-Dead-Kept-Nats-TTL: 1s", b"A: b"]
     assert [line for line in lines if b"Stream:" in line] == [b"Jetgate-Dead-Stream: S"]

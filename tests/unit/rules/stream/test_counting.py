@@ -14,7 +14,7 @@ from core.rules.stream import headers as h
 from core.rules.stream.config.validation import check_create
 from core.rules.stream.counters import Counting
 from core.rules.stream.plans.planner import decide
-from core.rules.stream.plans.sourced import Run, plan_copies
+from core.rules.stream.plans.sourced import SourcedBatch, plan_sourced
 from core.rules.stream.preconditions import Preconditions
 from tests.unit.rules.stream.support import NOW, Stream, block, columns, config, message
 
@@ -38,10 +38,10 @@ class Counters(Stream):
             for answer in (json.loads(body) for _, body in plan.answers)
         ]
 
-    def copy(self, run: Run) -> None:
+    def copy(self, run: SourcedBatch) -> None:
         """Store what an origin sent."""
         self._apply(
-            plan_copies(self.machine, [run], self.now, self.preconditions(), mirrors=False).plan
+            plan_sourced(self.machine, [run], self.now, self.preconditions(), mirrors=False).plan
         )
 
     def preconditions(self) -> Preconditions:
@@ -68,9 +68,9 @@ def incr(subject: str, value: str, **headers: str) -> tuple[bytes, bytes, bytes]
     return message(subject, b"", Nats_Incr=value, **headers)
 
 
-def copied(origin: str, *told: tuple[str, str, str], **headers: str) -> Run:
+def copied(origin: str, *told: tuple[str, str, str], **headers: str) -> SourcedBatch:
     """Messages of an origin: stored subject, subject there, total there."""
-    run = Run(origin, "", len(told))
+    run = SourcedBatch(origin, "", len(told))
     gathered = []
     for place, (subject, there, total) in enumerate(told, 1):
         source = f"{origin} {place} > > {there}"
@@ -205,7 +205,7 @@ def test_a_copy_that_does_not_count_is_left_out(bad: str) -> None:
     run = copied("A", ("a", "a", "5"), ("a", "a", "6"), ("a", "a", "7"))
     run.columns.headers[1] = block(Nats_Incr=bad, Nats_Stream_Source="A 2 > > a")
 
-    made = plan_copies(stream.machine, [run], NOW, stream.preconditions(), mirrors=False)
+    made = plan_sourced(stream.machine, [run], NOW, stream.preconditions(), mirrors=False)
 
     assert (made.plan.last_seq, made.stalled) == (2, {})
     assert made.left_out[0, 2].err_code == (10171 if bad else 10169)
@@ -219,7 +219,7 @@ def test_a_broken_total_holds_up_the_copies() -> None:
     stream.newest[b"a"] = (b"", b"broken")
 
     run = copied("A", ("b", "a", "5"), ("a", "a", "6"))
-    made = plan_copies(stream.machine, [run], NOW, stream.preconditions(), mirrors=False)
+    made = plan_sourced(stream.machine, [run], NOW, stream.preconditions(), mirrors=False)
 
     assert made.left_out == {}
     assert made.stalled[0].err_code == 10172

@@ -10,31 +10,31 @@ from core.errors import ApiError
 from core.rules.stream.transactions.ledger import (
     RUNS_KEPT,
     Attempt,
-    Batch,
-    Entry,
-    Place,
-    Progress,
-    Stop,
+    BatchError,
+    ChunkProgress,
+    LedgerEntry,
+    RowPosition,
+    StagedBatch,
     advance,
-    blocks_from,
     check_manifest,
     is_new_batch,
-    oldest_block,
+    oldest_staged_message,
     open_run,
     record,
+    staged_messages_from,
 )
 
 NOW = 1_000
 ONE = Attempt("one", ((1, 3), (5, 5)), 40, 7)
 TWO = Attempt("two", ((4, 4),), 2, 8)
-STOP = Stop(400, 1, "no", "one", 3, 4, "s")
+STOP = BatchError(400, 1, "no", "one", 3, 4, "s")
 
 
-def entry_of(batch: Batch | None = None, **more: Any) -> Entry:
-    return Entry("app", 5, "run", ("before",), 9, batch, **more)
+def entry_of(batch: StagedBatch | None = None, **more: Any) -> LedgerEntry:
+    return LedgerEntry("app", 5, "run", ("before",), 9, batch, **more)
 
 
-def opened(entry: Entry | None, run: str, **more: Any) -> Entry:
+def opened(entry: LedgerEntry | None, run: str, **more: Any) -> LedgerEntry:
     given = {"app": "app", "keep": 9, "highest": 0, "now": NOW, **more}
     return open_run(entry, run=run, **given)
 
@@ -43,7 +43,7 @@ def opened(entry: Entry | None, run: str, **more: Any) -> Entry:
 
 
 def test_the_first_run_gets_a_token_that_was_never_given() -> None:
-    assert opened(None, "x") == Entry("app", 1, "x", keep=9, changed=NOW)
+    assert opened(None, "x") == LedgerEntry("app", 1, "x", keep=9, changed=NOW)
     assert opened(None, "x", highest=7).token == 8
 
 
@@ -51,11 +51,11 @@ def test_the_same_run_keeps_its_token() -> None:
     entry = entry_of()
 
     assert opened(entry, "run") is entry
-    assert opened(entry, "run", keep=3) == Entry("app", 5, "run", ("before",), 3, None, NOW)
+    assert opened(entry, "run", keep=3) == LedgerEntry("app", 5, "run", ("before",), 3, None, NOW)
 
 
 def test_another_run_gets_the_next_token_and_keeps_the_batch() -> None:
-    batch = Batch(4, (ONE,), 40, promoted=3)
+    batch = StagedBatch(4, (ONE,), 40, promoted=3)
 
     entry = opened(entry_of(batch), "later")
 
@@ -86,7 +86,7 @@ def test_names_are_short_and_printable(name: str) -> None:
 
 
 def test_a_batch_is_new_if_it_is_above_the_last_which_is_done() -> None:
-    done, going = Batch(4, (), 40), Batch(4, (ONE,), 40)
+    done, going = StagedBatch(4, (), 40), StagedBatch(4, (ONE,), 40)
 
     assert is_new_batch(entry_of(), "app", 5, 0)
     assert is_new_batch(entry_of(done), "app", 5, 9)
@@ -100,13 +100,13 @@ def test_a_batch_is_new_if_it_is_above_the_last_which_is_done() -> None:
         (None, 1, 1, 20001),
         (entry_of(), 4, 1, 20003),
         (entry_of(), 6, 1, 20004),
-        (entry_of(Batch(4, (), 0)), 5, 3, 20005),
-        (entry_of(Batch(4, (ONE,), 40)), 5, 5, 20006),
-        (entry_of(Batch(4, (ONE,), 40)), 4, 4, 20003),
+        (entry_of(StagedBatch(4, (), 0)), 5, 3, 20005),
+        (entry_of(StagedBatch(4, (ONE,), 40)), 5, 5, 20006),
+        (entry_of(StagedBatch(4, (ONE,), 40)), 4, 4, 20003),
     ],
 )
 def test_other_commits_are_refused(
-    entry: Entry | None, token: int, batch: int, number: int
+    entry: LedgerEntry | None, token: int, batch: int, number: int
 ) -> None:
     with pytest.raises(ApiError) as error:
         is_new_batch(entry, "app", token, batch)
@@ -149,9 +149,9 @@ def test_a_manifest_without_blocks_is_done_when_it_is_recorded() -> None:
     check_manifest(1, (ONE, TWO))
     begun, empty = record(entry_of(), 1, (ONE, TWO), NOW), record(entry_of(), 1, (), NOW)
 
-    assert begun.batch == Batch(1, (ONE, TWO), 42)
+    assert begun.batch == StagedBatch(1, (ONE, TWO), 42)
     assert not begun.batch.is_done
-    assert empty.batch == Batch(1, (), 0)
+    assert empty.batch == StagedBatch(1, (), 0)
     assert empty.batch.is_done
     assert begun.changed == NOW
 
@@ -159,21 +159,28 @@ def test_a_manifest_without_blocks_is_done_when_it_is_recorded() -> None:
 # -- progress --------------------------------------------------------------------------------------
 
 
-def going(**more: Any) -> Entry:
-    return entry_of(Batch(1, (ONE, TWO), 42, **more))
+def going(**more: Any) -> LedgerEntry:
+    return entry_of(StagedBatch(1, (ONE, TWO), 42, **more))
 
 
 def test_progress_adds_up() -> None:
-    first = advance(going(), Progress(20, 5, range(8, 23), Place(0, 1, 3)), NOW)
-    second = advance(first, Progress(3, 3, range(23, 23), Place(0, 2)), NOW)
+    first = advance(going(), ChunkProgress(20, 5, range(8, 23), RowPosition(0, 1, 3)), NOW)
+    second = advance(first, ChunkProgress(3, 3, range(23, 23), RowPosition(0, 2)), NOW)
 
-    assert second.batch == Batch(
-        1, (ONE, TWO), 42, promoted=23, duplicates=8, first_seq=8, last_seq=22, place=Place(0, 2)
+    assert second.batch == StagedBatch(
+        1,
+        (ONE, TWO),
+        42,
+        promoted=23,
+        duplicates=8,
+        first_seq=8,
+        last_seq=22,
+        place=RowPosition(0, 2),
     )
 
 
 def test_a_batch_is_done_with_the_last_chunk() -> None:
-    last = Progress(2, 0, range(8, 10), Place(2), is_last=True)
+    last = ChunkProgress(2, 0, range(8, 10), RowPosition(2), is_last=True)
 
     done = advance(going(promoted=40, first_seq=3), last, NOW).batch
 
@@ -183,7 +190,7 @@ def test_a_batch_is_done_with_the_last_chunk() -> None:
 
 
 def test_a_batch_with_other_rows_than_it_says_stops_at_its_end() -> None:
-    last = Progress(1, 0, range(8, 9), Place(2), is_last=True)
+    last = ChunkProgress(1, 0, range(8, 9), RowPosition(2), is_last=True)
 
     batch = advance(going(promoted=40), last, NOW).batch
 
@@ -194,11 +201,11 @@ def test_a_batch_with_other_rows_than_it_says_stops_at_its_end() -> None:
 
 
 def test_a_stop_is_kept_until_the_next_chunk() -> None:
-    stopped = advance(going(), Progress(4, 0, range(1, 5), Place(0, 0, 4), STOP), NOW)
+    stopped = advance(going(), ChunkProgress(4, 0, range(1, 5), RowPosition(0, 0, 4), STOP), NOW)
     assert stopped.batch is not None
-    assert (stopped.batch.stop, stopped.batch.place) == (STOP, Place(0, 0, 4))
+    assert (stopped.batch.stop, stopped.batch.place) == (STOP, RowPosition(0, 0, 4))
 
-    on = advance(stopped, Progress(1, 0, range(5, 6), Place(0, 0, 5)), NOW)
+    on = advance(stopped, ChunkProgress(1, 0, range(5, 6), RowPosition(0, 0, 5)), NOW)
 
     assert on.batch is not None
     assert on.batch.stop is None
@@ -210,14 +217,14 @@ def test_a_stop_is_kept_until_the_next_chunk() -> None:
 def test_blocks_follow_one_another_from_a_place_on() -> None:
     blocks = [(0, 0, 1), (0, 1, 2), (0, 2, 3), (0, 3, 5), (1, 0, 4)]
 
-    assert list(blocks_from((ONE, TWO), Place())) == blocks
-    assert list(blocks_from((ONE, TWO), Place(0, 2, 9))) == blocks[2:]
-    assert list(blocks_from((ONE, TWO), Place(0, 4))) == blocks[4:]
-    assert list(blocks_from((ONE, TWO), Place(1, 1))) == []
+    assert list(staged_messages_from((ONE, TWO), RowPosition())) == blocks
+    assert list(staged_messages_from((ONE, TWO), RowPosition(0, 2, 9))) == blocks[2:]
+    assert list(staged_messages_from((ONE, TWO), RowPosition(0, 4))) == blocks[4:]
+    assert list(staged_messages_from((ONE, TWO), RowPosition(1, 1))) == []
 
 
 def test_an_unfinished_batch_needs_its_blocks() -> None:
-    assert oldest_block(entry_of()) is None
-    assert oldest_block(entry_of(Batch(1, (), 0))) is None
-    assert oldest_block(entry_of(Batch(1, (TWO, Attempt("e", (), 0, 0)), 2))) == 4
-    assert oldest_block(going()) == 1
+    assert oldest_staged_message(entry_of()) is None
+    assert oldest_staged_message(entry_of(StagedBatch(1, (), 0))) is None
+    assert oldest_staged_message(entry_of(StagedBatch(1, (TWO, Attempt("e", (), 0, 0)), 2))) == 4
+    assert oldest_staged_message(going()) == 1

@@ -1,4 +1,4 @@
-"""The copier of a mirror or of a stream with sources: its followers, and storing their messages.
+"""The sourcing of a mirror or of a stream with sources: its followers, and storing their messages.
 
 Messages that arrive while one plan is committed gather for the next, from all origins together.
 A plan is a change of the stream's log, so that copies are queued among publishes and removals.
@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from core.errors import ApiError, Unavailable
-from core.jetstream.copying.follower import Follower, Reached
-from core.jetstream.copying.origin import Origin, Start, origins_of
 from core.jetstream.direct.direct_get import DirectGet
+from core.jetstream.sourcing.origin import Origin, StartPosition, origins_of
+from core.jetstream.sourcing.origin_follower import DeliveredPosition, OriginFollower
 from core.model.response import ErrorBody
 from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
 from core.pubsub.onward import Forward
 from core.rules.stream.plan import PlanBuilder, Position, StreamPlan
-from core.rules.stream.plans.sourced import Copied, Run, gathered, plan_copies, plan_skip
+from core.rules.stream.plans.sourced import (
+    SourcedBatch,
+    SourcedPlan,
+    joined_columns,
+    plan_skip,
+    plan_sourced,
+)
 from core.runtime.tasks import spawn
 from core.storage.health import waits
 
@@ -38,7 +44,7 @@ _RETRY = 0.2
 _QUEUE = b"_sys_"
 
 
-class Copier:
+class StreamSourcing:
     """Fills one stream from its mirror's origin or from its sources.
 
     Args:
@@ -65,10 +71,10 @@ class Copier:
         self._services = services
         self._submit = submit
         self._map_subjects = map_subjects
-        self._followers: dict[str, Follower] = {}
+        self._followers: dict[str, OriginFollower] = {}
         self._positions: dict[str, Position] = {}
-        self._batch: list[tuple[Follower, Run, Reached]] = []
-        self._copied: Copied | None = None
+        self._batch: list[tuple[OriginFollower, SourcedBatch, DeliveredPosition]] = []
+        self._copied: SourcedPlan | None = None
         self._busy = False
         # Origin key -> (sequence, `err_code`) of the message that cannot be stored now.
         self._held: dict[str, tuple[int, int]] = {}
@@ -83,7 +89,7 @@ class Copier:
             for position in await self._log.rows.positions():
                 self._positions.setdefault(position.key, position)
 
-    async def _find(self, followers: list[Follower]) -> None:
+    async def _find(self, followers: list[OriginFollower]) -> None:
         """Begin to follow sources after their newest message in the log.
 
         The log of a promoted mirror contains such messages. Searching a long log takes time, so
@@ -103,7 +109,7 @@ class Copier:
             if self._followers.get(key) is follower and not self._log.closed:
                 follower.begin()
 
-    async def _search(self, origin: Origin) -> Start | None:
+    async def _search(self, origin: Origin) -> StartPosition | None:
         """Return the position in the newest `Nats-Stream-Source` header of an origin; None: none.
 
         Raises Unavailable.
@@ -137,7 +143,7 @@ class Copier:
     def _follow(self, config: StreamConfig) -> None:
         self._mirrors = config.mirror is not None
         before, self._followers = self._followers, {}
-        begun: list[Follower] = []
+        begun: list[OriginFollower] = []
         for origin in origins_of(config, self._account.name, self._services.domain):
             old = before.pop(origin.key, None)
             if old is not None and old.origin.is_same(origin):
@@ -146,7 +152,9 @@ class Copier:
                 continue
             if old is not None:
                 old.close(forget=True)
-            follower = Follower(self._account, self._services, origin, self._begin, self._ready)
+            follower = OriginFollower(
+                self._account, self._services, origin, self._begin, self._ready
+            )
             self._followers[origin.key] = follower
             begun.append(follower)
         for old in before.values():
@@ -187,14 +195,14 @@ class Copier:
 
     # -- positions ---------------------------------------------------------------------------
 
-    def _begin(self, follower: Follower) -> Start:
+    def _begin(self, follower: OriginFollower) -> StartPosition:
         """Return the position from which a follower has to read."""
         if follower.origin.mirrors:
-            return Start(self._log.machine.last_seq)
+            return StartPosition(self._log.machine.last_seq)
         position = self._positions.get(follower.origin.key)
         if position is None or follower.forgets:
-            return Start()
-        return Start(position.seq, position.identity)
+            return StartPosition()
+        return StartPosition(position.seq, position.identity)
 
     def mirror_info(self) -> StreamSourceInfo | None:
         """Return the progress of a mirror; None: the stream is no mirror."""
@@ -215,7 +223,7 @@ class Copier:
 
     # -- storing -----------------------------------------------------------------------------
 
-    def _ready(self, _follower: Follower) -> None:
+    def _ready(self, _follower: OriginFollower) -> None:
         self._go_on()
 
     def _go_on(self) -> None:
@@ -224,10 +232,10 @@ class Copier:
             self._busy = True
             self._submit(self._plan).add_done_callback(self._stored)
 
-    def _gather(self) -> list[tuple[Follower, Run, Reached]]:
+    def _gather(self) -> list[tuple[OriginFollower, SourcedBatch, DeliveredPosition]]:
         """Take waiting messages, from each origin up to an equal share of `_ROWS`."""
         ready = [f for f in self._followers.values() if f.has_waiting()]
-        batch: list[tuple[Follower, Run, Reached]] = []
+        batch: list[tuple[OriginFollower, SourcedBatch, DeliveredPosition]] = []
         for follower in ready:
             found = follower.next_run(_ROWS // len(ready))
             if found is not None:
@@ -242,17 +250,17 @@ class Copier:
         self._batch = batch or self._gather()
         runs = [self._fresh(run) for _, run, _ in self._batch]
         if self._mirrors and runs and not len(runs[0]):
-            self._copied = Copied(machine.unchanged(), runs)
+            self._copied = SourcedPlan(machine.unchanged(), runs)
             if runs[0].through > machine.last_seq:
                 self._copied.plan = plan_skip(machine, runs[0].through)
             return self._copied.plan
         for run in runs:
             run.columns.subjects = self._map_subjects(run.columns.subjects)
-        preconditions = await self._preconditions.read(gathered(runs), now)
-        self._copied = plan_copies(machine, runs, now, preconditions, mirrors=self._mirrors)
+        preconditions = await self._preconditions.read(joined_columns(runs), now)
+        self._copied = plan_sourced(machine, runs, now, preconditions, mirrors=self._mirrors)
         return self._copied.plan
 
-    def _fresh(self, run: Run) -> Run:
+    def _fresh(self, run: SourcedBatch) -> SourcedBatch:
         """Return a copy of a run without messages that are stored already."""
         if self._mirrors:
             return run.after(self._log.machine.last_seq).part(0, len(run))
@@ -297,14 +305,19 @@ class Copier:
     def _has_waiting(self) -> bool:
         return any(follower.has_waiting() for follower in self._followers.values())
 
-    def _leave_out(self, follower: Follower, seq: int, error: ApiError) -> None:
+    def _leave_out(self, follower: OriginFollower, seq: int, error: ApiError) -> None:
         """Count, log and show a message that can never be stored."""
         self._services.unstored_copies[error.err_code] += 1
         follower.left_out(_about(seq, error))
         log.warning("%s is without message %d: %s", self._complaint(follower), seq, error)
 
     def _stall(
-        self, follower: Follower, run: Run, reached: Reached, through: int, reason: ApiError
+        self,
+        follower: OriginFollower,
+        run: SourcedBatch,
+        reached: DeliveredPosition,
+        through: int,
+        reason: ApiError,
     ) -> None:
         """Request again the first message after `through`, which cannot be stored now."""
         left = [seq for seq in run.seqs if seq > through]
@@ -317,7 +330,7 @@ class Copier:
             log.warning(text, self._complaint(follower), left[0], reason)
         follower.stalled(reached.cseq - len(left) + 1, _about(left[0], reason))
 
-    def _complaint(self, follower: Follower) -> str:
+    def _complaint(self, follower: OriginFollower) -> str:
         return f"stream {self._log.name}: the copy of {follower.origin.source.name}"
 
     # -- Direct Get for the origin -----------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from core.model.stream import Discard
 from core.rules.stream.machine import StreamMachine
 from core.rules.stream.plan import Position
-from core.rules.stream.plans.sourced import Copied, Run, plan_copies, plan_skip
+from core.rules.stream.plans.sourced import SourcedBatch, SourcedPlan, plan_skip, plan_sourced
 from core.rules.stream.preconditions import NO_PRECONDITIONS
 from tests.support.streams import stored_subjects
 from tests.unit.rules.stream.support import NOW, SECOND, columns, config, message
@@ -17,10 +17,10 @@ from tests.unit.rules.stream.support import NOW, SECOND, columns, config, messag
 Message = tuple[bytes, bytes, bytes]
 
 
-def run_of(key: str, first: int, *messages: Message, step: int = 1) -> Run:
+def run_of(key: str, first: int, *messages: Message, step: int = 1) -> SourcedBatch:
     """A run of an origin from a sequence on, `step` apart."""
     seqs = list(range(first, first + step * len(messages), step))
-    run = Run(key, "one", seqs[-1] if seqs else 0, seqs, [NOW - 100 + seq for seq in seqs])
+    run = SourcedBatch(key, "one", seqs[-1] if seqs else 0, seqs, [NOW - 100 + seq for seq in seqs])
     run.columns = columns(*messages)
     run.columns.replies = []
     return run
@@ -30,9 +30,9 @@ def machine_of(**settings: Any) -> StreamMachine:
     return StreamMachine(config(**{"subjects": (), "allow_rollup_hdrs": False, **settings}))
 
 
-def copy(machine: StreamMachine, *runs: Run, mirrors: bool = False) -> Copied:
+def copy(machine: StreamMachine, *runs: SourcedBatch, mirrors: bool = False) -> SourcedPlan:
     """Plan and apply."""
-    copied = plan_copies(machine, runs, NOW, NO_PRECONDITIONS, mirrors=mirrors)
+    copied = plan_sourced(machine, runs, NOW, NO_PRECONDITIONS, mirrors=mirrors)
     machine.apply(copied.plan.build())
     return copied
 
@@ -76,7 +76,7 @@ def test_a_plan_of_duplicates_alone_still_moves_the_position() -> None:
     machine = machine_of(duplicate_window=SECOND)
     copy(machine, run_of("S", 1, message("a", Nats_Msg_Id="x")))
 
-    copied = plan_copies(
+    copied = plan_sourced(
         machine,
         [run_of("S", 2, message("a", Nats_Msg_Id="x"))],
         NOW,
@@ -163,7 +163,7 @@ def test_a_run_of_which_nothing_may_be_left_out_ends_there() -> None:
     machine = machine_of(duplicate_window=0)
     run = run_of("dead S C", 1, message("a"), NEVER_STORED[1], message("b"))
 
-    copied = plan_copies(machine, [run], NOW, NO_PRECONDITIONS, mirrors=False, leaves_out=False)
+    copied = plan_sourced(machine, [run], NOW, NO_PRECONDITIONS, mirrors=False, leaves_out=False)
 
     assert copied.left_out == {}
     assert [*copied.stalled] == [0]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _READ_S = 0.5
 
 
-class Reach:
-    """The owners that can serve clients of this node (`core.api.places.Leaders`).
+class OwnerLinks:
+    """The owners that can serve clients of this node (`core.api.request_routing.Leaders`).
 
     Args:
         dispatch: The ownership of this node.

@@ -32,7 +32,7 @@ _DROPPED = (b"Nats-Stream-Source:", *_SAID)
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartPosition:
     """The position from which to read an origin.
 
     Attributes:
@@ -44,7 +44,7 @@ class Start:
     identity: str = ""
 
 
-def words_of(source: StreamSource) -> str:
+def source_text(source: StreamSource) -> str:
     """Return the text "name filters destinations" that `Nats-Stream-Source` has for a source."""
     name = source.name
     if source.external is not None:
@@ -59,7 +59,7 @@ def words_of(source: StreamSource) -> str:
     return f"{name} {filters} {targets}"
 
 
-def key_of(words: str) -> str:
+def position_key(words: str) -> str:
     """Return the storage key of a source: its words, or a digest of words above 2,048 bytes.
 
     A key in storage has at most 2,704 bytes of text without a NUL.
@@ -103,8 +103,8 @@ class Origin:
     ) -> None:
         self.source = source
         self.mirrors = mirrors
-        words = words_of(source)
-        self.key = key_of(words)
+        words = source_text(source)
+        self.key = position_key(words)
         self._kind = "mirror" if mirrors else "src"
         self._metadata = {f"_nats.{self._kind}.stream": stream, f"_nats.{self._kind}.acc": account}
         if domain:
@@ -122,13 +122,13 @@ class Origin:
         """Return whether both have the same configuration."""
         return self.source == other.source and self.mirrors == other.mirrors
 
-    def start_in(self, header: bytes) -> Start | None:
+    def start_in(self, header: bytes) -> StartPosition | None:
         """Return the position in a `Nats-Stream-Source` header; None: it is of another origin."""
         name, number, *fields = (*header.decode("utf-8", "replace").split(" "), "")
         seq = parse_uint(number.encode())
         if seq is None or (name, *fields[:2]) != self._fields:
             return None
-        return Start(seq, fields[3] if len(fields) > 3 else "")
+        return StartPosition(seq, fields[3] if len(fields) > 3 else "")
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class Origin:
         prefix = external.api if external is not None and external.api else _API
         return f"{prefix}.CONSUMER.{verb}".replace("..", ".").encode()
 
-    def create(self, start: Start, deliver: str, *, plain: bool) -> tuple[bytes, bytes]:
+    def create(self, start: StartPosition, deliver: str, *, plain: bool) -> tuple[bytes, bytes]:
         """Return subject and body of the request that creates a consumer.
 
         Args:
@@ -184,7 +184,7 @@ class Origin:
             return {"filter_subjects": filters}
         return {"filter_subject": filters[0] if filters else self.source.filter_subject}
 
-    def _start(self, start: Start) -> dict[str, object]:
+    def _start(self, start: StartPosition) -> dict[str, object]:
         source, seq = self.source, start.after + 1 if start.after else 0
         if not seq and source.opt_start_time is not None and not source.opt_start_seq:
             policy = DeliverPolicy.BY_START_TIME
@@ -194,7 +194,7 @@ class Origin:
             return {"deliver_policy": DeliverPolicy.BY_START_SEQUENCE, "opt_start_seq": seq}
         return {"deliver_policy": DeliverPolicy.ALL}
 
-    def headers(self, start: Start) -> bytes:
+    def headers(self, start: StartPosition) -> bytes:
         """Return the headers of a request: required API level, and a source's known identity."""
         if self.mirrors:
             return b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n"
@@ -233,7 +233,7 @@ class Origin:
         ]
 
 
-def cleaned(headers: list[bytes], *, mirrors: bool) -> list[bytes]:
+def without_publish_headers(headers: list[bytes], *, mirrors: bool) -> list[bytes]:
     """Return header blocks without `Nats-Expected-*` and `Nats-Batch-*`.
 
     Unless `mirrors`, also without a former `Nats-Stream-Source`.

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from core.jetstream import trust as module
-from core.jetstream.trust import Trust
+from core.jetstream import trust_gate as module
+from core.jetstream.trust_gate import TrustGate
 
 
 class Played:
@@ -17,7 +17,7 @@ class Played:
 
     def __init__(self) -> None:
         self.is_open = True
-        self.trust = Trust(lambda: self.is_open)
+        self.trust = TrustGate(lambda: self.is_open)
         self.woken: list[str] = []
 
     def go_on(self) -> None:

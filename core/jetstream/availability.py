@@ -21,7 +21,7 @@ class Closing(Protocol):
     closed: bool
 
 
-async def once_available(work: Callable[[], Awaitable[None]], of: Closing) -> None:
+async def retry_until_available(work: Callable[[], Awaitable[None]], of: Closing) -> None:
     """Apply the effects of a committed change; retry every 100 ms while storage is unavailable.
 
     Raising the error would mean to the caller that the change failed. Stops once `of` is closed.
@@ -33,7 +33,7 @@ async def once_available(work: Callable[[], Awaitable[None]], of: Closing) -> No
             await asyncio.sleep(_AGAIN_S)
 
 
-async def or_not_available(work: Awaitable[T]) -> T:
+async def unavailable_as_api_error(work: Awaitable[T]) -> T:
     """Await work on storage. Raises ApiError JSClusterNotAvail for a StorageError."""
     try:
         return await work

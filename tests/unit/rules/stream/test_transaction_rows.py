@@ -6,16 +6,16 @@ import pytest
 
 from core.model.stream import Discard
 from core.rules.stream.machine import StreamMachine
-from core.rules.stream.plans.transaction_rows import Promoted, plan_rows
+from core.rules.stream.plans.transaction_rows import RowsPlan, plan_rows
 from core.rules.stream.preconditions import NO_PRECONDITIONS
-from core.rules.stream.transactions.staged_rows import rows_of
+from core.rules.stream.transactions.staged_rows import decode_rows
 from tests.support.transactions import encoded
 from tests.unit.rules.stream.support import NOW, columns, config, message
 
 Message = tuple[bytes, bytes, bytes]
 
 
-def promote(machine: StreamMachine, *messages: Message) -> Promoted:
+def promote(machine: StreamMachine, *messages: Message) -> RowsPlan:
     """Plan rows as they come from blocks, and apply the plan."""
     rows = columns(*messages)
     rows.replies = []
@@ -26,7 +26,7 @@ def promote(machine: StreamMachine, *messages: Message) -> Promoted:
     return promoted
 
 
-def payloads(promoted: Promoted) -> list[bytes]:
+def payloads(promoted: RowsPlan) -> list[bytes]:
     segment = promoted.plan.segment
     return [] if segment is None else segment.payloads
 
@@ -126,7 +126,7 @@ def test_the_stream_may_be_expected() -> None:
 def test_a_block_holds_rows_of_both_kinds() -> None:
     block = encoded(("a", b"1")) + encoded(("b", b"PUB x 1\r\n", {"X": "1"})) + encoded(("c", b""))
 
-    rows, whole = rows_of(block)
+    rows, whole = decode_rows(block)
 
     assert whole
     assert rows.subjects == [b"a", b"b", b"c"]
@@ -136,7 +136,7 @@ def test_a_block_holds_rows_of_both_kinds() -> None:
 
 
 def test_many_rows_of_one_size_are_read() -> None:
-    rows, whole = rows_of(b"".join(encoded((f"s.{n}", b"%04d" % n)) for n in range(1000)))
+    rows, whole = decode_rows(b"".join(encoded((f"s.{n}", b"%04d" % n)) for n in range(1000)))
 
     assert whole
     assert len(rows) == len(rows.subjects) == len(rows.headers) == 1000
@@ -158,13 +158,13 @@ def test_many_rows_of_one_size_are_read() -> None:
 def test_what_is_no_row_ends_a_block(bad: bytes, before: int) -> None:
     good = encoded(("a", b"abc"))
 
-    rows, whole = rows_of(good * before + bad + good)
+    rows, whole = decode_rows(good * before + bad + good)
 
     assert not whole
     assert len(rows) == before
 
 
 def test_an_empty_block_has_no_rows() -> None:
-    rows, whole = rows_of(b"")
+    rows, whole = decode_rows(b"")
 
     assert (len(rows), whole) == (0, True)

@@ -1,4 +1,4 @@
-"""Follower: reads one origin and passes its messages to the copier.
+"""Follower: reads one origin and passes its messages to the sourcing.
 
     IDLE --time--> ASKING --consumer--> FOLLOWING --gap, silence, no room--> IDLE
                       |                (RESETTING: the consumer is reset)
@@ -17,9 +17,9 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from core.goinput import parse_uint
-from core.jetstream.copying.inbox import Inbox
-from core.jetstream.copying.origin import Origin, Start, cleaned
-from core.jetstream.copying.stamps import Stamps, read_stamps
+from core.jetstream.sourcing.ack_subjects import AckSubjects, parse_ack_subjects
+from core.jetstream.sourcing.origin import Origin, StartPosition, without_publish_headers
+from core.jetstream.sourcing.origin_session import OriginSession
 from core.model.api_errors import api_error, err_code
 from core.model.codec import decode_lenient
 from core.model.consumer import AckPolicy, ConsumerInfo
@@ -28,7 +28,7 @@ from core.model.response import ErrorBody, Response
 from core.model.stream import StreamSourceInfo
 from core.protocol import headers as header_block
 from core.protocol.messages import MessageColumns
-from core.rules.stream.plans.sourced import Run
+from core.rules.stream.plans.sourced import SourcedBatch
 from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _NEARLY = 10
 _OLD_SERVER = (err_code("JSRequiredApiLevel"), err_code("JSInvalidJSON"))
 
 
-class Phase(Enum):
+class FollowerPhase(Enum):
     """The states of a follower; the module shows the transitions."""
 
     IDLE = auto()
@@ -56,7 +56,7 @@ class Phase(Enum):
     CLOSED = auto()
 
 
-class Reached(NamedTuple):
+class DeliveredPosition(NamedTuple):
     """The sequences of the origin's consumer at a delivered message.
 
     Acknowledgements to the origin contain these sequences and not the copy's position: the origin
@@ -71,7 +71,7 @@ class Reached(NamedTuple):
     sseq: int
 
 
-class Follower:
+class OriginFollower:
     """Follows one origin.
 
     Args:
@@ -87,11 +87,11 @@ class Follower:
         account: Account,
         services: Services,
         origin: Origin,
-        start: Callable[[Follower], Start],
-        ready: Callable[[Follower], None],
+        start: Callable[[OriginFollower], StartPosition],
+        ready: Callable[[OriginFollower], None],
     ) -> None:
         self.origin = origin
-        self.phase = Phase.IDLE
+        self.phase = FollowerPhase.IDLE
         self.armed = 0
         self.busy = False
         """True while messages of this follower are being stored."""
@@ -112,8 +112,8 @@ class Follower:
         """Messages not copied while the next one cannot be stored; 0: it can be stored."""
         self._left_out: ErrorBody | None = None
         """Error of the last skipped message, which can never be stored; None: none."""
-        self._inbox: Inbox | None = None
-        self._waiting: deque[tuple[Run, Reached]] = deque()
+        self._inbox: OriginSession | None = None
+        self._waiting: deque[tuple[SourcedBatch, DeliveredPosition]] = deque()
         self._due = 0
         self._heard = 0
         self._fails = 0
@@ -124,21 +124,21 @@ class Follower:
         self.forgets = False
         """True if the origin was deleted and created anew, so that copying starts over."""
         self._cseq = self._sseq = 0
-        self._kept = Reached(0, 0)
+        self._kept = DeliveredPosition(0, 0)
         self._flow: tuple[bytes, int] | None = None
 
     # -- life --------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Open the session, and request a consumer."""
-        self._inbox = Inbox(self._account, self)
+        self._inbox = OriginSession(self._account, self)
         self._ask()
 
     def close(self, *, forget: bool) -> None:
         """Stop; `forget`: also delete a durable consumer that this follower created."""
-        if self.phase is Phase.CLOSED:
+        if self.phase is FollowerPhase.CLOSED:
             return
-        self.phase = Phase.CLOSED
+        self.phase = FollowerPhase.CLOSED
         self._waiting.clear()
         self._services.timers.forget(self)
         if self._inbox is not None:
@@ -154,9 +154,9 @@ class Follower:
             is_new: The origin, or the connection to it, is new: the present consumer or its last
                 messages may be lost.
         """
-        if is_new and self.phase is Phase.FOLLOWING:
+        if is_new and self.phase is FollowerPhase.FOLLOWING:
             self._pause(failed=False)
-        if self.phase is Phase.IDLE and self._inbox is not None:
+        if self.phase is FollowerPhase.IDLE and self._inbox is not None:
             self._fails = 0
             self._wait_until(max(self._clock.monotonic(), self._asked_at + _PAUSE // 20))
 
@@ -164,19 +164,19 @@ class Follower:
 
     def deadline(self) -> int | None:
         """Return the next deadline, monotonic nanoseconds; None: there is none."""
-        if self.phase is Phase.FOLLOWING:
+        if self.phase is FollowerPhase.FOLLOWING:
             return self._heard + _SILENCE
         return self._due or None
 
     def on_deadline(self, now: int) -> None:
         """Request a consumer after a pause, a missing answer or a silence of ten seconds."""
-        if self.phase is Phase.IDLE:
+        if self.phase is FollowerPhase.IDLE:
             if self._due and now >= self._due:
                 self._ask()
-        elif self.phase in (Phase.ASKING, Phase.RESETTING):
+        elif self.phase in (FollowerPhase.ASKING, FollowerPhase.RESETTING):
             if now >= self._due:
                 self._pause(failed=True)
-        elif self.phase is Phase.FOLLOWING and now >= self._heard + _SILENCE:
+        elif self.phase is FollowerPhase.FOLLOWING and now >= self._heard + _SILENCE:
             self._pause(failed=False)
 
     def _wait_until(self, when: int) -> None:
@@ -193,7 +193,7 @@ class Follower:
         self._inbox.unwatch()
         self._waiting.clear()
         self._flow = None
-        self.phase = Phase.IDLE
+        self.phase = FollowerPhase.IDLE
         now = self._clock.monotonic()
         pause = _PAUSE
         if failed:
@@ -213,11 +213,11 @@ class Follower:
         assert self._inbox is not None, "only a follower that began asks"
         start = self._start(self)
         self.identity, self._sseq = start.identity, start.after
-        self._cseq, self._kept, self._flow = 0, Reached(0, start.after), None
+        self._cseq, self._kept, self._flow = 0, DeliveredPosition(0, start.after), None
         self._acks = bool(self.origin.reference)
         deliver = self.origin.deliver_subject()
         self._inbox.watch(deliver.encode())
-        self.phase = Phase.ASKING
+        self.phase = FollowerPhase.ASKING
         self._asked_at = self._clock.monotonic()
         self._wait_until(self._asked_at + _ANSWER_WITHIN)
         headers = b"" if self._is_plain else self.origin.headers(start)
@@ -231,7 +231,7 @@ class Follower:
     def _reset(self, headers: bytes) -> None:
         """Reset a durable consumer, so that it redelivers its unacknowledged messages."""
         assert self._inbox is not None, "only a follower that began asks"
-        self.phase = Phase.RESETTING
+        self.phase = FollowerPhase.RESETTING
         name = self.origin.reference or self.origin.consumer
         subject = self.origin.subject(f"RESET.{self.origin.source.name}.{name}")
         if not self._inbox.ask(subject, headers, b""):
@@ -239,7 +239,7 @@ class Follower:
 
     def on_answer(self, headers: bytes, payload: bytes) -> None:
         """Process the answer to a consumer request: its info, or an error."""
-        if self.phase not in (Phase.ASKING, Phase.RESETTING):
+        if self.phase not in (FollowerPhase.ASKING, FollowerPhase.RESETTING):
             return
         try:
             error = decode_lenient(Response, payload).error
@@ -258,8 +258,8 @@ class Follower:
             return
         identity = header_block.find(headers, _IDENTITY) if headers else None
         self.identity = (identity or b"").decode("utf-8", "replace")
-        if self.phase is Phase.ASKING and self._acks and info.delivered.consumer_seq:
-            self._reset(self.origin.headers(Start(0, self.identity)))
+        if self.phase is FollowerPhase.ASKING and self._acks and info.delivered.consumer_seq:
+            self._reset(self.origin.headers(StartPosition(0, self.identity)))
             return
         self._follow(info.delivered.stream_seq)
 
@@ -280,13 +280,13 @@ class Follower:
 
     def _follow(self, behind: int) -> None:
         """Start processing a consumer's messages; `behind`: the sequence before the first."""
-        self.phase = Phase.FOLLOWING
+        self.phase = FollowerPhase.FOLLOWING
         self.error, self._fails = None, 0
         self._heard = self._clock.monotonic()
         self._wait_until(self._heard + _SILENCE)
         if self.origin.mirrors and behind > self._start(self).after:
-            skipped = Run(self.origin.key, self.identity, behind)
-            self._waiting.appendleft((skipped, Reached(0, behind)))
+            skipped = SourcedBatch(self.origin.key, self.identity, behind)
+            self._waiting.appendleft((skipped, DeliveredPosition(0, behind)))
         if self._waiting:
             self._ready(self)
 
@@ -295,8 +295,8 @@ class Follower:
     def on_messages(self, columns: MessageColumns) -> None:
         """Process messages of the origin; a gap in the consumer sequences ends the consumer."""
         self._heard = self._clock.monotonic()
-        stamps = read_stamps(columns.replies)
-        if stamps is None or self.phase in (Phase.IDLE, Phase.CLOSED):
+        stamps = parse_ack_subjects(columns.replies)
+        if stamps is None or self.phase in (FollowerPhase.IDLE, FollowerPhase.CLOSED):
             return
         start, count = 0, len(stamps.cseqs)
         while start < count:
@@ -308,35 +308,37 @@ class Follower:
             if stop < count and not (self._acks and stamps.cseqs[stop] == 1):
                 break
             start = stop
-        if start < count and self.phase is Phase.FOLLOWING:
+        if start < count and self.phase is FollowerPhase.FOLLOWING:
             self._pause(failed=False)
             return
         self._left = stamps.left
         self.caught_up = self.caught_up or stamps.left < _NEARLY
-        if self._waiting and self.phase is Phase.FOLLOWING:
+        if self._waiting and self.phase is FollowerPhase.FOLLOWING:
             self._ready(self)
 
-    def _take(self, columns: MessageColumns, stamps: Stamps, start: int, stop: int) -> None:
+    def _take(self, columns: MessageColumns, stamps: AckSubjects, start: int, stop: int) -> None:
         self._cseq = stamps.cseqs[stop - 1]
         run = self._run(columns, stamps, start, stop)
         self._sseq = run.through
-        self._waiting.append((run, Reached(self._cseq, stamps.seqs[stop - 1])))
+        self._waiting.append((run, DeliveredPosition(self._cseq, stamps.seqs[stop - 1])))
 
-    def _run(self, columns: MessageColumns, stamps: Stamps, start: int, stop: int) -> Run:
+    def _run(
+        self, columns: MessageColumns, stamps: AckSubjects, start: int, stop: int
+    ) -> SourcedBatch:
         """Return a part of a batch as a run, without messages received before."""
         seqs = stamps.seqs[start:stop]
-        run = Run(self.origin.key, self.identity, max(seqs[-1], self._sseq))
+        run = SourcedBatch(self.origin.key, self.identity, max(seqs[-1], self._sseq))
         run.seqs, run.times = seqs, stamps.times[start:stop]
         run.columns = columns
         if start or stop < len(stamps.seqs):
             run.columns = columns.part(start, stop)
         return run.after(self._sseq)
 
-    def _dress(self, run: Run) -> Run:
+    def _dress(self, run: SourcedBatch) -> SourcedBatch:
         """Set the subjects and headers with which messages are stored."""
         columns = run.columns
         if columns.has_headers:
-            columns.headers = cleaned(columns.headers, mirrors=self.origin.mirrors)
+            columns.headers = without_publish_headers(columns.headers, mirrors=self.origin.mirrors)
         if not self.origin.mirrors:
             origin, subjects = self.origin, columns.subjects
             columns.headers = origin.blocks(columns.headers, run.seqs, subjects, self.identity)
@@ -347,12 +349,12 @@ class Follower:
         run.identity = self.identity
         return run
 
-    def next_run(self, limit: int) -> tuple[Run, Reached] | None:
+    def next_run(self, limit: int) -> tuple[SourcedBatch, DeliveredPosition] | None:
         """Return waiting messages, about `limit` at most, and the consumer's sequences after them.
 
         None: no messages wait.
         """
-        if self.phase is not Phase.FOLLOWING or not self._waiting:
+        if self.phase is not FollowerPhase.FOLLOWING or not self._waiting:
             return None
         run, reached = self._waiting.popleft()
         while len(run) and self._waiting and len(run) + len(self._waiting[0][0]) <= limit:
@@ -362,18 +364,18 @@ class Follower:
 
     def has_waiting(self) -> bool:
         """Return whether messages wait to be stored."""
-        return self.phase is Phase.FOLLOWING and bool(self._waiting)
+        return self.phase is FollowerPhase.FOLLOWING and bool(self._waiting)
 
     # -- outcomes of plans -------------------------------------------------------------------
 
-    def kept(self, reached: Reached) -> None:
+    def kept(self, reached: DeliveredPosition) -> None:
         """Record that messages up to `reached` are committed."""
         self.busy = self.forgets = False
         self._held, self._held_left = None, 0
-        if self.phase is Phase.FOLLOWING:
+        if self.phase is FollowerPhase.FOLLOWING:
             self._kept = reached
             self._answer_flow()
-        elif self.phase is Phase.IDLE and not self._due:
+        elif self.phase is FollowerPhase.IDLE and not self._due:
             self._ask()
 
     def left_out(self, error: ErrorBody) -> None:
@@ -389,9 +391,9 @@ class Follower:
         """
         self.busy = False
         self._held = error
-        if self.phase is Phase.FOLLOWING:
+        if self.phase is FollowerPhase.FOLLOWING:
             self._held_left = max(self._left + self._cseq - cseq + 1, 1)
-        if self.phase is not Phase.CLOSED:
+        if self.phase is not FollowerPhase.CLOSED:
             self._pause(failed=True)
 
     # -- control -----------------------------------------------------------------------------
@@ -401,7 +403,7 @@ class Follower:
         self._heard = self._clock.monotonic()
         if reply:
             self._flow = reply, self._cseq
-        if self.phase is not Phase.FOLLOWING:
+        if self.phase is not FollowerPhase.FOLLOWING:
             return
         if reply:
             self._answer_flow()
@@ -417,7 +419,7 @@ class Follower:
 
     def on_broken(self) -> None:
         """Request a new consumer, because output could not be parsed."""
-        if self.phase is not Phase.CLOSED:
+        if self.phase is not FollowerPhase.CLOSED:
             self._pause(failed=True)
 
     def _answer_flow(self) -> None:

@@ -14,7 +14,7 @@ _DELIVERED, _LONG_DELIVERED = 4, 6
 
 
 @dataclass(frozen=True, slots=True)
-class Stamps:
+class AckSubjects:
     """Columns of the ack subjects of one batch.
 
     Attributes:
@@ -49,7 +49,7 @@ class Stamps:
         return stop
 
 
-def read_stamps(replies: Sequence[bytes]) -> Stamps | None:
+def parse_ack_subjects(replies: Sequence[bytes]) -> AckSubjects | None:
     """Parse the ack subjects of a batch; None if one of them is no ack subject."""
     at = _DELIVERED if replies[0].count(b".") == _SHORT else _LONG_DELIVERED
     rows = [reply.split(b".") for reply in replies]
@@ -57,6 +57,6 @@ def read_stamps(replies: Sequence[bytes]) -> Stamps | None:
         seqs = [int(row[at + 1]) for row in rows]
         cseqs = [int(row[at + 2]) for row in rows]
         times = [int(row[at + 3]) for row in rows]
-        return Stamps(seqs, cseqs, times, int(rows[-1][at + 4]))
+        return AckSubjects(seqs, cseqs, times, int(rows[-1][at + 4]))
     except (ValueError, IndexError):
         return None

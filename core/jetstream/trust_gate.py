@@ -16,7 +16,7 @@ HOLD_S = 2.0
 """Seconds for which requests wait for confirmed leadership, counted from the first of them."""
 
 
-class Trust:
+class TrustGate:
     """The interface of the trust window for the streams and consumers of a node.
 
     Args:

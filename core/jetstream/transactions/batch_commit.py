@@ -1,6 +1,6 @@
 """Committing one staged batch into its stream: verify, record, then store chunk by chunk.
 
-    blocks and checksums verified ─▶ (batch, manifest) committed ─▶ chunk ─▶ chunk ─▶ done
+    checksums verified ─▶ (batch, manifest) committed ─▶ chunk ─▶ chunk ─▶ done
 
 Each chunk is a plan of the stream, queued among publishes. It contains the ledger entry, so that
 after a crash the batch continues with the first row that is not stored. While one chunk is
@@ -24,15 +24,15 @@ from core.model.api_errors import api_error, err_code
 from core.model.transaction_errors import transaction_error
 from core.rules.stream.transactions.ledger import (
     Attempt,
-    Batch,
-    Entry,
+    ChunkProgress,
+    LedgerEntry,
     LedgerWrite,
-    Place,
-    Progress,
+    RowPosition,
+    StagedBatch,
     advance,
-    blocks_from,
     is_new_batch,
     record,
+    staged_messages_from,
 )
 from core.storage.health import waits
 from core.subjects.subject import compile_filters, is_valid_literal
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from core.jetstream.stream.runner import StreamRunner
-    from core.jetstream.transactions.book import Book
-    from core.jetstream.transactions.staging import Chunk, Staged
+    from core.jetstream.transactions.staging import RowChunk, StagedMessages
+    from core.jetstream.transactions.stream_ledger import StreamLedger
     from core.rules.stream.plan import PlanBuilder
 
 log = logging.getLogger(__name__)
@@ -55,13 +55,13 @@ _AWAY = err_code("JSClusterNotAvail")
 _ODD = re.compile(rb"(?:^|[.\n])[*>]?(?:[.\n]|$)")
 
 
-class Promotion:
+class BatchCommit:
     """Stores one batch of an app; `run` does so once.
 
     Args:
         runner: The leader of the stream.
         book: The stream's ledger.
-        staged: The staged blocks.
+        staged: The staged messages.
         app: The app that owns the batch.
         token: The token of the COMMIT request.
         number: The number of the batch.
@@ -77,8 +77,8 @@ class Promotion:
     def __init__(
         self,
         runner: StreamRunner,
-        book: Book,
-        staged: Staged,
+        book: StreamLedger,
+        staged: StagedMessages,
         *,
         app: str,
         token: int,
@@ -96,7 +96,7 @@ class Promotion:
         self.is_told = False
         self.error: ApiError | None = None
         self.ended = asyncio.Event()
-        self._next: Chunk | None = None
+        self._next: RowChunk | None = None
         self._match: Callable[[bytes], bool] | None = None
         self._filters: tuple[str, ...] | None = None
 
@@ -119,14 +119,14 @@ class Promotion:
         # Not set after a cancellation: the next leader continues the batch.
         self.ended.set()
 
-    def is_of(self, batch: Batch) -> bool:
+    def is_of(self, batch: StagedBatch) -> bool:
         """Return whether this stores `batch`: the same number and the same manifest."""
         return self.number == batch.number and self.attempts == batch.attempts
 
     def oldest_block(self) -> int | None:
-        """Return the lowest sequence of the manifest's blocks; None once the batch has ended.
+        """Return the lowest sequence of the staged messages; None once the batch has ended.
 
-        Blocks of a batch that the ledger does not record yet are needed too.
+        Staged messages of a batch that the ledger does not record yet are needed too.
         """
         if self.ended.is_set():
             return None
@@ -139,13 +139,13 @@ class Promotion:
         return entry is not None and entry.batch is not None and entry.batch.number == self.number
 
     async def _verify(self) -> None:
-        """Verify that every block is present and each attempt's CRC-32C matches.
+        """Verify that every staged message is present and each attempt's CRC-32C matches.
 
         Raises ApiError and Unavailable.
         """
         for attempt in self.attempts:
             crc = 0
-            for _, _, seq in blocks_from((attempt,), Place()):
+            for _, _, seq in staged_messages_from((attempt,), RowPosition()):
                 crc = crc32c(await self._staged.read(attempt, seq), crc)
                 await asyncio.sleep(0)  # Reading from memory does not yield to the event loop.
             if crc != attempt.crc:
@@ -178,7 +178,7 @@ class Promotion:
 
     # -- the rows ----------------------------------------------------------------------------
 
-    def _batch(self) -> Batch:
+    def _batch(self) -> StagedBatch:
         """Return the batch from the ledger. Raises ApiError if the ledger was deleted."""
         entry = self._book.entries.get(self.app)
         batch = entry.batch if entry is not None else None
@@ -199,25 +199,25 @@ class Promotion:
             if batch.stop is not None:
                 return
 
-    async def _store(self, chunk: Chunk, reader: ChunkReader) -> None:
+    async def _store(self, chunk: RowChunk, reader: ChunkReader) -> None:
         """Commit a chunk; read the next one meanwhile. Raises ApiError."""
         await self._runner.log.loaded()  # A change waiting for this in its turn blocks publishes.
         async with self._book.lock:
             assert chunk.start == self._batch().place, "a chunk follows what is stored"
-            planned: list[Entry] = []
+            planned: list[LedgerEntry] = []
             done = self._runner.submit(partial(self._plan, chunk, planned))
             if self._next is None:
                 self._next = await self._read_ahead(reader)
             await done
             self._book.entries[self.app] = planned[-1]
 
-    async def _read_ahead(self, reader: ChunkReader) -> Chunk | None:
+    async def _read_ahead(self, reader: ChunkReader) -> RowChunk | None:
         try:
             return await reader.next()
         except StorageError:
             return None  # `_promote` reads it again.
 
-    async def _plan(self, chunk: Chunk, planned: list[Entry], now: int) -> PlanBuilder:
+    async def _plan(self, chunk: RowChunk, planned: list[LedgerEntry], now: int) -> PlanBuilder:
         """Plan the rows of a chunk and the ledger entry after it; called in the chunk's turn."""
         cut, error = self._cut(chunk.columns.subjects)
         columns = chunk.columns.part(0, cut)
@@ -234,7 +234,7 @@ class Promotion:
             stop = stop_at(error, self.attempts, where, subject)
         seqs = range(plan.before + 1, plan.last_seq + 1)
         is_last = chunk.is_last and stop is None
-        progress = Progress(taken.rows, taken.duplicates, seqs, place, stop, is_last)
+        progress = ChunkProgress(taken.rows, taken.duplicates, seqs, place, stop, is_last)
         entry = advance(self._book.entries[self.app], progress, now)
         planned.append(entry)
         plan.ledger.append(LedgerWrite(entry, is_progress=True))

@@ -15,8 +15,8 @@ from core.pubsub.route import MESSAGE, Link
 _DIRECTORY = 0
 
 
-class Leaders(Protocol):
-    """The owners of lease groups (`core.node.reach.Reach`)."""
+class GroupOwners(Protocol):
+    """The owners of lease groups (`core.node.owner_links.OwnerLinks`)."""
 
     @property
     def leads(self) -> bool:
@@ -32,8 +32,8 @@ class Leaders(Protocol):
         ...
 
 
-class Nowhere:
-    """The `Leaders` of a node without peers."""
+class NoPeers:
+    """The `GroupOwners` of a node without peers."""
 
     leads = True
 
@@ -46,7 +46,7 @@ class Nowhere:
         return {}
 
 
-class Places:
+class RequestRouting:
     """Finds the nodes that serve the requests of one account, and forwards requests to them.
 
     Args:
@@ -55,7 +55,7 @@ class Places:
         leaders: The owners of lease groups.
     """
 
-    def __init__(self, account: Account, directory: StreamDirectory, leaders: Leaders) -> None:
+    def __init__(self, account: Account, directory: StreamDirectory, leaders: GroupOwners) -> None:
         self._account = account
         self._directory = directory
         self._leaders = leaders

@@ -25,7 +25,7 @@ _ANSWERS = b"1"
 _CONTROL = b"NATS/1.0 100"
 
 
-class Reader(Protocol):
+class OriginReader(Protocol):
     """The receiver of an inbox's messages and answers (`Follower`)."""
 
     def on_messages(self, columns: MessageColumns) -> None:
@@ -45,10 +45,10 @@ class Reader(Protocol):
         ...
 
 
-class Inbox:
+class OriginSession:
     """A session of the account that passes its output to a reader."""
 
-    def __init__(self, account: Account, reader: Reader) -> None:
+    def __init__(self, account: Account, reader: OriginReader) -> None:
         self.out: list[bytes] = []
         self.blocked = False
         self.closed = False

@@ -11,7 +11,7 @@ from core.errors import OperatorError
 from core.storage.directory_owner import refuse_foreign
 
 
-def claim(directory: Path) -> int:
+def lock_directory(directory: Path) -> int:
     """Create a data directory if needed and lock it; return the file descriptor of the lock.
 
     Raises:
@@ -43,7 +43,7 @@ def claim(directory: Path) -> int:
     return lock
 
 
-def is_claimed(directory: Path) -> bool:
+def is_locked(directory: Path) -> bool:
     """Return whether a running process holds the lock of a data directory."""
     try:
         lock = os.open(directory / "lock", os.O_RDONLY)

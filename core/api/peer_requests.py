@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from core.api.places import Places
+from core.api.request_routing import RequestRouting
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn, stop
 
@@ -17,24 +17,24 @@ _WITHIN_S = 2.0
 _NODE = b"NODE."
 _ANSWER = b"ANSWER."
 
-Answerer = Callable[[bytes], Awaitable[bytes]]
+RequestHandler = Callable[[bytes], Awaitable[bytes]]
 """Returns the answer to a request, given its body."""
 
 
-class Asking:
+class PeerRequests:
     """Sends requests to other nodes, and answers theirs. Life cycle: `serve`, `start`, `stop`.
 
     Args:
         places: The other nodes.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: RequestRouting) -> None:
         self._places = places
         self._asked: dict[bytes, asyncio.Future[bytes]] = {}
-        self._answerers: dict[bytes, Answerer] = {}
+        self._answerers: dict[bytes, RequestHandler] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def serve(self, verb: bytes, answer: Answerer) -> None:
+    def serve(self, verb: bytes, answer: RequestHandler) -> None:
         """Register the function that answers requests of a verb."""
         self._answerers[_NODE + verb] = answer
 
@@ -81,7 +81,7 @@ class Asking:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, answerer: Answerer, reply: bytes, payload: bytes) -> None:
+    async def _answer(self, answerer: RequestHandler, reply: bytes, payload: bytes) -> None:
         answer = await answerer(payload)
         for link in self._places.nodes().values() if reply else ():  # Only the asker knows `reply`.
             self._places.send(link, reply, b"", b"", answer)

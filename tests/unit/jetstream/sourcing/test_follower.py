@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from core.jetstream.copying.follower import Follower, Phase
-from core.jetstream.copying.origin import Origin, Start
+from core.jetstream.sourcing.origin import Origin, StartPosition
+from core.jetstream.sourcing.origin_follower import FollowerPhase, OriginFollower
 from core.jetstream.timers import Timers
 from core.model.response import ErrorBody
 from core.model.stream import ExternalStream, StreamConsumerSource, StreamSource
@@ -21,14 +21,14 @@ from tests.support.consumers import SECOND, FakeClock
 
 HEARTBEAT = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
 FLOW = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
-_BEGINNING = Start()
+_BEGINNING = StartPosition()
 IDENTITY = b"NATS/1.0\r\nNats-Stream-Identity: %b\r\n\r\n"
 
 
 class Played:
     """The account, its clock, one follower, and what it asked."""
 
-    def __init__(self, source: StreamSource, start: Start, *, mirrors: bool) -> None:
+    def __init__(self, source: StreamSource, start: StartPosition, *, mirrors: bool) -> None:
         self.clock = FakeClock()
         self.loop_tick = LoopTick()
         self.account = Hub(self.loop_tick, self.clock, server_name="test").accounts["$G"]
@@ -43,7 +43,9 @@ class Played:
         self.woken = 0
         self.account.subscribe(b"$JS.API.CONSUMER.>", self._asked)
         self.account.subscribe(b"$JS.FC.>", self._flow)
-        self.follower = Follower(self.account, shell, origin, lambda _: self.start, self._ready)
+        self.follower = OriginFollower(
+            self.account, shell, origin, lambda _: self.start, self._ready
+        )
         self.follower.begin()
 
     def _asked(self, _: object, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
@@ -52,7 +54,7 @@ class Played:
     def _flow(self, _: object, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
         self.flows.append((subject, headers))
 
-    def _ready(self, follower: Follower) -> None:
+    def _ready(self, follower: OriginFollower) -> None:
         self.woken += 1
 
     @property
@@ -95,7 +97,7 @@ class Played:
         found = self.follower.next_run(100)
         assert found is not None, "nothing waits"
         run, reached = found
-        self.start = Start(run.through, run.identity)
+        self.start = StartPosition(run.through, run.identity)
         self.follower.kept(reached)
         return list(run.seqs)
 
@@ -110,7 +112,7 @@ def played(
     test: Callable[[Played], None],
     source: StreamSource,
     *,
-    start: Start = _BEGINNING,
+    start: StartPosition = _BEGINNING,
     mirrors: bool = False,
 ) -> None:
     """Run a test with a follower that has just begun."""
@@ -137,7 +139,7 @@ def test_it_asks_at_once_and_follows() -> None:
         play.answer()
         play.deliver((1, 1), (3, 2), left=1)
 
-        assert play.follower.phase is Phase.FOLLOWING
+        assert play.follower.phase is FollowerPhase.FOLLOWING
         assert play.woken
         assert play.follower.info().lag == 0
         run, _ = cast(Any, play.follower.next_run(100))
@@ -169,7 +171,7 @@ def test_a_missing_delivery_makes_it_ask_again_behind_what_is_stored() -> None:
 
         play.deliver((4, 4))
 
-        assert play.follower.phase is Phase.IDLE
+        assert play.follower.phase is FollowerPhase.IDLE
         play.wait(2)
         assert play.config["opt_start_seq"] == 3
         assert b"Nats-Stream-Identity: one" in play.asked[-1][3]
@@ -231,7 +233,7 @@ def test_it_does_not_ask_before_what_came_is_stored() -> None:
         play.wait(5)
 
         assert len(play.asked) == 1
-        play.start = Start(1, "one")
+        play.start = StartPosition(1, "one")
         play.follower.kept(found[1])
         assert play.config["opt_start_seq"] == 2
 
@@ -248,7 +250,7 @@ def test_a_heartbeat_tells_of_what_is_missing() -> None:
 
         play.control(HEARTBEAT % (2, 2))
 
-        assert (before, play.follower.phase) == (Phase.FOLLOWING, Phase.IDLE)
+        assert (before, play.follower.phase) == (FollowerPhase.FOLLOWING, FollowerPhase.IDLE)
 
     played(test, SOURCE)
 
@@ -290,7 +292,7 @@ def test_refusals_are_shown_and_tried_again_ever_more_seldom() -> None:
 def test_no_answer_is_a_refusal() -> None:
     def test(play: Played) -> None:
         play.wait(10)
-        assert play.follower.phase is Phase.IDLE
+        assert play.follower.phase is FollowerPhase.IDLE
 
         play.wait(2)
 
@@ -353,7 +355,7 @@ def test_a_durable_consumer_that_lost_its_position_is_told_no_more_than_it_sent(
         told = b"NATS/1.0\r\nNats-Last-Consumer: 2\r\nNats-Last-Stream: 4\r\n\r\n"
         assert play.flows == [(b"$JS.FC.S.N.1", told)]
 
-    played(test, SOURCE, start=Start(9, "one"))
+    played(test, SOURCE, start=StartPosition(9, "one"))
 
 
 def test_a_durable_consumer_that_went_on_starts_over() -> None:
@@ -367,7 +369,7 @@ def test_a_durable_consumer_that_went_on_starts_over() -> None:
 
         assert play.store() == [3]
 
-    played(test, SOURCE, start=Start(2, "one"))
+    played(test, SOURCE, start=StartPosition(2, "one"))
 
 
 def test_a_consumer_that_somebody_resets_brings_nothing_twice() -> None:
@@ -443,7 +445,7 @@ def test_what_cannot_be_read_is_asked_for_again() -> None:
         inbox.out += [b"NONSENSE\r\n"]
         inbox.flush()
 
-        assert play.follower.phase is Phase.IDLE
+        assert play.follower.phase is FollowerPhase.IDLE
         play.wait(2)
         play.answer()
         play.deliver((1, 1))
@@ -457,7 +459,7 @@ def test_an_origin_elsewhere_is_asked_by_its_prefix(api: str) -> None:
     external = ExternalStream(api=api, deliver="here")
     origin = Origin(StreamSource(name="S", external=external), "C", "$G", "d", mirrors=False)
 
-    subject, _ = origin.create(Start(), origin.deliver_subject(), plain=False)
+    subject, _ = origin.create(StartPosition(), origin.deliver_subject(), plain=False)
 
     assert subject == f"{api or '$JS.API'}.CONSUMER.CREATE.S".encode()
     assert origin.deliver_subject().startswith("here.S.")

@@ -1,7 +1,7 @@
 """Mirrors and sources against a list of messages: nothing lost, nothing twice, in whatever order.
 
 Rules publish into origins, delete from them and make them anew, deliver some of what they have,
-store it or lose the commit, crash before and after the commit, and purge the copy. A copier asks
+store it or lose the commit, crash before and after the commit, and purge the copy. Sourcing asks
 behind what it has stored; what it then holds must be what the lists say.
 """
 
@@ -21,11 +21,11 @@ from hypothesis.stateful import (
     rule,
 )
 
-from core.jetstream.copying.follower import Reached
-from core.jetstream.copying.origin import Origin, Start, cleaned
+from core.jetstream.sourcing.origin import Origin, StartPosition, without_publish_headers
+from core.jetstream.sourcing.origin_follower import DeliveredPosition
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig, StreamSource
-from core.rules.stream.plans.sourced import Run
+from core.rules.stream.plans.sourced import SourcedBatch
 from tests.support.streams import StreamBench
 
 SUBJECTS = [b"a.1", b"a.2", b"b.1"]
@@ -51,13 +51,13 @@ class Stand:
     """An origin, and the follower of it in its simplest form."""
 
     origin: Origin
-    copier: Any
+    sourcing: Any
     rows: list[Message] = field(default_factory=list)
     last: int = 0
     made: int = 1
     sent: int = 0
     """What was delivered since the consumer was asked for, as a sequence."""
-    waiting: list[tuple[Run, Reached]] = field(default_factory=list)
+    waiting: list[tuple[SourcedBatch, DeliveredPosition]] = field(default_factory=list)
     offered: list[Message] = field(default_factory=list)
     busy: bool = False
     forgets: bool = False
@@ -73,10 +73,10 @@ class Stand:
         Some of what is copied may come again (`back`), as from a consumer that started over.
         """
         self.waiting, self.offered, self.forgets = [], [], False
-        start: Start = self.copier._begin(self)
+        start: StartPosition = self.sourcing._begin(self)
         if start.identity and start.identity != self.identity:
             self.forgets = True
-            start = self.copier._begin(self)
+            start = self.sourcing._begin(self)
         self.sent = max(start.after - back, 0)
 
     def deliver(self, limit: int) -> None:
@@ -85,12 +85,14 @@ class Stand:
         if not found:
             return
         self.sent = found[-1].seq
-        run = Run(self.origin.key, self.identity, self.sent)
+        run = SourcedBatch(self.origin.key, self.identity, self.sent)
         run.seqs = [m.seq for m in found]
         run.times = [m.ts for m in found]
         columns = run.columns
         columns.subjects = [m.subject for m in found]
-        columns.headers = cleaned([m.block for m in found], mirrors=self.origin.mirrors)
+        columns.headers = without_publish_headers(
+            [m.block for m in found], mirrors=self.origin.mirrors
+        )
         columns.payloads = [m.payload for m in found]
         columns.replies = [b""] * len(found)
         columns.has_headers = any(columns.headers)
@@ -99,22 +101,22 @@ class Stand:
             blocks = self.origin.blocks(columns.headers, run.seqs, subjects, self.identity)
             columns.headers, columns.has_headers = blocks, True
         columns.count_bytes()
-        self.waiting.append((run, Reached(0, self.sent)))
+        self.waiting.append((run, DeliveredPosition(0, self.sent)))
         self.offered += found
 
-    # what the copier asks of a follower
+    # what sourcing asks of a follower
 
     def has_waiting(self) -> bool:
         return bool(self.waiting)
 
-    def next_run(self, limit: int) -> tuple[Run, Reached]:
+    def next_run(self, limit: int) -> tuple[SourcedBatch, DeliveredPosition]:
         run, reached = self.waiting.pop(0)
         while self.waiting:
             more, reached = self.waiting.pop(0)
             run.extend(more)
         return run, reached
 
-    def kept(self, reached: Reached) -> None:
+    def kept(self, reached: DeliveredPosition) -> None:
         self.busy, self.forgets = False, False
 
     def stalled(self, cseq: int) -> None:
@@ -147,7 +149,7 @@ class CopyRules(RuleBasedStateMachine):
         )
         self.limits = limits
         origins = [Origin(s, "C", "$G", "", mirrors=self.mirrors) for s in sources]
-        self.stands = [Stand(origin, self.bench.runner.copier) for origin in origins]
+        self.stands = [Stand(origin, self.bench.runner.sourcing) for origin in origins]
         # Sequence in the copy, subject, block, payload; what limits keep of it.
         self.model: list[tuple[int, bytes, bytes, bytes]] = []
         self.last = 0
@@ -161,12 +163,12 @@ class CopyRules(RuleBasedStateMachine):
             self.bench.close()
 
     def attach(self) -> None:
-        """Have the copier of the (restarted) stream follow the origins."""
-        copier: Any = self.bench.runner.copier
-        copier._mirrors = self.mirrors
-        copier._followers = {stand.origin.key: stand for stand in self.stands}
+        """Have the (restarted) stream follow the origins."""
+        sourcing: Any = self.bench.runner.sourcing
+        sourcing._mirrors = self.mirrors
+        sourcing._followers = {stand.origin.key: stand for stand in self.stands}
         for stand in self.stands:
-            stand.copier, stand.busy = copier, False
+            stand.sourcing, stand.busy = sourcing, False
             stand.ask()
 
     # -- origins -----------------------------------------------------------------------------
@@ -211,10 +213,10 @@ class CopyRules(RuleBasedStateMachine):
             stand.ask(back)
 
     def _submit(self) -> bool:
-        copier: Any = self.bench.runner.copier
+        sourcing: Any = self.bench.runner.sourcing
         ready = any(stand.waiting for stand in self.stands)
         if ready:
-            self.bench.run(self._call(copier._ready))
+            self.bench.run(self._call(sourcing._ready))
         return ready
 
     async def _call(self, ready: Any) -> None:

@@ -1,7 +1,8 @@
 """Requests to all nodes, for API requests that name no stream: infos of streams, and usage.
 
-Each node answers for the streams that it leads, within its trust window (`core.jetstream.trust`).
-Nodes that do not answer in time are left out. The request to evacuate a node uses the same way.
+Each node answers for the streams that it leads, within its trust window
+(`core.jetstream.trust_gate`). Nodes that do not answer in time are left out. The request to
+evacuate a node uses the same way.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from core.api.asking import Asking
-from core.api.places import Places
+from core.api.peer_requests import PeerRequests
+from core.api.request_routing import RequestRouting
 from core.model.account import AccountStats
 from core.model.stream import StreamInfo
 
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 _INFOS, _USAGE, _EVACUATE = b"INFOS", b"USAGE", b"EVACUATE"
 
 
-class Infos(msgspec.Struct):
+class InfosAnswer(msgspec.Struct):
     """The answer to a request for infos of streams."""
 
     streams: list[StreamInfo] = []
 
 
-class Gathering:
+class NodeQueries:
     """Gathers data from all nodes, and answers such requests of peers.
 
     Args:
@@ -38,7 +39,7 @@ class Gathering:
         places: The other nodes.
     """
 
-    def __init__(self, asking: Asking, registry: Registry, places: Places) -> None:
+    def __init__(self, asking: PeerRequests, registry: Registry, places: RequestRouting) -> None:
         self._asking = asking
         self._registry = registry
         self._places = places
@@ -58,7 +59,7 @@ class Gathering:
             link: msgspec.json.encode(some) for link, some in by_link.items() if link is not None
         }
         for answer in await self._asking.ask(_INFOS, asked):
-            told = msgspec.json.decode(answer, type=Infos).streams
+            told = msgspec.json.decode(answer, type=InfosAnswer).streams
             found.update({each.config.name: each for each in told})
         return found, [name for name in names if name not in found]
 
@@ -91,7 +92,7 @@ class Gathering:
     async def _tell_infos(self, body: bytes) -> bytes:
         is_trusted = await self._registry.services.trust.is_back()
         infos = await self._own(msgspec.json.decode(body, type=list[str]) if is_trusted else ())
-        return msgspec.json.encode(Infos(infos))
+        return msgspec.json.encode(InfosAnswer(infos))
 
     async def _own(self, names: Iterable[str]) -> list[StreamInfo]:
         streams = self._registry.streams

@@ -11,7 +11,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from core.model.api_errors import api_error, detailed
-from core.rules.stream.transactions.ledger import Entry, LedgerWrite, oldest_block, open_run
+from core.rules.stream.transactions.ledger import (
+    LedgerEntry,
+    LedgerWrite,
+    oldest_staged_message,
+    open_run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,7 +29,7 @@ PATIENCE_S = 2.0
 """Seconds after which a request that waits for the lock is refused."""
 
 
-class Book:
+class StreamLedger:
     """The ledger of one stream.
 
     Args:
@@ -38,7 +43,7 @@ class Book:
     def __init__(self, runner: StreamRunner) -> None:
         self._runner = runner
         self._highest = 0
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, LedgerEntry] = {}
         self.lock = asyncio.Lock()
 
     @asynccontextmanager
@@ -58,17 +63,17 @@ class Book:
         finally:
             self.lock.release()
 
-    def restore(self, entry: Entry) -> None:
+    def restore(self, entry: LedgerEntry) -> None:
         """Load an entry from storage; one without an app holds the highest token so far."""
         if entry.app:
             self.entries[entry.app] = entry
         else:
             self._highest = entry.token
 
-    async def open(self, app: str, run: str, keep: int) -> Entry:
+    async def open(self, app: str, run: str, keep: int) -> LedgerEntry:
         """Open a run of an app, and return the committed entry. Raises ApiError.
 
-        `keep` is the time for which staged blocks wait for their manifest, in nanoseconds.
+        `keep` is the time for which staged messages wait for their manifest, in nanoseconds.
         """
         async with self.held():
             old, now = self.entries.get(app), self._runner.services.clock.now()
@@ -89,13 +94,13 @@ class Book:
             if entry is None:
                 return False
             highest = max(self._highest, entry.token)
-            kept = LedgerWrite(Entry("", highest))
+            kept = LedgerWrite(LedgerEntry("", highest))
             await self._submit(LedgerWrite(entry, is_gone=True), kept)
             del self.entries[app]
             self._highest = highest
             return True
 
-    async def put(self, entry: Entry) -> None:
+    async def put(self, entry: LedgerEntry) -> None:
         """Commit an entry; the caller holds the lock. Raises ApiError."""
         await self._submit(LedgerWrite(entry))
         self.entries[entry.app] = entry
@@ -109,7 +114,7 @@ class Book:
         await self._runner.log.loaded()  # A change waiting for this in its turn blocks publishes.
         await self._runner.submit(plan_it)
 
-    def oldest_block(self) -> int | None:
-        """Return the lowest sequence of a block that an unfinished batch needs (None: none)."""
-        needed = (oldest_block(entry) for entry in self.entries.values())
+    def oldest_staged_message(self) -> int | None:
+        """Return the lowest sequence of a staged message that an unfinished batch needs, if any."""
+        needed = (oldest_staged_message(entry) for entry in self.entries.values())
         return min((seq for seq in needed if seq is not None), default=None)

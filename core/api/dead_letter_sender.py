@@ -1,0 +1,56 @@
+"""Sending dead letters to the node that leads their stream, one request per batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from core.api.peer_requests import PeerRequests
+from core.api.request_routing import RequestRouting
+from core.jetstream.dead_letters.local_streams import LocalDeadLetterStreams
+from core.jetstream.dead_letters.peer_batches import StoreOutcome, decode_batch, encode_batch
+from core.model.api_errors import api_error
+
+if TYPE_CHECKING:
+    from core.rules.stream.plans.sourced import SourcedBatch
+
+_DEAD_LETTERS = b"LETTERS"
+
+
+class DeadLetterSender:
+    """Sends dead letters to other nodes, and stores dead letters that other nodes send.
+
+    Args:
+        asking: Sends requests to nodes.
+        places: Finds the leader of a stream.
+        local: Stores dead letters in the streams that this node leads.
+    """
+
+    def __init__(
+        self, asking: PeerRequests, places: RequestRouting, local: LocalDeadLetterStreams
+    ) -> None:
+        self._asking = asking
+        self._places = places
+        self._local = local
+        asking.serve(_DEAD_LETTERS, self._take)
+
+    def reaches(self, name: str) -> bool:
+        """Return whether another node leads a stream."""
+        return self._places.leader(name) is not None
+
+    async def send(self, name: str, batch: SourcedBatch) -> StoreOutcome:
+        """Send a batch and return its outcome.
+
+        Raises ApiError JSClusterNotAvail without a leader or a timely answer.
+        """
+        link = self._places.leader(name)
+        if link is None:
+            raise api_error("JSClusterNotAvail")
+        answers = await self._asking.ask(_DEAD_LETTERS, {link: encode_batch(name, batch)})
+        if not answers:
+            raise api_error("JSClusterNotAvail")
+        return msgspec.json.decode(answers[0], type=StoreOutcome)
+
+    async def _take(self, body: bytes) -> bytes:
+        return msgspec.json.encode(await self._local.store_sent(*decode_batch(body)))

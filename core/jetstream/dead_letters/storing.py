@@ -1,0 +1,251 @@
+"""Delivery of dead letters to their streams: each is stored exactly once, also after a crash.
+
+    message ends ─▶ COMMIT of the consumer's state with the dead letter ─▶ one plan of the target:
+    rows, and the last dead letter's number as a position ─▶ dead letters removed from the state
+
+After a crash before the plan's COMMIT, the dead letters are still in the consumer's state. After a
+crash after it, the position records that they are stored. If another node leads the target stream,
+they are sent to that node; they are sent again after a missing answer and by a new leader of the
+consumer. While the target is missing or refuses dead letters, the transfer is retried, and they
+count against `max_ack_pending` like unacknowledged messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from core.errors import ApiError, CoreError
+from core.jetstream.dead_letters.peer_batches import NoPeers, PeerSender, StoreOutcome, error_of
+from core.model.api_errors import err_code
+from core.model.response import ErrorBody
+from core.model.row_limits import MAX_SUBJECT
+from core.rules.consumer.dead_letter import (
+    TOO_LARGE,
+    DeadLetter,
+    EndedMessage,
+    dead_letter_headers,
+    dead_letter_subject,
+)
+from core.rules.stream.plans.sourced import SourcedBatch
+from core.runtime.tasks import spawn, stop
+
+if TYPE_CHECKING:
+    from core.jetstream.dead_letters.local_streams import LocalDeadLetterStreams
+    from core.jetstream.services import DeadLetterSource
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 256
+_BYTES_AT_ONCE = 8 << 20
+_RETRY_FIRST_S, _RETRY_MAX_S = 0.1, 1.0
+_PATIENCE_S = 2.0
+_TOO_LARGE = {
+    err_code("JSStreamMessageExceedsMaximum"),
+    err_code("JSStreamHeaderExceedsMaximum"),
+}
+
+
+class DeadLetters:
+    """The dead letters of all consumers of an account.
+
+    Args:
+        local: Stores dead letters in the streams that this node leads.
+
+    Attributes:
+        peers: Sends dead letters to peers.
+    """
+
+    def __init__(self, local: LocalDeadLetterStreams) -> None:
+        self.peers: PeerSender = NoPeers()
+        self._local = local
+        self._targets: dict[str, _Target] = {}
+        self._stopped = False
+
+    def take(self, consumer: DeadLetterSource) -> None:
+        """Schedule the storing of a consumer's due dead letters."""
+        name = consumer.machine.dead_letters
+        if name and not self._stopped:
+            self._target(name).take(consumer)
+
+    def _target(self, name: str) -> _Target:
+        target = self._targets.get(name)
+        if target is None:
+            target = self._targets[name] = _Target(name, self._local, self.peers)
+        return target
+
+    async def await_stored(self, consumer: DeadLetterSource) -> None:
+        """Wait until the dead letters of a consumer are stored.
+
+        Waits at most two seconds (`_PATIENCE_S`), and only while the target stream has a leader.
+        """
+        name = consumer.machine.dead_letters
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                while consumer.machine.endings and not consumer.closed and self._is_led(name):
+                    await self._target(name).next_attempt()
+        except TimeoutError:
+            log.warning("consumer %s goes with dead letters not stored", consumer.name)
+
+    def _is_led(self, name: str) -> bool:
+        return name in self._local or self.peers.reaches(name)
+
+    async def stop(self) -> None:
+        """Stop storing dead letters; the others stay in the states of the consumers."""
+        self._stopped = True
+        await stop(*(target.task for target in self._targets.values()))
+
+
+class _Target:
+    """The dead letters for one target stream; `task` runs while consumers wait."""
+
+    def __init__(self, name: str, local: LocalDeadLetterStreams, peers: PeerSender) -> None:
+        self._name = name
+        self._local, self._peers = local, peers
+        self._waiting: dict[DeadLetterSource, None] = {}
+        self._oversize: set[tuple[str, int]] = set()
+        self._attempted = asyncio.Event()
+        self._logged = ""
+        self.task: asyncio.Task[None] | None = None
+
+    def take(self, consumer: DeadLetterSource) -> None:
+        """Queue the dead letters of a consumer, and start the task if none runs."""
+        self._waiting[consumer] = None
+        if self.task is None:
+            self.task = spawn(self._run(), name=f"dead letters into {self._name}")
+
+    async def next_attempt(self) -> None:
+        """Return after the next attempt to store dead letters, successful or not."""
+        self._attempted.clear()
+        await self._attempted.wait()
+
+    async def _run(self) -> None:
+        pause = _RETRY_FIRST_S
+        try:
+            while self._waiting:
+                consumer = next(iter(self._waiting))
+                del self._waiting[consumer]
+                try:
+                    await self._store(consumer)
+                    pause = _RETRY_FIRST_S
+                    self._logged = ""
+                except CoreError as error:
+                    self._log_once(consumer, error)
+                    self._waiting[consumer] = None
+                    self._attempted.set()
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _RETRY_MAX_S)
+                self._attempted.set()
+        finally:
+            self.task = None
+            self._attempted.set()
+
+    def _log_once(self, consumer: DeadLetterSource, error: CoreError) -> None:
+        """Log an error unless the previous log line of this target has the same text."""
+        if (text := str(error)) != self._logged:
+            self._logged = text
+            name = f"{consumer.log.name}.{consumer.name}"
+            log.warning("dead letters of %s wait for stream %s: %s", name, self._name, text)
+
+    async def _store(self, consumer: DeadLetterSource) -> None:
+        """Store the oldest due dead letters of a consumer. Raises ApiError and StorageError."""
+        machine = consumer.machine
+        if consumer.closed or machine.dead_letters != self._name or not _due(consumer, 1):
+            return
+        batch = await self._build(consumer)
+        outcome = await self._deliver(batch)
+        if outcome.refused is not None:
+            raise error_of(outcome.refused)
+        if not consumer.closed and consumer.machine.endings.era == batch.identity:
+            self._apply_outcome(consumer, batch, outcome)
+
+    async def _deliver(self, batch: SourcedBatch) -> StoreOutcome:
+        """Store dead letters here, or send them to the leader of the stream.
+
+        A batch that is too large to send is returned as stopped. Raises ApiError and StorageError.
+        """
+        if self._name in self._local or not self._peers.reaches(self._name):
+            return await self._local.store(self._name, batch)
+        try:
+            return await self._peers.send(self._name, batch)
+        except ApiError as error:
+            if not is_too_large(error):
+                raise
+            return StoreOutcome(stopped=ErrorBody.of(error))
+
+    def _apply_outcome(
+        self, consumer: DeadLetterSource, batch: SourcedBatch, outcome: StoreOutcome
+    ) -> None:
+        """Remove stored dead letters from the consumer, and queue the rest. Raises ApiError."""
+        if outcome.through:
+            consumer.letters_taken(outcome.through)
+            stored = {
+                o for o in self._oversize if o[0] == batch.identity and o[1] <= outcome.through
+            }
+            self._oversize -= stored
+        if _due(consumer, 1):
+            self._waiting[consumer] = None
+        if outcome.stopped is not None:
+            # The first dead letter that was not stored: retry it once without headers and payload.
+            error = error_of(outcome.stopped)
+            place = batch.identity, max(outcome.through + 1, batch.seqs[0])
+            if not is_too_large(error) or place in self._oversize:
+                raise error
+            self._oversize.add(place)
+
+    # -- writing dead letters ----------------------------------------------------------------
+
+    async def _build(self, consumer: DeadLetterSource) -> SourcedBatch:
+        """Build the oldest due dead letters of a consumer. Raises Unavailable.
+
+        At most `_AT_ONCE` dead letters, or about `_BYTES_AT_ONCE` bytes of headers and payloads.
+        """
+        log, endings = consumer.log, consumer.machine.endings
+        oldest = _due(consumer, _AT_ONCE)
+        batch = SourcedBatch(f"dead {log.name} {consumer.name}", endings.era, 0)
+        found = await log.get_all(
+            [dead_letter.sseq for _, dead_letter in oldest if log.is_live(dead_letter.sseq)]
+        )
+        nbytes = 0
+        for number, dead_letter in oldest:
+            origin, payload, lacks = EndedMessage(log.name, consumer.name), b"", "gone"
+            if (message := found.get(dead_letter.sseq)) is not None and log.is_live(
+                dead_letter.sseq
+            ):
+                _, ts, subject, headers, payload = message
+                origin = EndedMessage(log.name, consumer.name, subject, ts, headers)
+                lacks = ""
+            if (batch.identity, number) in self._oversize:
+                origin, payload, lacks = origin._replace(headers=b""), b"", TOO_LARGE
+            nbytes += len(origin.headers) + len(payload)
+            if batch.seqs and nbytes > _BYTES_AT_ONCE:
+                break
+            self._add(batch, origin, dead_letter, payload, lacks)
+            batch.seqs.append(number)
+            batch.times.append(0)
+            batch.through = number
+        return batch
+
+    def _add(
+        self,
+        batch: SourcedBatch,
+        origin: EndedMessage,
+        dead_letter: DeadLetter,
+        payload: bytes,
+        lacks: str,
+    ) -> None:
+        subject = dead_letter_subject(self._name, origin, MAX_SUBJECT)
+        batch.columns.add(
+            subject, b"", dead_letter_headers(origin, dead_letter, lacks=lacks), payload
+        )
+
+
+def _due(consumer: DeadLetterSource, limit: int) -> list[tuple[int, DeadLetter]]:
+    """Return up to `limit` (number, dead letter) pairs of a committed state, oldest first."""
+    return consumer.machine.endings.oldest(limit, consumer.letters_due)
+
+
+def is_too_large(error: ApiError) -> bool:
+    """Return whether the error refuses a dead letter for its size."""
+    return error.err_code in _TOO_LARGE or error.description.endswith("message too large")
