@@ -294,7 +294,7 @@ def _server(numbers: Snapshot) -> Iterable[Metric]:
             "Connections refused for want of file descriptors.",
             numbers.refused_connections,
         ),
-        ("jetgate_loop_stalls", "StepQueue of the event loop over 100 ms.", numbers.loop_stalls),
+        ("jetgate_loop_stalls", "Ticks of the event loop over 100 ms.", numbers.loop_stalls),
     )
     for name, text, value in counters:
         yield CounterMetricFamily(name, text, value)
