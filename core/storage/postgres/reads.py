@@ -441,7 +441,7 @@ class PostgresReader:
         """Delete up to `limit` of the oldest rows below `seq`; return the number deleted."""
         rows = await self._delete(
             f"with gone as (delete from jetgate_store.message_{partition} "
-            "where stream = $1 and seq < $2 and seq <= coalesce((select seq from "
+            "where stream = $1 and seq < $2 and seq < coalesce((select seq from "
             f"jetgate_store.message_{partition} where stream = $1 and seq < $2 "
             f"order by seq offset $3 limit 1), $2) returning {removed_ids.gone(ids_since)})"
             f"{removed_ids.keeping('$1', ids_since)} select count(*) from gone",
