@@ -17,8 +17,8 @@ from core.storage.interface import Head, StreamCommit
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.stream_log import PostgresLog
+from tests.support.memory_store import MemoryStore
 from tests.support.pg import PostgresServer
-from tests.support.streams import MemoryStore
 
 STREAM = 7777
 

@@ -22,9 +22,9 @@ from core.storage.interface import Head
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.stored_messages import PostgresMessages
 from core.storage.postgres.subjects import columns_of, text_of
+from tests.support.memory_store import MemoryStore, Row
 from tests.support.node import Node, add_stream, running_node
 from tests.support.sql import MINUTE, on, stored
-from tests.support.streams import MemoryStore, Row
 
 SECOND = 1_000_000_000
 LONG = "s." + "0123456789abcdef" * 240

@@ -18,7 +18,8 @@ from core.errors import ApiError
 from core.jetstream.log.subjects import last_by_subject, next_by_subject
 from core.model.api_errors import api_error
 from core.units import NANOS_PER_SECOND
-from tests.support.streams import MemoryStore, StreamBench, hit, is_due, saved
+from tests.support.memory_store import MemoryStore, hit, is_due
+from tests.support.streams import StreamBench, saved
 from tests.unit.rules.stream.support import block, config
 
 ANCHOR = b"anchor"

@@ -33,7 +33,8 @@ from core.rules.stream.preconditions import NO_PRECONDITIONS
 from core.subjects.subject import matches
 from core.units import NANOS_PER_SECOND
 from tests.property.stream_model import Publish, StreamModel
-from tests.support.streams import StreamBench, is_due, saved, stored_subjects
+from tests.support.memory_store import is_due
+from tests.support.streams import StreamBench, saved, stored_subjects
 
 MS = 1_000_000
 SUBJECTS = [b"a.1", b"a.1", b"a.2", b"a.2", b"b.1", b"b.2.x", b"a.*", b"b.>"]

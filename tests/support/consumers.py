@@ -28,7 +28,8 @@ from core.rules.stream.plan import PlanBuilder, StreamPlan
 from core.rules.stream.plans.planner import decide
 from core.runtime.loop_tick import LoopTick
 from core.storage.interface import Head
-from tests.support.streams import MemoryStore, Row, services
+from tests.support.memory_store import MemoryStore, Row
+from tests.support.streams import services
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

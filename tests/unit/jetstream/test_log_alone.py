@@ -15,8 +15,9 @@ from core.jetstream.trust_gate import TrustGate
 from core.pubsub.server import Hub
 from core.rules.stream.machine import StreamMachine
 from core.runtime.loop_tick import LoopTick
+from tests.support.memory_store import MemoryStore
 from tests.support.sessions import ManualClock
-from tests.support.streams import MemoryStore, StandInCommitter, StreamBench
+from tests.support.streams import StandInCommitter, StreamBench
 from tests.unit.rules.stream.support import config
 
 
