@@ -3,11 +3,11 @@
 import ctypes
 from collections.abc import Callable
 
-_CROWD = 256
+_COUNT_MIN = 256
 """Number of objects below which nothing is returned: their memory is small, and soon reused."""
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Return free memory to the system.
 
     It takes about 2 ms with glibc; other libraries keep little.
@@ -19,19 +19,19 @@ def give_back() -> None:
     trim(0)
 
 
-class Ebb:
-    """A watch on a number of objects that calls `gone` when it falls to half of its maximum.
+class MemoryTrimmer:
+    """A watch on a number of objects that calls `trim` when it falls to half of its maximum.
 
-    Maxima below `_CROWD` do not count. *Life cycle*: `look` from time to time.
+    Maxima below `_COUNT_MIN` do not count. *Life cycle*: `record` from time to time.
     """
 
-    def __init__(self, gone: Callable[[], None] = give_back) -> None:
-        self._gone = gone
+    def __init__(self, trim: Callable[[], None] = trim_memory) -> None:
+        self._trim = trim
         self._most = 0
 
-    def look(self, count: int) -> None:
+    def record(self, count: int) -> None:
         """Record the present number of objects."""
         self._most = max(self._most, count)
-        if self._most >= _CROWD and count * 2 <= self._most:
+        if self._most >= _COUNT_MIN and count * 2 <= self._most:
             self._most = count
-            self._gone()
+            self._trim()

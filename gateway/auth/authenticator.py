@@ -108,7 +108,8 @@ class Authenticator:
 
         Raises:
             Problem: 401 for unknown credentials; 403 for a page of another site; 429 for too many
-                requests of one principal; 503 for too many in total, or if the server cannot verify.
+                requests of one principal; 503 for too many in total, or if the server cannot
+                verify.
             Disconnected: The client has disconnected.
         """
         if self._open_requests >= self._settings.requests_max:

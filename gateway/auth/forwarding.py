@@ -69,16 +69,16 @@ class Forwarding:
         for name, value in headers:
             if name == b"forwarded" or name.startswith(b"x-forwarded-"):
                 lists.setdefault(name, []).append(value.decode("latin-1"))
-        said = [
+        callers = [
             self._first_untrusted(hops)
             for hops in (_forwarded(lists.get(b"forwarded", [])), _x_forwarded(lists))
             if hops
         ]
-        if len(said) == 2 and _address(said[0].node) != _address(said[1].node):
+        if len(callers) == 2 and _address(callers[0].node) != _address(callers[1].node):
             # One of the two headers comes from the caller: the proxy does not know it and passes it
             # on.
             raise _bad("Forwarded and X-Forwarded-For name different callers")
-        return said[0] if said else Hop()
+        return callers[0] if callers else Hop()
 
     def _first_untrusted(self, hops: list[Hop]) -> Hop:
         for hop in reversed(hops):

@@ -56,10 +56,10 @@ def refuse_cross_site(scope: Scope, allowed: Container[str], *, needs_proof: boo
         return
     if site in (b"same-origin", b"none"):  # none: the user's own navigation
         return
-    said = origin_of(scope)
-    if said and (said in allowed or (not site and said == own_origin(scope))):
+    page_origin = origin_of(scope)
+    if page_origin and (page_origin in allowed or (not site and page_origin == own_origin(scope))):
         return
-    raise Problem(403, "cross-site", _detail(said, site.decode("latin-1")))
+    raise Problem(403, "cross-site", _detail(page_origin, site.decode("latin-1")))
 
 
 def checked_origin(text: str) -> str:

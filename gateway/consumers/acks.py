@@ -9,7 +9,7 @@ from core.client import ClientError, Msg, ReplyBatch
 from core.client.subscribe import ack_fields
 from core.errors import ApiError
 from core.runtime.tasks import spawn, stop
-from gateway.consumers.fetch import Poll, document, wanted_of
+from gateway.consumers.fetch import Fetch, document, fetch_parameters
 from gateway.formats.ack_tokens import BadToken
 from gateway.formats.models import AckNextRequest
 from gateway.http.problems import Problem
@@ -51,7 +51,7 @@ async def send_acks(
         whose: If set, the (stream, consumer) that all tokens must belong to.
     """
     _bounded(gateway, tokens)
-    replies, good, failed = _opened(gateway, whose, tokens)
+    replies, good, failed = _open_tokens(gateway, whose, tokens)
     if replies:
         payloads = [verb] * len(replies)
         if sync:
@@ -70,14 +70,14 @@ async def acknowledge_next(
     """
     tokens = request.tokens
     _bounded(call.gateway, tokens)
-    wanted = wanted_of(call, stream, consumer, request)
-    replies, _, failed = _opened(call.gateway, (stream, consumer), tokens)
+    wanted = fetch_parameters(call, stream, consumer, request)
+    replies, _, failed = _open_tokens(call.gateway, (stream, consumer), tokens)
     messages: list[Msg] = []
     if replies:
         wanted.ack = replies.pop()
         if replies:
             await call.gateway.js.ack(replies, [b"+ACK"] * len(replies))
-        messages = await Poll(call, wanted).all()
+        messages = await Fetch(call, wanted).all()
     counts = {"succeeded": len(tokens) - len(failed), "failed": failed}
     return await document(call, messages, orjson.dumps(counts)[:-1] + b",", {})
 
@@ -88,7 +88,7 @@ def _bounded(gateway: Gateway, tokens: list[str]) -> None:
         raise Problem(413, "too-many-tokens", f"tokens: more than {limit}")
 
 
-def _opened(
+def _open_tokens(
     gateway: Gateway, whose: tuple[str, str] | None, tokens: list[str]
 ) -> tuple[list[bytes], list[str], Failed]:
     replies: list[bytes] = []

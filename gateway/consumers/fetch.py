@@ -24,7 +24,7 @@ from gateway.formats.validation import duration
 from gateway.http.problems import RETRY, Problem, bad_request
 from gateway.http.responses import JSON, NDJSON, no_content
 from gateway.requests.call import Call
-from gateway.requests.replies import arriving, watched
+from gateway.requests.replies import interrupted_on_disconnect, message_batches
 from gateway.requests.response_body import ResponseBody
 
 _GRACE_S = 1.0
@@ -36,7 +36,7 @@ _NO_STORE = {"Cache-Control": "no-store"} | INERT
 
 
 @dataclass(slots=True, kw_only=True)
-class Wanted:
+class FetchParameters:
     """A fetch with all defaults filled in.
 
     Attributes:
@@ -56,19 +56,19 @@ class Wanted:
     ack: bytes = b""
 
 
-async def fetch_answer(call: Call, stream: str, consumer: str, request: FetchRequest) -> Response:
+async def fetch_response(call: Call, stream: str, consumer: str, request: FetchRequest) -> Response:
     """Run a fetch and return the response in the requested form."""
-    wanted = wanted_of(call, stream, consumer, request)
-    poll = Poll(call, wanted)
+    wanted = fetch_parameters(call, stream, consumer, request)
+    fetch = Fetch(call, wanted)
     if request.raw:
-        return await _raw(poll, request)
+        return await _raw(fetch, request)
     if call.accepts(NDJSON):
-        return await _streamed(poll)
+        return await _streamed(fetch)
     if wanted.heartbeat:
         raise bad_request("bad-parameter", f"heartbeat: only with Accept: {NDJSON}")
-    messages = await poll.all()
+    messages = await fetch.all()
     if not messages:
-        return no_content({"Js-Reason": poll.reason()})
+        return no_content({"Js-Reason": fetch.reason()})
     headers = {"Js-Pending": str(JsMsg.of(messages[-1], takes_acks=True).pending)}
     return await document(call, messages, b"{", headers)
 
@@ -89,27 +89,27 @@ async def document(
     return response
 
 
-async def _raw(poll: "Poll", request: FetchRequest) -> Response:
+async def _raw(fetch: "Fetch", request: FetchRequest) -> Response:
     """Return one message: its payload is the body."""
     if request.batch not in (None, 1):
         raise bad_request("bad-parameter", "raw: one message, batch can only be 1")
-    messages = await poll.all()
+    messages = await fetch.all()
     if not messages:
-        return no_content({"Js-Reason": poll.reason()})
+        return no_content({"Js-Reason": fetch.reason()})
     msg = messages[0]
     delivery = JsMsg.of(msg, takes_acks=True)
     own = Origin(delivery.stream, msg.subject, delivery.stream_seq, delivery.time)
     shown, media_type = shown_headers(own, msg.headers)
-    response = _Document(poll.call, messages, msg.payload, media_type)
+    response = _Document(fetch.call, messages, msg.payload, media_type)
     response.headers.update(_NO_STORE)
-    response.headers["Js-Token"] = poll.call.gateway.tokens.seal(msg.reply)
+    response.headers["Js-Token"] = fetch.call.gateway.tokens.seal(msg.reply)
     response.headers["Js-Pending"] = str(delivery.pending)
     response.headers["Js-Delivered"] = str(delivery.delivered)
     response.raw_headers.extend(shown)
     return response
 
 
-def wanted_of(call: Call, stream: str, consumer: str, request: Fetching) -> Wanted:
+def fetch_parameters(call: Call, stream: str, consumer: str, request: Fetching) -> FetchParameters:
     """Fill in the defaults of a request. Raises Problem for invalid values."""
     settings = call.gateway.settings
     raw, heartbeat = False, 0
@@ -129,7 +129,7 @@ def wanted_of(call: Call, stream: str, consumer: str, request: Fetching) -> Want
         expires = 0
     if heartbeat * 2 > expires:
         raise bad_request("bad-parameter", "heartbeat: more than half of expires")
-    return Wanted(
+    return FetchParameters(
         stream=stream,
         consumer=consumer,
         batch=batch,
@@ -141,10 +141,10 @@ def wanted_of(call: Call, stream: str, consumer: str, request: Fetching) -> Want
     )
 
 
-class Poll:
+class Fetch:
     """One running fetch."""
 
-    def __init__(self, call: Call, wanted: Wanted) -> None:
+    def __init__(self, call: Call, wanted: FetchParameters) -> None:
         self.call = call
         self._wanted = wanted
         self._status = 0
@@ -164,7 +164,7 @@ class Poll:
             async for some in self.batches():
                 messages += some
         except BaseException:
-            _give_back(self.call, messages)
+            _return_undelivered(self.call, messages)
             raise
         return messages
 
@@ -196,12 +196,12 @@ class Poll:
         limit = (expires / NANOS_PER_SECOND if expires else js.timeout) + _GRACE_S
         silence = 2 * request.idle_heartbeat / NANOS_PER_SECOND or None
         try:
-            async with watched(self.call, pull):
-                async for some in arriving(pull, limit, silence):
+            async with interrupted_on_disconnect(self.call, pull):
+                async for some in message_batches(pull, limit, silence):
                     self._took(some)
                     yield some
         finally:
-            _give_back(self.call, pull.take())
+            _return_undelivered(self.call, pull.take())
         if silence is not None and not pull.ended:
             raise Problem(503, "no-heartbeat", "the server has fallen silent", headers=RETRY)
         if pull.status and self._left == wanted.batch:
@@ -231,7 +231,7 @@ class Poll:
             self._pin = dict(header_items(some[0].headers))[_PIN].decode(errors="replace")
 
 
-def _give_back(call: Call, messages: list[Msg]) -> None:
+def _return_undelivered(call: Call, messages: list[Msg]) -> None:
     replies = [msg.reply for msg in messages if msg.reply]
     if not replies:
         return
@@ -243,7 +243,7 @@ def _give_back(call: Call, messages: list[Msg]) -> None:
             return  # the consumer redelivers after its ack wait
 
 
-async def _refusal(call: Call, wanted: Wanted, pull: Pull) -> Problem | ApiError:
+async def _refusal(call: Call, wanted: FetchParameters, pull: Pull) -> Problem | ApiError:
     text = pull.text
     if pull.status in _GONE and (pull.status == 503 or "Deleted" in text):
         try:
@@ -277,12 +277,12 @@ async def _pieces(call: Call, messages: list[Msg]) -> AsyncIterator[list[bytes]]
         yield piece
 
 
-async def _streamed(poll: "Poll") -> Response:
-    batches = poll.batches()
+async def _streamed(fetch: "Fetch") -> Response:
+    batches = fetch.batches()
     first = await anext(batches, None)
     if first is None:
-        return no_content({"Js-Reason": poll.reason()})
-    return _Lines(poll, first, batches)
+        return no_content({"Js-Reason": fetch.reason()})
+    return _Lines(fetch, first, batches)
 
 
 class _Document(Response):
@@ -303,7 +303,7 @@ class _Document(Response):
                     await out.send(body[begin : begin + _SLICE_BYTES])
                 await out.send(b"")
         except BaseException:
-            _give_back(self._call, self._messages)
+            _return_undelivered(self._call, self._messages)
             raise
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -314,11 +314,11 @@ class _Lines(Response):
     media_type = NDJSON
 
     def __init__(
-        self, poll: Poll, first: list[Msg], batches: AsyncGenerator[list[Msg], None]
+        self, fetch: Fetch, first: list[Msg], batches: AsyncGenerator[list[Msg], None]
     ) -> None:
         super().__init__(None, headers=_NO_STORE)
         del self.headers["content-length"]
-        self._poll = poll
+        self._fetch = fetch
         self._first = first
         self._batches = batches
 
@@ -327,7 +327,7 @@ class _Lines(Response):
         some: list[Msg] | None = self._first
         untaken: list[Msg] = []
         try:
-            async with aclosing(self._batches), ResponseBody(self._poll.call, send) as out:
+            async with aclosing(self._batches), ResponseBody(self._fetch.call, send) as out:
                 while some is not None:
                     if some:
                         await self._send(out, some, untaken)
@@ -336,14 +336,14 @@ class _Lines(Response):
                     some = await anext(self._batches, None)
         finally:
             # Only after the pull request has ended, else it would receive them again.
-            _give_back(self._poll.call, untaken)
+            _return_undelivered(self._fetch.call, untaken)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, out: ResponseBody, messages: list[Msg], untaken: list[Msg]) -> None:
         """Send lines; if the client disconnects, add the messages not yet sent to `untaken`."""
         on_their_way = sent = 0
         try:
-            async for piece in _pieces(self._poll.call, messages):
+            async for piece in _pieces(self._fetch.call, messages):
                 await out.send(b"\n".join(piece) + b"\n")
                 on_their_way, sent = sent, sent + len(piece)
             await out.send(b"")

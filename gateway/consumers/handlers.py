@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from core.runtime.nuid import nuid
 from gateway.consumers.acks import acknowledge, acknowledge_next
-from gateway.consumers.fetch import fetch_answer
+from gateway.consumers.fetch import fetch_response
 from gateway.formats.models import (
     AckNextRequest,
     AckRequest,
@@ -110,7 +110,7 @@ async def fetch(call: Call) -> Response:
     """
     stream, consumer = _names(call)
     request = struct(FetchRequest, await call.json_body())
-    return await fetch_answer(call, stream, consumer, request)
+    return await fetch_response(call, stream, consumer, request)
 
 
 async def ack(call: Call) -> Response:

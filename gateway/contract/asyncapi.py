@@ -85,8 +85,8 @@ def _request(row: Operation) -> Document:
 
     In the response, the data of each event is a message and the `event` field is its kind.
     """
-    query = {name: _said(*QUERY[name]) for name in row.query or ()}
-    headers = {name.partition("#")[0]: _said(*REQUEST_HEADERS[name]) for name in row.headers}
+    query = {name: _described(*QUERY[name]) for name in row.query or ()}
+    headers = {name.partition("#")[0]: _described(*REQUEST_HEADERS[name]) for name in row.headers}
     return {
         "method": row.method,
         "accept": _EVENTS,
@@ -95,7 +95,7 @@ def _request(row: Operation) -> Document:
     }
 
 
-def _said(schema: Document, text: str) -> Document:
+def _described(schema: Document, text: str) -> Document:
     return {**schema, "description": text}
 
 

@@ -17,7 +17,7 @@ class Kind:
     """
 
     statuses: tuple[int, ...]
-    meaning: str
+    description: str
     err_code: int = 0
 
     @property
@@ -141,7 +141,8 @@ _ALSO = {
 """Further HTTP statuses of a kind, beside the usual one."""
 
 KINDS: dict[str, Kind] = {
-    kind: Kind((status, *_ALSO.get(kind, ())), meaning) for kind, (status, meaning) in _OWN.items()
+    kind: Kind((status, *_ALSO.get(kind, ())), description)
+    for kind, (status, description) in _OWN.items()
 }
 for _row in TABLE.values():
     _kind = kind_of(_row.err_code)

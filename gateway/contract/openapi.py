@@ -108,17 +108,17 @@ async def _unused(_call: object) -> Any:
 
 
 def _operation(row: Operation, schemas: Schemas) -> Document:
-    said = (row.handler.__doc__ or "").strip().split("\n\n")
+    description = (row.handler.__doc__ or "").strip().split("\n\n")
     found: Document = {
         "operationId": row.id,
         "tags": [_tag(row.path)],
-        "summary": " ".join(said[0].split()).rstrip("."),
+        "summary": " ".join(description[0].split()).rstrip("."),
         "parameters": _references(row),
         "responses": _responses(row, schemas),
         "x-problems": problems_of(row),
     }
-    if said[1:]:
-        found["description"] = "\n\n".join(" ".join(part.split()) for part in said[1:])
+    if description[1:]:
+        found["description"] = "\n\n".join(" ".join(part.split()) for part in description[1:])
     if row.is_open:
         found["security"] = []
     if row.takes is not None:
@@ -274,16 +274,16 @@ def _refusals(schemas: Schemas) -> dict[str, Document]:
     found: dict[str, Document] = {}
     for status in sorted({status for kind in KINDS.values() for status in kind.statuses}):
         kinds = [name for name, kind in sorted(KINDS.items()) if status in kind.statuses]
-        said = "\n".join(f"- `{kind}`: {KINDS[kind].meaning}" for kind in kinds)
-        found[_refusal_name(status)] = _refusal(status, kinds[0], said, schemas)
+        description = "\n".join(f"- `{kind}`: {KINDS[kind].description}" for kind in kinds)
+        found[_refusal_name(status)] = _refusal(status, kinds[0], description, schemas)
     return found
 
 
-def _refusal(status: int, kind: str, said: str, schemas: Schemas) -> Document:
+def _refusal(status: int, kind: str, description: str, schemas: Schemas) -> Document:
     example = {"type": type_of(kind), "title": HTTPStatus(status).phrase, "status": status}
     content = {"schema": schemas.of("ProblemResponse"), "example": example}
     headers = _shown((*_REFUSAL_HEADERS.get(status, ()), *_RATES))
-    return {"description": said, "headers": headers, "content": {PROBLEM: content}}
+    return {"description": description, "headers": headers, "content": {PROBLEM: content}}
 
 
 _RATES = ("RateLimit", "RateLimit-Policy")

@@ -3,8 +3,8 @@
 from html import escape
 from typing import Any
 
-from gateway.contract.cures import cause_of, cure_of
 from gateway.contract.kinds import KINDS, type_of
+from gateway.contract.remedies import cause_of, remedy_for
 
 Document = dict[str, Any]
 
@@ -30,8 +30,8 @@ def reference(document: Document) -> str:
     groups: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            said = _operation(document, path, method.upper(), operation)
-            groups.setdefault(operation["tags"][0], []).append(said)
+            shown = _operation(document, path, method.upper(), operation)
+            groups.setdefault(operation["tags"][0], []).append(shown)
     parts = [f"<h2 id='{tag}'>{escape(tag)}</h2>{''.join(rows)}" for tag, rows in groups.items()]
     schemas = document["components"]["schemas"]
     parts.append("<h2 id='schemas'>schemas</h2>")
@@ -49,7 +49,7 @@ def problems() -> str:
     """Return the page that lists every kind of problem."""
     rows = "".join(
         f"<tr><td><a href='/docs/problems/{escape(name)}'>{escape(name)}</a></td>"
-        f"<td>{kind.status}</td><td>{escape(kind.meaning)}</td></tr>"
+        f"<td>{kind.status}</td><td>{escape(kind.description)}</td></tr>"
         for name, kind in sorted(KINDS.items())
     )
     table = f"<table><tr><th>kind</th><th>status</th><th></th></tr>{rows}</table>"
@@ -67,16 +67,16 @@ def problem(name: str, document: Document) -> str | None:
         for operation in methods.values()
         if name in operation["x-problems"]
     ]
-    said = [f"<p><code>{escape(type_of(name))}</code>, status {kind.status}</p>"]
-    said.append(f"<h2>What happened</h2><p>{_marked(cause_of(kind))}</p>")
-    said.append(f"<h2>What to do</h2><p>{_marked(cure_of(name, kind))}</p>")
+    shown = [f"<p><code>{escape(type_of(name))}</code>, status {kind.status}</p>"]
+    shown.append(f"<h2>What happened</h2><p>{_marked(cause_of(kind))}</p>")
+    shown.append(f"<h2>What to do</h2><p>{_marked(remedy_for(name, kind))}</p>")
     if kind.err_code:
-        said.append(f"<p>JetStream's <code>err_code</code> {kind.err_code}.</p>")
+        shown.append(f"<p>JetStream's <code>err_code</code> {kind.err_code}.</p>")
     if givers:
         listed = ", ".join(f"<a href='/docs#{each}'>{each}</a>" for each in sorted(givers))
-        said.append(f"<p>Given by {listed}.</p>")
-    said.append("<p><a href='/docs/problems'>All problems</a></p>")
-    return _page(f"jetgate: {name}", "".join(said))
+        shown.append(f"<p>Given by {listed}.</p>")
+    shown.append("<p><a href='/docs/problems'>All problems</a></p>")
+    return _page(f"jetgate: {name}", "".join(shown))
 
 
 def _marked(text: str) -> str:
@@ -120,13 +120,13 @@ def _operation(document: Document, path: str, method: str, operation: Document) 
 
 def _content(content: Document) -> str:
     return ", ".join(
-        f"<code>{escape(kind)}</code> {_reference(_part(said))}" for kind, said in content.items()
+        f"<code>{escape(kind)}</code> {_reference(_part(shown))}" for kind, shown in content.items()
     )
 
 
-def _part(said: Document) -> Document:
+def _part(shown: Document) -> Document:
     """Return the schema of one line or event if the content is a stream of them, else of all."""
-    part: Document = said.get("x-line") or said.get("x-event") or said["schema"]
+    part: Document = shown.get("x-line") or shown.get("x-event") or shown["schema"]
     return part
 
 
@@ -137,9 +137,9 @@ def _reference(schema: Document) -> str:
 
 def _schema(name: str, schema: Document) -> str:
     rows = "".join(
-        f"<tr><td><code>{escape(member)}</code></td><td>{_kind(said)}</td>"
+        f"<tr><td><code>{escape(member)}</code></td><td>{_kind(shown)}</td>"
         f"<td>{'required' if member in schema.get('required', ()) else ''}</td></tr>"
-        for member, said in schema.get("properties", {}).items()
+        for member, shown in schema.get("properties", {}).items()
     )
     text = f"<p>{escape(schema.get('description', ''))}</p>"
     text += f"<table>{rows}</table>" if rows else f"<p>{_kind(schema)}</p>"

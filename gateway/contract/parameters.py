@@ -6,7 +6,7 @@ A parameter with several meanings has one entry per meaning: `name#meaning`.
 from typing import Any
 
 Schema = dict[str, Any]
-Said = tuple[Schema, str]
+Parameter = tuple[Schema, str]
 
 _TEXT: Schema = {"type": "string"}
 _FLAG: Schema = {"type": "boolean"}
@@ -41,7 +41,7 @@ _LINE: Schema = {"type": "string", "pattern": r"^[^\x00-\x08\x0a-\x1f\x7f]+$"}
 _OPTIONAL: Schema = {"type": "string", "pattern": r"^[^\x00-\x08\x0a-\x1f\x7f]*$"}
 _NUMBER: Schema = {"type": "string", "pattern": "^[0-9]{1,20}$"}
 
-PATH: dict[str, Said] = {
+PATH: dict[str, Parameter] = {
     "bucket": (_BUCKET | {"examples": ["profiles"]}, "The name of a bucket."),
     "consumer": (_NAME | {"examples": ["billing"]}, "The name of a consumer."),
     "key": (
@@ -67,7 +67,7 @@ PATH: dict[str, Said] = {
     ),
 }
 
-QUERY: dict[str, Said] = {
+QUERY: dict[str, Parameter] = {
     "from": (
         _TEXT | {"examples": ["all", "42"]},
         "Where to begin: `all`, `new`, `last`, `last_per_subject`, a sequence, or a time.",
@@ -123,7 +123,7 @@ QUERY: dict[str, Said] = {
 }
 
 _STEERS = "As in JetStream (ADR-{adr})."
-REQUEST_HEADERS: dict[str, Said] = {
+REQUEST_HEADERS: dict[str, Parameter] = {
     "Content-Digest": (
         _TEXT,
         "The digest of the body (RFC 9530), which is checked: `sha-256` or `sha-512`.",
@@ -204,7 +204,7 @@ REQUEST_HEADERS: dict[str, Said] = {
     ),
 }
 
-RESPONSE_HEADERS: dict[str, Said] = {
+RESPONSE_HEADERS: dict[str, Parameter] = {
     "Allow": (_TEXT | {"examples": ["GET, HEAD, OPTIONS"]}, "The methods that the path takes."),
     "Accept-Ranges": (_TEXT, "`bytes`: ranges are served."),
     "Cache-Control": (_TEXT, "Whether the answer may be kept."),

@@ -40,7 +40,7 @@ def channel(frames: Sequence[Frame]) -> Document:
                 "code": each.code,
                 "name": each.name,
                 "remedy": each.remedy.value,
-                "meaning": each.meaning,
+                "meaning": each.description,
             }
             for each in CLOSE_CODES
         ],

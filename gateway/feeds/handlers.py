@@ -14,13 +14,13 @@ async def tail_stream(call: Call) -> Response:
     matching = ""
     if "filter" in call.query:
         matching = filter_subject(call.query["filter"], call.gateway.settings)
-    return await call.while_there(_tail(call, matching, stream))
+    return await call.until_disconnected(_tail(call, matching, stream))
 
 
 async def tail_subject(call: Call) -> Response:
     """Follow the messages that match a subject, in their stream, as server-sent events."""
     matching = filter_subject(call.params["subject"], call.gateway.settings)
-    return await call.while_there(_tail(call, matching))
+    return await call.until_disconnected(_tail(call, matching))
 
 
 async def _tail(call: Call, matching: str, stream: str = "") -> Response:

@@ -103,7 +103,7 @@ class TailResponse(StreamingResponse):
         """Return events, or a comment after `event_pause` seconds without any; None at the end."""
         while True:
             self._change.clear()
-            found = self._reader.take(_SLICE_MESSAGES, _SLICE_BYTES)
+            found = self._reader.next_slice(_SLICE_MESSAGES, _SLICE_BYTES)
             if found is not None:
                 return self._events(found)
             if self._reader.error is not None or out.is_disconnected:

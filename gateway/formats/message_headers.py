@@ -56,7 +56,7 @@ _SILENT = frozenset(
         b"user-agent",
     )
 )
-_KEPT_BYTES = 128
+_CACHED_BYTES = 128
 _LEVEL = b"Nats-Required-Api-Level"
 _CONDITIONS = frozenset((b"idempotency-key", b"js-expect", b"if-match", b"if-none-match"))
 # Media types that a browser shows or downloads without running code.
@@ -95,13 +95,13 @@ def publish_block(raw: list[tuple[bytes, bytes]], settings: Settings) -> bytes:
     said = [header for header in raw if header[0] not in _SILENT]
     if not said:
         return b""
-    if len(said) == 1 and said[0][0] == b"content-type" and len(said[0][1]) <= _KEPT_BYTES:
+    if len(said) == 1 and said[0][0] == b"content-type" and len(said[0][1]) <= _CACHED_BYTES:
         found = _typed(said[0][1])
         if len(found) <= settings.message_header_bytes_max and settings.message_header_count_max:
             return found
     items = message_headers(raw, settings)
     items += preconditions(Headers(raw=raw))
-    refuse_repeated(items)
+    refuse_duplicates(items)
     return block(items)
 
 
@@ -154,7 +154,7 @@ def too_large(settings: Settings) -> Problem:
     return Problem(431, "headers-too-large", f"message headers: more than {limits}")
 
 
-def refuse_repeated(items: Items) -> None:
+def refuse_duplicates(items: Items) -> None:
     """Raise Problem if a JetStream header is repeated: JetStream reads only the first."""
     names = [name for name, _ in items if name.startswith(b"Nats-")]
     if len(names) != len(set(names)):

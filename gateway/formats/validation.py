@@ -191,7 +191,7 @@ def json_object(body: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise bad_request("bad-json", "body: not a JSON object")
     json_bytes(value)
-    refuse_repeated_members(body)
+    refuse_duplicate_members(body)
     return value
 
 
@@ -205,7 +205,7 @@ def refuse_many_values(body: bytes) -> None:
         raise Problem(413, "body-too-large", f"body: more than {MAX_VALUES} values of JSON")
 
 
-def refuse_repeated_members(body: bytes) -> None:
+def refuse_duplicate_members(body: bytes) -> None:
     """Raise Problem if an object in valid JSON repeats a member.
 
     The reason is in `gateway.formats.json_members` (RFC 8259, 4).
@@ -259,5 +259,5 @@ def struct(cls: type[T], body: bytes) -> T:
         value = msgspec.json.decode(body or b"{}", type=cls)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request("bad-json", f"body: {json_fault(error, body)}") from None
-    refuse_repeated_members(body)
+    refuse_duplicate_members(body)
     return value

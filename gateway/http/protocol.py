@@ -96,8 +96,8 @@ class HttpProtocol(BoundedReads):
         self._scope: dict[str, Any]
         self._lingering_transport: LingeringTransport
         self._has_begun = True
-        self._is_ending = False
-        self._has_turn = False
+        self._is_closing = False
+        self._has_own_tick = False
         self._dropped = 0
         self._linger_end = _NEVER
         self._deadline = _NEVER
@@ -135,7 +135,7 @@ class HttpProtocol(BoundedReads):
             "root_path": "",
             ON_DISCONNECT: self._on_disconnect,
         }
-        self._end_within(self.head_seconds)
+        self._set_deadline(self.head_seconds)
         reserve = self.descriptors
         no_descriptors = reserve is not None and reserve.is_needed(transport, for_http=True)
         if no_descriptors or len(self.connections) > self.connections_max:
@@ -148,7 +148,7 @@ class HttpProtocol(BoundedReads):
     def connection_lost(self, exc: Exception | None) -> None:
         """Clean up after the end of the connection."""
         self.connections.discard(cast(Any, self))
-        self._leave()
+        self._detach()
         self._abandon_request()
         self._flow.resume_writing()
         notify(self._on_disconnect)
@@ -171,7 +171,7 @@ class HttpProtocol(BoundedReads):
 
     def shutdown(self) -> None:
         """Close the connection, after the current response if there is one."""
-        if self._is_busy() and not self._is_ending:
+        if self._is_busy() and not self._is_closing:
             assert self.cycle is not None
             self.cycle.keep_alive = False
         else:
@@ -182,19 +182,19 @@ class HttpProtocol(BoundedReads):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer for the next read: a large one for awaited bodies and dropped input."""
         cycle = self.cycle
-        is_bulk = self._is_ending or (cycle is not None and cycle.asked and cycle.more_body)
+        is_bulk = self._is_closing or (cycle is not None and cycle.body_wanted and cycle.more_body)
         return self._buffer if is_bulk else self._part
 
     def buffer_updated(self, nbytes: int) -> None:
         """Process the bytes of a read."""
-        if self._is_ending:
+        if self._is_closing:
             self._drop(nbytes)
         else:
             self.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         """Process bytes that were read here or by the previous protocol."""
-        if not self._is_ending:
+        if not self._is_closing:
             self._reader.feed(data)
             self._advance()
 
@@ -202,28 +202,28 @@ class HttpProtocol(BoundedReads):
         """Process the buffered input, up to the end of a request without a response yet."""
         reader = self._reader
         try:
-            while not self._is_ending and not self._flow.is_held:
+            while not self._is_closing and not self._flow.is_held:
                 if reader.in_body:
-                    if not self._take_body():
+                    if not self._pass_body():
                         return
                 elif self._is_busy():
                     if reader.held > READ_BYTES:
                         self._flow.pause_reading()
                     return
-                elif reader.has_large_head and not self._has_turn:
-                    self._wait_for_turn(self._go_on)
+                elif reader.has_large_head and not self._has_own_tick:
+                    self._wait_for_tick(self._resume)
                     return
                 elif (head := reader.read_head()) is None:
                     if not self._has_begun:
                         self._has_begun = True
-                        self._end_within(self.head_seconds)
+                        self._set_deadline(self.head_seconds)
                     return
                 else:
                     self._begin(head)
         except Problem as problem:
             self._fail(problem)
 
-    def _take_body(self) -> bool:
+    def _pass_body(self) -> bool:
         """Pass the buffered part of the body to the request; return whether it is complete."""
         piece, is_complete = self._reader.read_body()
         cycle = self.cycle
@@ -232,28 +232,28 @@ class HttpProtocol(BoundedReads):
             cycle.body += piece
         if is_complete:
             cycle.more_body = False
-        elif len(cycle.body) > (HIGH_WATER_LIMIT if cycle.asked else READ_BYTES):
+        elif len(cycle.body) > (HIGH_WATER_LIMIT if cycle.body_wanted else READ_BYTES):
             self._flow.pause_reading()
         if piece or is_complete:
             cycle.message_event.set()
-        if self._reader.is_cut:
-            self._wait_for_turn(self._go_on)
+        if self._reader.is_partial:
+            self._wait_for_tick(self._resume)
         return is_complete
 
-    def _wait_for_turn(self, step: Step) -> None:
+    def _wait_for_tick(self, step: Step) -> None:
         """Pause reading, and run an expensive step in a loop tick of its own."""
         self._flow.pause_reading()
         self._flow.is_held = True
         step_queue().add(step)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         """Resume reading, and process the buffered input."""
-        if self._is_ending or self.transport.is_closing():
+        if self._is_closing or self.transport.is_closing():
             return
         self._flow.release()
-        self._has_turn = True
+        self._has_own_tick = True
         self._advance()
-        self._has_turn = False
+        self._has_own_tick = False
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -265,7 +265,7 @@ class HttpProtocol(BoundedReads):
             if framing.length:
                 raise bad_request("unexpected-body", "a handshake has no body")
             check_lists(head.headers)
-            self._wait_for_turn(partial(self._become_websocket, head))
+            self._wait_for_tick(partial(self._become_websocket, head))
             return
         path = head.path.decode("ascii")
         scope = self._scope | {
@@ -303,7 +303,7 @@ class HttpProtocol(BoundedReads):
         self._state.total_requests += 1
         if self.cycle is not None:
             self.cycle.body.clear()  # the part that the handler has not read
-        if self._is_ending or self.transport.is_closing():
+        if self._is_closing or self.transport.is_closing():
             return
         if self._reader.in_body:
             self._linger()
@@ -311,7 +311,7 @@ class HttpProtocol(BoundedReads):
         if self._reader.held <= READ_BYTES:
             self._flow.resume_reading()
         self._has_begun = False
-        self._end_within(self._config.timeout_keep_alive)
+        self._set_deadline(self._config.timeout_keep_alive)
         if self._reader.held:
             self._advance()
 
@@ -352,24 +352,24 @@ class HttpProtocol(BoundedReads):
 
     def _become_websocket(self, head: Head) -> None:
         """Pass the connection, with the bytes after the handshake, to a WebSocket."""
-        if self._is_ending or self.transport.is_closing():
+        if self._is_closing or self.transport.is_closing():
             return
         self._flow.release()
         made = cast(type[WebSocketProtocol], self._config.ws_protocol_class)(
             config=self._config, server_state=self._state, app_state=self._app_state
         )
         made.write_seconds = self.write_seconds
-        rest = self._reader.take_rest()
-        self._is_ending = True
+        rest = self._reader.pop_rest()
+        self._is_closing = True
         self.connections.discard(cast(Any, self))
-        self._leave()
+        self._detach()
         made.begin(self.transport, head, rest, within=self.head_seconds)
 
     # -- ends --------------------------------------------------------------------------------
 
     def _end(self) -> None:
         """Close the connection after all output is sent."""
-        if self._is_ending:
+        if self._is_closing:
             return
         if self._reader.in_body or self._reader.held:
             self._linger()
@@ -393,8 +393,8 @@ class HttpProtocol(BoundedReads):
         Closing a socket with unread input resets the connection, and the reset may overtake the
         response (RFC 9112, 9.6).
         """
-        self._is_ending = True
-        self._reader.take_rest()
+        self._is_closing = True
+        self._reader.pop_rest()
         self._flow.release()
         self._linger_end = self.loop.time() + _LINGER_S
         end_writing(self.transport)
@@ -408,9 +408,9 @@ class HttpProtocol(BoundedReads):
             return
         # TLS has no half-close: the client may wait for the end of the connection.
         idle = _LINGER_IDLE_S if self.transport.can_write_eof() else _TLS_LINGER_IDLE_S
-        self._end_within(min(idle, self._linger_end - self.loop.time()))
+        self._set_deadline(min(idle, self._linger_end - self.loop.time()))
 
-    def _leave(self) -> None:
+    def _detach(self) -> None:
         """Stop the timers, and drop the references to this protocol.
 
         Without them it is freed at once, and not by a full garbage collection, which comes late and
@@ -423,7 +423,7 @@ class HttpProtocol(BoundedReads):
         self._writes.stop()
         self._lingering_transport.close = self.transport.close
 
-    def _end_within(self, seconds: float) -> None:
+    def _set_deadline(self, seconds: float) -> None:
         """Set the deadline. One timer serves all deadlines, and checks the current one."""
         self._deadline = deadline = self.loop.time() + seconds
         if self._timer is None or deadline < self._timer_at:
@@ -433,16 +433,16 @@ class HttpProtocol(BoundedReads):
 
     def _set_timer(self, at: float) -> None:
         self._timer_at = at
-        self._timer = self.loop.call_at(at, self._look)
+        self._timer = self.loop.call_at(at, self._check_deadline)
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         """Close the connection if its deadline has passed."""
         self._timer = None
         if self._deadline == _NEVER or self.transport.is_closing():
             return
         if self.loop.time() < self._deadline - _CLOCK_S:
             self._set_timer(self._deadline)
-        elif self._reader.held and not self._is_ending:
+        elif self._reader.held and not self._is_closing:
             self._fail(Problem(408, "slow-headers", "the headers do not end"))
         else:
             self.transport.close()

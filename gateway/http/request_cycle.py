@@ -12,7 +12,7 @@ class RequestCycle(RequestResponseCycle):
         asked: True once the application has asked for the body.
     """
 
-    asked = False
+    body_wanted = False
 
     async def send(self, message: Any) -> None:
         """Process an event of the application.
@@ -24,12 +24,12 @@ class RequestCycle(RequestResponseCycle):
         if (
             self.more_body
             and not self.response_started
-            and (not self.asked or message.get("status", 0) >= 400)
+            and (not self.body_wanted or message.get("status", 0) >= 400)
         ):
             self.keep_alive = False
         await super().send(message)
 
     async def receive(self) -> Any:
         """Return the next piece of the body, or the disconnect."""
-        self.asked = True
+        self.body_wanted = True
         return await super().receive()

@@ -22,8 +22,8 @@ _FIELD = re.compile(rb"%b++:%b*+" % (TOKEN, VALUE))
 _ABSOLUTE = re.compile(rb"https?://([A-Za-z0-9.\-_~%!$&'()*+,;=:\[\]]+)(?=[/?#]|$)", re.IGNORECASE)
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 _FRAMING = frozenset((b"connection", b"content-length", b"expect", b"transfer-encoding"))
-_KEPT_BYTES = 160
-_KEPT_HEAD_BYTES = 1024
+_CACHED_FIELD_BYTES = 160
+_CACHED_HEAD_BYTES = 1024
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ def parse_head(head: bytes) -> Head:
     Raises:
         Problem: 400 for malformed input, 501 for a transfer coding other than `chunked`.
     """
-    return _kept_head(head) if len(head) <= _KEPT_HEAD_BYTES else _parse_head(head)
+    return _parse_head_cached(head) if len(head) <= _CACHED_HEAD_BYTES else _parse_head(head)
 
 
 def _parse_head(head: bytes) -> Head:
@@ -82,7 +82,7 @@ def _parse_head(head: bytes) -> Head:
     headers: list[tuple[bytes, bytes]] = []
     framing: list[tuple[bytes, bytes]] = []
     for field in head[line.end() :].split(b"\r\n")[:-1]:
-        parse = _parse_kept if len(field) <= _KEPT_BYTES else _parse_field
+        parse = _parse_field_cached if len(field) <= _CACHED_FIELD_BYTES else _parse_field
         header, is_framing = parse(field)
         headers.append(header)
         if is_framing:
@@ -102,7 +102,7 @@ def _parse_head(head: bytes) -> Head:
     )
 
 
-_kept_head = lru_cache(256)(_parse_head)
+_parse_head_cached = lru_cache(256)(_parse_head)
 """Cached, since clients on a kept connection repeat the same head."""
 
 
@@ -134,7 +134,7 @@ def _parse_field(field: bytes) -> tuple[tuple[bytes, bytes], bool]:
     return (name, value.strip(b" \t")), name in _FRAMING
 
 
-_parse_kept = lru_cache(1024)(_parse_field)
+_parse_field_cached = lru_cache(1024)(_parse_field)
 """`_parse_field` with a cache, since clients repeat most of their header lines."""
 
 

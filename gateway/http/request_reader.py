@@ -52,13 +52,13 @@ class RequestReader:
         "_trailers",
         "head_bytes",
         "head_lines",
-        "is_cut",
+        "is_partial",
     )
 
     def __init__(self, head_bytes: int) -> None:
         self.head_bytes = head_bytes
         self.head_lines = _HEAD_LINES_MAX
-        self.is_cut = False
+        self.is_partial = False
         self._trailers = 0
         self._data: bytes | bytearray = b""
         self._pos = 0
@@ -89,7 +89,7 @@ class RequestReader:
         self._pos = 0
         self._data += data
 
-    def take_rest(self) -> bytes:
+    def pop_rest(self) -> bytes:
         """Take all buffered bytes, which belong to another protocol."""
         rest = bytes(self._data[self._pos :])
         self._data, self._pos = b"", 0
@@ -136,9 +136,9 @@ class RequestReader:
     def read_body(self) -> tuple[bytes, bool]:
         """Take the buffered piece of the body; return it, and whether the message is complete.
 
-        A piece with very many chunks is cut (`is_cut`). Raises Problem: 400, 431.
+        A piece with very many chunks is cut (`is_partial`). Raises Problem: 400, 431.
         """
-        self.is_cut = False
+        self.is_partial = False
         if self._state != _LENGTH:
             return self._read_chunks()
         begin = self._pos
@@ -153,7 +153,7 @@ class RequestReader:
         parts: list[bytes] = []
         while self._state != _TRAILERS:
             if len(parts) >= _CHUNKS_MAX and self._state == _SIZE and self.held:
-                self.is_cut = True
+                self.is_partial = True
                 break
             if self._state == _SIZE and not self._begin_chunk():
                 break

@@ -55,5 +55,7 @@ class PlainResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
-        if not uvicorn_parts.answer(send, self.status_code, self.raw_headers, bytes(self.body)):
+        if not uvicorn_parts.send_response(
+            send, self.status_code, self.raw_headers, bytes(self.body)
+        ):
             await super().__call__(scope, receive, send)

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.runtime.clock import SystemClock
 from core.runtime.descriptors import DescriptorReserve
-from core.runtime.memory import Ebb
+from core.runtime.memory import MemoryTrimmer
 from core.runtime.tasks import spawn
 from core.units import NANOS_PER_SECOND
 from gateway.http.protocol import HttpProtocol
@@ -39,12 +39,12 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._when_started = when_started
         self._clock = SystemClock()
-        self._ending = asyncio.Event()
+        self._stopping = asyncio.Event()
 
     def end(self) -> None:
         """Make `serve` return when the current requests have their responses."""
         self.should_exit = True
-        self._ending.set()
+        self._stopping.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -58,15 +58,15 @@ class _Server(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Update the Date header until the end, and free the memory of closed connections."""
-        ebb = Ebb()
+        trimmer = MemoryTrimmer()
         while not await self.on_tick(0):
-            ebb.look(len(self.server_state.connections))
+            trimmer.record(len(self.server_state.connections))
             with contextlib.suppress(TimeoutError):
                 # Just after the next full second: no Last-Modified is later than the Date.
                 async with asyncio.timeout(
                     _DATE_S - self._clock.now() % NANOS_PER_SECOND / NANOS_PER_SECOND
                 ):
-                    await self._ending.wait()
+                    await self._stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close every connection, after its current request if there is one."""

@@ -17,7 +17,7 @@ Copying a larger one costs more than a second write.
 """
 
 
-def take_body(receive: Receive) -> bytes | None:
+def arrived_body(receive: Receive) -> bytes | None:
     """Return the whole body if it has arrived; None: call `receive`."""
     cycle = getattr(receive, "__self__", None)
     if (
@@ -35,7 +35,7 @@ def take_body(receive: Receive) -> bytes | None:
     return body
 
 
-def answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+def send_response(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
     """Send a whole response. Return False if only ASGI messages can do so.
 
     Header names are in lower case; one of them is content-length.

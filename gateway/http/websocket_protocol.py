@@ -1,8 +1,8 @@
 """One WebSocket connection: uvicorn's `websockets` protocol, with limits for slow readers.
 
 Beside the messages of ASGI, `websocket.send` takes `wire`: encoded WebSocket frames. Frames of a
-server are not masked, so one encoding serves many readers. The message `websocket.admit` announces
-that the client is authenticated, and raises the limit of its messages to FRAME_BYTES_MAX.
+server are not masked, so one encoding serves many readers. The message `websocket.authenticated`
+raises the limit of the client's messages to FRAME_BYTES_MAX.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ def wire(payload: bytes, *, is_text: bool) -> bytes:
     return Frame(opcode, payload).serialize(mask=False)
 
 
-class Early:
+class PendingInput:
     """Input that is not parsed yet, and the number of bytes to parse at once.
 
     It is one object because one more attribute of a connection would double the size of its dict.
@@ -84,8 +84,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     write_seconds = 30.0
     _writes: WriteTimeout | None = None
-    _early: "Early"
-    _discards = False
+    _pending: "PendingInput"
+    _discards_input = False
     _unanswered: asyncio.TimerHandle | None = None
     _pong = b""
 
@@ -96,7 +96,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
         `rest` is the input after it; a client should have waited (RFC 6455, 4.1).
         """
-        self._early = Early(bytearray(rest))
+        self._pending = PendingInput(bytearray(rest))
         self.connection_made(transport)
         self._unanswered = self.loop.call_later(within, self._refuse)
         change_protocol(transport, SmallReads(self, _EARLY_PIECE_BYTES))
@@ -127,7 +127,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self._writes is not None:
             self._writes.stop()
         self._stop_waiting()
-        self._early.data.clear()
+        self._pending.data.clear()
         super().connection_lost(exc)
         notify(self._on_disconnect)
         self.conn.parser.close()  # it refers to itself: else only the garbage collector frees it
@@ -138,50 +138,54 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         Input before the response to the handshake waits for it. Long input is parsed in pieces,
         each in a loop tick of its own.
         """
-        if self._discards:
+        if self._discards_input:
             return
-        if self.handshake_complete and not self._early.data and len(data) < self._early.piece_bytes:
-            self._take(data)
+        if (
+            self.handshake_complete
+            and not self._pending.data
+            and len(data) < self._pending.piece_bytes
+        ):
+            self._parse(data)
             return
-        self._early.data += data
+        self._pending.data += data
         if self.handshake_complete:
-            self._go_on()
-        elif len(self._early.data) > READ_BYTES:
+            self._resume()
+        elif len(self._pending.data) > READ_BYTES:
             self.transport.pause_reading()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         """Pause reading until the waiting input is parsed, one piece per loop tick."""
-        if self._early.data and not self._early.is_due:
-            self._early.is_due = True
-            step_queue().add(self._take_early)
-        if self._early.data and not self.transport.is_closing():
+        if self._pending.data and not self._pending.is_due:
+            self._pending.is_due = True
+            step_queue().add(self._parse_pending)
+        if self._pending.data and not self.transport.is_closing():
             self.transport.pause_reading()
 
-    def _take_early(self) -> None:
+    def _parse_pending(self) -> None:
         """Parse a piece of the waiting input.
 
         Wait while the application has not received an earlier message.
         """
-        self._early.is_due = False
+        self._pending.is_due = False
         if self.transport.is_closing():
             return
-        if self.read_paused and not self._discards:
+        if self.read_paused and not self._discards_input:
             return
-        piece = bytes(self._early.data[: self._early.piece_bytes])
-        del self._early.data[: self._early.piece_bytes]
-        if not self._discards:
-            self._take(piece)
-        if self._discards:
-            self._early.data.clear()
-        if self._early.data:
-            self._go_on()
+        piece = bytes(self._pending.data[: self._pending.piece_bytes])
+        del self._pending.data[: self._pending.piece_bytes]
+        if not self._discards_input:
+            self._parse(piece)
+        if self._discards_input:
+            self._pending.data.clear()
+        if self._pending.data:
+            self._resume()
         elif not self.read_paused and not self.transport.is_closing():
             self.transport.resume_reading()
 
-    def _take(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> None:
         """Parse frames, and send the pongs for them together."""
         super().data_received(data)
-        if self._discards or self.transport.is_closing():
+        if self._discards_input or self.transport.is_closing():
             return
         if pongs := self.conn.data_to_send():
             if self.writable.is_set():
@@ -191,10 +195,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def handle_events(self) -> None:
         """Handle frames; limit their number until the client is authenticated."""
-        if self._early.piece_bytes == _EARLY_PIECE_BYTES:
+        if self._pending.piece_bytes == _EARLY_PIECE_BYTES:
             events = self.conn.events_received()
-            self._early.frames += sum(not _is_message(event) for event in events)
-            if self._early.frames > EARLY_FRAMES_MAX and self.conn.state is State.OPEN:
+            self._pending.frames += sum(not _is_message(event) for event in events)
+            if self._pending.frames > EARLY_FRAMES_MAX and self.conn.state is State.OPEN:
                 self._refuse_frames()
                 return
             self.conn.events.extend(events)
@@ -222,7 +226,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self._unanswered = None
 
     def handle_ping(self) -> None:
-        """Leave the pong to `_take`.
+        """Leave the pong to `_parse`.
 
         While nothing can be written, only the last ping is answered (RFC 6455, 5.5.3), since pongs
         would pile up unread.
@@ -252,7 +256,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """
         sent = self.conn.close_sent
         assert sent is not None
-        self._discards = True
+        self._discards_input = True
         gone = {"type": "websocket.disconnect", "code": sent.code, "reason": sent.reason}
         self.queue.put_nowait(cast(Any, gone))
         self.transport.write(b"".join(self.conn.data_to_send()))
@@ -285,20 +289,20 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Return the next event, and continue with the waiting input."""
         message = await super().receive()
         if self.handshake_complete and not self.read_paused:
-            self._go_on()
+            self._resume()
         return message
 
     async def send(self, message: Any) -> None:
         """Process an event of the application."""
         data = message.get("wire")
         if data is None:
-            if message["type"] == "websocket.admit":
-                self._admit()
+            if message["type"] == "websocket.authenticated":
+                self._raise_limits()
                 return
             await super().send(message)
             if self.handshake_complete:
                 self._stop_waiting()
-                self._go_on()
+                self._resume()
             if message["type"] == "websocket.http.response.body":
                 # Otherwise uvicorn logs an error for each refused handshake, by which any client
                 # could fill the log.
@@ -313,10 +317,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             raise ClientDisconnected
         self.transport.write(data)
 
-    def _admit(self) -> None:
+    def _raise_limits(self) -> None:
         """Raise the limits of messages and reads for an authenticated client."""
         self.conn.max_message_size = FRAME_BYTES_MAX
-        self._early.piece_bytes = _PIECE_BYTES
+        self._pending.piece_bytes = _PIECE_BYTES
         if not self.disconnected and not self.transport.is_closing():
             change_protocol(self.transport, self)
 

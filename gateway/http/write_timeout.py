@@ -20,7 +20,7 @@ class WriteTimeout:
         if self._transport.get_write_buffer_size():
             self._untaken = untaken(self._transport)
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._seconds, self._look)
+            self._timer = loop.call_later(self._seconds, self._check)
 
     def stop(self) -> None:
         """Stop the timeout."""
@@ -28,7 +28,7 @@ class WriteTimeout:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if untaken(self._transport) < self._untaken:
             self.start()
         else:

@@ -19,7 +19,7 @@ from gateway.formats.message_headers import (
     Items,
     message_headers,
     preconditions,
-    refuse_repeated,
+    refuse_duplicates,
     response_headers,
 )
 from gateway.formats.raw_messages import INERT, INERT_LINES, not_modified
@@ -152,7 +152,7 @@ def _items(call: Call) -> Items:
     items = message_headers(known, call.gateway.settings) if known else []
     if is_conditional:
         items += preconditions(call.headers)
-    refuse_repeated(items)
+    refuse_duplicates(items)
     return items
 
 

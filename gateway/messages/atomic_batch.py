@@ -8,43 +8,43 @@ from core.runtime.nuid import nuid
 from core.runtime.step_queue import step_queue
 from gateway.http.problems import Problem, bad_request, problem_of
 from gateway.http.responses import json_response, location_of
-from gateway.messages.batch_lines import SLICE_LINES, Lines, Run, receipt_problem
+from gateway.messages.batch_lines import SLICE_LINES, BatchPart, LineDecoder, receipt_problem
 from gateway.requests.call import Call
 
 _SLICE_BYTES = 64 * 1024
 
 
-async def read_lines(call: Call, body: bytes) -> Run:
+async def read_lines(call: Call, body: bytes) -> BatchPart:
     """Decode NDJSON in pieces, each in a loop tick of its own."""
     lines = _lines_of(call)
-    run = Run()
+    part = BatchPart()
     begin = 0
     while begin < len(body):
         end = body.find(b"\n", begin + _SLICE_BYTES) + 1 or len(body)
         piece = [line for line in body[begin:end].split(b"\n") if line.strip()]
         for first in range(0, len(piece), SLICE_LINES):
-            run.append(lines.run(piece[first : first + SLICE_LINES]))
+            part.append(lines.decode(piece[first : first + SLICE_LINES]))
             await step_queue().wait()
         begin = end
         await step_queue().wait()
-    return run
+    return part
 
 
-def _lines_of(call: Call) -> Lines:
-    return Lines(call.gateway.settings, call.gateway.client.info.max_payload)
+def _lines_of(call: Call) -> LineDecoder:
+    return LineDecoder(call.gateway.settings, call.gateway.client.info.max_payload)
 
 
-async def publish_atomic(call: Call, run: Run) -> Response:
+async def publish_atomic(call: Call, part: BatchPart) -> Response:
     """Store the messages of a run as one batch. Raises Problem if nothing is stored.
 
     Only a Problem 504 leaves the outcome unknown.
     """
-    if not run.size:
+    if not part.size:
         raise bad_request("empty-batch", "body: no messages")
-    if run.refused:
-        raise _at(*min(run.refused.items(), key=lambda item: item[0]))
+    if part.refused:
+        raise _at(*min(part.refused.items(), key=lambda item: item[0]))
     batch_id = nuid()
-    batch = _stamped(call, run.batch, batch_id.encode())
+    batch = _stamped(call, part.batch, batch_id.encode())
     replies = call.gateway.js.start_many(batch)
     settled = await replies.settled(call.gateway.settings.publish_timeout)
     _raise_refusal(replies, settled=settled)

@@ -22,13 +22,13 @@ from gateway.http.problems import Problem, bad_request, problem_of
 from gateway.settings import Settings
 
 _SUCCESS = b'{"stream":'
-_SUBJECTS_KEPT = 8192
+_SUBJECTS_CACHED_MAX = 8192
 SLICE_LINES = 2048
 """Lines decoded per loop tick; an invalid line takes about four microseconds."""
 _NO_STREAM = "no stream captures this subject"
 
 
-class Lines:
+class LineDecoder:
     """A decoder of lines, with a cache of checked subjects."""
 
     def __init__(self, settings: Settings, max_payload: int) -> None:
@@ -37,44 +37,44 @@ class Lines:
         self._decoder = msgspec.json.Decoder(PublishLine)
         self._subjects: dict[str, bytes] = {}
 
-    def run(self, lines: list[bytes]) -> "Run":
+    def decode(self, lines: list[bytes]) -> "BatchPart":
         """Decode the lines of one piece of the body; skip blank ones."""
-        run = Run()
+        part = BatchPart()
         text = b"\n".join(lines)
         entries = self._decoded(text, lines)
         for entry in entries or ():
-            self._put(run, entry)
-        if entries is not None and not run.refused and _are_members_once(text, run):
-            return run
-        run = Run()
+            self._put(part, entry)
+        if entries is not None and not part.refused and _are_members_once(text, part):
+            return part
+        part = BatchPart()
         kept = [line for line in lines if line.strip()]
         if entries is None or len(entries) != len(kept):
             for line in kept:
-                self.item(run, line)
+                self.decode_line(part, line)
         else:
             for line, entry in zip(kept, entries, strict=True):
-                self._put_if_once(run, line, entry)
-        return run
+                self._put_if_once(part, line, entry)
+        return part
 
-    def item(self, run: "Run", raw: bytes | msgspec.Raw) -> None:
-        """Decode one line, or one element of an array, into a run."""
+    def decode_line(self, part: "BatchPart", raw: bytes | msgspec.Raw) -> None:
+        """Decode one line, or one element of an array, into a part."""
         entry = self._entry(raw)
         if isinstance(entry, PublishLine):
-            self._put_if_once(run, raw, entry)
+            self._put_if_once(part, raw, entry)
         else:
-            run.refuse(entry)
+            part.refuse(entry)
 
-    def _put_if_once(self, run: "Run", raw: bytes | msgspec.Raw, entry: PublishLine) -> None:
+    def _put_if_once(self, part: "BatchPart", raw: bytes | msgspec.Raw, entry: PublishLine) -> None:
         """Add a message unless its JSON text `raw` repeats a member."""
         try:
             is_refused = _has_more_headers(entry, self._settings.message_header_count_max)
             if not is_refused and repeats_a_member(bytes(raw)):
-                run.refuse(bad_request("bad-json", TWICE))
+                part.refuse(bad_request("bad-json", TWICE))
                 return
         except (UnicodeDecodeError, RecursionError) as error:
-            run.refuse(bad_request("bad-json", json_fault(error, bytes(raw))))
+            part.refuse(bad_request("bad-json", json_fault(error, bytes(raw))))
         else:
-            self._put(run, entry)
+            self._put(part, entry)
 
     def _decoded(self, text: bytes, lines: list[bytes]) -> list[PublishLine] | None:
         """Decode all lines at once. None: a line is invalid, so each must be decoded alone."""
@@ -90,26 +90,26 @@ class Lines:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return bad_request("bad-json", json_fault(error, bytes(line)))
 
-    def _put(self, run: "Run", line: PublishLine) -> None:
+    def _put(self, part: "BatchPart", line: PublishLine) -> None:
         try:
             subject = self._subjects.get(line.subject) or self._subject(line.subject)
             payload = payload_of(line)
             plain = line.headers is None and line.msg_id is None and line.expect is None
             headers = b"" if plain else headers_of_line(line, self._settings)
             if line.data_base64 is not UNSET:
-                run.colons -= payload.count(b":")  # the line contains the payload as base64
+                part.colons -= payload.count(b":")  # the line contains the payload as base64
             if not plain:
-                run.colons += colons_beside(line.headers, line.msg_id, line.expect)
+                part.colons += colons_beside(line.headers, line.msg_id, line.expect)
             if len(payload) + len(headers) > self._max_payload:
                 detail = f"headers and payload: larger than {self._max_payload} bytes"
                 raise Problem(413, "body-too-large", detail)
-            run.add(subject, payload, headers)
+            part.add(subject, payload, headers)
         except Problem as problem:
-            run.refuse(problem)
+            part.refuse(problem)
 
     def _subject(self, text: str) -> bytes:
         subject = publish_subject(text, self._settings)
-        if len(self._subjects) >= _SUBJECTS_KEPT:
+        if len(self._subjects) >= _SUBJECTS_CACHED_MAX:
             self._subjects.clear()
         self._subjects[text] = subject
         return subject
@@ -134,12 +134,12 @@ def _is_one_a_line(text: bytes, lines: list[bytes], found: int) -> bool:
     return found == len(kept) and all(line[:1] == b"{" and line[-1:] == b"}" for line in kept)
 
 
-def _are_members_once(text: bytes, run: "Run") -> bool:
+def _are_members_once(text: bytes, part: "BatchPart") -> bool:
     """Return whether certainly no line repeats a member (`gateway.formats.json_members`)."""
-    subjects, payloads = run.batch.subjects, run.batch.payloads
-    members = 2 * run.size - payloads.count(b"")  # subjects and payload members
+    subjects, payloads = part.batch.subjects, part.batch.payloads
+    members = 2 * part.size - payloads.count(b"")  # subjects and payload members
     held = b"".join(subjects).count(b":") + b"".join(payloads).count(b":")
-    return text.count(b":") == members + held + run.colons and is_plain(text)
+    return text.count(b":") == members + held + part.colons and is_plain(text)
 
 
 def payload_of(line: WithPayload) -> bytes:
@@ -199,7 +199,7 @@ def header_block(
     if expect is not None:
         items += _expectations(expect)
     headers_of.check(items, settings)
-    headers_of.refuse_repeated(items)
+    headers_of.refuse_duplicates(items)
     return headers_of.block(items)
 
 
@@ -223,12 +223,12 @@ def _expectations(expect: Expect) -> headers_of.Items:
     return items
 
 
-class Run:
+class BatchPart:
     """The messages of one piece of the body in order, including refused ones.
 
     Attributes:
         batch: The messages to publish.
-        refused: Problems by index in the run.
+        refused: Problems by index in the part.
         replies: Replies to `batch`, once it is sent.
         size: Number of lines.
         colons: Colons in the lines, except those of members, subjects and payloads.
@@ -253,13 +253,13 @@ class Run:
         self.refused[self.size] = problem
         self.size += 1
 
-    def append(self, other: "Run") -> None:
-        """Append the messages of another run."""
+    def append(self, other: "BatchPart") -> None:
+        """Append the messages of another part."""
         self.refused |= {self.size + place: problem for place, problem in other.refused.items()}
         self.batch.extend(other.batch)
         self.size += other.size
 
-    def results(self, tally: "Tally") -> list[bytes]:
+    def results(self, counter: "ResultCounter") -> list[bytes]:
         """Return one JSON text per line, in order."""
         replies, refused = self.replies, self.refused
         acks = replies.payloads if replies is not None else [None] * len(self.batch)
@@ -268,18 +268,18 @@ class Run:
         answered = 0
         for position in range(self.size):
             if refused and position in refused:
-                results.append(tally.failure(refused[position]))
+                results.append(counter.failure(refused[position]))
                 continue
             ack = acks[answered]
             if ack is not None and ack.startswith(_SUCCESS) and answered not in statuses:
-                results.append(tally.success(ack))
+                results.append(counter.success(ack))
             else:
-                results.append(tally.failure(failure_of(replies, answered)))
+                results.append(counter.failure(failure_of(replies, answered)))
             answered += 1
         return results
 
 
-class Tally:
+class ResultCounter:
     """A counter of results. `brief`: successes are only counted, not written."""
 
     def __init__(self, brief: bool) -> None:

@@ -21,7 +21,7 @@ from gateway.http.disconnects import Disconnected
 from gateway.http.problems import Problem, respond
 from gateway.http.responses import NDJSON
 from gateway.messages import idempotency
-from gateway.messages.batch_lines import SLICE_LINES, Lines, Run, Tally
+from gateway.messages.batch_lines import SLICE_LINES, BatchPart, LineDecoder, ResultCounter
 from gateway.requests.call import Call
 
 _FAILED_LINES = 1024
@@ -39,9 +39,9 @@ class PublishStream(Response):
         del self.headers["content-length"]
         self._call = call
         self._settings = call.gateway.settings
-        self._tally = Tally(brief)
-        self._lines = Lines(self._settings, call.gateway.client.info.max_payload)
-        self._runs: deque[Run] = deque()
+        self._counter = ResultCounter(brief)
+        self._lines = LineDecoder(self._settings, call.gateway.client.info.max_payload)
+        self._parts: deque[BatchPart] = deque()
         self._unread = 0
         self._unacked = 0
         self._unacked_bytes = 0
@@ -64,9 +64,9 @@ class PublishStream(Response):
                     self._broken = problem
                     break
                 for lines in self._split(chunk, last=not more):
-                    run = self._too_long() if lines is None else await self._read(lines)
-                    if run.size:
-                        await self._submit(run, writer)
+                    part = self._too_long() if lines is None else await self._read(lines)
+                    if part.size:
+                        await self._submit(part, writer)
             self._over = True
             self._event.set()
             await writer
@@ -74,11 +74,11 @@ class PublishStream(Response):
             pass
         finally:
             await stop(writer)
-            for run in self._runs:
-                if run.replies is not None:
-                    run.replies.done.cancel()
+            for part in self._parts:
+                if part.replies is not None:
+                    part.replies.done.cancel()
 
-    async def _read(self, lines: list[bytes]) -> Run:
+    async def _read(self, lines: list[bytes]) -> BatchPart:
         """Decode a slice of lines.
 
         The first small slice of a piece is decoded at once, others in a later loop tick.
@@ -86,7 +86,7 @@ class PublishStream(Response):
         is_first, self._has_read = not self._has_read, True
         if not is_first or sum(map(len, lines)) > _SMALL_BYTES:
             await step_queue().wait()
-        return self._lines.run(lines)
+        return self._lines.decode(lines)
 
     def _split(self, chunk: bytes, *, last: bool) -> Iterator[list[bytes] | None]:
         """Split a piece of the body into slices of lines; None stands for a line that is too long.
@@ -114,22 +114,22 @@ class PublishStream(Response):
             self._tail, self._skipping = b"", True
             yield None
 
-    def _too_long(self) -> Run:
-        run = Run()
+    def _too_long(self) -> BatchPart:
+        part = BatchPart()
         detail = f"line: longer than {self._settings.line_max} bytes"
-        run.refuse(Problem(413, "body-too-large", detail))
-        return run
+        part.refuse(Problem(413, "body-too-large", detail))
+        return part
 
-    async def _submit(self, run: Run, writer: "asyncio.Task[None]") -> None:
-        if len(run.batch):
+    async def _submit(self, part: BatchPart, writer: "asyncio.Task[None]") -> None:
+        if len(part.batch):
             try:
-                run.replies = self._call.gateway.js.start_many(run.batch)
+                part.replies = self._call.gateway.js.start_many(part.batch)
             except ClientError:
-                run.replies = None
-        self._runs.append(run)
-        self._unread += run.size
-        self._unacked += len(run.batch)
-        self._unacked_bytes += run.batch.nbytes
+                part.replies = None
+        self._parts.append(part)
+        self._unread += part.size
+        self._unacked += len(part.batch)
+        self._unacked_bytes += part.batch.nbytes
         self._event.set()
         settings = self._settings
         while (
@@ -147,7 +147,7 @@ class PublishStream(Response):
         started = False
         failed = 0
         try:
-            while not (self._over and not self._runs):
+            while not (self._over and not self._parts):
                 self._event.clear()
                 lines = await self._results()
                 if lines:
@@ -157,8 +157,8 @@ class PublishStream(Response):
                     body = b"\n".join(lines) + b"\n"
                     async with asyncio.timeout(self._settings.write_timeout):
                         await send(_body(body, more=True))
-                    if self._tally.failed - failed >= _FAILED_LINES:
-                        failed = self._tally.failed
+                    if self._counter.failed - failed >= _FAILED_LINES:
+                        failed = self._counter.failed
                         await step_queue().wait()
                 elif not self._over:
                     await self._event.wait()
@@ -169,7 +169,7 @@ class PublishStream(Response):
                 return
             if not started:
                 await send(self._start())
-            end = self._tally.summary() + b"\n" if self._tally.brief else b""
+            end = self._counter.summary() + b"\n" if self._counter.brief else b""
             await send(_body(end, more=False))
         except TimeoutError:
             pass
@@ -182,18 +182,20 @@ class PublishStream(Response):
     async def _results(self) -> list[bytes]:
         """Return the results of the next run, and of following runs that are complete already."""
         lines: list[bytes] = []
-        while self._runs and (
-            not lines or (len(lines) < SLICE_LINES and _is_settled(self._runs[0]))
+        while self._parts and (
+            not lines or (len(lines) < SLICE_LINES and _is_settled(self._parts[0]))
         ):
-            run = self._runs[0]
-            if run.replies is not None:
+            part = self._parts[0]
+            if part.replies is not None:
                 timeout = self._settings.publish_timeout
-                await idempotency.settle(self._call.gateway.js, run.batch, run.replies, timeout)
-            self._runs.popleft()
-            self._unread -= run.size
-            self._unacked -= len(run.batch)
-            self._unacked_bytes -= run.batch.nbytes
-            lines += filter(None, run.results(self._tally))
+                await idempotency.await_acks(
+                    self._call.gateway.js, part.batch, part.replies, timeout
+                )
+            self._parts.popleft()
+            self._unread -= part.size
+            self._unacked -= len(part.batch)
+            self._unacked_bytes -= part.batch.nbytes
+            lines += filter(None, part.results(self._counter))
             self._room.set()
         return lines
 
@@ -203,8 +205,8 @@ def _slices(lines: list[bytes]) -> Iterator[list[bytes]]:
         yield lines[begin : begin + SLICE_LINES]
 
 
-def _is_settled(run: Run) -> bool:
-    return run.replies is None or run.replies.done.done()
+def _is_settled(part: BatchPart) -> bool:
+    return part.replies is None or part.replies.done.done()
 
 
 def _body(body: bytes, *, more: bool) -> Event:

@@ -12,7 +12,7 @@ from gateway.formats.raw_messages import INERT, Origin, not_modified, shown_head
 from gateway.formats.validation import filter_subject, flag, instant, name, sequence, struct
 from gateway.http.problems import bad_request
 from gateway.http.responses import JSON, no_content
-from gateway.messages.multi_get import Read, read_answer
+from gateway.messages.multi_get import BatchRead, read_response
 from gateway.requests import entity_tags
 from gateway.requests.call import Call
 
@@ -71,7 +71,7 @@ async def read_messages(call: Call) -> Response:
     """
     stream = name(call.params["stream"], "stream")
     request = struct(ReadRequest, await call.json_body())
-    return await read_answer(Read(call, stream, _many(call, request)))
+    return await read_response(BatchRead(call, stream, _many(call, request)))
 
 
 def _many(call: Call, request: ReadRequest) -> MsgGetRequest:

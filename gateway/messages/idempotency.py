@@ -26,7 +26,7 @@ _ID = re.compile(rb"\r\nNats-Msg-Id: ([^\r]*)\r\n")
 _SUCCESS = b'{"stream":'
 
 
-def question(headers: bytes) -> bytes:
+def duplicate_query(headers: bytes) -> bytes:
     """Return the header block of the query whether a message is stored; empty without an id."""
     found = _ID.search(headers)
     if found is None:
@@ -44,16 +44,18 @@ async def publish(call: Call, subject: bytes, payload: bytes, headers: bytes) ->
     try:
         return await publisher.publish(subject, payload, headers)
     except ApiError as error:
-        asked = question(headers) if error.err_code in WRONG_SEQUENCE else b""
-        if not asked:
+        query = duplicate_query(headers) if error.err_code in WRONG_SEQUENCE else b""
+        if not query:
             raise
         try:
-            return await publisher.publish(subject, b"", asked)
+            return await publisher.publish(subject, b"", query)
         except ApiError:
             raise error from None
 
 
-async def settle(js: JetStream, batch: MessageColumns, replies: ReplyBatch, within: float) -> None:
+async def await_acks(
+    js: JetStream, batch: MessageColumns, replies: ReplyBatch, within: float
+) -> None:
     """Wait for the replies to a batch; messages stored before become duplicates.
 
     A publish without a reply in `within` seconds, or before the connection ends, stays without one.
@@ -61,24 +63,26 @@ async def settle(js: JetStream, batch: MessageColumns, replies: ReplyBatch, with
     with suppress(ClientError):
         await replies.settled(within)
         if batch.has_headers:
-            await _ask(js, batch, replies, within)
+            await _query_duplicates(js, batch, replies, within)
 
 
-async def _ask(js: JetStream, batch: MessageColumns, replies: ReplyBatch, within: float) -> None:
-    questions = MessageColumns()
+async def _query_duplicates(
+    js: JetStream, batch: MessageColumns, replies: ReplyBatch, within: float
+) -> None:
+    queries = MessageColumns()
     refusals: dict[int, bytes] = {}
     for place, (headers, answer) in enumerate(zip(batch.headers, replies.payloads, strict=True)):
         if not headers or not answer or answer.startswith(_SUCCESS) or not is_refused(answer):
             continue
-        if asked := question(headers):
-            questions.add(batch.subjects[place], b"", asked, b"")
+        if query := duplicate_query(headers):
+            queries.add(batch.subjects[place], b"", query, b"")
             refusals[place] = answer
             replies.payloads[place] = None  # without a reply the outcome is unknown
     if not refusals:
         return
-    answers = js.start_many(questions)
-    await answers.settled(within)
-    for (place, refusal), answer in zip(refusals.items(), answers.payloads, strict=True):
+    query_replies = js.start_many(queries)
+    await query_replies.settled(within)
+    for (place, refusal), answer in zip(refusals.items(), query_replies.payloads, strict=True):
         if answer is not None:
             replies.payloads[place] = answer if answer.startswith(_SUCCESS) else refusal
 

@@ -21,7 +21,7 @@ from gateway.formats.raw_messages import INERT
 from gateway.http.problems import Problem
 from gateway.http.responses import JSON, NDJSON
 from gateway.requests.call import Call
-from gateway.requests.replies import arriving, watched
+from gateway.requests.replies import interrupted_on_disconnect, message_batches
 from gateway.requests.response_body import ResponseBody
 
 _SLICE = 64
@@ -33,7 +33,7 @@ _NO_STORE = {"Cache-Control": "no-store"} | INERT
 
 
 @dataclass(slots=True)
-class Read:
+class BatchRead:
     """A running read; `end` is set once all messages have come."""
 
     call: Call
@@ -46,8 +46,8 @@ class Read:
         js = self.call.gateway.js
         answers = js.direct_batch(self.stream, self.request)
         count = 0
-        async with watched(self.call, answers):
-            async for some in arriving(answers, _WHOLE_S, js.timeout):
+        async with interrupted_on_disconnect(self.call, answers):
+            async for some in message_batches(answers, _WHOLE_S, js.timeout):
                 for begin in range(0, len(some), _SLICE):
                     part = some[begin : begin + _SLICE]
                     count += len(part)
@@ -87,7 +87,7 @@ def _end(headers: bytes) -> ReadEnd:
     )
 
 
-async def read_answer(read: Read) -> Response:
+async def read_response(read: BatchRead) -> Response:
     """Run a read and return the response in the requested form."""
     lines = read.lines()
     if read.call.accepts(NDJSON):
@@ -107,7 +107,7 @@ class _Lines(Response):
     media_type = NDJSON
 
     def __init__(
-        self, read: Read, first: list[bytes], lines: AsyncGenerator[list[bytes], None]
+        self, read: BatchRead, first: list[bytes], lines: AsyncGenerator[list[bytes], None]
     ) -> None:
         super().__init__(None, headers=_NO_STORE)
         del self.headers["content-length"]

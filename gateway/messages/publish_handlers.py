@@ -14,7 +14,13 @@ from gateway.formats.validation import publish_subject
 from gateway.http.problems import Problem, bad_request
 from gateway.http.responses import JSON, NDJSON, PlainResponse, location_of
 from gateway.messages import atomic_batch, idempotency
-from gateway.messages.batch_lines import SLICE_LINES, Lines, Run, Tally, receipt_problem
+from gateway.messages.batch_lines import (
+    SLICE_LINES,
+    BatchPart,
+    LineDecoder,
+    ResultCounter,
+    receipt_problem,
+)
 from gateway.messages.batch_publish import PublishStream
 from gateway.requests.call import Call
 
@@ -86,14 +92,14 @@ async def publish_atomic(call: Call) -> Response:
     media_type = call.media_type()
     settings = call.gateway.settings
     if media_type in _LINES:
-        run = await atomic_batch.read_lines(call, await call.body(settings.atomic_body_max))
+        part = await atomic_batch.read_lines(call, await call.body(settings.atomic_body_max))
     elif media_type == JSON:
-        run = Run()
-        for each in await _runs(call, await call.body(settings.json_body_max)):
-            run.append(each)
+        part = BatchPart()
+        for each in await _parts(call, await call.body(settings.json_body_max)):
+            part.append(each)
     else:
         raise _unsupported()
-    return await atomic_batch.publish_atomic(call, run)
+    return await atomic_batch.publish_atomic(call, part)
 
 
 def _unsupported() -> Problem:
@@ -103,24 +109,24 @@ def _unsupported() -> Problem:
 
 async def _array(call: Call) -> Response:
     gateway = call.gateway
-    runs = await _runs(call, await call.body(gateway.settings.json_body_max))
-    for run in runs:
-        if len(run.batch):
-            run.replies = gateway.js.start_many(run.batch)
+    parts = await _parts(call, await call.body(gateway.settings.json_body_max))
+    for part in parts:
+        if len(part.batch):
+            part.replies = gateway.js.start_many(part.batch)
     timeout = gateway.settings.publish_timeout
     results: list[bytes] = []
-    for run in runs:
-        if run.replies is not None:
-            await idempotency.settle(gateway.js, run.batch, run.replies, timeout)
-        results += run.results(Tally(brief=False))
-        if len(runs) > 1:
+    for part in parts:
+        if part.replies is not None:
+            await idempotency.await_acks(gateway.js, part.batch, part.replies, timeout)
+        results += part.results(ResultCounter(brief=False))
+        if len(parts) > 1:
             await step_queue().wait()
     return Response(b"[" + b",".join(results) + b"]", media_type=JSON)
 
 
-async def _runs(call: Call, body: bytes) -> list[Run]:
+async def _parts(call: Call, body: bytes) -> list[BatchPart]:
     """Decode a JSON array of messages into runs, each in a loop tick of its own. Raises Problem."""
-    await call.turn_for(len(body))
+    await call.wait_for_tick(len(body))
     try:
         items = msgspec.json.decode(body, type=list[Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -128,13 +134,13 @@ async def _runs(call: Call, body: bytes) -> list[Run]:
     most = call.gateway.settings.batch_unacked_max
     if len(items) > most:
         raise Problem(413, "body-too-large", f"body: more than {most} messages; send lines of JSON")
-    lines = Lines(call.gateway.settings, call.gateway.client.info.max_payload)
-    runs: list[Run] = []
+    lines = LineDecoder(call.gateway.settings, call.gateway.client.info.max_payload)
+    parts: list[BatchPart] = []
     for begin in range(0, len(items), SLICE_LINES):
         if begin:
             await step_queue().wait()
-        run = Run()
+        part = BatchPart()
         for item in items[begin : begin + SLICE_LINES]:
-            lines.item(run, item)
-        runs.append(run)
-    return runs
+            lines.decode_line(part, item)
+        parts.append(part)
+    return parts

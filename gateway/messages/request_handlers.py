@@ -6,7 +6,7 @@ from core.units import NANOS_PER_SECOND
 from gateway.formats.message_headers import publish_block
 from gateway.formats.validation import duration, flag, publish_subject, sequence
 from gateway.http.problems import bad_request
-from gateway.messages.request_reply import Question, many_replies, one_reply
+from gateway.messages.request_reply import ServiceRequest, many_replies, one_reply
 from gateway.requests.call import Call
 
 
@@ -30,7 +30,7 @@ async def request(call: Call) -> Response:
     if not 0 < most <= settings.replies_max:
         raise bad_request("bad-parameter", f"replies: not 1 to {settings.replies_max}")
     block = publish_block(call.scope["headers"], settings)
-    question = Question(
+    service_request = ServiceRequest(
         subject=subject,
         body=await call.body(call.gateway.client.info.max_payload),
         block=block,
@@ -39,7 +39,7 @@ async def request(call: Call) -> Response:
         stall=_seconds(query["stall"], "stall", 0.0) if "stall" in query else None,
         until_empty=flag(query.get("until_empty", "false"), "until_empty"),
     )
-    return await (many_replies if many else one_reply)(call, question)
+    return await (many_replies if many else one_reply)(call, service_request)
 
 
 def _seconds(text: str | None, what: str, default: float) -> float:

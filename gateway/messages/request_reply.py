@@ -16,7 +16,7 @@ from gateway.formats.raw_messages import INERT
 from gateway.http.problems import Problem
 from gateway.http.responses import NDJSON
 from gateway.requests.call import Call
-from gateway.requests.replies import arrived, watched
+from gateway.requests.replies import interrupted_on_disconnect, next_messages
 from gateway.requests.response_body import ResponseBody
 
 _NO_RESPONDERS = 503
@@ -24,7 +24,7 @@ _NO_STORE = {"Cache-Control": "no-store"} | INERT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ServiceRequest:
     """A request. Times are in seconds.
 
     Attributes:
@@ -44,10 +44,13 @@ class Question:
     until_empty: bool = False
 
 
-async def one_reply(call: Call, question: Question) -> Response:
+async def one_reply(call: Call, service_request: ServiceRequest) -> Response:
     """Return the first reply, unchanged. Raises NoResponders, RequestTimeout, ClientError."""
     msg = await call.gateway.client.request(
-        question.subject, question.body, headers=question.block, within=question.within
+        service_request.subject,
+        service_request.body,
+        headers=service_request.block,
+        within=service_request.within,
     )
     shown, media_type = response_headers(header_items(msg.headers))
     response = Response(msg.payload, headers=_NO_STORE)
@@ -56,41 +59,43 @@ async def one_reply(call: Call, question: Question) -> Response:
     return response
 
 
-async def many_replies(call: Call, question: Question) -> Response:
+async def many_replies(call: Call, service_request: ServiceRequest) -> Response:
     """Return the replies as lines while they arrive. If there is none, raise as `one_reply`."""
-    replies = _replies(call, question)
+    replies = _replies(call, service_request)
     try:
         first = await anext(replies)
     except StopAsyncIteration:
-        raise RequestTimeout(question.subject, question.within) from None
+        raise RequestTimeout(service_request.subject, service_request.within) from None
     return _Lines(call, first, replies)
 
 
-async def _replies(call: Call, question: Question) -> AsyncGenerator[list[Msg], None]:
+async def _replies(call: Call, service_request: ServiceRequest) -> AsyncGenerator[list[Msg], None]:
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + question.within
+    deadline = loop.time() + service_request.within
     answers = Answers(
         call.gateway.client,
-        question.subject,
-        question.body,
-        headers=question.block,
-        most=question.most,
+        service_request.subject,
+        service_request.body,
+        headers=service_request.block,
+        most=service_request.most,
         most_bytes=call.gateway.settings.fetch_bytes_max,
     )
-    async with watched(call, answers):
+    async with interrupted_on_disconnect(call, answers):
         stall: float | None = None  # no limit but `within` for the first reply
         while True:
             within = max(deadline - loop.time(), 0.0)
-            some = await arrived(answers, within if stall is None else min(within, stall))
+            some = await next_messages(answers, within if stall is None else min(within, stall))
             if some is None:
                 break
-            stall = question.stall
-            empty = [i for i, msg in enumerate(some) if question.until_empty and not msg.payload]
+            stall = service_request.stall
+            empty = [
+                i for i, msg in enumerate(some) if service_request.until_empty and not msg.payload
+            ]
             yield some[: empty[0]] if empty else some
             if empty:
                 return
     if answers.status == _NO_RESPONDERS:
-        raise NoResponders(question.subject)
+        raise NoResponders(service_request.subject)
     if answers.overflowed:
         raise Problem(503, "slow-reader", "replies: more of them unread than this side holds")
 

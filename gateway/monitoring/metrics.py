@@ -160,7 +160,7 @@ class Metrics(Collector):
             case RequestFailed():
                 self._failures += 1
 
-    def take(self) -> None:
+    def refresh(self) -> None:
         """Take a snapshot of the node; call it on the event loop."""
         if self._snapshot is not None:
             self._taken = self._snapshot()

@@ -165,7 +165,7 @@ class Download(Response):
             if not messages:
                 raise Problem(503, "object-changed", "chunks are missing")
             for msg in messages:
-                if piece := self._cut(msg.payload):
+                if piece := self._requested_part(msg.payload):
                     held.append(piece)
             while len(held) > 1:
                 await out.send(held.popleft())
@@ -174,7 +174,7 @@ class Download(Response):
         for piece in held:
             await out.send(piece)
 
-    def _cut(self, payload: bytes) -> bytes:
+    def _requested_part(self, payload: bytes) -> bytes:
         """Return the requested part of a chunk."""
         if self._seen is not None:
             self._seen.update(payload)

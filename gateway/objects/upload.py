@@ -60,9 +60,9 @@ class Upload:
         self._unacked: deque[tuple[ReplyBatch, int]] = deque()
         self._unacked_bytes = 0
         self._sha256 = hashlib.sha256()
-        self._claims = claimed_digests(call)
-        self._others = {
-            name: hashlib.new(_ALGORITHMS[name]) for name, _ in self._claims if name != "sha-256"
+        self._claimed = claimed_digests(call)
+        self._other_hashes = {
+            name: hashlib.new(_ALGORITHMS[name]) for name, _ in self._claimed if name != "sha-256"
         }
 
     @property
@@ -73,7 +73,7 @@ class Upload:
     async def run(self) -> None:
         """Store the whole body. On Problem, Disconnected or ClientError, nothing of it remains."""
         try:
-            await self._take()
+            await self._receive()
             self._check_digests()
         except BaseException:
             await asyncio.shield(spawn(self.undo(), name="upload undone"))
@@ -93,7 +93,7 @@ class Upload:
     def _timeout(self) -> float:
         return self._call.gateway.settings.publish_timeout
 
-    async def _take(self) -> None:
+    async def _receive(self) -> None:
         self._call.refuse_encoding()
         pieces: list[bytes] = []
         waiting = 0
@@ -113,12 +113,12 @@ class Upload:
                 pace.begin()
             pace.check()
             while self._unacked and (self._unacked_bytes > limit or not more):
-                await self._settle()
+                await self._await_oldest_acks()
 
     def _digest(self, piece: bytes) -> None:
         self.size += len(piece)
         self._sha256.update(piece)
-        for other in self._others.values():
+        for other in self._other_hashes.values():
             other.update(piece)
 
     def _publish(self, data: bytes, *, last: bool) -> bytes:
@@ -135,7 +135,7 @@ class Upload:
             self.chunks += len(batch)
         return data[end:]
 
-    async def _settle(self) -> None:
+    async def _await_oldest_acks(self) -> None:
         """Wait for the oldest publishes. Raises Problem if one of them was refused."""
         replies, size = self._unacked[0]
         await replies.settled(self._timeout)
@@ -147,8 +147,8 @@ class Upload:
                 raise receipt_problem(ack, status)
 
     def _check_digests(self) -> None:
-        for name, claimed in self._claims:
-            hashed = self._others.get(name, self._sha256).digest()
+        for name, claimed in self._claimed:
+            hashed = self._other_hashes.get(name, self._sha256).digest()
             if hashed != claimed:
                 raise Problem(
                     400,
@@ -165,8 +165,8 @@ def claimed_digests(call: Call) -> list[tuple[str, bytes]]:
     claims: list[tuple[str, bytes]] = []
     for header in ("content-digest", "repr-digest"):
         before = len(claims)
-        said = [part for part in ",".join(call.headers.getlist(header)).split(",") if part.strip()]
-        for part in said:
+        parts = [part for part in ",".join(call.headers.getlist(header)).split(",") if part.strip()]
+        for part in parts:
             match = _DIGEST.fullmatch(part.strip())
             if match is None:
                 raise bad_request("bad-header", f"{header}: sha-256=:<base64>: is needed")
@@ -175,7 +175,7 @@ def claimed_digests(call: Call) -> list[tuple[str, bytes]]:
                     claims.append((match[1], b64decode(match[2], validate=True)))
                 except ValueError:
                     raise bad_request("bad-header", f"{header}: not base64") from None
-        if said and len(claims) == before:
+        if parts and len(claims) == before:
             raise bad_request("bad-header", f"{header}: sha-256 and sha-512 are what is checked")
     return claims
 

@@ -20,21 +20,21 @@ class Entry(msgspec.Struct, gc=False, eq=False):
 
     msg: JsMsg
     _render: Render | None = None
-    _made: bytes = b""
-    _others: dict[Render, bytes] | None = None
+    _form: bytes = b""
+    _other_forms: dict[Render, bytes] | None = None
 
     def form(self, render: Render) -> bytes:
         """Return the message as `render` encodes it."""
         if render == self._render:
-            return self._made
+            return self._form
         if self._render is None:  # nearly all readers use the same form
-            self._render, self._made = render, render(self.msg)
-            return self._made
-        if self._others is None:
-            self._others = {}
-        made = self._others.get(render)
+            self._render, self._form = render, render(self.msg)
+            return self._form
+        if self._other_forms is None:
+            self._other_forms = {}
+        made = self._other_forms.get(render)
         if made is None:
-            made = self._others[render] = render(self.msg)
+            made = self._other_forms[render] = render(self.msg)
         return made
 
 

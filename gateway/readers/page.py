@@ -51,7 +51,7 @@ class Page:
         """Return the items in the range [begin, end)."""
         return self._items[begin:end]
 
-    def cut(self, index: int, messages: int, nbytes: int) -> tuple[int, int]:
+    def slice_at(self, index: int, messages: int, nbytes: int) -> tuple[int, int]:
         """Return the end index and the bytes of the slice at an index.
 
         The slice is one gap, or messages: at most `messages`, until `nbytes` are reached or

@@ -37,7 +37,7 @@ class ConsumerGone(Exception):
 
 
 @dataclass(slots=True)
-class Pages:
+class PageReader:
     """A reader of a stream, or of the subjects in `filters`, by an ephemeral pull consumer.
 
     Attributes:

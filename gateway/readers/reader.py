@@ -14,7 +14,7 @@ from core.model.consumer import DeliverPolicy
 from core.runtime.tasks import spawn, stop
 from gateway.readers.entries import Entry, Filters, Gap, Item, Start
 from gateway.readers.page import Page, Slice
-from gateway.readers.pages import ConsumerGone, Pages, is_over
+from gateway.readers.pages import ConsumerGone, PageReader, is_over
 from gateway.readers.recent import RecentPages
 from gateway.readers.tail import Tail, Tails
 
@@ -27,13 +27,13 @@ _PAGE_BYTES = 128 * 1024
 class StreamReader:
     """A reader that takes messages in order from a start position.
 
-    Life cycle: `open`, then `take` any number of times, then `close`.
+    Life cycle: `open`, then `next_slice` any number of times, then `close`.
 
     Args:
         tails: The tails over the connection that reads.
         stream: The stream.
         filters: Subjects to read; empty: all.
-        wake: Called when `take` may have items.
+        wake: Called when `next_slice` may have items.
         may_read: Returns whether a message with this subject may be shown; others are skipped.
             None: all may.
 
@@ -63,7 +63,7 @@ class StreamReader:
         self._index: int | None = None
         self._page: Page | None = None
         self._at = 0  # index in `_page`
-        self._pages: Pages | None = None
+        self._pages: PageReader | None = None
         self._wanted = asyncio.Event()
         self._want = (_PAGE_MESSAGES, _PAGE_BYTES)
         self._catching_up: asyncio.Task[None] | None = None
@@ -86,8 +86,8 @@ class StreamReader:
                 self.position = Position(tail.incarnation, tail.head)
                 self._index = tail.end
                 return
-            pages = self._pages = Pages(self._js, *self._key)
-            async with self._tails.turns:
+            pages = self._pages = PageReader(self._js, *self._key)
+            async with self._tails.creations:
                 if start.after is not None:
                     self.first_gap = await pages.find(start.after)
                 else:
@@ -100,20 +100,20 @@ class StreamReader:
         if not self._joins():
             self._catching_up = spawn(self._catch_up(), name="feed catches up")
 
-    def take(self, messages: int, nbytes: int) -> Slice | None:
+    def next_slice(self, messages: int, nbytes: int) -> Slice | None:
         """Return the next slice: a gap, or messages; None: `wake` will be called.
 
         Messages are at most `messages`, until `nbytes` are reached or exceeded.
         """
         while True:
-            found = self._take(messages, nbytes)
+            found = self._next_slice(messages, nbytes)
             if found is None or found.gap is not None or self._may_read is None:
                 return found
             shown = [e for e in found.messages() if self._may_read(e.msg.subject)]
             if shown:
                 return Slice([*shown], _size([*shown]))
 
-    def _take(self, messages: int, nbytes: int) -> Slice | None:
+    def _next_slice(self, messages: int, nbytes: int) -> Slice | None:
         if self._page is not None:
             return self._of_page(self._page, messages, nbytes)
         tail, index = self._tail, self._index
@@ -126,17 +126,17 @@ class StreamReader:
         if index < tail.first:  # the reader was too slow for the tail
             self._index = None
             self._catching_up = spawn(self._catch_up(), name="feed catches up")
-            return self._take(messages, nbytes)
+            return self._next_slice(messages, nbytes)
         if index >= tail.end:
             if tail.error is None:
                 tail.wait(self._wake)
             return None
-        self._index, size = tail.cut(index, messages, nbytes)
+        self._index, size = tail.slice_at(index, messages, nbytes)
         last = tail.item(self._index - 1)
         if self._is_behind(tail.item(index)):  # the pages were ahead of the tail
             items = [item for item in tail.items(index, self._index) if not self._is_behind(item)]
             if not items:
-                return self._take(messages, nbytes)
+                return self._next_slice(messages, nbytes)
             self._move(last)
             return Slice(items, _size(items))
         self._move(last)
@@ -155,7 +155,7 @@ class StreamReader:
 
     def _of_page(self, page: Page, messages: int, nbytes: int) -> Slice:
         begin = self._at
-        end, size = page.cut(begin, messages, nbytes)
+        end, size = page.slice_at(begin, messages, nbytes)
         self._at = end
         if end == len(page):
             self._page = None
@@ -208,7 +208,7 @@ class StreamReader:
         if not is_at_end:
             return False
         assert pages is not None
-        async with self._tails.turns:
+        async with self._tails.creations:
             gap = await pages.find(self.position)
         if gap is not None:  # all messages after the position were removed
             await pages.forget()
@@ -223,20 +223,22 @@ class StreamReader:
             return True
         raise ConsumerGone("the stream is another one, or gone: look again")
 
-    async def _read_page(self, recent: RecentPages) -> tuple[Pages | None, bool]:
+    async def _read_page(self, recent: RecentPages) -> tuple[PageReader | None, bool]:
         """Read a page or the gap before it. Return the pages, and whether they are at the end.
 
         The pages are None if a recent page of another reader was used. The consumer is left to
         other readers if some wait for a turn, and deleted at the end of the stream.
         """
-        turns = self._tails.turns
-        async with turns:
+        creations = self._tails.creations
+        async with creations:
             pages = self._pages
             if pages is None or not pages.is_open:
                 if (found := recent.behind(self.position)) is not None:
                     self._give(*found)
                     return None, False
-                pages = self._pages = recent.lend(self.position) or Pages(self._js, *self._key)
+                pages = self._pages = recent.acquire(self.position) or PageReader(
+                    self._js, *self._key
+                )
             if not pages.is_open:
                 gap = await pages.open(Start(after=self.position))
                 if gap is not None:
@@ -245,12 +247,12 @@ class StreamReader:
             is_at_end = not await self._read(pages, recent)
             if pages.at_end:
                 await pages.forget()
-            elif turns.locked() and not pages.of_subjects:
+            elif creations.locked() and not pages.of_subjects:
                 self._pages = None
-                recent.leave(pages)
+                recent.release(pages)
             return pages, is_at_end
 
-    async def _read(self, pages: Pages, recent: RecentPages) -> bool:
+    async def _read(self, pages: PageReader, recent: RecentPages) -> bool:
         """Read the next page with an item not taken before; return whether there is one."""
         messages, nbytes = self._want
         while True:

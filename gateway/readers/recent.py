@@ -9,9 +9,9 @@ from collections import deque
 
 from core.client.subscribe import Position
 from gateway.readers.page import Page
-from gateway.readers.pages import Pages
+from gateway.readers.pages import PageReader
 
-_KEPT_S = 2.0
+_LIFETIME_S = 2.0
 _PAGES_MAX = 32
 _SPARE_MAX = 16
 _NEAR = 256
@@ -22,7 +22,7 @@ class RecentPages:
 
     def __init__(self) -> None:
         self._pages: deque[tuple[Page, float]] = deque()
-        self._spare: deque[tuple[Pages, float]] = deque()
+        self._spare: deque[tuple[PageReader, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, page: Page) -> None:
@@ -42,13 +42,13 @@ class RecentPages:
                 best, most = (page, index), len(page) - index
         return best
 
-    def leave(self, pages: Pages) -> None:
+    def release(self, pages: PageReader) -> None:
         """Offer a consumer to other readers; if there are too many, delete the oldest."""
         self._spare.append((pages, self._until()))
         if len(self._spare) > _SPARE_MAX:
             self._spare.popleft()[0].close()
 
-    def lend(self, position: Position) -> Pages | None:
+    def acquire(self, position: Position) -> PageReader | None:
         """Return a consumer at the position, or up to 256 sequences before it, if there is one."""
         for spare in self._spare:
             pages, _ = spare
@@ -72,8 +72,8 @@ class RecentPages:
     def _until(self) -> float:
         loop = asyncio.get_running_loop()
         if self._timer is None:
-            self._timer = loop.call_later(_KEPT_S, self._forget_old)
-        return loop.time() + _KEPT_S
+            self._timer = loop.call_later(_LIFETIME_S, self._forget_old)
+        return loop.time() + _LIFETIME_S
 
     def _forget_old(self) -> None:
         loop = asyncio.get_running_loop()

@@ -31,8 +31,8 @@ _AT_ONCE = 2000
 _BYTES_AT_ONCE = 1 << 20
 _HEARTBEAT_S = 5.0
 _SHARED_MAX = 64
-_KEPT_S = 2.0
-_TURNS = 2
+_ITEM_LIFETIME_S = 2.0
+_CREATIONS_AT_ONCE = 2
 _WOKEN_AT_ONCE = 50
 _DELETED = b"$JS.EVENT.ADVISORY.STREAM.DELETED."
 
@@ -114,8 +114,8 @@ class Tail:
                 end = middle
         return self.first + begin
 
-    def cut(self, index: int, messages: int, nbytes: int) -> tuple[int, int]:
-        """Return the end index and the bytes of the slice at an index, see `Page.cut`."""
+    def slice_at(self, index: int, messages: int, nbytes: int) -> tuple[int, int]:
+        """Return the end index and the bytes of the slice at an index, see `Page.slice_at`."""
         ends, begin = self._ends, index - self.first
         gap = next((at - self.first for at in self._gaps if at >= index), None)
         end = slice_end(ends, begin, messages, nbytes, gap)
@@ -227,7 +227,7 @@ class Tail:
     def _age(self) -> None:
         if self._aging is None and self.error is None:
             loop = asyncio.get_running_loop()
-            self._aging = loop.call_later(_KEPT_S, self._grow_old)
+            self._aging = loop.call_later(_ITEM_LIFETIME_S, self._grow_old)
 
     def fail(self, error: Exception) -> None:
         """End the tail: readers take the remaining items, and then find this error."""
@@ -278,7 +278,7 @@ class Tails:
     """
 
     def __init__(self, js: JetStream, items: int, nbytes: int) -> None:
-        self.turns = asyncio.Semaphore(_TURNS)
+        self.creations = asyncio.Semaphore(_CREATIONS_AT_ONCE)
         self.js = js
         self._limits = items, nbytes
         self._open: dict[Key, asyncio.Task[_Outcome]] = {}

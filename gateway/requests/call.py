@@ -58,7 +58,7 @@ class Call:
         and Disconnected.
         """
         self.refuse_encoding()
-        there = uvicorn_parts.take_body(self.receive)
+        there = uvicorn_parts.arrived_body(self.receive)
         if there is not None:
             if len(there) > limit:
                 raise _too_large(limit)
@@ -81,7 +81,7 @@ class Call:
             chunks.append(chunk)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    async def while_there(self, work: Awaitable[T]) -> T:
+    async def until_disconnected(self, work: Awaitable[T]) -> T:
         """Await work, and cancel it when the client disconnects. Raises Disconnected.
 
         The body must be read before, or be ignored.
@@ -136,10 +136,10 @@ class Call:
         body = await self.body(self.gateway.settings.json_body_max)
         if body and self.media_type() not in _JSON:
             raise Problem(415, "unsupported-media-type", "Content-Type: application/json is needed")
-        await self.turn_for(len(body))
+        await self.wait_for_tick(len(body))
         return body
 
-    async def turn_for(self, size: int) -> None:
+    async def wait_for_tick(self, size: int) -> None:
         """Wait for a loop tick of its own before decoding a large JSON body of `size` bytes."""
         if size > _LARGE_JSON_BYTES:
             await step_queue().wait()

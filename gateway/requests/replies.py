@@ -12,7 +12,7 @@ from gateway.requests.call import Call
 
 
 @asynccontextmanager
-async def watched(call: Call, gathering: Gathering) -> AsyncIterator[None]:
+async def interrupted_on_disconnect(call: Call, gathering: Gathering) -> AsyncIterator[None]:
     """Interrupt a gathering when the client disconnects, and release it at the end."""
     watch = spawn(_watch(call, gathering), name="disconnect watch")
     try:
@@ -22,7 +22,7 @@ async def watched(call: Call, gathering: Gathering) -> AsyncIterator[None]:
         await gathering.release()
 
 
-async def arrived(gathering: Gathering, within: float) -> list[Msg] | None:
+async def next_messages(gathering: Gathering, within: float) -> list[Msg] | None:
     """Return the next messages; None if the gathering ended, or nothing came in `within` seconds.
 
     An empty list stands for a status without a message, such as a heartbeat. Raises Disconnected.
@@ -35,7 +35,7 @@ async def arrived(gathering: Gathering, within: float) -> list[Msg] | None:
     return some if some or not gathering.ended else None
 
 
-async def arriving(
+async def message_batches(
     gathering: Gathering, seconds: float, stall: float | None = None
 ) -> AsyncIterator[list[Msg]]:
     """Yield messages as they arrive, until the gathering ends or `seconds` have passed.
@@ -46,7 +46,7 @@ async def arriving(
     deadline = loop.time() + seconds
     while True:
         within = max(deadline - loop.time(), 0.0)
-        some = await arrived(gathering, within if stall is None else min(within, stall))
+        some = await next_messages(gathering, within if stall is None else min(within, stall))
         if some is None:
             return
         yield some

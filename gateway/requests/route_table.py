@@ -15,8 +15,8 @@ from gateway.requests.operation import Operation
 Params = Mapping[str, str]
 
 # Number of recent paths in the cache, and the largest length of one.
-_KEPT = 4096
-_KEPT_BYTES = 256
+_CACHED_ROUTES_MAX = 4096
+_CACHED_PATH_BYTES = 256
 # Parameters whose values may have slashes, their depth in a path, and the bytes of a hint.
 _WITH_SLASHES = ("key", "name", "subject")
 _DEPTH = 4
@@ -49,16 +49,16 @@ class Table:
                 raise ValueError(f"two operations at {operation.method} {operation.path}")
             node.methods[operation.method] = operation
             node.allow = _allow(node)
-        self._kept = lru_cache(_KEPT)(self._find)
+        self._find_cached = lru_cache(_CACHED_ROUTES_MAX)(self._find)
 
     def find(self, method: str, raw_path: bytes) -> tuple[Operation | None, Params, str]:
         """Return the operation, its parameters, and the value of Allow for the path.
 
         The operation is None for OPTIONS. Raises Problem 404, 405, or 400 for bad encoding.
         """
-        if len(raw_path) > _KEPT_BYTES:
+        if len(raw_path) > _CACHED_PATH_BYTES:
             return self._find(method, raw_path)
-        return self._kept(method, raw_path)
+        return self._find_cached(method, raw_path)
 
     def _find(self, method: str, raw_path: bytes) -> tuple[Operation | None, Params, str]:
         node, raw = self._walk(raw_path)

@@ -10,7 +10,7 @@ from gateway.requests.call import Call
 from gateway.streams.redrive import Redriven, by_sequence, matching, redrive
 
 
-async def redrive_letters(call: Call) -> Response:
+async def redrive_dead_letters(call: Call) -> Response:
     """Publish the messages of dead letters to their original stream, and delete the letters."""
     dead = name(call.params["stream"], "stream")
     request = struct(RedriveRequest, await call.json_body())
@@ -24,11 +24,11 @@ async def redrive_letters(call: Call) -> Response:
     info = await call.gateway.js.call(f"STREAM.INFO.{dead}")
     result = Redriven()
     if request.seqs:
-        letters = await by_sequence(call, dead, request.seqs, result)
+        dead_letters = await by_sequence(call, dead, request.seqs, result)
     else:
         pattern = ".".join((dead, *names, ">"))
-        letters = await matching(call, dead, pattern, request.start_seq, wanted)
-    await redrive(call, dead, info["created"], letters, result)
+        dead_letters = await matching(call, dead, pattern, request.start_seq, wanted)
+    await redrive(call, dead, info["created"], dead_letters, result)
     counts = {"redriven": result.count, "failed": result.failed, "last_seq": result.last_seq}
     return json_response(counts)
 

@@ -37,48 +37,50 @@ class Redriven:
 
 async def matching(call: Call, dead: str, pattern: str, start: int, limit: int) -> list[StoredMsg]:
     """Return the letters whose subjects match, from a sequence on. Raises ApiError, ClientError."""
-    letters: list[StoredMsg] = []
-    while len(letters) < limit:
+    dead_letters: list[StoredMsg] = []
+    while len(dead_letters) < limit:
         request = MsgGetRequest(seq=max(start, 1), next_by_subj=pattern)
         try:
-            letter = await call.gateway.js.message(dead, request)
+            dead_letter = await call.gateway.js.message(dead, request)
         except ApiError as error:
             if error.err_code != _NOT_FOUND:
                 raise
             break
-        letters.append(letter)
-        start = letter.seq + 1
-    return letters
+        dead_letters.append(dead_letter)
+        start = dead_letter.seq + 1
+    return dead_letters
 
 
 async def by_sequence(call: Call, dead: str, seqs: list[int], into: Redriven) -> list[StoredMsg]:
     """Return the letters with these sequences; record missing ones as failed."""
-    letters: list[StoredMsg] = []
+    dead_letters: list[StoredMsg] = []
     for seq in seqs:
         try:
-            letters.append(await call.gateway.js.message(dead, MsgGetRequest(seq=seq)))
+            dead_letters.append(await call.gateway.js.message(dead, MsgGetRequest(seq=seq)))
         except ApiError as error:
             if error.err_code != _NOT_FOUND:
                 raise
             into.fail(seq, problem_of(error))
-    return letters
+    return dead_letters
 
 
 async def redrive(
-    call: Call, dead: str, created: str, letters: list[StoredMsg], into: Redriven
+    call: Call, dead: str, created: str, dead_letters: list[StoredMsg], into: Redriven
 ) -> None:
     """Publish the messages of letters again, and delete the letters whose message is stored."""
     batch = MessageColumns()
     sent: list[int] = []
-    for letter in letters:
-        into.last_seq = letter.seq
+    for dead_letter in dead_letters:
+        into.last_seq = dead_letter.seq
         try:
-            subject, headers = _message(call, letter, f"dead {dead} {created} {letter.seq}")
+            subject, headers = _message(
+                call, dead_letter, f"dead {dead} {created} {dead_letter.seq}"
+            )
         except Problem as refusal:
-            into.fail(letter.seq, refusal)
+            into.fail(dead_letter.seq, refusal)
             continue
-        batch.add(subject, b"", headers, letter.data)
-        sent.append(letter.seq)
+        batch.add(subject, b"", headers, dead_letter.data)
+        sent.append(dead_letter.seq)
     if not sent:
         return
     replies = call.gateway.js.start_many(batch)
@@ -95,9 +97,9 @@ async def redrive(
             into.count += 1
 
 
-def _message(call: Call, letter: StoredMsg, ident: str) -> tuple[bytes, bytes]:
+def _message(call: Call, dead_letter: StoredMsg, ident: str) -> tuple[bytes, bytes]:
     """Return the subject and headers of a letter's message. Raises Problem."""
-    items = header_items(letter.hdrs)
+    items = header_items(dead_letter.hdrs)
     about = {name.removeprefix(_PREFIX): value for name, value in items if name[:13] == _PREFIX}
     if not {b"Subject", b"Stream"} <= about.keys() or b"Lacks-Payload" in about:
         raise Problem(409, "not-a-dead-letter", "it does not hold a message of another stream")

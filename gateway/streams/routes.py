@@ -126,7 +126,7 @@ STREAM_ROUTES: tuple[Operation, ...] = (
         "redriveDeadLetters",
         "POST",
         _STREAM + ":redrive",
-        dead_letter_handlers.redrive_letters,
+        dead_letter_handlers.redrive_dead_letters,
         models.RedriveRequest,
         models.RedriveResult,
         problems=(*STREAM, "bad-parameter"),

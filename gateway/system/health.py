@@ -34,7 +34,7 @@ async def readyz(call: Call) -> Response:
 async def metrics(call: Call) -> Response:
     """Show all metrics in the Prometheus text format."""
     registry = call.gateway.metrics
-    registry.take()
+    registry.refresh()
     # Formatting tens of thousands of samples would block the event loop.
     body, content_type = await asyncio.to_thread(registry.text, call.headers.get("accept", ""))
     return Response(body, headers={"Content-Type": content_type})

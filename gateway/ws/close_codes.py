@@ -9,7 +9,7 @@ class Remedy(Enum):
 
     NOTHING = "nothing"
     """None: the client closed the connection itself, or asked for the close."""
-    GIVE_UP = "give up"
+    REPORT = "give up"
     """Report the error: a repetition would end in the same way."""
     SIGN_IN = "sign in"
     """Get new credentials."""
@@ -30,14 +30,14 @@ class CloseCode:
     code: int
     name: str
     remedy: Remedy
-    meaning: str
+    description: str
 
 
 NORMAL = CloseCode(1000, "normal", Remedy.NOTHING, "closed as asked")
 GOING_AWAY = CloseCode(1001, "going-away", Remedy.RETRY, "the other side leaves")
-TOO_BIG = CloseCode(1009, "too-big", Remedy.GIVE_UP, "a frame larger than `max_frame`")
-INVALID_TEXT = CloseCode(1007, "invalid-text", Remedy.GIVE_UP, "text that is not UTF-8")
-WIRE_ERROR = CloseCode(1002, "wire-error", Remedy.GIVE_UP, "not the WebSocket protocol")
+TOO_BIG = CloseCode(1009, "too-big", Remedy.REPORT, "a frame larger than `max_frame`")
+INVALID_TEXT = CloseCode(1007, "invalid-text", Remedy.REPORT, "text that is not UTF-8")
+WIRE_ERROR = CloseCode(1002, "wire-error", Remedy.REPORT, "not the WebSocket protocol")
 ABNORMAL = CloseCode(
     1006, "abnormal", Remedy.BACK_OFF, "cut off without a word: the network, or a kill"
 )
@@ -51,8 +51,8 @@ NO_HELLO = CloseCode(
     "no `hello` with credentials within 5 s, or too many frames before it",
 )
 REVOKED = CloseCode(4003, "revoked", Remedy.SIGN_IN, "the credentials are not good any more")
-BAD_FRAME = CloseCode(4100, "bad-frame", Remedy.GIVE_UP, "a frame that cannot be read")
-LATE_HELLO = CloseCode(4101, "late-hello", Remedy.GIVE_UP, "a second `hello`, or one too late")
+BAD_FRAME = CloseCode(4100, "bad-frame", Remedy.REPORT, "a frame that cannot be read")
+LATE_HELLO = CloseCode(4101, "late-hello", Remedy.REPORT, "a second `hello`, or one too late")
 LOST = CloseCode(4200, "connection-lost", Remedy.RETRY, "the façade lost its server")
 NOT_LEADING = CloseCode(4201, "not-leading", Remedy.RETRY, "another node leads now")
 INTERNAL = CloseCode(4300, "internal", Remedy.BACK_OFF, "an error of the server")
@@ -88,5 +88,5 @@ def remedy_of(code: int) -> Remedy:
         if row.code == code:
             return row.remedy
     if 4000 <= code < 4200:
-        return Remedy.SIGN_IN if code < 4100 else Remedy.GIVE_UP
+        return Remedy.SIGN_IN if code < 4100 else Remedy.REPORT
     return Remedy.RETRY if 4200 <= code < 4300 else Remedy.BACK_OFF

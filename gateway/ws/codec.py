@@ -75,7 +75,7 @@ class Codec:
             made.token = token
         return self._encoded(made)
 
-    def heard(self, msg: Msg) -> bytes:
+    def core_message(self, msg: Msg) -> bytes:
         """Encode a message of a core feed."""
         made = self.shown(msg.headers, msg.payload)
         made.subject = text_of(msg.subject)

@@ -28,9 +28,9 @@ from gateway.services import Gateway
 from gateway.ws import close_codes, frames
 from gateway.ws.close_codes import CloseCode
 from gateway.ws.codec import Codec
-from gateway.ws.frame_requests import kind_of, request_of, verb_of
+from gateway.ws.frame_requests import ack_payload, feed_class, get_request
 from gateway.ws.link import SLICE_BYTES, Feed, Link
-from gateway.ws.publishing import Asking
+from gateway.ws.publishing import RequestSender
 from gateway.ws.session import Action, Close, Refusal, Session
 
 _REASON_BYTES_MAX = 123
@@ -95,9 +95,9 @@ class Connection(Link):
         self._feeds: dict[int, Feed] = {}
         self._drains: dict[Feed, asyncio.Future[None]] = {}
         self._work: set[asyncio.Task[None]] = set()
-        self._asking: Asking | None = None
-        self._still_asks: Callable[[], None] = _ignore
-        self._still_connected: Callable[[], None] = _ignore
+        self._sender: RequestSender | None = None
+        self._unregister_revocation: Callable[[], None] = _ignore
+        self._unregister_close: Callable[[], None] = _ignore
         self._end: tuple[CloseCode, str] | None = None
         self._event = asyncio.Event()
         self._room = asyncio.Event()
@@ -126,7 +126,7 @@ class Connection(Link):
     def close(self, code: CloseCode, reason: str = "") -> None:
         """Write the queued frames, then close with this code."""
         if self._end is None:
-            self._end = code, reason or code.meaning
+            self._end = code, reason or code.description
             self._event.set()
 
     # -- reading -----------------------------------------------------------------------------
@@ -164,18 +164,18 @@ class Connection(Link):
             self._out_bytes > _UNREAD_BYTES_MAX
             or len(self._work) > self._settings.feed_controls_max
             or (
-                self._asking is not None
-                and self._asking.unanswered > self._settings.feed_unanswered_max
+                self._sender is not None
+                and self._sender.unanswered > self._settings.feed_unanswered_max
             )
         ):
             self._room.clear()
             await self._room.wait()
 
     async def _leave(self, writer: "asyncio.Task[None]") -> None:
-        self._still_asks()
-        self._still_connected()
-        if self._asking is not None:
-            self._asking.close()
+        self._unregister_revocation()
+        self._unregister_close()
+        if self._sender is not None:
+            self._sender.close()
         await stop(writer, *self._work)
         for feed in list(self._feeds.values()):
             with suppress(ApiError, ClientError):
@@ -184,17 +184,17 @@ class Connection(Link):
         # and not by a full garbage collection, which comes late and blocks the event loop.
         self._feeds.clear()
         self._ready.clear()
-        self._asking = None
-        self._still_asks = self._still_connected = _ignore
+        self._sender = None
+        self._unregister_revocation = self._unregister_close = _ignore
 
     def _welcome(self, caller: Caller, ident: int | None = None) -> None:
         self.caller = caller
         self.gateway = gateway = caller.gateway
-        self._still_asks = caller.on_revoked(self._revoked)
+        self._unregister_revocation = caller.on_revoked(self._revoked)
         if not gateway.client.connected:
             self.close(close_codes.LOST)
             return
-        self._still_connected = gateway.client.when_closed(self._lost)
+        self._unregister_close = gateway.client.when_closed(self._lost)
         made = frames.Welcome(
             gateway.client.info.max_payload,
             FRAME_BYTES_MAX,
@@ -203,7 +203,7 @@ class Connection(Link):
         )
         if ident is not None:
             made.id = ident
-        self.say(made)
+        self.send_frame(made)
 
     def _no_hello(self) -> None:
         if self._session.needs_hello:
@@ -225,14 +225,14 @@ class Connection(Link):
             case Close(code, reason):
                 self.close(code, reason)
             case Refusal(ident, problem):
-                self.say(frames.Error(problem.members(), ident))
+                self.send_frame(frames.Error(problem.members(), ident))
             case frames.Hello():
                 await self._hello(action)
             case frames.Credit(sid):
                 if (feed := self._feeds.get(sid)) is not None:
                     feed.granted()
             case frames.Ping(ident):
-                self.say(frames.Pong(ident))
+                self.send_frame(frames.Pong(ident))
             case frames.Subscribe():
                 self._later(action.id, partial(self._subscribe, action))
             case frames.Unsubscribe(ident, sid):
@@ -260,22 +260,22 @@ class Connection(Link):
             code = close_codes.UNAUTHORIZED if is_wrong else close_codes.UNAVAILABLE
             self.close(code, problem.detail)
             return
-        await self._send({"type": "websocket.admit"})
+        await self._send({"type": "websocket.authenticated"})
         self._welcome(caller, frame.id)
 
     def _ask(self, frame: frames.Publishes | frames.Requests) -> None:
         if self.caller is None:
             return
-        asking = self._asking
-        if asking is None:
-            asking = self._asking = Asking(self)
+        sender = self._sender
+        if sender is None:
+            sender = self._sender = RequestSender(self)
         try:
             if isinstance(frame, frames.Publish | frames.PackedPublish):
-                asking.publish(frame)
+                sender.publish(frame)
             else:
-                asking.ask(frame)
+                sender.request(frame)
         except (Problem, ClientError) as error:
-            self.say(frames.Error(problem_of(error).members(), frame.id))
+            self.send_frame(frames.Error(problem_of(error).members(), frame.id))
 
     def _later(self, ident: int | None, work: Callable[[], Awaitable[None]]) -> None:
         """Run slow work in a task, so that the next frames do not wait for it."""
@@ -300,26 +300,26 @@ class Connection(Link):
         made = frames.Error(problem.members())
         if ident is not None:
             made.id = ident
-        self.say(made)
+        self.send_frame(made)
 
     async def _subscribe(self, frame: frames.Subscribe) -> None:
-        account = self._session.accounts.get(frame.sid)
-        if account is None:
+        credit = self._session.credits.get(frame.sid)
+        if credit is None:
             raise _unsubscribed()
         try:
-            feed = kind_of(frame)(self, frame, account)
+            feed = feed_class(frame)(self, frame, credit)
             self._feeds[frame.sid] = feed
             said = await feed.open()
         except BaseException:
             self._feeds.pop(frame.sid, None)
-            if self._session.accounts.get(frame.sid) is account:
+            if self._session.credits.get(frame.sid) is credit:
                 self._session.end(frame.sid)
             raise
         if self._feeds.get(frame.sid) is not feed:  # unsubscribed during `open`
             await feed.close()
             raise _unsubscribed()
         feed.begin()
-        self.say(said)
+        self.send_frame(said)
         feed.granted()
         self.ready(feed)
 
@@ -328,7 +328,7 @@ class Connection(Link):
         if feed is not None:
             self._ready.pop(feed, None)
             await feed.close()
-        self.say(frames.Done(ident))
+        self.send_frame(frames.Done(ident))
 
     async def _drain(self, ident: int, sid: int | None) -> None:
         chosen = [feed for feed in self._feeds.values() if sid in (None, feed.sid)]
@@ -340,7 +340,7 @@ class Connection(Link):
                 await written
                 self.forget(feed)
             await feed.close()
-        self.say(frames.Done(ident))
+        self.send_frame(frames.Done(ident))
 
     def _drained(self, feed: Feed) -> None:
         written = self._drains.pop(feed, None)
@@ -350,19 +350,19 @@ class Connection(Link):
     async def _get(self, frame: frames.Get) -> None:
         self.require_replies()
         stream = name(frame.stream, "stream")
-        request = request_of(frame, self.gateway)
+        request = get_request(frame, self.gateway)
         found = await self.gateway.js.message(stream, request)
         self.put(self.codec.answer("message", frame.id, self.codec.stored(found)))
 
     async def _ack(self, frame: frames.Acks) -> None:
         if frame.sync:
             self.require_replies()
-        failed = await send_acks(self.gateway, verb_of(frame), frame.tokens, sync=frame.sync)
+        failed = await send_acks(self.gateway, ack_payload(frame), frame.tokens, sync=frame.sync)
         if failed or frame.id is not None:
             made = frames.Acked(len(frame.tokens) - len(failed), failed)
             if frame.id is not None:
                 made.id = frame.id
-            self.say(made)
+            self.send_frame(made)
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -402,7 +402,7 @@ class Connection(Link):
         while ready and size < SLICE_BYTES:
             feed = next(iter(ready))
             del ready[feed]
-            made = feed.take()
+            made = feed.next_frames()
             if made is not None:
                 parts.append(made)
                 size += len(made)

@@ -7,7 +7,7 @@ from core.client import Msg, NotPermitted, Subscription
 from gateway.formats.validation import filter_subject
 from gateway.http.problems import Problem
 from gateway.http.websocket_protocol import wire
-from gateway.ws.credit import Account
+from gateway.ws.credit import FeedCredit
 from gateway.ws.frames import Dropped, Subscribe, Subscribed
 from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link
 
@@ -25,8 +25,8 @@ class CoreFeed(Feed):
 
     kind = "core"
 
-    def __init__(self, link: Link, wanted: Subscribe, account: Account) -> None:
-        super().__init__(link, wanted, account)
+    def __init__(self, link: Link, wanted: Subscribe, credit: FeedCredit) -> None:
+        super().__init__(link, wanted, credit)
         self._id = wanted.id
         self._subject = wanted.subject
         self._queue = wanted.queue
@@ -61,7 +61,7 @@ class CoreFeed(Feed):
             raise
         return Subscribed(self._id, self.sid)
 
-    def take(self) -> bytes | None:
+    def next_frames(self) -> bytes | None:
         """Return frames with the buffered messages, then the number of dropped ones."""
         codec = self._link.codec
         parts: list[bytes] = []
@@ -72,7 +72,7 @@ class CoreFeed(Feed):
             msg = waiting.popleft()
             size += _size(msg)
             self._held -= _size(msg) + _OVERHEAD
-            bodies.append(codec.heard(msg))
+            bodies.append(codec.core_message(msg))
         if bodies:
             self.count.sent += len(bodies)
             parts.append(self._frames(bodies, size))
@@ -101,16 +101,16 @@ class CoreFeed(Feed):
         return not self._waiting
 
     def _on_batch(self, batch: list[Msg]) -> None:
-        account = self.account
+        credit = self.credit
         for msg in batch:
             if self._sees_all and _SYSTEM.match(msg.subject):
                 continue
             size = _size(msg)
-            if self._held + size > self._limit or not account.left()[0]:
+            if self._held + size > self._limit or not credit.left()[0]:
                 self._dropped += 1
                 self.count.dropped += 1
                 continue
-            account.use(1, size)
+            credit.use(1, size)
             self._held += size + _OVERHEAD
             self._waiting.append(msg)
         self._wake()

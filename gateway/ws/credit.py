@@ -3,7 +3,7 @@
 UNLIMITED = 1 << 62
 
 
-class Account:
+class FeedCredit:
     """Totals of messages and bytes since the feed began: granted, and used.
 
     The last message may exceed the byte credit. Totals never fall: a late, repeated or smaller

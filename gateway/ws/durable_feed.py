@@ -15,7 +15,7 @@ from core.runtime.tasks import spawn, stop
 from core.units import NANOS_PER_SECOND
 from gateway.formats.validation import name
 from gateway.http.problems import Problem, problem_of
-from gateway.ws.credit import Account
+from gateway.ws.credit import FeedCredit
 from gateway.ws.frames import Interrupted, Subscribe, Subscribed
 from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link
 
@@ -36,8 +36,8 @@ class DurableFeed(Feed):
 
     kind = "durable"
 
-    def __init__(self, link: Link, wanted: Subscribe, account: Account) -> None:
-        super().__init__(link, wanted, account)
+    def __init__(self, link: Link, wanted: Subscribe, credit: FeedCredit) -> None:
+        super().__init__(link, wanted, credit)
         self._id = wanted.id
         self._names = wanted.stream, wanted.consumer
         self._waiting: deque[JsMsg] = deque()
@@ -69,7 +69,7 @@ class DurableFeed(Feed):
         self._reading = spawn(self._read(), name="durable feed")
         return Subscribed(self._id, self.sid, stream)
 
-    def take(self) -> bytes | None:
+    def next_frames(self) -> bytes | None:
         """Return frames with the buffered messages, or None."""
         waiting, codec = self._waiting, self._link.codec
         seal = self._link.gateway.tokens.seal
@@ -103,7 +103,7 @@ class DurableFeed(Feed):
         await stop(self._reading)
         waiting, self._waiting = self._waiting, deque()
         with suppress(ClientError):  # the consumer redelivers after its ack wait
-            await self._give_back(list(waiting))
+            await self._return_undelivered(list(waiting))
 
     def _respect(self, config: ConsumerConfig) -> None:
         """Limit requests to the batch, bytes and expiry that the consumer allows."""
@@ -125,14 +125,14 @@ class DurableFeed(Feed):
                 continue
             if not await self._still_there():
                 return
-            self._link.say(Interrupted(self.sid, problem.members()))
+            self._link.send_frame(Interrupted(self.sid, problem.members()))
             await asyncio.sleep(wait)
             wait = min(wait * 2, _RETRY_MAX_S)
 
     async def _ask(self) -> Problem | None:
         """Pull once, within the credit. Return the problem, or None if the pull ended normally."""
         await self._taken.wait()
-        messages, nbytes = self.account.left()
+        messages, nbytes = self.credit.left()
         if not messages:
             self._may_ask.clear()
             await self._may_ask.wait()
@@ -153,7 +153,7 @@ class DurableFeed(Feed):
                 self._put(pull.take())
         except BaseException:
             await pull.release()
-            await self._give_back(pull.take())
+            await self._return_undelivered(pull.take())
             raise
         finally:
             self._pull = None
@@ -195,11 +195,11 @@ class DurableFeed(Feed):
             self._waiting.append(made)
             size += made.size
         if messages:
-            self.account.use(len(messages), size)
+            self.credit.use(len(messages), size)
             self._taken.clear()
             self._wake()
 
-    async def _give_back(self, messages: list[Msg] | list[JsMsg]) -> None:
+    async def _return_undelivered(self, messages: list[Msg] | list[JsMsg]) -> None:
         if messages:
             with suppress(ClientError):
                 replies = [msg.reply for msg in messages]

@@ -58,7 +58,7 @@ class WebSocketRoute(BaseRoute):
         caller = await self._known(scope, auth, credentials)
         await send({"type": "websocket.accept", "subprotocol": subprotocol})
         if caller is not None:
-            await send({"type": "websocket.admit"})
+            await send({"type": "websocket.authenticated"})
         return Connection(auth, codec, receive, send, caller)
 
     async def _known(

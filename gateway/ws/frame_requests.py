@@ -11,7 +11,7 @@ from gateway.ws.link import Feed
 from gateway.ws.ordered_feed import OrderedFeed
 
 
-def kind_of(frame: frames.Subscribe) -> type[Feed]:
+def feed_class(frame: frames.Subscribe) -> type[Feed]:
     """Return the kind of feed that a subscription selects. Raises Problem."""
     if frame.subject:
         others = (frame.stream, frame.consumer, frame.filter, frame.begin, frame.after)
@@ -29,7 +29,7 @@ def kind_of(frame: frames.Subscribe) -> type[Feed]:
     return OrderedFeed
 
 
-def request_of(frame: frames.Get, gateway: Gateway) -> MsgGetRequest:
+def get_request(frame: frames.Get, gateway: Gateway) -> MsgGetRequest:
     """Return the request for one message. Raises Problem."""
     if frame.last_by is not None:
         if frame.next_by is not None or frame.seq is not None or frame.start_time is not None:
@@ -49,7 +49,7 @@ def request_of(frame: frames.Get, gateway: Gateway) -> MsgGetRequest:
     return MsgGetRequest(seq=frame.seq or 1, next_by_subj=following)
 
 
-def verb_of(frame: frames.Acks) -> bytes:
+def ack_payload(frame: frames.Acks) -> bytes:
     """Return the payload of a JetStream acknowledgement. Raises Problem."""
     if isinstance(frame, frames.Nak):
         delay = duration(frame.delay, "delay")

@@ -9,7 +9,7 @@ from gateway.http.problems import no_inbox, problem_of
 from gateway.http.websocket_protocol import wire
 from gateway.services import Gateway
 from gateway.ws.codec import Codec
-from gateway.ws.credit import Account
+from gateway.ws.credit import FeedCredit
 from gateway.ws.frames import Ended, ServerFrame, Subscribe, Subscribed
 
 SLICE_MESSAGES = 512
@@ -44,13 +44,13 @@ class Link(ABC):
         if self.caller is None or not self.caller.can_receive_replies:
             raise no_inbox()
 
-    def say(self, frame: ServerFrame) -> None:
+    def send_frame(self, frame: ServerFrame) -> None:
         """Encode a frame, and queue it ahead of the messages of feeds."""
         self.put(self.codec.encode(frame))
 
 
 class Feed(ABC):
-    """The messages of one `sid`. The writer calls `take` only when the socket has room.
+    """The messages of one `sid`. The writer calls `next_frames` only when the socket has room.
 
     Life cycle: `open`, then `begin`, then `close`.
     """
@@ -58,12 +58,12 @@ class Feed(ABC):
     kind: ClassVar[str]
     """The label of the feed in the metrics (`gateway.monitoring.feed_counts`)."""
 
-    def __init__(self, link: Link, wanted: Subscribe, account: Account) -> None:
+    def __init__(self, link: Link, wanted: Subscribe, credit: FeedCredit) -> None:
         self.sid = wanted.sid
-        self.account = account
+        self.credit = credit
         self._link = link
         self._batch = wanted.batch
-        self._is_over = False
+        self._is_closed = False
         self._is_counted = False
         self.count = link.gateway.metrics.feeds.kinds[self.kind]
 
@@ -72,18 +72,18 @@ class Feed(ABC):
         """Start the feed; return the confirming frame. Raises Problem, ApiError, ClientError."""
 
     @abstractmethod
-    def take(self) -> bytes | None:
+    def next_frames(self) -> bytes | None:
         """Return WebSocket frames to write now; None: the feed calls `ready` when it has more."""
 
     def begin(self) -> None:
         """Count the feed as open, until `close`."""
-        if not self._is_over:
+        if not self._is_closed:
             self._is_counted = True
             self.count.open += 1
 
     async def close(self) -> None:
         """End the feed at once."""
-        self._is_over = True
+        self._is_closed = True
         if self._is_counted:
             self._is_counted = False
             self.count.open -= 1
@@ -101,17 +101,17 @@ class Feed(ABC):
 
     def _ended(self, error: Exception) -> None:
         """Send `ended` with the cause, and close the feed."""
-        if self._is_over:
+        if self._is_closed:
             return
-        self._is_over = True
-        self._link.say(Ended(self.sid, problem_of(error).members()))
+        self._is_closed = True
+        self._link.send_frame(Ended(self.sid, problem_of(error).members()))
         self._link.forget(self)
         spawn(self.close(), name="feed ends")
 
     def _frames(self, bodies: list[bytes], nbytes: int) -> bytes:
         """Return WebSocket frames of messages; the last one reports their bytes, if limited."""
         codec, sid, most = self._link.codec, self.sid, self._batch
-        told = nbytes if self.account.counts_bytes else 0
+        told = nbytes if self.credit.counts_bytes else 0
         if len(bodies) <= most:
             return wire(codec.messages(sid, bodies, told), is_text=codec.is_text)
         last = (len(bodies) - 1) // most * most

@@ -8,7 +8,7 @@ from gateway.http.problems import Problem, bad_request
 from gateway.http.websocket_protocol import wire
 from gateway.readers.entries import Gap, Start
 from gateway.readers.reader import StreamReader
-from gateway.ws.credit import Account
+from gateway.ws.credit import FeedCredit
 from gateway.ws.frames import Begin, Gapped, Named, Place, Subscribe, Subscribed
 from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link
 
@@ -18,8 +18,8 @@ class OrderedFeed(Feed):
 
     kind = "ordered"
 
-    def __init__(self, link: Link, wanted: Subscribe, account: Account) -> None:
-        super().__init__(link, wanted, account)
+    def __init__(self, link: Link, wanted: Subscribe, credit: FeedCredit) -> None:
+        super().__init__(link, wanted, credit)
         self._wanted = wanted
         self._reader: StreamReader | None = None
 
@@ -49,15 +49,15 @@ class OrderedFeed(Feed):
             made.last_seq = reader.first_gap.last_seq
         return made
 
-    def take(self) -> bytes | None:
+    def next_frames(self) -> bytes | None:
         """Return the frames of one slice of messages, or of a gap; None if nothing may be sent."""
-        reader, account = self._reader, self.account
+        reader, credit = self._reader, self.credit
         if reader is None:
             return None
-        messages, nbytes = account.left()
+        messages, nbytes = credit.left()
         if not messages:
             return None
-        found = reader.take(min(messages, SLICE_MESSAGES), min(nbytes, SLICE_BYTES))
+        found = reader.next_slice(min(messages, SLICE_MESSAGES), min(nbytes, SLICE_BYTES))
         if found is None:
             if (error := reader.error) is not None:
                 self._ended(error)
@@ -65,13 +65,13 @@ class OrderedFeed(Feed):
         codec = self._link.codec
         if found.gap is not None:
             return wire(codec.encode(self._gapped(found.gap)), is_text=codec.is_text)
-        account.use(found.count, found.size)
+        credit.use(found.count, found.size)
         self.count.sent += found.count
         shared = found.shared
         if shared is None:
             bodies = [entry.form(codec.followed) for entry in found.messages()]
             return self._frames(bodies, found.size)
-        key = (codec.subprotocol, self.sid, self._batch, account.counts_bytes, found.key)
+        key = (codec.subprotocol, self.sid, self._batch, credit.counts_bytes, found.key)
         made = shared.get(key)
         if made is None:
             bodies = [entry.form(codec.followed) for entry in found.messages()]

@@ -28,7 +28,7 @@ from gateway.messages.batch_lines import failure_of, header_block, payload_of, r
 from gateway.ws.frames import Error, Outgoing, PackedOutgoing, Published, Publishes, Requests
 from gateway.ws.link import Link
 
-_SUBJECTS_KEPT = 1024
+_SUBJECTS_CACHED_MAX = 1024
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class _Sent:
     refusal: Problem | None = None
 
 
-class Asking:
+class RequestSender:
     """Sends publishes and requests, and writes their replies as frames.
 
     Attributes:
@@ -81,7 +81,7 @@ class Asking:
         self._batch.add(subject, b"", block, payload)
         self.unanswered += 1
 
-    def ask(self, frame: Requests) -> None:
+    def request(self, frame: Requests) -> None:
         """Send a request. Raises Problem and ClientError."""
         self._link.require_replies()
         settings = self._settings
@@ -110,7 +110,7 @@ class Asking:
         subject = self._subjects.get(frame.subject)
         if subject is None:
             subject = publish_subject(frame.subject, self._settings)
-            if len(self._subjects) >= _SUBJECTS_KEPT:
+            if len(self._subjects) >= _SUBJECTS_CACHED_MAX:
                 self._subjects.clear()
             self._subjects[frame.subject] = subject
         payload = payload_of(frame) if isinstance(frame, Outgoing) else _packed(frame)
@@ -176,20 +176,22 @@ class Asking:
             ack = read_ack(payload)
         except (ApiError, ValueError):
             problem = sent.refusal or receipt_problem(payload, 0)
-            asked = idempotency.question(sent.batch.headers[index])
-            if sent.refusal or not asked or not idempotency.is_refused(payload):
+            query = idempotency.duplicate_query(sent.batch.headers[index])
+            if sent.refusal or not query or not idempotency.is_refused(payload):
                 return self._fail(ident, problem)
-            again = MessageColumns()
-            again.add(sent.batch.subjects[index], b"", asked, b"")
-            return self._send([ident], again, sent.within, wants_receipts=True, refusal=problem)
+            repetition = MessageColumns()
+            repetition.add(sent.batch.subjects[index], b"", query, b"")
+            return self._send(
+                [ident], repetition, sent.within, wants_receipts=True, refusal=problem
+            )
         self.unanswered -= 1
         made = Published(ident, ack.stream, ack.seq, ack.duplicate, ack.domain, ack.val)
-        self._link.say(made)
+        self._link.send_frame(made)
 
     def _fail(self, ident: int | None, problem: Problem) -> None:
         if ident is not None:
             self.unanswered -= 1
-            self._link.say(Error(problem.members(), ident))
+            self._link.send_frame(Error(problem.members(), ident))
 
     def _late(self, sent: _Sent) -> None:
         for index, ident in enumerate(sent.ids):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gateway.http.problems import Problem
 from gateway.ws.close_codes import BAD_FRAME, LATE_HELLO, UNAUTHORIZED, CloseCode
 from gateway.ws.codec import BadFrame, Codec
-from gateway.ws.credit import Account
+from gateway.ws.credit import FeedCredit
 from gateway.ws.frames import ClientFrame, Credit, Drain, Hello, Subscribe, Unsubscribe
 
 
@@ -42,16 +42,16 @@ class Session:
     """
 
     def __init__(self, codec: Codec, *, needs_hello: bool, feeds_max: int) -> None:
-        self.accounts: dict[int, Account] = {}
+        self.credits: dict[int, FeedCredit] = {}
         self.needs_hello = needs_hello
-        self.is_over = False
+        self.is_closed = False
         self._codec = codec
         self._feeds_max = feeds_max
         self._is_first = True
 
     def receive(self, data: str | bytes) -> list[Action]:
         """Decode one WebSocket message, and return the actions that follow from it."""
-        if self.is_over:
+        if self.is_closed:
             return []
         try:
             frames = self._codec.decode(data)
@@ -63,13 +63,13 @@ class Session:
             self._is_first = False
             if action is not None:
                 actions.append(action)
-            if self.is_over:
+            if self.is_closed:
                 break
         return actions
 
     def end(self, sid: int) -> None:
         """Remove a feed that has ended."""
-        self.accounts.pop(sid, None)
+        self.credits.pop(sid, None)
 
     def _judge(self, frame: ClientFrame) -> Action | None:
         if isinstance(frame, Hello):
@@ -83,11 +83,11 @@ class Session:
             return self._subscribe(frame)
         if isinstance(frame, Credit):
             # The end of a feed and a grant for it may cross: ignore the grant.
-            if (account := self.accounts.get(frame.sid)) is None:
+            if (credit := self.credits.get(frame.sid)) is None:
                 return None
-            account.grant(frame.msgs, frame.bytes)
+            credit.grant(frame.msgs, frame.bytes)
         elif isinstance(frame, Unsubscribe) or (isinstance(frame, Drain) and frame.sid is not None):
-            if frame.sid not in self.accounts:
+            if frame.sid not in self.credits:
                 problem = Problem(404, "no-such-feed", f"sid {frame.sid}: no feed")
                 return Refusal(frame.id, problem)
             if isinstance(frame, Unsubscribe):
@@ -95,18 +95,18 @@ class Session:
         return frame
 
     def _subscribe(self, frame: Subscribe) -> Action:
-        if frame.sid in self.accounts:
+        if frame.sid in self.credits:
             problem = Problem(409, "feed-exists", f"sid {frame.sid}: there is such a feed")
             return Refusal(frame.id, problem)
-        if len(self.accounts) >= self._feeds_max:
+        if len(self.credits) >= self._feeds_max:
             problem = Problem(429, "too-many-feeds", f"more than {self._feeds_max} feeds")
             return Refusal(frame.id, problem)
         wanted = frame.credit
-        account = Account() if wanted is None else Account(wanted.msgs, wanted.bytes)
-        self.accounts[frame.sid] = account
+        credit = FeedCredit() if wanted is None else FeedCredit(wanted.msgs, wanted.bytes)
+        self.credits[frame.sid] = credit
         return frame
 
     def _close(self, code: CloseCode, reason: str) -> Close:
-        self.is_over = True
-        self.accounts.clear()
+        self.is_closed = True
+        self.credits.clear()
         return Close(code, reason)

@@ -75,7 +75,7 @@ class SocketReader(Reader):
             self.begin(begun)
             while not self.stopping.is_set():
                 try:
-                    frame = ws.others.pop(0) if ws.others else ws.frame(within=0.2)
+                    frame = ws.earlier_frames.pop(0) if ws.earlier_frames else ws.frame(within=0.2)
                 except TimeoutError:
                     continue
                 except WebSocketException:

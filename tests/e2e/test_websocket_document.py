@@ -40,6 +40,7 @@ def test_the_frames_can_be_sent(web: Web) -> None:
 
 def test_the_close_codes_are_those_of_the_code() -> None:
     rows = [
-        f"| {row.code} | {row.name} | {row.remedy.value} | {row.meaning} |" for row in CLOSE_CODES
+        f"| {row.code} | {row.name} | {row.remedy.value} | {row.description} |"
+        for row in CLOSE_CODES
     ]
     assert re.findall(r"^\| \d{4} \| .*", TEXT, re.MULTILINE) == rows

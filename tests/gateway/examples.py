@@ -43,9 +43,11 @@ _MOVE = [
 _LINES = b'{"subject": "orders.new", "data": {"id": 9}}\n{"subject": "no.stream", "text": "x"}\n'
 
 
-def _ask(operation: str, title: str, body: Any = UNSET, **said: Any) -> Example:
+def _ask(operation: str, title: str, body: Any = UNSET, **query: Any) -> Example:
     media_type = JSON if body is not UNSET else ""
-    return Example(operation=operation, title=title, body=body, **{"media_type": media_type} | said)
+    return Example(
+        operation=operation, title=title, body=body, **{"media_type": media_type} | query
+    )
 
 
 ASKED: tuple[Example, ...] = (

@@ -22,7 +22,7 @@ class ShortFeeds:
         begun = asyncio.Event()
         asked = done = False
 
-        async def take() -> Message:
+        async def receive_once() -> Message:
             nonlocal asked
             if not asked:
                 asked = True
@@ -30,7 +30,7 @@ class ShortFeeds:
             await begun.wait()
             return {"type": "http.disconnect"}
 
-        async def give(message: Message) -> None:
+        async def send_on(message: Message) -> None:
             nonlocal done
             await send(message)
             if message["type"] == "http.response.body":
@@ -38,6 +38,6 @@ class ShortFeeds:
                 if message["body"]:
                     begun.set()
 
-        await self._app(scope, take, give)
+        await self._app(scope, receive_once, send_on)
         if not done:
             await send({"type": "http.response.body", "body": b"", "more_body": False})

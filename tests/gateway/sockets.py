@@ -42,7 +42,7 @@ class Socket:
             open_timeout=30,
         )
         self.ws: ClientConnection = self._connecting.__enter__()
-        self.others: list[dict[str, Any]] = []
+        self.earlier_frames: list[dict[str, Any]] = []
         self.welcome = self.next("welcome") if welcomed else {}
 
     def send(self, *frames: dict[str, Any]) -> None:
@@ -61,15 +61,15 @@ class Socket:
 
     def next(self, kind: str, **members: object) -> dict[str, Any]:
         """The next frame of a type and with these members; others are kept for later."""
-        for kept in self.others:
+        for kept in self.earlier_frames:
             if kept["type"] == kind and members.items() <= kept.items():
-                self.others.remove(kept)
+                self.earlier_frames.remove(kept)
                 return kept
         while True:
             frame = self.frame()
             if frame["type"] == kind and members.items() <= frame.items():
                 return frame
-            self.others.append(frame)
+            self.earlier_frames.append(frame)
 
     def ask(self, kind: str, **members: Any) -> dict[str, Any]:
         """Send a frame and return its answer."""
@@ -83,7 +83,7 @@ class Socket:
             frame = self.frame()
             if frame.get("id") == ident and frame["type"] != "msg":
                 return frame
-            self.others.append(frame)
+            self.earlier_frames.append(frame)
 
     def refused(self, kind: str, **members: Any) -> tuple[int, str]:
         """Send a frame and return status and kind of the problem."""

@@ -15,10 +15,10 @@ from jsonschema_rs import validator_for
 from openapi_spec_validator import validate
 
 from core.model.api_errors import TABLE
-from gateway.contract.cures import BY_STATUS, CURES
 from gateway.contract.examples import recorded
 from gateway.contract.kinds import KINDS
 from gateway.contract.openapi import problems_of
+from gateway.contract.remedies import BY_STATUS, REMEDIES
 from gateway.http.problems import PREFIX, kind_of
 from gateway.routes import ROUTES
 from tests.gateway import examples
@@ -224,9 +224,9 @@ class _Assets(HTMLParser):
 
 
 def test_advice_is_about_kinds_that_there_are() -> None:
-    assert set(CURES) - set(KINDS) == set()
+    assert set(REMEDIES) - set(KINDS) == set()
     assert {status for kind in KINDS.values() for status in kind.statuses} <= (
-        set(BY_STATUS) | {KINDS[name].status for name in CURES}
+        set(BY_STATUS) | {KINDS[name].status for name in REMEDIES}
     )
 
 

@@ -113,10 +113,10 @@ def test_what_nats_py_terminates_is_a_letter(stream: Stream, address: str) -> No
 
     run(address, terminate)
 
-    def letters() -> list[Any]:
+    def dead_letters() -> list[Any]:
         read = stream.web.json("POST", f"/v1/streams/{dead}/messages:read", {})
         return list(read.json()["messages"])
 
-    (letter,) = eventually(letters)
+    (letter,) = eventually(dead_letters)
     assert (letter["text"], letter["headers"]["Jetgate-Dead-Consumer"]) == ("bad", ["C"])
     stream.web.delete(f"/v1/streams/{dead}")

@@ -36,13 +36,13 @@ class Model:
     """What a bucket holds: the kept (revision, operation, value) of each key."""
 
     last: int = 0
-    kept: dict[str, list[tuple[int, str, bytes]]] = field(default_factory=dict)
+    stored: dict[str, list[tuple[int, str, bytes]]] = field(default_factory=dict)
 
     def revision(self, key: str) -> int:
-        return self.kept[key][-1][0] if self.kept.get(key) else 0
+        return self.stored[key][-1][0] if self.stored.get(key) else 0
 
     def live(self, key: str) -> bool:
-        return bool(self.kept.get(key)) and self.kept[key][-1][1] == "PUT"
+        return bool(self.stored.get(key)) and self.stored[key][-1][1] == "PUT"
 
     def play(self, step: Step, expected: int | None) -> bool:
         """Whether it is taken."""
@@ -53,8 +53,8 @@ class Model:
             return False
         self.last += 1
         operation = {"delete": "DEL", "purge": "PURGE"}.get(verb, "PUT")
-        before = [] if verb == "purge" else self.kept.get(key, [])
-        self.kept[key] = [*before, (self.last, operation, value)][-_HISTORY:]
+        before = [] if verb == "purge" else self.stored.get(key, [])
+        self.stored[key] = [*before, (self.last, operation, value)][-_HISTORY:]
         return True
 
 
@@ -72,20 +72,20 @@ def _send(bucket: Store, step: Step, expected: int | None) -> Answer:
 
 def _check_key(bucket: Store, model: Model, key: str) -> None:
     read = bucket.get(key)
-    kept = model.kept.get(key, [])
+    stored = model.stored.get(key, [])
     if model.live(key):
-        revision, _, value = kept[-1]
+        revision, _, value = stored[-1]
         assert (read.status, read.body, read.headers["etag"]) == (200, value, f'"{revision}"')
     else:
         assert (read.status, read.kind) == (404, "key-not-found")
         assert read.json().get("current_sequence", 0) == model.revision(key)
     history = bucket.web.get(bucket.at(key, ":history"))
-    entries: list[dict[str, Any]] = history.json()["entries"] if kept else []
-    assert history.status == (200 if kept else 404)
+    entries: list[dict[str, Any]] = history.json()["entries"] if stored else []
+    assert history.status == (200 if stored else 404)
     assert [(entry["revision"], entry["operation"]) for entry in entries] == [
-        (revision, operation) for revision, operation, _ in kept
+        (revision, operation) for revision, operation, _ in stored
     ]
-    for revision, operation, value in kept:
+    for revision, operation, value in stored:
         old = bucket.get(key, f"?revision={revision}")
         assert (old.status, old.body) == (200, value) if operation == "PUT" else old.status == 404
 
@@ -109,7 +109,7 @@ def test_a_bucket_is_its_model(served: tuple[Web, tuple[str, int]]) -> None:
                 _check_key(bucket, model, key)
             keys = web.get(bucket.path + ":keys").json()["keys"]
             shown = {key["key"]: key["revision"] for key in keys}
-            assert shown == {key: model.revision(key) for key in model.kept if model.live(key)}
+            assert shown == {key: model.revision(key) for key in model.stored if model.live(key)}
         finally:
             web.delete(bucket.path)
 

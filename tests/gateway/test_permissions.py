@@ -109,7 +109,7 @@ CONSUMERS: dict[str, Any] = {
         "priority_groups": ["G"],
     },
 }
-LETTER = {
+DEAD_LETTER = {
     "subject": "DEAD.S.C.s.a",
     "headers": {"Jetgate-Dead-Subject": "s.a", "Jetgate-Dead-Stream": "S"},
 }
@@ -227,7 +227,7 @@ async def _state(node: Node, ask: Ask, path: str) -> None:
         asked += [("PUT", f"/v1/streams/S/consumers/{name}", CONSUMERS[name]) for name in CONSUMERS]
     elif "/streams/DEAD" in path:
         await add_stream(node, StreamConfig(name="DEAD", subjects=("DEAD.>",), allow_direct=True))
-        asked.append(("POST", "/v1/publish", [LETTER]))
+        asked.append(("POST", "/v1/publish", [DEAD_LETTER]))
     elif "/kv" in path:
         asked.append(("POST", "/v1/kv", BODIES["createKvBucket"]))
         asked += [("PUT", f"/v1/kv/B/{key}", "value") for key in ("gone", "k")]

@@ -160,7 +160,7 @@ def test_permissions_hold_for_everything_that_is_asked() -> None:
     rules = Permissions(Rule(("orders.>",)), Rule(("_INBOX.>",)))
 
     async def run() -> list[Any]:
-        _, app = _crowded([User("clerk", "c", rules)])
+        _, app = _overloaded([User("clerk", "c", rules)])
         clerk = basic("clerk", "c")
         batch = b'[{"subject":"orders.new"},{"subject":"x"}]'
         answers = [
@@ -179,7 +179,7 @@ def test_permissions_hold_for_everything_that_is_asked() -> None:
     assert [status for status, _ in answers] == [503, 403, 403, 403, 403, 403, 403]
 
 
-def _crowded(users: list[User], settings: Settings = SETTINGS) -> tuple[Hub, Any]:
+def _overloaded(users: list[User], settings: Settings = SETTINGS) -> tuple[Hub, Any]:
     hub = Hub(LoopTick(), SystemClock(), users=Users(users=tuple(users)), jetstream=False)
     nowhere = Client(attach(_unreachable), Options())
     return hub, create_app(settings, nowhere, login=login_to(hub))
@@ -189,7 +189,7 @@ def test_a_crowd_of_strangers_is_turned_away() -> None:
     """More at once than there are connections for, and one who is known."""
 
     async def run() -> list[Any]:
-        _, app = _crowded([User("clerk", "c")])
+        _, app = _overloaded([User("clerk", "c")])
         passwords = [*map(str, range(300)), "c"]
         async with asyncio.timeout(60):
             answers = await asyncio.gather(
@@ -207,7 +207,7 @@ def test_nobody_loses_his_connection_while_he_is_served() -> None:
     async def run() -> list[Any]:
         names = [f"u{number}" for number in range(60)]
         settings = dataclasses.replace(SETTINGS, identities_idle_max=20)
-        hub, app = _crowded([User(name, "p") for name in names], settings)
+        hub, app = _overloaded([User(name, "p") for name in names], settings)
         sent = asyncio.Event()
         async with asyncio.timeout(60):
             asked = [

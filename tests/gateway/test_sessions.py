@@ -158,7 +158,7 @@ def test_pages_of_others_change_nothing_with_a_cookie(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "headers",
     [
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
@@ -168,7 +168,7 @@ def test_pages_of_others_change_nothing_with_a_cookie(
     ],
 )
 def test_no_operation_that_changes_something_is_open_to_pages_of_others(
-    guarded: Web, said: dict[str, str]
+    guarded: Web, headers: dict[str, str]
 ) -> None:
     """Neither with a cookie nor with what a browser's own dialog was told, which it adds too."""
     cookie = _signed_in(guarded)
@@ -178,7 +178,7 @@ def test_no_operation_that_changes_something_is_open_to_pages_of_others(
             continue
         path = re.sub(r"\{\w+\}", "x", operation.path)
         for who in ({"Cookie": cookie}, {"Authorization": ME}):
-            connection.request(operation.method, path, None, who | said)
+            connection.request(operation.method, path, None, who | headers)
             answer = connection.getresponse()
             body = answer.read()
             if operation.id == "createTicket" and "Authorization" in who:
@@ -189,14 +189,14 @@ def test_no_operation_that_changes_something_is_open_to_pages_of_others(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "headers",
     [{}, {"Sec-Fetch-Site": "none"}, {"Sec-Fetch-Site": "same-origin", "Origin": "http://x"}],
 )
 def test_programs_and_pages_of_this_server_use_a_password(
-    guarded: Web, said: dict[str, str]
+    guarded: Web, headers: dict[str, str]
 ) -> None:
     answer = guarded.send(
-        "POST", "/v1/subjects/nobody.has.this", b"x", {"Authorization": ME} | said
+        "POST", "/v1/subjects/nobody.has.this", b"x", {"Authorization": ME} | headers
     )
     assert (answer.status, answer.kind) == (404, "no-stream")
     own = {"Authorization": ME, "Origin": _own(guarded)}

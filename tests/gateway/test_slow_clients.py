@@ -145,13 +145,13 @@ def test_headers_that_stop_coming_are_408(brisk: Web, head: bytes) -> None:
     assert b"connection: close\r\n" in answer
 
 
-@pytest.mark.parametrize("said", [b"", b"\r\n", b"\r\n\r\n"])
-def test_a_connection_without_a_request_is_closed(brisk: Web, said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", b"\r\n", b"\r\n\r\n"])
+def test_a_connection_without_a_request_is_closed(brisk: Web, sent: bytes) -> None:
     with (
         socket.create_connection(brisk.address, timeout=30) as sock,
         contextlib.suppress(ConnectionError),  # closed before this was sent
     ):
-        sock.sendall(said)
+        sock.sendall(sent)
 
         assert sock.recv(100) == b""
 

@@ -40,7 +40,7 @@ async def _asked(start: StartupServer, text: bytes) -> socket.socket:
     return caller
 
 
-async def _said(caller: socket.socket, end: bytes = b"") -> bytes:
+async def _received(caller: socket.socket, end: bytes = b"") -> bytes:
     """What it is told until this comes, or until it is closed."""
     said = b""
     async with asyncio.timeout(30):
@@ -75,7 +75,7 @@ def test_who_asks_whether_it_is_ready_is_told_that_it_is_starting(parts: int) ->
             if request[cut:]:
                 await observed(lambda: bool(start.held))
                 await asyncio.get_running_loop().sock_sendall(caller, request[cut:])
-            head, _, body = (await _said(caller)).partition(b"\r\n\r\n")
+            head, _, body = (await _received(caller)).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
         assert b"\r\nretry-after: 1\r\n" in head
         assert b"\r\ncontent-type: application/problem+json\r\n" in head
@@ -110,14 +110,14 @@ def test_other_requests_wait_and_are_answered_by_what_takes_over() -> None:
         ):
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(first, b"def")
-            assert (await _said(first, b"/a abcdef")).startswith(b"HTTP/1.1 200 ")
+            assert (await _received(first, b"/a abcdef")).startswith(b"HTTP/1.1 200 ")
             await loop.sock_sendall(first, b"GET /again HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert b"200" in await _said(first, b"/again ")
+            assert b"200" in await _received(first, b"/again ")
             await loop.sock_sendall(second, b"st: x\r\n\r\n")
-            assert b"\r\ndate: " in await _said(second, b"/b ")
+            assert b"\r\ndate: " in await _received(second, b"/b ")
             await loop.sock_sendall(third, b"GET /c HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert b"200" in await _said(third, b"/c ")
-            assert b"200" in await _said(late, b"/d ")
+            assert b"200" in await _received(third, b"/c ")
+            assert b"200" in await _received(late, b"/d ")
         assert not start.held
         await http.stop()
 
@@ -133,9 +133,9 @@ def test_a_request_that_has_waited_too_long_is_refused() -> None:
             ) as headless,
             await _asked(start, b"GET /v1") as unfinished,
         ):
-            assert b'"instance":"/v1/streams"' in await _said(asked)
-            assert (await _said(headless)).endswith(b"\r\n\r\n")
-            assert await _said(unfinished) == b""
+            assert b'"instance":"/v1/streams"' in await _received(asked)
+            assert (await _received(headless)).endswith(b"\r\n\r\n")
+            assert await _received(unfinished) == b""
         assert not start.held
 
     _during_a_start(scenario, hold_s=0.05)
@@ -146,6 +146,6 @@ def test_a_start_that_ends_closes_its_connections() -> None:
         with await _asked(start, b"GET /v1/streams HTTP/1.1\r\nHost: localhost\r\n\r\n") as caller:
             await observed(lambda: bool(start.held))
             start.stop()
-            assert await _said(caller) == b""
+            assert await _received(caller) == b""
 
     _during_a_start(scenario)

@@ -66,7 +66,7 @@ async def _read(tail: Tail, count: int, start: Start = _FROM_THE_FIRST) -> list[
     subjects: list[str] = []
     while len(subjects) < count:
         change.clear()
-        found = reader.take(1, 1 << 20)
+        found = reader.next_slice(1, 1 << 20)
         if found is None:
             assert reader.error is None
             await change.wait()

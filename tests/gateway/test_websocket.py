@@ -260,7 +260,7 @@ def test_credit_is_a_total_and_may_be_overshot_by_one_message(ws: Socket, stream
     ws.send({"type": "credit", "sid": 2, "bytes": 150})
     assert seqs(ws.messages(2, 1)) == [2]
     assert ws.ask("ping")["type"] == "pong"
-    assert [frame for frame in ws.others if frame["type"] == "msg"] == []
+    assert [frame for frame in ws.earlier_frames if frame["type"] == "msg"] == []
 
 
 def test_a_frame_has_no_more_messages_than_wanted(ws: Socket, stream: Stream) -> None:
@@ -364,7 +364,7 @@ def test_a_queue_gives_a_message_to_one_of_its_members(ws: Socket, wire: Wire) -
     while got < 20:
         got += len(ws.next("msg")["messages"])
     assert ws.ask("ping")["type"] == "pong"
-    assert [frame for frame in ws.others if frame["type"] == "msg"] == []
+    assert [frame for frame in ws.earlier_frames if frame["type"] == "msg"] == []
 
 
 def test_nobody_listens_to_the_system(ws: Socket, wire: Wire, stream: Stream) -> None:
@@ -391,7 +391,7 @@ def test_a_drain_delivers_what_was_taken_and_ends_the_feeds(ws: Socket, stream: 
     stream.publish("a")
     assert ws.ask("ack", tokens=tokens, sync=True)["succeeded"] == 3
     assert ws.ask("ping")["type"] == "pong"
-    assert [frame for frame in ws.others if frame["type"] == "msg"] == []
+    assert [frame for frame in ws.earlier_frames if frame["type"] == "msg"] == []
     assert ws.refused("drain", sid=1) == (404, "no-such-feed")
 
 

@@ -44,7 +44,7 @@ from gateway.services import Gateway
 from gateway.ws.close_codes import Remedy, remedy_of
 from gateway.ws.codec import JSON_CODEC
 from gateway.ws.connection import Connection
-from gateway.ws.credit import Account
+from gateway.ws.credit import FeedCredit
 from gateway.ws.durable_feed import DurableFeed
 from gateway.ws.frames import Subscribe
 from gateway.ws.link import Feed, Link
@@ -150,12 +150,12 @@ def test_an_open_socket_is_no_slow_request(nats_server: NatsServer) -> None:
     """The time that the headers of a request may take is over; the WebSocket goes on."""
 
     async def scenario(address: tuple[str, int]) -> None:
-        async def opened() -> ClientConnection | None:
+        async def record_open() -> ClientConnection | None:
             with suppress(InvalidHandshake):  # the machine may stop between connect and send
                 return await connect_ws("ws://{}:{}/v1/ws".format(*address), proxy=None)
             return None
 
-        async with await observed(opened) as ws:
+        async with await observed(record_open) as ws:
             await ws.recv()
             loop = asyncio.get_running_loop()
             over = loop.time() + 2 * _Hasty.head_seconds
@@ -175,19 +175,19 @@ def test_a_handshake_waits_during_a_start_and_is_told_of_the_end(
         await start.start()
         url = f"ws://127.0.0.1:{start.port}/v1/ws"
 
-        async def opened() -> object:
+        async def record_open() -> object:
             protocols = [Subprotocol(JSON)]
             ws = await connect_ws(url, subprotocols=protocols, proxy=None).__aenter__()
             await ws.recv()
             return ws
 
-        early = asyncio.create_task(opened())
+        early = asyncio.create_task(record_open())
         await observed(lambda: bool(start.held))
         client = await connect(dial("{}:{}".format(*nats_server.address)))
         http = HttpServer(start)
         http.use(create_app(SETTINGS, client))
         ws = await early
-        late = await opened()
+        late = await record_open()
         await client.close()
         with pytest.raises(ConnectionClosed) as ended:
             await ws.recv()  # type: ignore[attr-defined]
@@ -197,7 +197,7 @@ def test_a_handshake_waits_during_a_start_and_is_told_of_the_end(
             await late.recv()  # type: ignore[attr-defined]
         other = await connect(dial("{}:{}".format(*nats_server.address)))
         http.use(create_app(SETTINGS, other))
-        last = await opened()
+        last = await record_open()
         await http.stop()
         with pytest.raises(ConnectionClosed) as ended:
             await last.recv()  # type: ignore[attr-defined]
@@ -250,7 +250,7 @@ def test_what_was_pulled_and_not_written_is_given_back(nats_server: NatsServer) 
         for _ in range(3):
             await js.publish(b"back", b"x")
         wanted = Subscribe(1, 1, stream="BACK", consumer="C")
-        feed = DurableFeed(_FullSocket(gateway), wanted, Account())
+        feed = DurableFeed(_FullSocket(gateway), wanted, FeedCredit())
         await feed.open()
 
         async def pulled() -> bool:

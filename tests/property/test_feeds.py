@@ -101,7 +101,7 @@ def _take(tail: Tail, reader: _Reader, count: int, nbytes: int) -> None:
     if reader.index < tail.first:
         reader.index = None
         return
-    end, size = tail.cut(reader.index, count, nbytes)
+    end, size = tail.slice_at(reader.index, count, nbytes)
     items = [item for item in tail.items(reader.index, end) if isinstance(item, Entry)]
     assert 1 <= len(items) <= count
     assert size == sum(item.msg.size for item in items)
@@ -170,7 +170,7 @@ def test_slices_of_a_page_are_the_page(
     while len(taken) < len(items):
         count, nbytes = takes[turn % len(takes)]
         turn += 1
-        end, size = page.cut(len(taken), count, nbytes)
+        end, size = page.slice_at(len(taken), count, nbytes)
         found = Slice.of(page, len(taken), end, size)
         slice_items = list(page.items(len(taken), end))
         if isinstance(slice_items[0], Gap):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from gateway.messages.batch_lines import Lines
+from gateway.messages.batch_lines import LineDecoder
 from gateway.settings import Settings
 from gateway.ws.codec import JSON_CODEC, BadFrame
 from gateway.ws.frames import Publish
@@ -65,11 +65,11 @@ def _pair(draw: st.DrawFn, name: str, value: Any) -> str:
 
 @given(st.lists(messages(), max_size=6))
 def test_lines_with_a_member_twice_are_refused_and_no_others(said: list[tuple[str, bool]]) -> None:
-    lines = Lines(Settings(), 1 << 20)
-    run = lines.run([text.encode() for text, _ in said])
+    lines = LineDecoder(Settings(), 1 << 20)
+    part = lines.decode([text.encode() for text, _ in said])
 
-    assert run.size == len(said)
-    refused = {place: problem.detail for place, problem in run.refused.items()}
+    assert part.size == len(said)
+    refused = {place: problem.detail for place, problem in part.refused.items()}
     for place, (text, is_twice) in enumerate(said):
         assert (refused.get(place) == "an object has a member twice") is is_twice, text
 
@@ -91,10 +91,10 @@ def test_what_is_inside_of_data_is_passed_on_as_it_came() -> None:
     data = '{"a":{"b":1,"b":2},"a":":"}'
     line = f'{{"subject":"a","data":{data},"msg_id":"\\u003a"}}'
 
-    run = Lines(Settings(), 1 << 20).run([line.encode()])
+    part = LineDecoder(Settings(), 1 << 20).decode([line.encode()])
     [frame] = JSON_CODEC.decode('{"type":"pub",' + line[1:])
 
-    assert (run.refused, run.batch.payloads) == ({}, [data.encode()])
+    assert (part.refused, part.batch.payloads) == ({}, [data.encode()])
     assert isinstance(frame, Publish)
     assert frame.data == Raw(data.encode())
 

@@ -14,7 +14,7 @@ from core.client.msg import Msg
 from core.client.subscribe import JsMsg
 from gateway.ws.close_codes import CLOSE_CODES, Remedy, remedy_of
 from gateway.ws.codec import CODECS, JSON_CODEC, Codec
-from gateway.ws.credit import Account
+from gateway.ws.credit import FeedCredit
 from gateway.ws.frames import Hello, Subscribe
 from gateway.ws.session import Close, Refusal, Session
 
@@ -66,13 +66,13 @@ def test_frames_in_any_order_are_carried_out_refused_or_end_the_connection(
     open_sids: set[int] = set()
     greeted = not needs_hello
     for value in sent:
-        was_over = session.is_over
+        was_over = session.is_closed
         actions = session.receive(written(codec, value))
         assert not (was_over and actions)
         for place, action in enumerate(actions):
             if isinstance(action, Close):
-                assert action.code.remedy in (Remedy.GIVE_UP, Remedy.SIGN_IN)
-                assert session.is_over
+                assert action.code.remedy in (Remedy.REPORT, Remedy.SIGN_IN)
+                assert session.is_closed
                 assert place == len(actions) - 1
             elif isinstance(action, Hello):
                 greeted = True
@@ -83,8 +83,8 @@ def test_frames_in_any_order_are_carried_out_refused_or_end_the_connection(
                 open_sids.add(action.sid)
             elif isinstance(action, Refusal):
                 assert 400 <= action.problem.status < 500
-            open_sids &= session.accounts.keys()
-        assert session.accounts.keys() == open_sids
+            open_sids &= session.credits.keys()
+        assert session.credits.keys() == open_sids
         assert len(open_sids) <= 2
 
 
@@ -100,7 +100,7 @@ def test_a_frame_that_is_cut_or_garbled_ends_the_connection_or_is_another_frame(
     garbage = data.draw(st.text()) if codec.is_text else data.draw(st.binary())
     other = Session(codec, needs_hello=False, feeds_max=9)
     for action in other.receive(garbage):
-        assert isinstance(action, Close) is other.is_over
+        assert isinstance(action, Close) is other.is_closed
 
 
 @given(
@@ -113,21 +113,21 @@ def test_a_frame_that_is_cut_or_garbled_ends_the_connection_or_is_another_frame(
 def test_a_feed_overshoots_its_credit_by_one_message_at_most(
     granted: tuple[int | None, int | None], steps: list[tuple[int, int, int, int]]
 ) -> None:
-    account = Account(*granted)
+    credit = FeedCredit(*granted)
     msgs, nbytes = granted
     sent = size = last = 0
     for more_msgs, more_bytes, wanted, each in steps:
         for _ in range(wanted):
-            if account.left()[0]:
-                account.use(1, each)
+            if credit.left()[0]:
+                credit.use(1, each)
                 sent, size, last = sent + 1, size + each, each
         if msgs is not None:
             assert sent <= msgs
         if nbytes is not None:
             assert size <= nbytes + max(last - 1, 0)
-        if account.left() == (0, 0):
+        if credit.left() == (0, 0):
             assert (msgs is not None and sent >= msgs) or (nbytes is not None and size >= nbytes)
-        account.grant(more_msgs, more_bytes)
+        credit.grant(more_msgs, more_bytes)
         msgs = None if msgs is None else max(msgs, more_msgs)
         nbytes = None if nbytes is None else max(nbytes, more_bytes)
 
@@ -167,7 +167,7 @@ def test_deep_nesting_is_no_frame() -> None:
 def test_every_close_code_says_what_to_do() -> None:
     remedies = {
         40: Remedy.SIGN_IN,
-        41: Remedy.GIVE_UP,
+        41: Remedy.REPORT,
         42: Remedy.RETRY,
         43: Remedy.BACK_OFF,
     }

@@ -42,7 +42,7 @@ def test_a_wait_ends_with_its_caller() -> None:
                 ended.append("cleaned up")
 
         with pytest.raises(Disconnected):
-            await _call("http.request", stays=False).while_there(wait())
+            await _call("http.request", stays=False).until_disconnected(wait())
         assert ended == ["cleaned up"]
 
     asyncio.run(run())
@@ -58,9 +58,9 @@ def test_what_came_or_failed_in_time_is_passed_on() -> None:
             raise TimeoutError("its own")
 
         call = _call("http.request", stays=True)
-        assert await call.while_there(late()) == "there"
+        assert await call.until_disconnected(late()) == "there"
         with pytest.raises(TimeoutError, match="its own"):
-            await call.while_there(wrong())
+            await call.until_disconnected(wrong())
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(run())

@@ -36,7 +36,7 @@ class Loop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now
 
-    def turn(self, seconds: float = 0.0) -> None:
+    def run_tick(self, seconds: float = 0.0) -> None:
         """Let time go by, and run what is due."""
         self.now += seconds
         self.run_until_complete(_ticks())
@@ -129,7 +129,7 @@ class Peer:
             await self.answers.wait()
             await send({"type": "websocket.accept"})
             if self.admits:
-                await send({"type": "websocket.admit"})
+                await send({"type": "websocket.authenticated"})
             while (event := await receive())["type"] == "websocket.receive":
                 self.run.append(("websocket", event.get("bytes") or event["text"].encode()))
             return
@@ -181,7 +181,7 @@ def looped() -> Iterator[Loop]:
         yield made
         for task in asyncio.all_tasks(made):
             task.cancel()
-        made.turn()
+        made.run_tick()
     finally:
         asyncio.set_event_loop(None)
         made.close()
@@ -225,9 +225,9 @@ def test_requests_are_run_once_however_they_are_cut(
             peer.answers.clear()
         peer.send(data[begin : begin + size])
         if begin % 5 == 0:
-            peer.loop.turn()
+            peer.loop.run_tick()
     peer.answers.set()
-    peer.loop.turn()
+    peer.loop.run_tick()
 
     assert peer.run == [("POST", body) for body in BODIES]
     assert peer.statuses == [200] * 3
@@ -238,9 +238,9 @@ def test_what_ends_in_the_middle_is_not_run() -> None:
     for place in range(len(SENT[0])):
         with connected() as peer:
             peer.send(SENT[0][:place])
-            peer.loop.turn()
+            peer.loop.run_tick()
             peer.http.connection_lost(None)
-            peer.loop.turn()
+            peer.loop.run_tick()
 
             assert peer.run == []
 
@@ -265,11 +265,11 @@ ENDLESS: dict[str, tuple[bytes, bytes, int]] = {
 def test_what_does_not_end_is_refused_at_64_kib(peer: Peer, name: str, size: int) -> None:
     begin, endless, status = ENDLESS[name]
     peer.send(begin)
-    peer.loop.turn()
+    peer.loop.run_tick()
     taken = 0
     while not peer.statuses and taken < KIB * KIB:
         taken += peer.send(endless * size)
-        peer.loop.turn()
+        peer.loop.run_tick()
 
     assert peer.statuses == [status]
     assert taken <= (64 + 32) * KIB * (4 if name == "extensions" else 1)
@@ -283,12 +283,12 @@ def test_behind_an_answer_nothing_is_kept(peer: Peer, name: str) -> None:
     begin, endless, _ = ENDLESS[name]
     peer.reads = False
     peer.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
-    peer.loop.turn()
+    peer.loop.run_tick()
     assert peer.statuses == [200]
     assert b"\r\nconnection: close\r\n" in peer.transport.written
     assert peer.transport.ended
     taken = peer.send(begin + endless * 100_000)
-    peer.loop.turn()
+    peer.loop.run_tick()
 
     assert taken == len(begin) + len(endless) * 100_000, "it is read, so that the answer arrives"
     assert peer.http._reader.held == 0
@@ -303,14 +303,14 @@ def test_no_more_is_held_than_64_kib(peer: Peer, reads: bool) -> None:
     peer.reads = reads
     one = HEAD + b"Content-Length: 1\r\n\r\nx"
     peer.send(one)
-    peer.loop.turn()
+    peer.loop.run_tick()
     taken = peer.send(one * 10_000)
     assert taken <= 64 * KIB
     assert peer.run == [("POST", b"x" if reads else b"")]
     peer.answers.set()
     while peer.transport.paused:
         before = len(peer.run)
-        peer.loop.turn()
+        peer.loop.run_tick()
         assert len(peer.run) > before, "it goes on, and reads on in the end"
 
 
@@ -339,21 +339,21 @@ def test_a_request_that_does_not_come_is_waited_for_20_s(
 ) -> None:
     if is_second:
         peer.send(HEAD + b"\r\n")
-        peer.loop.turn()
+        peer.loop.run_tick()
     begun = SLOW[name]
     for place in range(len(begun)):  # bytes now and then help nobody
         peer.send(begun[place : place + 1])
-        peer.loop.turn(0.5)
+        peer.loop.run_tick(0.5)
     waits = 20.0 if begun or not is_second else 5.0  # uvicorn's default for an idle connection
-    peer.loop.turn(waits - len(begun) * 0.5 - 0.1)
+    peer.loop.run_tick(waits - len(begun) * 0.5 - 0.1)
     assert not peer.transport.closing
     assert not peer.transport.ended
-    peer.loop.turn(0.7)
+    peer.loop.run_tick(0.7)
 
     late = [408] if begun.strip() else []
     assert peer.statuses == [200] * is_second + late
     assert peer.transport.ended if late else peer.transport.closing
-    peer.loop.turn(6)
+    peer.loop.run_tick(6)
     assert peer.transport.closing
 
 
@@ -363,17 +363,17 @@ def test_a_peer_that_sends_on_behind_an_answer_is_left_after_20_s(peer: Peer) ->
     for _ in range(9):
         assert not peer.transport.closing
         peer.send(b"more")
-        peer.loop.turn(2.1)
-    peer.loop.turn(2.1)
+        peer.loop.run_tick(2.1)
+    peer.loop.run_tick(2.1)
 
     assert peer.transport.closing
 
 
 def test_what_fails_in_the_middle_is_not_run(peer: Peer) -> None:
     peer.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
-    peer.loop.turn()
+    peer.loop.run_tick()
     peer.send(b"nonsense")
-    peer.loop.turn()
+    peer.loop.run_tick()
 
     assert peer.run == []
     assert peer.statuses == [400]
@@ -383,14 +383,14 @@ def test_what_fails_in_the_middle_is_not_run(peer: Peer) -> None:
 def test_a_handshake_that_nobody_answers_ends_after_20_s(peer: Peer) -> None:
     peer.answers.clear()
     peer.send(request())
-    peer.loop.turn(19.9)
+    peer.loop.run_tick(19.9)
     assert not peer.transport.closing
-    peer.loop.turn(0.2)
+    peer.loop.run_tick(0.2)
 
     assert peer.statuses == [504]
     assert peer.transport.closing
     peer.answers.set()
-    peer.loop.turn()
+    peer.loop.run_tick()
     assert peer.statuses == [504]
 
 
@@ -398,12 +398,12 @@ def test_frames_behind_a_handshake_wait_for_its_answer(peer: Peer) -> None:
     peer.answers.clear()
     sent = request() + frame(b"first") + frame(b"", 0x89) + frame(b"second")
     peer.send(sent)
-    peer.loop.turn()
+    peer.loop.run_tick()
     assert peer.transport.written == b""
     assert peer.send(frame(b"x" * 1000) * 1000) <= 64 * KIB
     peer.answers.set()
     for _ in range(20):
-        peer.loop.turn()
+        peer.loop.run_tick()
 
     assert peer.statuses == [101]
     assert peer.run[:2] == [("websocket", b"first"), ("websocket", b"second")]
@@ -416,11 +416,11 @@ def test_a_peer_that_is_not_known_sends_short_messages(
     peer: Peer, size: int, is_taken: bool
 ) -> None:
     peer.send(request())
-    peer.loop.turn()
+    peer.loop.run_tick()
     sent = frame(b"x" * size)
     while sent and not peer.transport.ended:
         sent = sent[peer.send(sent[:8192]) :]
-        peer.loop.turn()
+        peer.loop.run_tick()
 
     assert [len(body) for _, body in peer.run] == [size] * is_taken
     assert peer.transport.ended is not is_taken
@@ -429,13 +429,13 @@ def test_a_peer_that_is_not_known_sends_short_messages(
 @pytest.mark.parametrize("data", [frame(b"", 0x89), frame(b"", 0x8A), frame(b"", 0x00)])
 def test_a_peer_that_is_not_known_sends_few_frames_before_hello(peer: Peer, data: bytes) -> None:
     peer.send(request())
-    peer.loop.turn()
+    peer.loop.run_tick()
     peer.send(frame(b"", 0x02))
     peer.send(data * EARLY_FRAMES_MAX)
-    peer.loop.turn()
+    peer.loop.run_tick()
     assert not peer.transport.ended
     peer.send(data)
-    peer.loop.turn()
+    peer.loop.run_tick()
 
     assert b"\x0f\xa1more than 64 frames before welcome" in peer.transport.written
     assert peer.transport.ended
@@ -445,12 +445,12 @@ def test_a_peer_that_is_not_known_sends_few_frames_before_hello(peer: Peer, data
 def test_a_peer_that_is_known_sends_any_number_of_frames(peer: Peer) -> None:
     peer.admits = True
     peer.send(request())
-    peer.loop.turn()
+    peer.loop.run_tick()
     for _ in range(20):
         peer.send(frame(b"", 0x89) * 1000)
-        peer.loop.turn()
+        peer.loop.run_tick()
     peer.send(frame(b"x"))
-    peer.loop.turn()
+    peer.loop.run_tick()
 
     assert peer.transport.written.count(b"\x8a\x00") == 20_000
     assert peer.run == [("websocket", b"x")]
@@ -459,7 +459,7 @@ def test_a_peer_that_is_known_sends_any_number_of_frames(peer: Peer) -> None:
 def test_pings_of_who_reads_nothing_are_answered_by_the_last(peer: Peer) -> None:
     peer.admits = True
     peer.send(request())
-    peer.loop.turn()
+    peer.loop.run_tick()
     before = len(peer.transport.written)
     websocket: Callable[[], None] = peer.transport.protocol.pause_writing
     websocket()
@@ -494,14 +494,14 @@ def test_no_read_of_anybody_takes_long(name: str) -> None:
         longest = 0.0
         with connected() as peer:
             peer.send(begin)
-            peer.loop.turn()
+            peer.loop.run_tick()
             for _ in range(4):
                 size = len(memoryview(peer.transport.protocol.get_buffer(-1)))
                 data = (shortest * size)[:size]
                 before = time.process_time()
                 peer.send(data)
                 longest = max(longest, time.process_time() - before)
-                peer.loop.turn()
+                peer.loop.run_tick()
         return longest
 
     assert min(slowest() for _ in range(3)) < 0.1
@@ -510,8 +510,8 @@ def test_no_read_of_anybody_takes_long(name: str) -> None:
 def test_over_tls_the_end_follows_a_quiet_second() -> None:
     with connected(is_tls=True) as peer:
         peer.send(b"nonsense\r\n\r\n")
-        peer.loop.turn(0.9)
+        peer.loop.run_tick(0.9)
         assert not peer.transport.closing
-        peer.loop.turn(0.2)
+        peer.loop.run_tick(0.2)
 
         assert peer.transport.closing

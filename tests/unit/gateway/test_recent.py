@@ -11,7 +11,7 @@ from core.client.msg import Msg
 from core.client.subscribe import JsMsg, Position
 from gateway.readers.entries import Entry, Gap
 from gateway.readers.page import Page
-from gateway.readers.pages import Pages
+from gateway.readers.pages import PageReader
 from gateway.readers.recent import RecentPages
 
 
@@ -57,9 +57,9 @@ def _page(begin: int, end: int) -> Page:
     return Page(_at(begin), items)
 
 
-def _consumer(seq: int) -> tuple[_Pages, Pages]:
+def _consumer(seq: int) -> tuple[_Pages, PageReader]:
     made = _Pages(_at(seq))
-    return made, cast(Pages, made)
+    return made, cast(PageReader, made)
 
 
 def test_the_page_with_most_of_what_follows_is_found() -> None:
@@ -87,12 +87,12 @@ def test_a_page_with_a_gap_is_for_one_reader() -> None:
 def test_a_consumer_is_lent_once_and_to_who_is_a_little_ahead_of_it() -> None:
     def play(recent: RecentPages, loop: _Loop) -> None:
         told, pages = _consumer(100)
-        recent.leave(pages)
-        assert recent.lend(_at(99)) is None
-        assert recent.lend(_at(5000)) is None
-        assert recent.lend(_at(100, incarnation=8)) is None
-        assert recent.lend(_at(120)) is pages
-        assert recent.lend(_at(120)) is None
+        recent.release(pages)
+        assert recent.acquire(_at(99)) is None
+        assert recent.acquire(_at(5000)) is None
+        assert recent.acquire(_at(100, incarnation=8)) is None
+        assert recent.acquire(_at(120)) is pages
+        assert recent.acquire(_at(120)) is None
         assert not told.closed.is_set()
 
     _in_a_loop(play)
@@ -102,7 +102,7 @@ def test_too_many_consumers_are_not_kept() -> None:
     def play(recent: RecentPages, loop: _Loop) -> None:
         made = [_consumer(seq) for seq in range(20)]
         for _, pages in made:
-            recent.leave(pages)
+            recent.release(pages)
         assert [told.closed.is_set() for told, _ in made] == [True] * 4 + [False] * 16
         recent.clear()
         assert all(told.closed.is_set() for told, _ in made)
@@ -117,10 +117,10 @@ def test_after_two_seconds_nothing_is_kept() -> None:
         recent = RecentPages()
         early, pages = _consumer(5)
         recent.add(_page(0, 5))
-        recent.leave(pages)
+        recent.release(pages)
         loop.now = 1
         late, pages = _consumer(9)
-        recent.leave(pages)
+        recent.release(pages)
         loop.now = 2
         await early.closed.wait()
         assert recent.behind(_at(0)) is None

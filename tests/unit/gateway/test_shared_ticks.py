@@ -37,7 +37,7 @@ def peers(loop: Loop) -> Iterator[list[Peer]]:
     for peer in made:
         peer.transport.close()
         peer.transport.protocol.connection_lost(None)
-    loop.turn()
+    loop.run_tick()
 
 
 def send(loop: Loop, peers: list[Peer], data: bytes) -> None:
@@ -94,10 +94,10 @@ def test_a_body_of_very_many_chunks_arrives_whole(loop: Loop, peers: list[Peer])
     most = 0
     while sent:
         sent = sent[peer.send(sent) :]
-        loop.turn()
+        loop.run_tick()
         most = max(most, peer.http._reader.held)
     while len(peer.run) < 2:
-        loop.turn()
+        loop.run_tick()
 
     assert peer.run == [("POST", b"a" * 100_000), ("POST", b"")]
     assert most <= 256 * KIB
@@ -111,7 +111,7 @@ def test_one_piece_of_the_frames_of_a_known_peer_is_read_in_a_tick(
         peer.admits = True
     send(loop, peers, request())
     while not all(peer.transport.written for peer in peers):
-        loop.turn()
+        loop.run_tick()
     begin = frame(b"", 0x02) if first == 0x00 else b""
     send(loop, peers, begin + frame(b"", first) * 5000)
 

@@ -14,7 +14,7 @@ from core.runtime import step_queue
 from gateway.formats.validation import json_object
 from gateway.http.problems import Problem
 from gateway.messages import atomic_batch, publish_handlers
-from gateway.messages.batch_lines import SLICE_LINES, Lines, Run
+from gateway.messages.batch_lines import SLICE_LINES, BatchPart, LineDecoder
 from gateway.messages.batch_publish import PublishStream
 from gateway.requests.call import Call
 from gateway.settings import Settings
@@ -44,8 +44,8 @@ class Caller:
     async def body(self, _: int) -> bytes:
         return self._body
 
-    async def turn_for(self, _: int) -> None:
-        """There is a turn."""
+    async def wait_for_tick(self, _: int) -> None:
+        """Return at once."""
 
 
 async def _stream(call: Caller) -> int:
@@ -80,17 +80,17 @@ def test_lines_are_read_and_answered_in_slices(monkeypatch: pytest.MonkeyPatch, 
     way, body = WAYS[name]
     read = answered = 0
     steps: list[tuple[int, int]] = []
-    refuse, results = Run.refuse, Run.results
+    refuse, results = BatchPart.refuse, BatchPart.results
 
-    def count_refused(run: Run, problem: Problem) -> None:
+    def count_refused(part: BatchPart, problem: Problem) -> None:
         nonlocal read
         read += 1
-        refuse(run, problem)
+        refuse(part, problem)
 
-    def count_results(run: Run, tally: Any) -> list[bytes]:
+    def count_results(part: BatchPart, counter: Any) -> list[bytes]:
         nonlocal answered
-        answered += run.size
-        return results(run, tally)
+        answered += part.size
+        return results(part, counter)
 
     async def run() -> int:
         nonlocal read, answered
@@ -102,8 +102,8 @@ def test_lines_are_read_and_answered_in_slices(monkeypatch: pytest.MonkeyPatch, 
         return int(await task)
 
     monkeypatch.setattr(step_queue, "TICK_NS", 0)
-    monkeypatch.setattr(Run, "refuse", count_refused)
-    monkeypatch.setattr(Run, "results", count_results)
+    monkeypatch.setattr(BatchPart, "refuse", count_refused)
+    monkeypatch.setattr(BatchPart, "results", count_results)
     assert asyncio.run(run()) == COUNT
     assert max(read for read, _ in steps) <= SLICE_LINES
     assert max(answered for _, answered in steps) <= SLICE_LINES
@@ -119,13 +119,13 @@ def test_an_array_of_more_messages_than_may_be_unacknowledged_is_refused() -> No
 
 def test_blank_lines_of_a_batch_are_no_slices_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    read = Lines.run
+    read = LineDecoder.decode
 
-    def count(lines: Lines, some: list[bytes]) -> Run:
+    def count(lines: LineDecoder, some: list[bytes]) -> BatchPart:
         calls.append(len(some))
         return read(lines, some)
 
-    monkeypatch.setattr(Lines, "run", count)
+    monkeypatch.setattr(LineDecoder, "decode", count)
     assert asyncio.run(_atomic(Caller(b"\n" * 1_000_000 + BAD))) == 1
     assert calls == [1]
 

@@ -4,7 +4,7 @@
 
 import pytest
 
-from core.runtime.memory import Ebb, give_back
+from core.runtime.memory import MemoryTrimmer, trim_memory
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ from core.runtime.memory import Ebb, give_back
 )
 def test_memory_is_given_back_when_half_of_a_crowd_has_gone(counts: list[int], calls: int) -> None:
     called: list[int] = []
-    ebb = Ebb(lambda: called.append(1))
+    trimmer = MemoryTrimmer(lambda: called.append(1))
 
     for count in counts:
-        ebb.look(count)
+        trimmer.record(count)
 
     assert len(called) == calls
 
 
 def test_memory_is_given_back_where_the_system_takes_it() -> None:
-    give_back()
+    trim_memory()

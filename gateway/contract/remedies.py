@@ -4,7 +4,7 @@ import re
 
 from gateway.contract.kinds import Kind
 
-CURES = {
+REMEDIES = {
     "account-resources-exceeded": "Delete or purge streams, or have the account's limits raised.",
     "atomic-publish-disabled": "Set `allow_atomic` in the stream: PATCH it.",
     "bad-cloud-event": "Send ce-id, ce-source, ce-type and ce-specversion: 1.0, or no ce- header.",
@@ -96,13 +96,13 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 def cause_of(kind: Kind) -> str:
     """Return one or two sentences about the cause of a problem."""
     if not kind.err_code:
-        return kind.meaning
-    if kind.meaning == "{err}":
+        return kind.description
+    if kind.description == "{err}":
         return "JetStream refused it; `detail` has its words."
-    words = _PLACEHOLDER.sub("…", kind.meaning)
+    words = _PLACEHOLDER.sub("…", kind.description)
     return f"JetStream refused it: {words}."
 
 
-def cure_of(name: str, kind: Kind) -> str:
+def remedy_for(name: str, kind: Kind) -> str:
     """Return the advice for a problem: that of its kind, else that of its HTTP status."""
-    return CURES.get(name) or BY_STATUS[kind.status]
+    return REMEDIES.get(name) or BY_STATUS[kind.status]
