@@ -79,7 +79,7 @@ class Shared:
         is_migrated = await database.migrated(connector, self._server.clock)
         log.info("  Database: %s", connector.address)
         if is_migrated:
-            log.info("The schema in %s is now that of this release", connector.address)
+            log.info("Migrated the schema in %s to this release", connector.address)
         await self._await_free_name(connector)
         self._connector = connector
         return connector

@@ -47,7 +47,9 @@ def backup_command(
     jobs: Annotated[
         int, typer.Option(help="Tables written at a time; from 2 on into a directory.", min=1)
     ] = 1,
-    compress: Annotated[str, typer.Option(help="As pg_dump has it: 0 to 9, zstd, ...")] = "",
+    compress: Annotated[
+        str, typer.Option(help="Compression as in pg_dump: 0 to 9, zstd, ...")
+    ] = "",
     dsn: Dsn = None,
     dsn_file: DsnFile = "",
     dsn_password_file: DsnPasswordFile = "",
@@ -83,16 +85,16 @@ def restore_command(
         typer.Option(help="OLD=NEW, or ACCOUNT/OLD=NEW: another name; subjects stay."),
     ] = [],  # noqa: B006 (typer copies it)
     damaged: Annotated[
-        bool, typer.Option("--damaged", help="Restore what is readable of a damaged backup.")
+        bool, typer.Option("--damaged", help="Restore the readable part of a damaged backup.")
     ] = False,
     adopt_there: Annotated[
-        bool, typer.Option("--adopt", help="No backup: PostgreSQL itself was put back.")
+        bool, typer.Option("--adopt", help="Read no backup: PostgreSQL itself was restored.")
     ] = False,
     dsn: Dsn = None,
     dsn_file: DsnFile = "",
     dsn_password_file: DsnPasswordFile = "",
     data: Annotated[
-        str | None, typer.Option(help="Data directory of a jetgate dev that does not run.")
+        str | None, typer.Option(help="Data directory of a stopped jetgate dev.")
     ] = None,
 ) -> None:
     """Restore a backup into a database without streams, while no server runs there.
@@ -110,9 +112,9 @@ def restore_command(
       jetgate restore --adopt --dsn postgresql://jetgate@db.example/jetgate
     """
     if (archive is None) != adopt_there:
-        raise typer.BadParameter("name a backup, or take --adopt")
+        raise typer.BadParameter("name a backup, or use --adopt")
     if adopt_there and (rename or damaged):
-        raise typer.BadParameter("--adopt goes with neither --rename nor --damaged")
+        raise typer.BadParameter("--adopt excludes --rename and --damaged")
     names = dict(map(_renaming, rename))
 
     async def work() -> None:
@@ -178,9 +180,11 @@ def _renaming(text: str) -> tuple[tuple[str, str], str]:
 
 def verify_command(
     context: typer.Context,
-    archive: Annotated[Path | None, typer.Argument(help="A backup, to be read by itself.")] = None,
+    archive: Annotated[
+        Path | None, typer.Argument(help="Backup to verify without a database.")
+    ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="The backup that a database was restored from.")
+        Path | None, typer.Option(help="Backup from which the database was restored.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     dsn: Dsn = None,
@@ -204,7 +208,7 @@ def verify_command(
     # With a backup on the command line, a database in the environment is ignored.
     sources = [context.get_parameter_source(name) for name in ("dsn", "dsn_file", "against")]
     if archive is not None and "COMMANDLINE" in [each and each.name for each in sources]:
-        raise typer.BadParameter("a backup is read by itself; --against compares a database")
+        raise typer.BadParameter("a backup is verified without a database; --against needs one")
     verified: list[Verified] = []
     differences: list[Difference] = []
 

@@ -62,7 +62,7 @@ def _before_any_command(
     versions: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_versions, is_eager=True, help="Print the versions, and end."
+            "--version", callback=_versions, is_eager=True, help="Print the versions and exit."
         ),
     ] = False,
 ) -> None:

@@ -133,7 +133,7 @@ def users_of(
         missing = "--system-pass" if system_user else "--system-user"
         raise ConfigError(missing, "not given; expected --system-user and --system-pass together")
     if system_user and not user:
-        raise ConfigError("--system-user", "needs --user: it is told from others by its name")
+        raise ConfigError("--system-user", "needs --user: users are distinguished by name")
     if token and (user or password):
         raise ConfigError("--auth", "a token, or a user with a password, not both")
     if bool(user) != bool(password):

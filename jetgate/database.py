@@ -32,17 +32,17 @@ def finite(seconds: float) -> float:
 Dsn = Annotated[
     str | None,
     typer.Option(
-        envvar="JETGATE_DSN", help="Database, as libpq reads it: postgresql://user@host/name"
+        envvar="JETGATE_DSN", help="Connection string of libpq: postgresql://user@host/name"
     ),
 ]
 DsnFile = Annotated[
-    str, typer.Option(envvar="JETGATE_DSN_FILE", help="File that holds what --dsn would say.")
+    str, typer.Option(envvar="JETGATE_DSN_FILE", help="File with the value of --dsn.")
 ]
 DsnPasswordFile = Annotated[
     str,
     typer.Option(
         envvar="JETGATE_DSN_PASSWORD_FILE",
-        help="File that is the password of the database's role; read for every connection.",
+        help="File with the password of the database role; read for every connection.",
     ),
 ]
 ReadDsn = Annotated[
@@ -54,18 +54,18 @@ ReadDsn = Annotated[
 ]
 ReadDsnFile = Annotated[
     str,
-    typer.Option(envvar="JETGATE_READ_DSN_FILE", help="File that holds what --read-dsn would say."),
+    typer.Option(envvar="JETGATE_READ_DSN_FILE", help="File with the value of --read-dsn."),
 ]
 WaitForDb = Annotated[
     float,
     typer.Option(
         envvar="JETGATE_WAIT_FOR_DB",
-        help="Seconds to wait for a PostgreSQL that does not answer yet.",
+        help="Seconds to wait until PostgreSQL answers.",
         min=0,
         callback=finite,
     ),
 ]
-Data = Annotated[Path, typer.Option(help="Data directory of a jetgate dev that runs.")]
+Data = Annotated[Path, typer.Option(help="Data directory of a running jetgate dev.")]
 
 
 def given(

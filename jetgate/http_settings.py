@@ -90,5 +90,5 @@ def _value(name: str, value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, kinds):
         raise ConfigError(f"http.{name}", f"{value!r}: expected a number, such as {default}")
     if value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
-        raise ConfigError(f"http.{name}", f"{value!r}: expected more than nothing")
+        raise ConfigError(f"http.{name}", f"{value!r}: expected a number above 0")
     return type(default)(value)

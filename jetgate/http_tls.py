@@ -22,7 +22,7 @@ def tls_of(cert: str, key: str) -> ssl.SSLContext | None:
     if not cert and not key:
         return None
     if not cert or not key:
-        raise ConfigError(CERT if key else KEY, f"{CERT} and {KEY} need each other")
+        raise ConfigError(CERT if key else KEY, f"{CERT} and {KEY} must be given together")
     import ssl  # imported late: starts without TLS are faster
 
     for flag, path in ((CERT, cert), (KEY, key)):
@@ -34,7 +34,7 @@ def tls_of(cert: str, key: str) -> ssl.SSLContext | None:
         if b"-----BEGIN " not in text:
             raise ConfigError(flag, f"{path} is no PEM file")
         if b"ENCRYPTED" in text:
-            raise ConfigError(flag, f"{path} needs a passphrase, which nobody could give")
+            raise ConfigError(flag, f"{path} is encrypted; expected a key without a passphrase")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

@@ -156,7 +156,10 @@ class Process:
         self._http_port = self._http_start.port
         await self._http_start.start()
         if config.is_exposed and config.users is None:
-            log.warning("listening on %s: whoever reaches it may read and write", config.host)
+            log.warning(
+                "listening on %s without users: every client that connects may read and write",
+                config.host,
+            )
         return True
 
     def _lock_data_directory(self) -> int:
@@ -183,7 +186,7 @@ class Process:
         else:
             is_migrated = await self._open_embedded()
         if is_migrated:
-            log.info("the schema in %s is now that of this release", self._connector.address)
+            log.info("migrated the schema in %s to this release", self._connector.address)
         if (standby := self._config.standby) is not None:
             check = partial(standby.checked_standby, self._connector)
             self._standby = await told("which database it is", check)
@@ -281,7 +284,7 @@ class Process:
             self._manager.ready(f"serving: {row.shown}")
             self._say_ready()
         elif not self._life.is_stopping:
-            log.info("some streams have no leader that is reachable: publishes to them wait")
+            log.info("some streams have no reachable leader: publishes to them wait")
 
     async def _answer(self) -> None:
         """Answer HTTP requests from now on."""

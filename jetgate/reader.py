@@ -52,29 +52,31 @@ Name = Annotated[str, typer.Argument(help="The name of the role.")]
 def create_command(
     name: Name,
     stream: Annotated[
-        list[str], typer.Option(help="A stream that it may read; may be given again and again.")
+        list[str], typer.Option(help="Stream that the role may read; repeatable.")
     ] = [],  # noqa: B006 (typer copies it)
     all_streams: Annotated[
-        bool, typer.Option("--all-streams", help="Every stream of the account, also later ones.")
+        bool, typer.Option("--all-streams", help="All streams of the account, also later ones.")
     ] = False,
     account: Annotated[str, typer.Option(help="The account of the streams.")] = "$G",
     password_file: Annotated[
-        Path | None, typer.Option(help=f"Holds the password; else ${PASSWORD_VARIABLE}, or asked.")
+        Path | None,
+        typer.Option(help=f"File with the password; default: ${PASSWORD_VARIABLE}, or asked."),
     ] = None,
     no_password: Annotated[
         bool, typer.Option("--no-password", help="For peer, certificate or trust authentication.")
     ] = False,
     existing: Annotated[
-        bool, typer.Option("--existing", help="Take a role that is there, or give it more streams.")
+        bool, typer.Option("--existing", help="Use an existing role, or grant it more streams.")
     ] = False,
     statement_seconds: Annotated[
-        int, typer.Option(help="Its statement_timeout: how long a query may hold up vacuum.", min=1)
+        int,
+        typer.Option(help="statement_timeout of the role: running queries hold up vacuum.", min=1),
     ] = ReadLimits().statement,
     idle_seconds: Annotated[
         int, typer.Option(help="Its idle_in_transaction_session_timeout.", min=1)
     ] = ReadLimits().idle,
     connections: Annotated[
-        int, typer.Option(help="Its connection limit: how many sessions it may have.", min=1)
+        int, typer.Option(help="Connection limit of the role.", min=1)
     ] = ReadLimits().connections,
     dsn: Dsn = None,
     dsn_file: DsnFile = "",
@@ -93,7 +95,7 @@ def create_command(
       JETGATE_READER_PASSWORD=... jetgate reader create spark --all-streams --dsn postgresql://...
     """
     if all_streams == bool(stream):
-        raise typer.BadParameter("name streams with --stream, or take --all-streams")
+        raise typer.BadParameter("name streams with --stream, or use --all-streams")
     if invalid := [each for each in stream if not is_valid_name(each)]:
         raise typer.BadParameter(f"--stream: no stream can be named {invalid[0]!r}")
     names = [ALL_STREAMS] if all_streams else stream
@@ -150,7 +152,7 @@ def list_command(
 def drop_command(
     name: Name,
     keep_role: Annotated[
-        bool, typer.Option("--keep-role", help="Take the rights away, but keep the role.")
+        bool, typer.Option("--keep-role", help="Revoke the rights but keep the role.")
     ] = False,
     dsn: Dsn = None,
     dsn_file: DsnFile = "",

@@ -41,7 +41,7 @@ _WAIT_S = 5.0
 
 remotes = typer.Typer(
     no_args_is_help=True,
-    help="""Other NATS systems whose streams are read here, or who read ours.
+    help="""Other NATS systems whose streams are read here, or that read streams from here.
 
     [bold]nats://...[/bold]: an ordinary client connection of each node.
     While it stands, the JetStream of the other system is [bold]$JS.NAME.API[/bold]
@@ -74,7 +74,7 @@ Url = Annotated[
 Creds = Annotated[
     str,
     typer.Option(
-        help="Credentials file (JWT and nkey seed). Its path is kept, not what is in it: every"
+        help="Credentials file (JWT and nkey seed). Only the path is stored: every"
         " node that may lead needs the file."
     ),
 ]
@@ -230,7 +230,7 @@ async def _describe(line: Client | Leaf, name: str) -> str:
     answer = await line.request(b"$JS.API.INFO", within=_WAIT_S)
     account = msgspec.json.decode(answer.payload)
     if "error" in account:
-        return f"{begin}, but its JetStream says: {account['error'].get('description')}"
+        return f"{begin}, but its JetStream answers: {account['error'].get('description')}"
     streams, consumers = account.get("streams"), account.get("consumers")
     return f"{begin}: JetStream with {streams} streams and {consumers} consumers"
 
@@ -239,7 +239,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, NoResponders):
         return "it has no JetStream, or this user may not use it"
     if isinstance(error, RequestTimeout):
-        return "no answer of its JetStream: this user may not ask $JS.API.INFO"
+        return "no answer from its JetStream: this user may lack the permission for $JS.API.INFO"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, TimeoutError):
@@ -283,9 +283,9 @@ def _columns(told: StoredRemote) -> tuple[str, ...]:
 
 def _state(told: StoredRemote) -> str:
     if told.at is None:
-        return "no node has looked yet"
+        return "no node has checked yet"
     if _is_stale(told):
-        return "unknown: no node looks"
+        return "unknown: no node is running"
     if told.state.connected:
         return f"connected, {told.state.error}" if told.state.error else "connected"
     return f"not connected: {told.state.error}" if told.state.error else "not connected"

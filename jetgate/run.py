@@ -19,8 +19,8 @@ from jetgate.logs import Format, Level, configure
 
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
-LogLevel = Annotated[Level, typer.Option(help="Log this, and what is worse.")]
-LogFormat = Annotated[Format, typer.Option(help="Form of log lines: for people, or JSON.")]
+LogLevel = Annotated[Level, typer.Option(help="Least severe level to log.")]
+LogFormat = Annotated[Format, typer.Option(help="Format of log lines: text or JSON.")]
 
 
 def run(

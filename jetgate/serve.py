@@ -56,12 +56,12 @@ WsPort = Annotated[
     int | None,
     typer.Option(help="Port for NATS over WebSocket; 0 for any free one; without it: none."),
 ]
-Auth = Annotated[str, typer.Option(envvar="JETGATE_AUTH", help="Token that clients must know.")]
+Auth = Annotated[str, typer.Option(envvar="JETGATE_AUTH", help="Token that clients must send.")]
 AuthFile = Annotated[
-    str, typer.Option(envvar="JETGATE_AUTH_FILE", help="File that holds what --auth would say.")
+    str, typer.Option(envvar="JETGATE_AUTH_FILE", help="File with the value of --auth.")
 ]
 UserName = Annotated[
-    str, typer.Option("--user", envvar="JETGATE_USER", help="User that clients must be.")
+    str, typer.Option("--user", envvar="JETGATE_USER", help="User name that clients must send.")
 ]
 Password = Annotated[
     str,
@@ -71,18 +71,18 @@ Password = Annotated[
 ]
 PasswordFile = Annotated[
     str,
-    typer.Option(
-        "--pass-file", envvar="JETGATE_PASS_FILE", help="File that holds what --pass would say."
-    ),
+    typer.Option("--pass-file", envvar="JETGATE_PASS_FILE", help="File with the value of --pass."),
 ]
 SystemUser = Annotated[
     str,
-    typer.Option(envvar="JETGATE_SYSTEM_USER", help="User who may ask about the cluster itself."),
+    typer.Option(envvar="JETGATE_SYSTEM_USER", help="User that may read the state of the cluster."),
 ]
 SystemPass = Annotated[
     str,
     typer.Option(
-        "--system-pass", envvar="JETGATE_SYSTEM_PASS", help="His password; see --system-pass-file."
+        "--system-pass",
+        envvar="JETGATE_SYSTEM_PASS",
+        help="Password of --system-user; see --system-pass-file.",
     ),
 ]
 SystemPassFile = Annotated[
@@ -90,7 +90,7 @@ SystemPassFile = Annotated[
     typer.Option(
         "--system-pass-file",
         envvar="JETGATE_SYSTEM_PASS_FILE",
-        help="File that holds what --system-pass would say.",
+        help="File with the value of --system-pass.",
     ),
 ]
 ConfigFile = Annotated[
@@ -106,7 +106,7 @@ ClusterListen = Annotated[
     typer.Option(help="host:port for links of other nodes; without it: --host, any free port."),
 ]
 ClusterAdvertise = Annotated[
-    str, typer.Option(help="host:port by which they reach it, if that is another.")
+    str, typer.Option(help="host:port that other nodes connect to, if it differs.")
 ]
 NodeTags = Annotated[
     list[str] | None,
@@ -119,19 +119,26 @@ Authors = Annotated[
 HttpHosts = Annotated[
     list[str] | None,
     typer.Option(
-        "--http-host", help="Name by which HTTP may be asked, or *; repeatable (docs/http-auth.md)."
+        "--http-host", help="Host name accepted over HTTP, or *; repeatable (docs/http-auth.md)."
     ),
 ]
 TrustedProxies = Annotated[
     list[str] | None,
-    typer.Option("--http-trusted-proxy", help="Network whose Forwarded is believed; repeatable."),
+    typer.Option(
+        "--http-trusted-proxy", help="Network of trusted proxies (Forwarded); repeatable."
+    ),
 ]
 CorsOrigins = Annotated[
     list[str] | None,
-    typer.Option("--http-cors-origin", help="https://host of pages that may ask; repeatable."),
+    typer.Option(
+        "--http-cors-origin", help="Origin of web pages allowed by CORS, https://host; repeatable."
+    ),
 ]
 RateLimit = Annotated[
-    str, typer.Option("--http-rate-limit", help="Requests/seconds of each identity: 600/60.")
+    str,
+    typer.Option(
+        "--http-rate-limit", help="Rate limit of each principal, requests/seconds: 600/60."
+    ),
 ]
 
 
@@ -393,7 +400,7 @@ def _serve(context: typer.Context, logs: Logging, make: Callable[[], Config]) ->
     async def work() -> None:
         process = Process(make())
         for flag in exposed_secrets(context):
-            log.warning("the list of processes shows what %s says: use %s-file", flag, flag)
+            log.warning("the list of processes shows the value of %s: use %s-file", flag, flag)
         await process.run()
 
     run(work, logs.log_level, logs.log_format)

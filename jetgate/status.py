@@ -33,7 +33,9 @@ def status_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     seconds: Annotated[
         float,
-        typer.Option(help="How long to count for the rates; 0: no rates.", min=0, callback=finite),
+        typer.Option(
+            help="Seconds of counting for the rates; 0: no rates.", min=0, callback=finite
+        ),
     ] = 1.0,
     dsn: Dsn = None,
     dsn_file: DsnFile = "",
@@ -109,7 +111,7 @@ def _text(members: dict[str, Any], nodes: list[Node]) -> str:
     if outages:
         parts.append(table(_OUTAGES, outages))
     if foreign := [_foreign_row(each) for each in members["foreign_locks"]]:
-        told = "These have advisory locks of jetgate and are no nodes; they hold up nothing:"
+        told = "Sessions with advisory locks of jetgate that are not nodes; they block nothing:"
         parts.append(f"{told}\n{table(_FOREIGN, foreign)}")
     return "\n\n".join(parts)
 

@@ -81,7 +81,7 @@ class Permissions:
             object.__setattr__(self, "publish", Rule((), self.publish.deny))
         for entry in (*(self.publish.allow or ()), *self.publish.deny):
             if len(entry.split()) != 1:
-                raise ConfigError("permissions", f"{entry!r}: publishing knows no queues")
+                raise ConfigError("permissions", f"{entry!r}: a permission to publish has no queue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Users:
             raise ConfigError("authorization", "neither a token nor users")
         for name in names:
             if not name or names.count(name) > 1:
-                raise ConfigError("authorization", f"user {name!r} is empty or there twice")
+                raise ConfigError("authorization", f"user {name!r} is empty or a duplicate")
         if self.no_auth_user and self.no_auth_user not in names:
             raise ConfigError("no_auth_user", f"there is no user {self.no_auth_user!r}")
 

@@ -231,7 +231,7 @@ class Lifecycle:
             try:
                 await self.runtime.leave()
             except Unavailable as error:
-                log.warning("nothing is handed over: %s", error)
+                log.warning("no lease group is transferred: %s", error)
             await self.gate.succeeded()
             await self.gate.answered()
 

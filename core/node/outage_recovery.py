@@ -91,7 +91,7 @@ async def find_fenced(writer: LogWriter, work: Work) -> set[int]:
         elif head.last_seq != plan.before:
             raise Fenced(f"stream {runner.stream} is not where this node left it")
     if not fenced:
-        raise Fenced("a commit was refused, and nobody else leads its streams")
+        raise Fenced("a commit was refused, and no other node leads its streams")
     return fenced
 
 

@@ -238,7 +238,7 @@ class PublishGate:
         stood = 0 if self._mesh is None else self._mesh.stood_still
         if stood > PATIENCE_S * NANOS_PER_SECOND:
             log.warning(
-                "stood still for %.1f s: clients have to connect anew", stood / NANOS_PER_SECOND
+                "stood still for %.1f s: clients have to reconnect", stood / NANOS_PER_SECOND
             )
             self._server.close_clients("Stale Connection")
 

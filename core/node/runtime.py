@@ -481,7 +481,7 @@ class JetStreamRuntime:
                 await self._finish_work()
         except TimeoutError:
             log.warning(
-                "stopped before everything gathered was written; nothing of it was acknowledged"
+                "stopped before all gathered messages were written; none of them was acknowledged"
             )
         self.transfers.close()
         while self._subscriptions:

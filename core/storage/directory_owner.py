@@ -44,7 +44,7 @@ def _check(path: Path) -> None:
                     )
             if target.st_mode & stat.S_IWOTH and not target.st_mode & stat.S_ISVTX:
                 raise OperatorError(
-                    f"{part} can be written by everybody, and lies in {shared}: chmod o-w {part}"
+                    f"{part} is writable for every user, and lies in {shared}: chmod o-w {part}"
                 )
         if part.stat().st_mode & stat.S_IWOTH:
             shared = part

@@ -39,7 +39,7 @@ def _listen_in_place(options: "Options", kind: str, address: tuple[str, int]) ->
     if not port:
         options.warnings.append(f"{kind} is not served")
         return
-    said = f"{kind} is not served: port {port} is bound and everybody is turned away"
+    said = f"{kind} is not served: port {port} is bound and every connection is refused"
     options.warnings.append(said)
     options.unserved_listeners.append(UnservedListener(kind, host or options.host, port))
 
@@ -94,7 +94,7 @@ def _accounts(options: "Options", value: Any) -> None:
             options.refusals.append(f"accounts are not served: {name}")
             return
     if accounts:
-        options.warnings.append("accounts are not served: everybody belongs to $G")
+        options.warnings.append("accounts are not served: all users belong to $G")
 
 
 def _system_account(options: "Options", value: Any) -> None:

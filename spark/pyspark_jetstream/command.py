@@ -56,8 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     text = {
         "run": "run the pipelines that a file declares, in order",
-        "check": "say what is wrong with a file, without Spark",
-        "doctor": "look whether everything is there, and say what to do",
+        "check": "check a file for errors, without Spark",
+        "doctor": "check the installation, and print remedies",
     }
     made = {name: commands.add_parser(name, help=line) for name, line in text.items()}
     for name in ("run", "check"):
@@ -71,11 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     made["run"].add_argument(
         "--keep-going",
         action="store_true",
-        help="when one fails, run those that do not read what it writes",
+        help="after a failure, run the pipelines that do not depend on it",
     )
-    made["run"].add_argument("--report", type=Path, help="write the reports here, as JSON")
+    made["run"].add_argument("--report", type=Path, help="file for the reports, as JSON")
     doctor = made["doctor"]
-    doctor.add_argument("file", type=Path, nargs="?", help="ask for what these pipelines need")
+    doctor.add_argument(
+        "file", type=Path, nargs="?", help="check the requirements of these pipelines"
+    )
     doctor.add_argument("--dsn", default="", help="PostgreSQL to reach: env:NAME or file:PATH")
     doctor.add_argument("--servers", default="", help="NATS servers to reach")
     doctor.add_argument("--no-spark", action="store_true", help="start no session")
@@ -90,7 +92,7 @@ def _missing(error: ModuleNotFoundError) -> int:
     name = (error.name or str(error)).partition(".")[0]
     if name in ("", "pyspark_jetstream"):
         raise error
-    todo = f"pip install {name}; `python -m pyspark_jetstream doctor` looks at all of them"
+    todo = f"pip install {name}; `python -m pyspark_jetstream doctor` checks all of them"
     print(f"{name}: is not installed; expected {todo}", file=sys.stderr)
     return FAILED
 
@@ -100,9 +102,7 @@ def _check_report(path: Path | None) -> None:
     from pyspark_jetstream.pipelines.fields import DeclarationError
 
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise DeclarationError(
-            "--report", f"is {str(path)!r}", "a file in a directory that is there"
-        )
+        raise DeclarationError("--report", f"is {str(path)!r}", "a file in an existing directory")
 
 
 def _chosen(pipelines: "tuple[Pipeline, ...]", names: Sequence[str]) -> "tuple[Pipeline, ...]":

@@ -45,7 +45,7 @@ class _Reader:
         if self._lower() in _NESTED and self._next(1) == "<":
             found = self._type()
         elif self._is_known(self._lower()) and self._next(1) in ("", "("):
-            raise self._wrong(f"is the type {self._text!r} alone, which no JSON object is")
+            raise self._wrong(f"is the type {self._text!r} alone, expected the fields of an object")
         else:
             found = f"struct<{self._fields(end='')}>"
         if self._at < len(self._words):
@@ -100,7 +100,7 @@ class _Reader:
         if not name or name in ",>":
             raise self._wrong(f"lacks the type{of}")
         if self._levels > _MOST_LEVELS:
-            raise self._wrong(f"has types within one another, more than {_MOST_LEVELS} of them")
+            raise self._wrong(f"has types nested more deeply than {_MOST_LEVELS} of them")
         if not self._is_known(name):
             raise self._wrong(f"has {self._next()!r} as the type{of}, which JSON has not")
         self._at += 1

@@ -108,7 +108,7 @@ def examine(
     if servers:
         yield from reach("read", {"servers": servers, "stream": _NOBODY})
     if not (pipelines or dsn or servers):
-        yield Finding("streams", "warn", "no server was asked", "name a file, --dsn or --servers")
+        yield Finding("streams", "warn", "no server was checked", "name a file, --dsn or --servers")
     if spark is not None:
         yield from session(*spark)
 
@@ -170,7 +170,7 @@ def java(run: Callable[[Sequence[str]], str]) -> Finding:
     except OSError as error:
         return Finding("Java", "fail", f"{command} cannot be run: {error.strerror}", todo)
     if match is None:
-        return Finding("Java", "fail", f"{command} does not say its version", todo)
+        return Finding("Java", "fail", f"{command} does not print its version", todo)
     version = int(match[2] or 0) if match[1] == "1" else int(match[1])
     found = f"{version} ({command})"
     if version not in JAVA:
@@ -221,7 +221,7 @@ def executor(what: str, found: Mapping[str, Any], todo: str, where: str = "") ->
         mine = ".".join(map(str, sys.version_info[:2]))
         return Finding(what, "fail", f"{text} is not {mine}, the driver's", todo)
     if found.get("format") != "jetstream":
-        why = found.get("error") or "the package is not there"
+        why = found.get("error") or "the package is not installed"
         return Finding(what, "fail", f"{text} does not have the format: {why}", todo)
     return Finding(what, "ok", f"{text}, with the format jetstream")
 
@@ -300,7 +300,7 @@ def _impatient(connection: "ConnectionOptions") -> "ConnectionOptions":
 
 
 def _lacking(what: str, error: ModuleNotFoundError) -> Finding:
-    found = f"not looked at: the package {error.name} is not installed"
+    found = f"not checked: the package {error.name} is not installed"
     return Finding(what, "fail", found, f"pip install {error.name}")
 
 
@@ -322,7 +322,7 @@ def _heads(connection: "ConnectionOptions", streams: Sequence[str]) -> Iterator[
                 if stream == _NOBODY:
                     yield Finding(way, "ok", "reached")
                 else:
-                    todo = "look at the name, the account and the rights of the user"
+                    todo = "check the name, the account and the rights of the user"
                     yield Finding(f"stream {stream}", "fail", str(error), todo)
                 continue
             found = f"{head.messages:,} messages, sequences {head.first_seq} to {head.last_seq}"
@@ -347,7 +347,7 @@ def _targets(connection: "ConnectionOptions", streams: Sequence[str]) -> Iterato
             try:
                 transport.head(stream)
             except StreamNotFound as error:
-                todo = "make it, or change the target; the stream of bucket B is KV_B"
+                todo = "create it, or change the target; the stream of bucket B is KV_B"
                 yield Finding(f"stream {stream}", "fail", str(error), todo)
             except JetStreamError:
                 continue
@@ -365,7 +365,7 @@ def _table(dsn: str, of: str) -> Finding:
     except ModuleNotFoundError as error:
         return _lacking(what, error)
     except Exception as error:
-        return Finding(what, "fail", str(error), "change the field, or make the database")
+        return Finding(what, "fail", str(error), "change the field, or create the database")
     return Finding(what, "ok", "reached")
 
 
@@ -394,9 +394,9 @@ def transactions(settings: "Settings", stream: str, *, is_needed: bool = False) 
 def unreachable(way: str, error: Exception) -> Finding:
     """Return the finding for a server that does not answer as expected."""
     todo = {
-        "sql": "look at the option dsn: host, port, user, rights on schema jetgate (docs/sql.md)",
-        "nats": "look at the option servers: host, port, credentials, JetStream enabled",
-    }.get(way, "look at the options")
+        "sql": "check the option dsn: host, port, user, rights on schema jetgate (docs/sql.md)",
+        "nats": "check the option servers: host, port, credentials, JetStream enabled",
+    }.get(way, "check the options")
     return Finding(way, "fail", f"{type(error).__name__}: {error}", todo)
 
 
@@ -408,7 +408,7 @@ def session(master: str, settings: Mapping[str, str]) -> Iterator[Finding]:
         spark = open_session("pyspark_jetstream doctor", master, settings)
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        todo = "look at what is above, and at the master"
+        todo = "check the findings above, and the master"
         yield Finding("Spark", "fail", f"{master or LOCAL} does not start: {first}", todo)
         return
     try:
@@ -420,7 +420,7 @@ def session(master: str, settings: Mapping[str, str]) -> Iterator[Finding]:
         yield from formats(spark)
     except Exception as error:
         line = str(error).strip().splitlines()[0]
-        yield Finding("an executor", "fail", f"cannot run Python: {line}", "look at its log")
+        yield Finding("an executor", "fail", f"cannot run Python: {line}", "check its log")
     finally:
         spark.stop()
 
@@ -432,7 +432,7 @@ def formats(spark: Any) -> Iterator[Finding]:
             spark.read.format(name).load("/nowhere/at/all")
         except Exception as error:
             if "DATA_SOURCE_NOT_FOUND" in str(error):
-                found = "is not there: archives are Parquet"
+                found = "is missing: archives are Parquet"
                 yield Finding(name, "ok", found)
                 continue
         yield Finding(name, "ok", "is there")

@@ -58,7 +58,7 @@ class LossPolicy:
             return 0
         self._lost(
             f"stream {head.stream!r}: sequences {after + 1} to {after + lost} are not stored any "
-            f"more, the first that is there is {head.first_seq}: up to {lost} messages were "
+            f"more, the first stored one is {head.first_seq}: up to {lost} messages were "
             "removed by limits, expiry, acknowledgement or a purge before they were read"
         )
         return lost

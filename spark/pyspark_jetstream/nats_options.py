@@ -107,5 +107,5 @@ def _subject(values: Values, name: str) -> str | None:
     """Return a subject prefix without its final dot; None if the option is empty or not set."""
     text = (values.text(name) or "").removesuffix(".")
     if text and not (is_filter(text) and is_literal(text)):
-        raise InvalidOption(name, values.text(name), "what subjects begin with, without wildcards")
+        raise InvalidOption(name, values.text(name), "a prefix of subjects, without wildcards")
     return text or None

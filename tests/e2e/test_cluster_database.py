@@ -314,5 +314,5 @@ def test_lame_duck_mode_of_the_leader_hands_over_before_its_clients_go(
 
     kept(servers=[cluster[leader], cluster["three"]], end=leave)
     order = cluster[leader].log()
-    handed = order.index(f"lease groups over to {follower}")
+    handed = order.index(f"lease groups to {follower}")
     assert handed < order.index("[INF] JetStream Shutdown")

@@ -253,7 +253,7 @@ def test_a_role_that_only_serves_is_told_what_it_lacks(
     [
         (
             "delete from jetgate_store.schema_version",
-            "has tables, but no row in schema_version says of which revision",
+            "has tables, but no row in schema_version names their revision",
         ),
         (
             "drop schema jetgate_store cascade; create view jetgate.streams as select 1;"

@@ -121,8 +121,16 @@ def test_old_versions_are_refused(server: JetgateServer, ca: trustme.CA) -> None
 @pytest.mark.parametrize(
     ("cert", "key", "said"),
     [
-        ("own.pem", "", "--http-tls-key: --http-tls-cert and --http-tls-key need each other"),
-        ("", "own.key", "--http-tls-cert: --http-tls-cert and --http-tls-key need each other"),
+        (
+            "own.pem",
+            "",
+            "--http-tls-key: --http-tls-cert and --http-tls-key must be given together",
+        ),
+        (
+            "",
+            "own.key",
+            "--http-tls-cert: --http-tls-cert and --http-tls-key must be given together",
+        ),
         ("none", "own.key", "--http-tls-cert: cannot read {}/none: no such file or directory"),
         ("own.pem", "none", "--http-tls-key: cannot read {}/none: no such file or directory"),
         ("text", "own.key", "--http-tls-cert: {}/text is no PEM file"),

@@ -182,7 +182,7 @@ def test_a_transaction_pooler_is_noticed(database: str) -> None:
     ("function", "answer", "found"),
     [
         ("pg_try_advisory_lock", "true", "two sessions were given the same one at once"),
-        ("pg_try_advisory_lock", "false", "a lock that nobody has is refused"),
+        ("pg_try_advisory_lock", "false", "a free lock is refused"),
         ("pg_advisory_unlock", "true", "one that was released is not given to the next session"),
     ],
 )

@@ -60,7 +60,7 @@ def test_what_was_trimmed_since_the_checkpoint_is_told(
     feed.purge(seq=6)  # 3, 4 and 5 were never read
 
     with pytest.raises(
-        DataLoss, match=r"sequences 3 to 5 are not stored any more, the first that is there is 6"
+        DataLoss, match=r"sequences 3 to 5 are not stored any more, the first stored one is 6"
     ):
         begin(options, checkpoint=query.offset).next()
     with caplog.at_level(logging.WARNING):

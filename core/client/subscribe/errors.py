@@ -28,7 +28,7 @@ class Reason(StrEnum):
     NO_STREAM = "no stream matches the subject"
     SEVERAL_STREAMS = "several streams match the subject"
     TWO_NAMES = "a consumer to bind to and a durable to create exclude each other"
-    RESERVED = "this is said by an argument, not by the configuration"
+    RESERVED = "this is set by an argument, not by the configuration"
     UNKNOWN_SETTING = "consumers have no such setting"
     QUEUE_HEARTBEAT = "heartbeats are not supported over queues"
     QUEUE_FLOW_CONTROL = "flow control is not supported over queues"
@@ -146,7 +146,7 @@ class Interrupted(Alarm):
         self.error = error
 
     def __str__(self) -> str:
-        return f"the consumer could not be made anew: {self.error}"
+        return f"the consumer could not be created again: {self.error}"
 
 
 class HandlerFailed(Alarm):

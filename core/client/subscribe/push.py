@@ -63,7 +63,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         if self.handler is not None and self.on_alarm is None:
-            raise ValueError("a handler without on_alarm: nobody would be told of alarms")
+            raise ValueError("a handler without on_alarm: alarms would be lost")
 
 
 class PushSubscription(Acking, Batched):

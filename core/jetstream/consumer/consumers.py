@@ -359,7 +359,7 @@ class Consumers(dict[str, ConsumerRunner]):
 
     async def _expire(self, runner: ConsumerRunner) -> None:
         level = logging.DEBUG if runner.hidden else logging.INFO
-        log.log(level, "consumer %s.%s is inactive and goes", self._log.name, runner.name)
+        log.log(level, "consumer %s.%s is inactive and is deleted", self._log.name, runner.name)
         try:
             if self.get(runner.name) is runner:
                 await self.delete(runner.name)

@@ -86,7 +86,7 @@ class DeadLetters:
                 while consumer.machine.endings and not consumer.closed and self._is_led(name):
                     await self._target(name).next_attempt()
         except TimeoutError:
-            log.warning("consumer %s goes with dead letters not stored", consumer.name)
+            log.warning("consumer %s is deleted with dead letters not stored", consumer.name)
 
     def _is_led(self, name: str) -> bool:
         return name in self._local or self.peers.reaches(name)

@@ -326,7 +326,7 @@ class StreamSourcing:
             # Counted and logged once, not for each attempt.
             self._held[follower.origin.key] = held
             self._services.unstored_copies[reason.err_code] += 1
-            text = "%s waits with message %d: %s"
+            text = "%s: message %d waits: %s"
             log.warning(text, self._complaint(follower), left[0], reason)
         follower.stalled(reached.cseq - len(left) + 1, _about(left[0], reason))
 

@@ -334,7 +334,7 @@ class GroupPlacement:
         for node, groups in to.items():
             if node not in self._nodes.able():
                 continue
-            log.info("handing %d lease groups over to %s", len(groups), node)
+            log.info("transferring %d lease groups to %s", len(groups), node)
             for some in self._parts(groups):
                 if node not in self._nodes.able():
                     break

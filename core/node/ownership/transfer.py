@@ -285,7 +285,9 @@ class Transfers:
                 await runner.drained()
                 await self._registry.services.states.written(runner.consumers.values())
         except (ApiError, TimeoutError) as error:
-            log.warning("stream %s leaves with publishes unanswered: %s", runner.name, error)
+            log.warning(
+                "stream %s is transferred with unanswered publishes: %s", runner.name, error
+            )
         self._registry.let_go(runner)
 
     # -- what happens ------------------------------------------------------------------------

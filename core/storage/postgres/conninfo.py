@@ -176,7 +176,7 @@ def _decoded(text: str, place: str, part: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        raise ConfigError(place, f"{part}: what its % stand for is not UTF-8") from None
+        raise ConfigError(place, f"{part}: the decoded value is not UTF-8") from None
 
 
 # -- keywords --------------------------------------------------------------------------------

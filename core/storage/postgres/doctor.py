@@ -90,7 +90,7 @@ async def examine(connector: Connector) -> AsyncIterator[Finding]:
     except OperatorError as error:
         yield Finding("preflight", "fail", str(error), "what it names, or another database")
     else:
-        yield Finding("preflight", "ok", "durable, a primary, with the rights that are needed")
+        yield Finding("preflight", "ok", "durable, a primary, with the required rights")
     try:
         session = await connector.open(Purpose.ADMIN)
     except DATABASE_ERRORS:
@@ -171,7 +171,7 @@ def _privacy(connector: Connector, facts: Mapping[str, Any]) -> Finding:
     names = [host.target for host in connector.parts.hosts]
     if facts["is_secret"]:
         checks = connector.parts.tls.mode == "verify-full"
-        todo = "" if checks else "sslmode=verify-full checks who the server is"
+        todo = "" if checks else "sslmode=verify-full checks the identity of the server"
         return Finding("TLS", "ok" if checks else "warn", connector.parts.tls.mode, todo)
     if all(name.startswith(("/", *_LOOPBACK)) for name in names):
         return Finding("TLS", "ok", "not used within this machine")
@@ -183,7 +183,7 @@ def _privacy(connector: Connector, facts: Mapping[str, Any]) -> Finding:
 def _upkeep(facts: Mapping[str, Any]) -> list[Finding]:
     findings = []
     if facts["autovacuum"] != "on":
-        todo = "turn it on: what is deleted stays on the disk, and queries slow down"
+        todo = "turn it on: deleted rows stay on the disk, and queries slow down"
         findings.append(Finding("autovacuum", "warn", "off", todo))
     if facts["is_superuser"]:
         todo = "a role of its own is enough: deploy/roles.sql"
@@ -203,7 +203,7 @@ def _foreign(each: ForeignLocks) -> Finding:
     end = f"select pg_terminate_backend({each.pid})"
     if each.prepared:
         end = f"rollback prepared, for {each.prepared!r}"
-    todo = f"nodes lead on without them; find out who that is, or end it: {end}"
+    todo = f"nodes lead without them; find the owner, or end it: {end}"
     return Finding(
         "leases", "warn", f"{each.shown} advisory locks of jetgate, and is no node", todo
     )
@@ -217,7 +217,7 @@ async def _lock_table(session: Any, room: int) -> Finding:
     most = await session.fetchrow(_MOST_LOCKS)
     if most is not None and most["count"] > room // 2:
         found = f"role {most['role']!r} (pid {most['pid']}) holds {most['count']} of about {room}"
-        todo = "nobody gets a lock once all are held: end that session"
+        todo = "no session gets a lock once all are held: end that session"
         return Finding("locks", "warn", found, todo)
     return Finding("locks", "ok", f"room for about {room}")
 

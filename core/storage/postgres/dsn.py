@@ -25,7 +25,7 @@ _PLAIN = ("", "0", "false", "disable")
 _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "hostaddr": ((), "name the address as host"),
     "require_auth": ((), "the server's pg_hba.conf decides"),
-    "channel_binding": (("require",), "sslmode=verify-full proves who the server is"),
+    "channel_binding": (("require",), "sslmode=verify-full proves the identity of the server"),
     "gssencmode": (("require",), "encrypt with sslmode=verify-full"),
     "gssdelegation": (("1",), "leave it out"),
     "replication": (("true", "on", "yes", "1", "database"), "leave it out"),
@@ -40,10 +40,10 @@ _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "oauth_client_secret": ((), "give a password or a certificate"),
     "oauth_issuer": ((), "give a password or a certificate"),
     "oauth_scope": ((), "give a password or a certificate"),
-    "min_protocol_version": (("3.2", "latest"), "3.0 is what is spoken"),
+    "min_protocol_version": (("3.2", "latest"), "the protocol version is 3.0"),
     "target_session_attrs": (
         ("standby", "read-only", "prefer-standby"),
-        "what is stored goes to the primary: any, primary or read-write",
+        "writes need the primary: any, primary or read-write",
     ),
 }
 _CHOICES = {

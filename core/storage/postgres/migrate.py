@@ -178,7 +178,7 @@ async def _refuse_unknown(connection: Any) -> None:
     """Raise OperatorError if there are tables but no recorded revision."""
     if await connection.fetchval(_HAS_TABLES):
         raise OperatorError(
-            "schema jetgate_store has tables, but no row in schema_version says of which revision:"
+            "schema jetgate_store has tables, but no row in schema_version names their revision:"
             " restore it from a backup; or, if this release has written them,"
             f" insert into jetgate_store.schema_version values ('{migrations.HEAD}')"
         )

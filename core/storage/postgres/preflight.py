@@ -246,7 +246,7 @@ async def _exclusion(connection: Any, other: Any) -> list[str]:
     lock = f"({LOCK_CLASS}, {key})"
     attempt, release = f"select pg_try_advisory_lock{lock}", f"select pg_advisory_unlock{lock}"
     if not await connection.fetchval(attempt):
-        found = "a lock that nobody has is refused"
+        found = "a free lock is refused"
     elif await other.fetchval(attempt):
         found = "two sessions were given the same one at once"
     elif await connection.fetchval(release) and await _is_given_on(connection, other, key):

@@ -97,7 +97,7 @@ class PostgresReaders:
         async with _explained(role), connection.transaction():
             there = await connection.fetchval("select to_regrole(quote_ident($1))", role)
             if there is not None and not existing:
-                raise OperatorError(f"role {role} exists: take another name, or --existing")
+                raise OperatorError(f"role {role} exists: choose another name, or use --existing")
             name = await self._quoted(role)
             if there is None:
                 await connection.execute(

@@ -70,7 +70,7 @@ async def _watch(connector: Connector, pid: int, task: asyncio.Task[Any]) -> Non
     try:
         session = await connector.open(Purpose.ADMIN)
     except DATABASE_ERRORS as error:
-        log.warning("cannot look who blocks the migration: %s", error)
+        log.warning("cannot find the sessions that block the migration: %s", error)
         return
     named: set[int] = set()
     since = loop.time()

@@ -35,7 +35,7 @@ class OutcomeUnknown(JetgateError):
     """A write may or may not be stored; `msg_id` is the id of all its attempts."""
 
     def __init__(self, msg_id: str) -> None:
-        super().__init__(f"nobody has said what became of {msg_id}")
+        super().__init__(f"the outcome of {msg_id} is unknown")
         self.msg_id = msg_id
 
 

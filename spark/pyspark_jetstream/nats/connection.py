@@ -104,7 +104,7 @@ class Connection:
         wanted = tls is not None or address.scheme == "tls" or self.info.get("tls_required")
         if wanted and not isinstance(self._socket, ssl.SSLSocket):
             if not (self.info.get("tls_required") or self.info.get("tls_available")):
-                raise Rejected(f"{self.server} speaks no TLS, and TLS is asked for")
+                raise Rejected(f"{self.server} does not support TLS, but TLS is required")
             self._socket = self._secured(plain, address, tls or Tls())
         self._introduce(address)
         self._pings += 1

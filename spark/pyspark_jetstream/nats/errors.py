@@ -53,8 +53,8 @@ PASSES = (Disconnected, Timeout, NoResponders, Away)
 """Transient errors, as during a failover. Every other error persists."""
 
 _PASSING = {
-    10008: "JetStream is away: its storage, or the leader of the cluster",
-    10009: "the node that was asked does not lead any more",
+    10008: "JetStream is unavailable: its storage, or the leader of the cluster",
+    10009: "the node is no longer the leader",
     10023: "the server has no memory or storage for the moment",
 }
 """Transient errors of JetStream's API. Every other number persists until an operator acts."""

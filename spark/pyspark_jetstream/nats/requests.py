@@ -84,7 +84,7 @@ class Requests:
         self.done(token)
         status = status_of(block)
         if status is not None and status.code == 503:
-            raise NoResponders(f"nobody serves {what} at {connection.server}")
+            raise NoResponders(f"no responder for {what} at {connection.server}")
         return block, payload
 
     def api(self, subject: str, body: dict[str, Any] | None = None, timeout: float = 0.0) -> Any:

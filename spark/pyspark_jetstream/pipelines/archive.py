@@ -116,7 +116,7 @@ class ParquetLake:
                 raise StoreError(
                     f"batch {entry.batch} of archive {self.archive.name!r} cannot be finished: "
                     f"neither {self.store.full(piece.staged)} nor {self.store.full(piece.path)} "
-                    "is there. Somebody deleted it; put it back, or archive under another name"
+                    "is there. It was deleted; restore it, or archive under another name"
                 )
         self.at("visible")
         return self.journal.finish()

@@ -51,7 +51,7 @@ def run_replay(replay: Replay, context: Context) -> None:
     note = journal.done.note if journal.done else {}
     begun = int(note.get("t0", 0))
     if first <= origin.whole.last:
-        with context.working("looking at the times of messages"):
+        with context.working("reading the times of messages"):
             begun, windows = _windows(replay, origin, first, begun)
         work.publish_all(windows, begun, float(note.get("offset", 0)))
     through = journal.through().get(origin.stream)

@@ -323,7 +323,7 @@ class Ledger:
                 f"{refused['attempt']!r}, subject {refused['subject']!r}"
             )
         words = f"{error.get('description', '')} (err_code {error.get('err_code', 0)})"
-        return f"{where}: {words}. What is committed again goes on there"
+        return f"{where}: {words}. A repeated commit continues there"
 
 
 def _parsed(payload: bytes) -> dict[str, Any]:

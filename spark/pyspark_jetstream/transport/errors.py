@@ -27,7 +27,7 @@ class StreamRecreated(JetStreamError):
     def __init__(self, stream: str, expected: int, found: int) -> None:
         super().__init__(
             f"stream {stream!r} was deleted and created again: the position is one of the stream "
-            f"created at {expected} ns, the stream that is there was created at {found} ns"
+            f"created at {expected} ns, the existing stream was created at {found} ns"
         )
         self.stream, self.expected, self.found = stream, expected, found
 

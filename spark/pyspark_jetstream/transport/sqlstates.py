@@ -19,12 +19,12 @@ PERMANENT = {
     "28000": "the database refuses the role or its way to authenticate (pg_hba.conf)",
     "28P01": "the password of the role is wrong",
     "3D000": "there is no database of this name",
-    "3F000": "the database has no jetgate: it is another one than jetgate serves, or is not set up",
-    "42501": "the role has no right to this: docs/sql.md says how a reader is made",
+    "3F000": "the database has no schema jetgate: it is not served by jetgate, or is not migrated",
+    "42501": "the role lacks this right: docs/sql.md shows how to create a reader",
     "42704": "the database refuses a setting or a name of the connection string",
     "42883": "the schema jetgate is of another version than this package reads",
     "42703": "the schema jetgate is of another version than this package reads",
-    "42P01": "the database has no jetgate: it is another one than jetgate serves, or is not set up",
+    "42P01": "the database has no schema jetgate: it is not served by jetgate, or is not migrated",
     "57P04": "the database was dropped",
 }
 """Permanent errors with explanations; codes in neither table are permanent, too."""

@@ -48,8 +48,8 @@ def test_every_limit_is_documented() -> None:
     [
         ("nothing: 1", 'x.conf:1:0: http: unknown field "nothing"; docs/http-auth.md lists them'),
         ('ack_key: "x"', 'unknown field "ack_key"'),
-        ("json_body_max: 0", "http.json_body_max: 0: expected more than nothing"),
-        ("json_body_max: -1", "http.json_body_max: -1: expected more than nothing"),
+        ("json_body_max: 0", "http.json_body_max: 0: expected a number above 0"),
+        ("json_body_max: -1", "http.json_body_max: -1: expected a number above 0"),
         ('json_body_max: "a"', "http.json_body_max: 'a': expected a number, such as 1048576"),
         ("json_body_max: true", "http.json_body_max: True: expected a number"),
         ("tickets_max: 1.5", "http.tickets_max: 1.5: expected a number"),

@@ -74,7 +74,7 @@ def not_there(command: Sequence[str]) -> str:
         (runs('java version "1.8.0_412"'), "fail", "8 ("),
         (runs('openjdk version "25" 2025-09-16'), "fail", "supports 17 and 21"),
         (runs('openjdk version "21.0.8"', "java.base"), "fail", "lacks the module"),
-        (runs("Usage: java"), "fail", "does not say its version"),
+        (runs("Usage: java"), "fail", "does not print its version"),
         (not_there, "fail", "cannot be run: No such file"),
     ],
 )
@@ -114,7 +114,7 @@ def test_a_database_that_does_not_answer_is_told_and_the_password_is_not(
     dsn = "postgresql://reader:hunter2@127.0.0.1:1/db?connect_timeout=1"
     (found,) = reach("read", {"dsn": dsn, "stream": "S", "timeout": "1ms"})
     assert found.state == "fail"
-    assert "look at the option dsn" in found.todo
+    assert "check the option dsn" in found.todo
     assert "hunter2" not in found.text()
 
 

@@ -153,7 +153,7 @@ def told(use: str, options: dict[str, str]) -> str | None:
         (
             READ,
             {"jsonSchema": f"a {'array<' * 2000}int{'>' * 2000}", "payload": "json"},
-            "types within one another, more than 100",
+            "types nested more deeply than 100",
         ),
         (READ, {"servers": "http://h:4222"}, "'servers' is 'http://h:4222', expected nats://host"),
         (READ, {"dsn": ""}, "'dsn or servers' is not set, expected dsn, PostgreSQL's"),

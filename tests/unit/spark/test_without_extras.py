@@ -50,5 +50,5 @@ def test_the_doctor_names_the_package_that_a_read_needs() -> None:
     done = _without("-c", script)
 
     assert done.stderr == ""
-    assert "fail  options: not looked at: the package pyarrow is not installed" in done.stdout
+    assert "fail  options: not checked: the package pyarrow is not installed" in done.stdout
     assert "-> pip install pyarrow" in done.stdout

@@ -95,7 +95,7 @@ def test_a_directory_that_everybody_may_write_is_refused(shared: Path) -> None:
     (shared / "nats").mkdir()
     (shared / "nats").chmod(0o777)
 
-    with pytest.raises(OperatorError, match=r"can be written by everybody.*chmod o-w"):
+    with pytest.raises(OperatorError, match=r"is writable for every user.*chmod o-w"):
         lock_directory(shared / "nats")
 
 

@@ -96,7 +96,7 @@ def test_what_libpq_refuses_is_refused(text: str) -> None:
         ("postgresql://h/db?hostaddr=1.2.3.4", "hostaddr cannot be had: name the address as host"),
         (
             "postgresql://h/db?target_session_attrs=standby",
-            "=standby cannot be had: what is stored",
+            "=standby cannot be had: writes need",
         ),
         ("postgresql://h/db?requirepeer=postgres", "requirepeer cannot be had"),
         ("postgresql://h/db?sslrootcert=system&sslmode=require", "needs sslmode=verify-full"),

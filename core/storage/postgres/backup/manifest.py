@@ -94,7 +94,7 @@ def read(archive: Path) -> Manifest:
         return msgspec.json.decode(text or b"", type=Manifest)
     except msgspec.MsgspecError as error:
         raise OperatorError(
-            f"{archive} is cut short, damaged at its end, or no backup that jetgate has taken"
+            f"{archive} is cut short, damaged at its end, or not a backup of jetgate"
         ) from error
 
 

@@ -214,4 +214,4 @@ def ranges(seqs: Iterable[int]) -> str:
 def require_columns(columns: Sequence[str]) -> None:
     """Raise OperatorError unless the rows have the columns of this release."""
     if tuple(columns) != ROW_COLUMNS:
-        raise OperatorError("the messages have the columns of another release: use that one")
+        raise OperatorError("the messages have the columns of another release: use that release")

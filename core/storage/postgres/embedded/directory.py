@@ -56,7 +56,7 @@ def path_for(data: Path, account: Account) -> str:
             break
     raise OperatorError(
         f"cannot use data directory {directory}: PostgreSQL refuses to run as root, and user"
-        f" {account.name}, who runs it instead, cannot enter {barred}: choose a directory with"
+        f" {account.name}, which runs it instead, cannot enter {barred}: choose a directory with"
         " --data that every user can reach, or run jetgate as an ordinary user"
     )
 
