@@ -131,7 +131,7 @@ def render(sections: Iterable[Section], run: Run) -> str:
     for section in sections:
         lines += ["", f"## {section.title}", ""]
         if any(feature.document for feature in section.features):
-            lines += ["| document | says | the server does | verdict | tests |"]
+            lines += ["| document | requirement | the server does | verdict | tests |"]
         else:
             lines += ["| feature | ADR | since | verdict | tests |"]
         lines += ["|---|---|---|---|---|"]
@@ -167,13 +167,9 @@ def links(feature: Feature) -> str:
 INTRODUCTION = (
     "# Compatibility",
     "",
-    f"What jetgate serves, judged by nats-server {SERVER_VERSION}. The verdicts come from a run"
-    " of the tests that each",
-    "row names: `python -m tests.compat` runs them and writes this page, and a complete run of"
-    " `pytest` fails",
-    "when the page says anything else. *Same* means that the tests of the row passed with both"
-    " servers, byte by",
-    "byte where they are transcripts; [coverage.toml](../tests/wire/coverage.toml) lists which"
-    " subjects, errors,",
-    "statuses and headers the transcripts must show.",
+    f"Each feature of jetgate, judged by nats-server {SERVER_VERSION}. `python -m tests.compat` runs",
+    "the tests of each row and writes the verdicts. A complete run of `pytest` fails when the page",
+    "differs from its results. *Same* means that the tests of the row passed with both servers.",
+    "Transcripts must agree byte by byte; [coverage.toml](../tests/wire/coverage.toml) lists their",
+    "required subjects, errors, statuses and headers.",
 )
