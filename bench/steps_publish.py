@@ -19,7 +19,7 @@ from core.protocol.gather import CLIENT, GATHER_ALL, gather
 from core.protocol.messages import MessageColumns
 from core.protocol.parser import Parser
 from core.pubsub.account import Subscription
-from core.pubsub.batch import take_together
+from core.pubsub.batch import deliver_together
 from core.rules.stream.plan import PlanBuilder
 from core.storage.interface import StreamCommit
 from core.storage.postgres.connect import Purpose
@@ -112,7 +112,7 @@ def receive_together() -> float:
         MessageColumns().extend(some)
 
     account.subscribe(b"orders.>", lambda *_: None).batch = take_all
-    return per_message(lambda: take_together(account, batch))
+    return per_message(lambda: deliver_together(account, batch))
 
 
 def rows() -> float:

@@ -85,7 +85,7 @@ def _of_process(node: Node) -> Snapshot:
         outage_seconds=health.outage_seconds(),
         clock_offset=time.ahead if time.is_known else None,
         lost_sequences=health.acknowledged.lost,
-        authentication_failures=hub.endings.authentication_failures,
+        authentication_failures=hub.disconnect_log.authentication_failures,
         refused_connections=hub.descriptors.refused,
         connections=len(hub.sessions),
         subscriptions=sum(a.client_subscriptions for a in hub.accounts.values()),

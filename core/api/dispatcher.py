@@ -29,7 +29,7 @@ from core.model.response import ErrorBody, Response
 from core.model.versions import is_level_supported
 from core.protocol import headers as header_block
 from core.pubsub.account import Account, ServiceSubscription, Session
-from core.pubsub.route import STRANGERS
+from core.pubsub.receivers import MEMBERS_GROUP
 from core.runtime.tasks import spawn, stop
 from core.storage.health import waits
 
@@ -151,7 +151,8 @@ class Dispatcher:
     def start(self) -> None:
         """Subscribe to API requests, and to requests that other nodes forward."""
         self._subscriptions = [
-            self._account.subscribe(subject, self.on_request, STRANGERS) for subject in API_SUBJECTS
+            self._account.subscribe(subject, self.on_request, MEMBERS_GROUP)
+            for subject in API_SUBJECTS
         ]
         for prefix in (PREFIX, OWN_PREFIX):
             self._places.listen(prefix, self._on_routed)

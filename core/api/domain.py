@@ -6,7 +6,7 @@ the answer is the status "no responders".
 
 from core.api.dispatcher import PREFIX
 from core.pubsub.account import Account, ServiceSubscription, Session
-from core.pubsub.route import STRANGERS
+from core.pubsub.receivers import MEMBERS_GROUP
 
 _STORES = (b"$KV.", b"$OBJ.")
 """Mapped without the prefix: clients prepend the API prefix to subjects of KV and object stores."""
@@ -26,11 +26,11 @@ def serve_domain(account: Account, domain: str) -> ServiceSubscription | None:
     ) -> None:
         rest = subject[len(prefix) :]
         mapped = rest if rest.startswith(_STORES) else PREFIX + rest
-        route = account.route(mapped)
-        if route.interest:
-            account.deliver(route, session, mapped, reply, headers, payload)
+        receivers = account.receivers(mapped)
+        if receivers.interest:
+            account.deliver(receivers, session, mapped, reply, headers, payload)
             account.loop_tick.arm()
         elif reply and getattr(session, "no_responders", False):
             account.publish(reply, b"", b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % mapped, b"")
 
-    return account.subscribe(prefix + b">", take, STRANGERS)
+    return account.subscribe(prefix + b">", take, MEMBERS_GROUP)

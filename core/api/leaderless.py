@@ -22,7 +22,7 @@ from core.model import codec
 from core.model.api_errors import api_error
 from core.model.response import ErrorBody
 from core.pubsub.account import Account, ServiceSubscription
-from core.pubsub.route import ServiceCall, Session
+from core.pubsub.receivers import ServiceCall, Session
 from core.rules.stream.texts import json_text, refusal
 from core.runtime.subscribers import Subscribers
 

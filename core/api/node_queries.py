@@ -19,7 +19,7 @@ from core.model.stream import StreamInfo
 
 if TYPE_CHECKING:
     from core.jetstream.registry import Registry
-    from core.pubsub.route import Link
+    from core.pubsub.receivers import Link
 
 _INFOS, _USAGE, _EVACUATE = b"INFOS", b"USAGE", b"EVACUATE"
 

@@ -11,7 +11,7 @@ from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn, stop
 
 if TYPE_CHECKING:
-    from core.pubsub.route import Link
+    from core.pubsub.receivers import Link
 
 _WITHIN_S = 2.0
 _NODE = b"NODE."

@@ -10,7 +10,7 @@ from typing import Protocol
 from core.cluster.directory import StreamDirectory
 from core.protocol.routed import routed_message
 from core.pubsub.account import NODES, Account, NodeCall
-from core.pubsub.route import MESSAGE, Link
+from core.pubsub.receivers import MESSAGE, Link
 
 _DIRECTORY = 0
 

@@ -5,7 +5,7 @@ from typing import Any
 from core.goinput import text_of
 from core.model.gotime import format_duration
 from core.monitor.times import age, moment
-from core.pubsub.route import Subscription
+from core.pubsub.receivers import Subscription
 from core.transport.session import ClientSession
 
 _KINDS = {"WEBSOCKET": "websocket"}

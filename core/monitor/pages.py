@@ -109,7 +109,7 @@ def _sublist_stats(accounts: list[Account]) -> dict[str, Any]:
     """
     counts = [account.subscription_counts() for account in accounts]
     count, inserts = sum(now for now, _ in counts), sum(ever for _, ever in counts)
-    routes = [route for account in accounts for route in account.routes.values()]
+    routes = [route for account in accounts for route in account.receivers_by_subject.values()]
     fanouts = [len(r.targets) + len(r.groups) + len(r.services) for r in routes]
     return {
         "num_subscriptions": count,

@@ -20,7 +20,7 @@ from core.monitor.query import Query
 from core.monitor.source import About, JetStream, Source
 from core.monitor.times import moment
 from core.monitor.varz import summary
-from core.pubsub.route import Session
+from core.pubsub.receivers import Session
 from core.pubsub.server import SYSTEM_ACCOUNT, Hub
 from core.pubsub.user_info import server_json
 from core.runtime.clock import Clock

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from core.node.ownership.dispatch import Dispatch
 
 if TYPE_CHECKING:
-    from core.pubsub.route import Link
+    from core.pubsub.receivers import Link
     from core.route.database_mesh import DatabaseMesh
     from core.route.link import RouteLink
 

@@ -1,12 +1,12 @@
 """One account: its subscriptions, and the flow of messages between them. No sockets, no JetStream.
 
-A subject is matched once. Its receivers (`Route`) are cached in `routes` under the subject. If no
-matching subscription depends on the last token, the receivers are cached in `prefixes` instead,
+A subject is matched once. Its receivers (`Receivers`) are cached in `receivers_by_subject` under the subject. If no
+matching subscription depends on the last token, the receivers are cached in `receivers_by_prefix` instead,
 under the subject without that token: all one-time reply subjects of an inbox share one entry, and
 add none of their own. A new or removed subscription drops exactly the entries that it could change.
 
 Every acknowledgement (`$JS.ACK.>`) has its own subject, so caching by subject is useless: `acks`
-maps the leading part of the subject, which names the consumer, to the taker of its
+maps the leading part of the subject, which names the consumer, to the handler of its
 acknowledgements. Acknowledgements are delivered like other messages too, but only while a client
 subscribes to such subjects. Where another server of the cluster serves the consumer, and nobody
 else subscribes, one cached entry per consumer serves all its acknowledgements.
@@ -14,7 +14,7 @@ else subscribes, one cached entry per consumer serves all its acknowledgements.
 Permissions that deny part of a subscription are applied when receivers are resolved.
 
 In a cluster `watchers` are called for every subscription, and `split` finds the subscriptions on
-other servers ([onward](onward.py)).
+other servers ([forwarding](forwarding.py)).
 """
 
 import random
@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any
 from core.auth.author import StreamScope
 from core.auth.grant import Guard
 from core.pubsub.hub_view import HubView
-from core.pubsub.route import (
+from core.pubsub.receivers import (
     MESSAGE,
-    AckTaker,
+    AckHandler,
     Link,
     Member,
     Onward,
+    Receivers,
     RemoteInterest,
-    Route,
     ServiceCall,
     ServiceSubscription,
     Session,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Account",
-    "AckTaker",
-    "Route",
+    "AckHandler",
+    "Receivers",
     "ServiceCall",
     "ServiceSubscription",
     "Session",
@@ -57,11 +57,11 @@ __all__ = [
     "message_tail",
 ]
 
-ROUTES_MAX = 16384
-_SEARCH_MAX = 16 * ROUTES_MAX
+RECEIVERS_MAX = 16384
+_SEARCH_MAX = 16 * RECEIVERS_MAX
 _FEW = 8
 ACK_PREFIX = b"$JS.ACK."
-_NOBODY = Route([], None)
+_NOBODY = Receivers([], None)
 _LED = b"_JG.ACK."
 """Prefix of a stream's name. A peer that subscribes to it gets the acknowledgements of the
 stream."""
@@ -88,9 +88,9 @@ class Account:
         self.name = name
         self.hub = hub
         self.loop_tick = hub.loop_tick
-        self.routes: dict[bytes, Route] = {}
-        self.prefixes: dict[bytes, Route] = {}
-        self.acks: dict[bytes, AckTaker] = {}
+        self.receivers_by_subject: dict[bytes, Receivers] = {}
+        self.receivers_by_prefix: dict[bytes, Receivers] = {}
+        self.ack_handlers: dict[bytes, AckHandler] = {}
         self.on_interest: list[Callable[[bytes], None]] = []
         self.client_subscriptions = 0
         self.is_silent: Callable[[bytes], bool] | None = None
@@ -104,7 +104,7 @@ class Account:
         self._mappings: Mappings | None = None
         self._sublist: Sublist[Any] = Sublist()
         self._ack_watchers = self._ack_services = 0
-        self._ack_routes: dict[bytes, Route] = {}
+        self._ack_receivers: dict[bytes, Receivers] = {}
         self._guarded = 0
         self._searched = 0
         self._chance = chance
@@ -161,12 +161,12 @@ class Account:
             for watch in self.watchers:
                 watch(subscription, False)
 
-    def untell(self, subscription: ServiceSubscription) -> None:
+    def withdraw(self, subscription: ServiceSubscription) -> None:
         """Withdraw a subscription from other servers; messages under way are delivered."""
-        if not subscription.untold:
+        if not subscription.withdrawn:
             for watch in self.watchers:
                 watch(subscription, False)
-            subscription.untold = True
+            subscription.withdrawn = True
 
     def subscription_counts(self) -> tuple[int, int]:
         """Return the number of subscriptions now and since the start, services included."""
@@ -205,8 +205,8 @@ class Account:
             if subscription.guard is not None:
                 self._guarded -= 1
             wild += has_wildcard(subject)
-        if wild > _FEW or len(gone) > ROUTES_MAX:
-            self.forget_routes()
+        if wild > _FEW or len(gone) > RECEIVERS_MAX:
+            self.drop_receivers()
         else:
             for subscription in gone:
                 self._touch(subscription.subject)
@@ -245,7 +245,7 @@ class Account:
             if _may_watch_acks(interest.subject):
                 self._ack_watchers -= 1
         if len(interests) > _FEW:
-            self.forget_routes()
+            self.drop_receivers()
         else:
             for interest in interests:
                 self._touch(interest.subject)
@@ -255,18 +255,18 @@ class Account:
 
     # -- routes
 
-    def route(self, subject: bytes) -> Route:
+    def receivers(self, subject: bytes) -> Receivers:
         """Return the receivers of a literal subject, from the cache if possible."""
-        route = self.routes.get(subject)
-        return self.resolve(subject) if route is None else route
+        receivers = self.receivers_by_subject.get(subject)
+        return self.resolve(subject) if receivers is None else receivers
 
-    def resolve(self, subject: bytes) -> Route:
-        """Return the receivers of a subject that is not in `routes`."""
+    def resolve(self, subject: bytes) -> Receivers:
+        """Return the receivers of a subject that is not in `receivers_by_subject`."""
         if subject.startswith(ACK_PREFIX):
             return self._resolve_ack(subject)
         head, _, last = subject.rpartition(b".")
-        if last and (route := self.prefixes.get(head)) is not None:
-            return route
+        if last and (receivers := self.receivers_by_prefix.get(head)) is not None:
+            return receivers
         members, last_matters = self._sublist.match(subject)
         if self._guarded and any(isinstance(m, Subscription) and m.guard for m in members):
             last_matters = True  # permissions may differ between the subjects of one inbox
@@ -277,16 +277,16 @@ class Account:
         if self.split is not None:
             members, onward = self.split(members)
         if head and not last_matters:
-            if len(self.prefixes) >= ROUTES_MAX:
-                _drop(self.prefixes)
-            route = self.prefixes[head] = Route(members, None, onward)
+            if len(self.receivers_by_prefix) >= RECEIVERS_MAX:
+                _drop(self.receivers_by_prefix)
+            receivers = self.receivers_by_prefix[head] = Receivers(members, None, onward)
         else:
-            if len(self.routes) >= ROUTES_MAX:
-                _drop(self.routes)
-            route = self.routes[subject] = Route(members, subject, onward)
-        return route
+            if len(self.receivers_by_subject) >= RECEIVERS_MAX:
+                _drop(self.receivers_by_subject)
+            receivers = self.receivers_by_subject[subject] = Receivers(members, subject, onward)
+        return receivers
 
-    def _resolve_ack(self, subject: bytes) -> Route:
+    def _resolve_ack(self, subject: bytes) -> Receivers:
         """Return the receivers of an acknowledgement other than its consumer on this server.
 
         These are subscribers to acknowledgements, and the node that leads the stream. Each
@@ -294,30 +294,30 @@ class Account:
         no subscribers.
         """
         head = subject.rsplit(b".", 5)[0]
-        if (route := self._ack_routes.get(head)) is not None:
-            return route
+        if (receivers := self._ack_receivers.get(head)) is not None:
+            return receivers
         is_watched = self._ack_watchers or self._ack_services
         members = self._sublist.match(subject)[0] if is_watched else []
-        if head not in self.acks:
+        if head not in self.ack_handlers:
             leaders = self._sublist.match(_LED + stream_of_ack(subject))[0]
             members = [*members, *(each for each in leaders if isinstance(each, RemoteInterest))]
         onward = None
         if self.split is not None:
             members, onward = self.split(members)
-        route = Route(members, None, onward)
+        receivers = Receivers(members, None, onward)
         if not is_watched:
-            if len(self._ack_routes) >= ROUTES_MAX:
-                _drop(self._ack_routes)
-            self._ack_routes[head] = route
-        return route
+            if len(self._ack_receivers) >= RECEIVERS_MAX:
+                _drop(self._ack_receivers)
+            self._ack_receivers[head] = receivers
+        return receivers
 
-    def take_acks_of(self, stream: str) -> ServiceSubscription:
+    def announce_acks_of(self, stream: str) -> ServiceSubscription:
         """Have other servers send the acknowledgements of a stream here, until unsubscribed."""
         return self.subscribe(_LED + stream.encode(), _nothing)
 
     def has_interest(self, subject: bytes) -> bool:
         """Return True if a message on `subject` would have a receiver now."""
-        return self.route(subject).interest
+        return self.receivers(subject).interest
 
     def denied(self, subject: bytes) -> list[Subscription]:
         """Return the subscriptions that match a literal subject but whose permissions deny it."""
@@ -326,12 +326,12 @@ class Account:
         members, _ = self._sublist.match(subject)
         return [m for m in members if isinstance(m, Subscription) and _is_denied(m, subject)]
 
-    def in_turn(self, group: tuple[Member, ...]) -> tuple[Member, ...]:
+    def offer_order(self, group: tuple[Member, ...]) -> tuple[Member, ...]:
         """Return the members of a queue group in the order of offers: the first by chance."""
         first = int(self._chance() * len(group))
         return group[first:] + group[:first]
 
-    def one_of(self, members: Sequence[RemoteInterest]) -> Link:
+    def choose_link(self, members: Sequence[RemoteInterest]) -> Link:
         """Return the link to the server that gets a message of a queue group: random, by weight."""
         place = self._chance() * sum(each.weight for each in members)
         for each in members:
@@ -345,22 +345,22 @@ class Account:
         """True while clients or other servers subscribe to acknowledgements."""
         return bool(self._ack_watchers)
 
-    def take_ack(
+    def deliver_ack(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> bool:
         """Pass an acknowledgement to its consumer. Return True if it needs no further delivery."""
         parts = subject.rsplit(b".", 5)
-        taker = self.acks.get(parts[0])
-        if taker is None:
+        handler = self.ack_handlers.get(parts[0])
+        if handler is None:
             return False
-        taker.take(parts, session, reply, headers, payload)
+        handler.handle(parts, session, reply, headers, payload)
         return not self._ack_watchers
 
     # -- messages
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Publish from inside the server to clients and services, and call `loop_tick.arm`."""
-        self.deliver(self.route(subject), None, subject, reply, headers, payload)
+        self.deliver(self.receivers(subject), None, subject, reply, headers, payload)
         self.loop_tick.arm()
 
     def send(self, to: bytes, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
@@ -368,26 +368,32 @@ class Account:
 
         Return False if there are none.
         """
-        route = self.route(to)
-        if not route.interest:
+        receivers = self.receivers(to)
+        if not receivers.interest:
             return False
         self.loop_tick.arm()
-        return self.deliver_as(to, route, subject, reply, headers, payload)
+        return self.deliver_as(to, receivers, subject, reply, headers, payload)
 
     def deliver_as(
-        self, to: bytes, route: Route, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+        self,
+        to: bytes,
+        receivers: Receivers,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
     ) -> bool:
-        """Deliver a message with subject `subject` to the receivers of `to`, which are `route`.
+        """Deliver a message with subject `subject` to the receivers of `to`, which are `receivers`.
 
         Return False if there are none. The caller arms the loop tick.
         """
         if subject == to:
-            return self.deliver(route, None, subject, reply, headers, payload)
-        return self.deliver(route, None, subject, reply, headers, payload, to=to)
+            return self.deliver(receivers, None, subject, reply, headers, payload)
+        return self.deliver(receivers, None, subject, reply, headers, payload, to=to)
 
     def deliver(
         self,
-        route: Route,
+        receivers: Receivers,
         source: Session | None,
         subject: bytes,
         reply: bytes,
@@ -399,26 +405,26 @@ class Account:
         """Append a message to the outputs of its receivers. Return False if there are none.
 
         The caller arms the loop tick. `source` is the session of the publisher (None: no client of
-        this server), `to` the subject of `route` where receivers see another one (`subject`).
+        this server), `to` the subject of `receivers` where receivers see another one (`subject`).
         """
         delivered = False
         refused: list[bytes] = []  # queue groups whose members here may not have the message
-        if route.targets:
+        if receivers.targets:
             tail = message_tail(reply, headers, payload)
-            if to or not route.plain or not (source is None or source.echo):
-                for target in route.targets:
+            if to or not receivers.plain or not (source is None or source.echo):
+                for target in receivers.targets:
                     if self.deliver_one(target, source, subject, tail, headers, payload, reply):
                         delivered = True
             else:
-                self.fan_out(route, subject, tail, len(payload), len(headers))
+                self.fan_out(receivers, subject, tail, len(payload), len(headers))
                 delivered = True
-        for group in route.groups:
+        for group in receivers.groups:
             if self.deliver_group(group, source, subject, reply, headers, payload):
                 delivered = True
-            elif route.onward is not None:
+            elif receivers.onward is not None:
                 refused.append(group[0].queue)
-        onward = route.onward if to or refused else None
-        for service in route.services:
+        onward = receivers.onward if to or refused else None
+        for service in receivers.services:
             if onward is not None and service is onward:
                 onward.forward((subject, reply, headers, payload), to, refused)
             else:
@@ -426,12 +432,12 @@ class Account:
             delivered = True
         return delivered
 
-    def deliver_run(self, route: Route, subject: bytes, payloads: list[bytes]) -> None:
+    def deliver_run(self, receivers: Receivers, subject: bytes, payloads: list[bytes]) -> None:
         """Deliver several payloads of one size, without reply and headers, to `plain` targets."""
-        assert route.plain, "no target needs looking at one by one"
+        assert receivers.plain, "no target needs looking at one by one"
         size = b"%d\r\n" % len(payloads[0])
         sent = len(payloads) * (MESSAGE + len(payloads[0]))
-        for target, session, out, head in route.heads or heads_of(route.targets, subject):
+        for target, session, out, head in receivers.heads or heads_of(receivers.targets, subject):
             if not out:
                 self.loop_tick.dirty.append(session)
             line = head + size
@@ -439,22 +445,22 @@ class Account:
             out += (line, (b"\r\n" + line).join(payloads), b"\r\n")
 
     def fan_out(
-        self, route: Route, subject: bytes, tail: bytes, size: int, header_size: int
+        self, receivers: Receivers, subject: bytes, tail: bytes, size: int, header_size: int
     ) -> None:
-        """Append a message to the outputs of a `Route` whose targets are `plain`."""
+        """Append a message to the outputs of a `Receivers` whose targets are `plain`."""
         dirty = self.loop_tick.dirty
         sent = MESSAGE + size + header_size
         verb = b"HMSG " if header_size else b"MSG "
-        if route.heads is None or header_size:
+        if receivers.heads is None or header_size:
             begin = verb + subject
-            for target in route.targets:
+            for target in receivers.targets:
                 out = target.session.out
                 if not out:
                     dirty.append(target.session)
                 target.sent += sent
                 out += (begin, target.mid, tail)
             return
-        for target, session, out, head in route.heads:
+        for target, session, out, head in receivers.heads:
             if not out:
                 dirty.append(session)
             target.sent += sent
@@ -525,28 +531,28 @@ class Account:
 
     def _touch(self, subject: bytes) -> None:
         """Drop the cached receivers that a subscription to `subject` can change."""
-        if self._ack_routes and (subject.startswith(_LED) or _may_watch_acks(subject)):
-            _drop(self._ack_routes)
+        if self._ack_receivers and (subject.startswith(_LED) or _may_watch_acks(subject)):
+            _drop(self._ack_receivers)
         if not has_wildcard(subject):
-            _discard(self.routes, subject)
-            _discard(self.prefixes, subject.rpartition(b".")[0])
+            _discard(self.receivers_by_subject, subject)
+            _discard(self.receivers_by_prefix, subject.rpartition(b".")[0])
             return
         # Limit the cost of many wildcard filters: each one scans all cached receivers.
-        self._searched += len(self.routes) + len(self.prefixes)
+        self._searched += len(self.receivers_by_subject) + len(self.receivers_by_prefix)
         if self._searched > _SEARCH_MAX:
-            self.forget_routes()
+            self.drop_receivers()
             return
         prefix = fixed_prefix(subject)
-        for key in [key for key in self.routes if key.startswith(prefix)]:
-            _discard(self.routes, key)
-        for key in [key for key in self.prefixes if (key + b".").startswith(prefix)]:
-            _discard(self.prefixes, key)
+        for key in [key for key in self.receivers_by_subject if key.startswith(prefix)]:
+            _discard(self.receivers_by_subject, key)
+        for key in [key for key in self.receivers_by_prefix if (key + b".").startswith(prefix)]:
+            _discard(self.receivers_by_prefix, key)
 
-    def forget_routes(self) -> None:
+    def drop_receivers(self) -> None:
         """Drop all cached receivers."""
-        _drop(self.routes)
-        _drop(self.prefixes)
-        _drop(self._ack_routes)
+        _drop(self.receivers_by_subject)
+        _drop(self.receivers_by_prefix)
+        _drop(self._ack_receivers)
         self._searched = 0
 
 
@@ -554,16 +560,16 @@ def _no_scopes(_subject: bytes) -> Iterable[StreamScope]:
     return ()
 
 
-def _discard(routes: dict[bytes, Route], key: bytes) -> None:
-    route = routes.pop(key, None)
-    if route is not None:
-        route.stale = True
+def _discard(cached: dict[bytes, Receivers], key: bytes) -> None:
+    receivers = cached.pop(key, None)
+    if receivers is not None:
+        receivers.stale = True
 
 
-def _drop(routes: dict[bytes, Route]) -> None:
-    for route in routes.values():
-        route.stale = True
-    routes.clear()
+def _drop(cached: dict[bytes, Receivers]) -> None:
+    for receivers in cached.values():
+        receivers.stale = True
+    cached.clear()
 
 
 def stream_of_ack(subject: bytes) -> bytes:

@@ -9,7 +9,7 @@ connections apart even if both use the same id.
 
 from core.protocol import headers as header_blocks
 from core.pubsub.account import Account
-from core.pubsub.route import Member, Route, Session
+from core.pubsub.receivers import Member, Receivers, Session
 
 AUTHOR_LINE = b"\r\n" + header_blocks.BATCH_AUTHOR + b":"
 FAST = b".$FI"
@@ -29,7 +29,7 @@ def without_author(headers: bytes) -> bytes:
 
 def deliver_authored(
     account: Account,
-    route: Route,
+    receivers: Receivers,
     source: Session,
     message: tuple[bytes, bytes, bytes, bytes],
     authored: bytes,
@@ -38,19 +38,19 @@ def deliver_authored(
 
     Args:
         account: Account of the publisher.
-        route: The receivers of the subject.
+        receivers: The receivers of the subject.
         source: The session of the publisher.
         message: Subject, reply, headers and payload.
         authored: The header block with the author, for receivers that take authors (streams). All
             other receivers get the headers of `message`.
     """
     subject, reply, headers, payload = message
-    takers = [service for service in route.services if service.takes_authors]
-    others: list[Member] = [*route.targets]
-    others += (member for group in route.groups for member in group)
-    others += (service for service in route.services if not service.takes_authors)
-    rest = Route(others, None, route.onward)
+    handlers = [service for service in receivers.services if service.takes_authors]
+    others: list[Member] = [*receivers.targets]
+    others += (member for group in receivers.groups for member in group)
+    others += (service for service in receivers.services if not service.takes_authors)
+    rest = Receivers(others, None, receivers.onward)
     delivered = account.deliver(rest, source, subject, reply, headers, payload)
-    for service in takers:
+    for service in handlers:
         service.call(source, subject, reply, authored, payload)
-    return delivered or bool(takers)
+    return delivered or bool(handlers)

@@ -9,49 +9,49 @@ from collections.abc import Callable
 from core.protocol.messages import MessageColumns
 from core.pubsub.account import ACK_PREFIX, Account
 from core.pubsub.publish_rules import are_any_reserved, is_system
-from core.pubsub.route import BatchCall, Route, Session
+from core.pubsub.receivers import BatchCall, Receivers, Session
 
 _FEW = 8
 """Smallest number of acknowledgements of one consumer that are applied together."""
 
 
-def take_together(account: Account, batch: MessageColumns) -> bool:
+def deliver_together(account: Account, batch: MessageColumns) -> bool:
     """Pass a batch to the only receiver of all its messages, if that takes batches.
 
     Return False, without any effect, if the messages have to be delivered one by one.
     """
-    if _is_taken_here(account, batch.subjects[0]) or _is_taken_here(account, batch.subjects[-1]):
+    if _is_led_here(account, batch.subjects[0]) or _is_led_here(account, batch.subjects[-1]):
         return False
-    routes, prefixes = account.routes, account.prefixes
+    routes, prefixes = account.receivers_by_subject, account.receivers_by_prefix
     found: BatchCall | None = None
-    before: Route | None = None
+    before: Receivers | None = None
     for subject in _kinds(batch):
-        route = routes.get(subject)
-        if route is None:
+        receivers = routes.get(subject)
+        if receivers is None:
             if subject.startswith(ACK_PREFIX):
-                if _is_taken_here(account, subject):
+                if _is_led_here(account, subject):
                     return False
-                route = account.resolve(subject)
+                receivers = account.resolve(subject)
             elif is_system(subject):
                 return False
             else:
                 head, _, last = subject.rpartition(b".")
-                route = (prefixes.get(head) if last else None) or account.resolve(subject)
-        if route is before:
+                receivers = (prefixes.get(head) if last else None) or account.resolve(subject)
+        if receivers is before:
             continue
-        before = route
-        if route.batch is None or (found is not None and route.batch is not found):
+        before = receivers
+        if receivers.batch is None or (found is not None and receivers.batch is not found):
             return False
-        found = route.batch
+        found = receivers.batch
     if found is None or are_any_reserved(batch.replies):
         return False
     found(batch)
     return True
 
 
-def _is_taken_here(account: Account, subject: bytes) -> bool:
+def _is_led_here(account: Account, subject: bytes) -> bool:
     """Return True for an acknowledgement of a consumer that this node leads."""
-    return subject.startswith(ACK_PREFIX) and subject.rsplit(b".", 5)[0] in account.acks
+    return subject.startswith(ACK_PREFIX) and subject.rsplit(b".", 5)[0] in account.ack_handlers
 
 
 def _kinds(batch: MessageColumns) -> set[bytes]:
@@ -69,7 +69,7 @@ def _kinds(batch: MessageColumns) -> set[bytes]:
     return kinds
 
 
-def take_row(
+def deliver_ack_row(
     account: Account, batch: MessageColumns, start: int, stop: int, source: Session | None = None
 ) -> bool:
     """Pass the acknowledgements of one row (`MessageColumns.rows`) to the consumer of all.
@@ -81,19 +81,19 @@ def take_row(
     if len(subjects) < _FEW or not subjects[0].startswith(ACK_PREFIX):
         return False
     head = subjects[0].rsplit(b".", 5)[0]
-    taker = account.acks.get(head)
-    if taker is None or not subjects[-1].startswith(head):  # cheap check before all are split
+    handler = account.ack_handlers.get(head)
+    if handler is None or not subjects[-1].startswith(head):  # cheap check before all are split
         return False
     if batch.has_headers or any(batch.replies[start:stop]):
         return False
     parted = [parts for each in subjects if (parts := each.rsplit(b".", 5))[0] == head]
     if len(parted) < len(subjects):
         return False
-    taker.take_row(parted, source, batch.payloads[start:stop])
+    handler.handle_row(parted, source, batch.payloads[start:stop])
     return True
 
 
-def take_acks(
+def deliver_acks(
     account: Account,
     batch: MessageColumns,
     source: Session,
@@ -110,34 +110,34 @@ def take_acks(
         return False
     if account.watches_acks or are_any_reserved(batch.replies):
         return False
-    onward = _Onward(account)
+    remote_acks = _RemoteAcks(account)
     for start, stop in batch.rows():
-        if take_row(account, batch, start, stop, source):
+        if deliver_ack_row(account, batch, start, stop, source):
             continue
         for message in batch.slice(start, stop):
             subject = message[0]
             if subject.startswith(ACK_PREFIX):
                 parts = subject.rsplit(b".", 5)
-                if (taker := account.acks.get(parts[0])) is not None:
-                    taker.take(parts, source, *message[1:])
+                if (handler := account.ack_handlers.get(parts[0])) is not None:
+                    handler.handle(parts, source, *message[1:])
                     continue
-                if onward.take(parts[0], message):
+                if remote_acks.add(parts[0], message):
                     continue
-            onward.send()
+            remote_acks.send()
             publish(*message)
-    onward.send()
+    remote_acks.send()
     return True
 
 
-class _Onward:
+class _RemoteAcks:
     """Acknowledgements for other nodes, gathered by node."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._of: dict[bytes, MessageColumns | None] = {}
-        self._parcels: dict[BatchCall, MessageColumns] = {}
+        self._batches: dict[BatchCall, MessageColumns] = {}
 
-    def take(self, head: bytes, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
+    def add(self, head: bytes, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Gather a message of the consumer with the ack prefix `head`.
 
         Return False without a node.
@@ -145,16 +145,16 @@ class _Onward:
         if head not in self._of:
             call = self._account.resolve(message[0]).batch
             self._of[head] = (
-                None if call is None else self._parcels.setdefault(call, MessageColumns())
+                None if call is None else self._batches.setdefault(call, MessageColumns())
             )
-        if (parcel := self._of[head]) is None:
+        if (gathered := self._of[head]) is None:
             return False
-        parcel.add(*message)
+        gathered.add(*message)
         return True
 
     def send(self) -> None:
         """Send the gathered messages."""
-        for call, parcel in self._parcels.items():
-            call(parcel)
-        self._parcels.clear()
+        for call, gathered in self._batches.items():
+            call(gathered)
+        self._batches.clear()
         self._of.clear()

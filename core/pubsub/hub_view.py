@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from core.pubsub.limits import Limits
-from core.pubsub.route import Link
+from core.pubsub.receivers import Link
 from core.runtime.clock import Clock
 from core.runtime.loop_tick import LoopTick
 

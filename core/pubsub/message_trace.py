@@ -17,7 +17,7 @@ from core.goinput import text_of
 from core.model.gotime import format_time
 from core.protocol import headers as header_blocks
 from core.pubsub.account import Account
-from core.pubsub.route import Subscription
+from core.pubsub.receivers import Subscription
 from core.pubsub.user_info import server_json
 from core.subjects.subject import is_valid_literal
 

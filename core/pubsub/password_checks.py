@@ -73,7 +73,7 @@ class PasswordChecks:
         self._by_user: _Groups = {}
         self._running: Counter[tuple[str, str]] = Counter()
         self._running_count = 0
-        self._is_turn_of_user = False
+        self._is_user_next = False
 
     @property
     def waiting(self) -> int:
@@ -119,8 +119,8 @@ class PasswordChecks:
 
     def _next(self) -> QueuedCheck | None:
         """Choose the check to run next, and move its address or user to the end of the round."""
-        self._is_turn_of_user = not self._is_turn_of_user
-        groups = self._by_user if self._is_turn_of_user else self._by_address
+        self._is_user_next = not self._is_user_next
+        groups = self._by_user if self._is_user_next else self._by_address
         for key, group in groups.items():
             for queued in reversed(group):
                 if self._may_run(queued):

@@ -13,11 +13,11 @@ from core.protocol.connect import Connect
 from core.protocol.holding import EVERYTHING, Held
 from core.protocol.parser import Publisher
 from core.pubsub.account import Account
-from core.pubsub.ending_log import EndingLog
+from core.pubsub.disconnect_log import DisconnectLog
 from core.pubsub.hub_view import Waiter
 from core.pubsub.limits import Limits
 from core.pubsub.password_checks import PasswordChecks
-from core.pubsub.route import Link, Session
+from core.pubsub.receivers import Link, Session
 from core.pubsub.trace_log import TraceLog
 from core.pubsub.user_info import answer_user_info
 from core.runtime.clock import Clock
@@ -225,7 +225,7 @@ class Hub:
         self.stripped_bytes = 0
         self.reports = 0
         self.slow_consumers = self.slow_routes = 0
-        self.endings = EndingLog(clock)
+        self.disconnect_log = DisconnectLog(clock)
         self.descriptors = DescriptorReserve()
         self.stale_connections = self.stale_routes = 0
         self._last_client_id = 0
@@ -373,7 +373,7 @@ class Hub:
         for session in self.sessions.values():
             session.use_trace_log()
         for account in self.accounts.values():
-            account.forget_routes()
+            account.drop_receivers()
 
     # -- sessions
 

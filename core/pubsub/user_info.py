@@ -9,7 +9,7 @@ from core.model.gotime import format_time
 from core.model.release import FEATURE_FLAGS, SERVER_VERSION
 from core.pubsub.account import Account
 from core.pubsub.hub_view import HubView
-from core.pubsub.route import Session
+from core.pubsub.receivers import Session
 from core.units import NANOS_PER_SECOND
 
 SUBJECT = b"$SYS.REQ.USER.INFO"

@@ -68,13 +68,13 @@ class AccountSide:
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
         """Deliver messages to subscriptions of `to`. Return True if there are any."""
         account = self._account
-        route = account.route(to)
+        receivers = account.receivers(to)
         for subject, reply, headers, payload in rows:
-            if route.stale:
-                route = account.route(to)
-            account.deliver_as(to, route, subject, reply, headers, payload)
+            if receivers.stale:
+                receivers = account.receivers(to)
+            account.deliver_as(to, receivers, subject, reply, headers, payload)
         account.loop_tick.arm()
-        return route.interest
+        return receivers.interest
 
     def throttle(self, client: Client) -> None:
         """Pause reading from `client` while the hub is overloaded, as for its own clients.

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from core.cluster.claims import groups_of, heard, mask_of, told
 from core.errors import ProtocolError
-from core.pubsub.route import STRANGERS
+from core.pubsub.receivers import MEMBERS_GROUP
 from core.pubsub.server import Hub
 from core.route.handshake import RouteInfo, encode_info
 from core.route.interest import LocalInterest
@@ -202,11 +202,11 @@ class DatabaseMesh(Mesh):
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
     ) -> bytes:
-        """Count a subscription; announce queue group `STRANGERS` only to members that are no nodes.
+        """Count a subscription; announce queue group `MEMBERS_GROUP` only to members that are no nodes.
 
         Arguments and result are those of `Mesh.count_interest`.
         """
-        if key[2] != STRANGERS:
+        if key[2] != MEMBERS_GROUP:
             return super().count_interest(key, is_new=is_new, is_ours=is_ours)
         for interest in (self._api, self._strange) if self._takes_requests else (self._api,):
             line = (interest.add if is_new else interest.remove)(*key)

@@ -9,8 +9,8 @@ are never held (`holds`).
 from core.protocol.messages import MessageColumns
 from core.protocol.routed import Queues
 from core.pubsub.account import NODES, Account
-from core.pubsub.arriving import deliver_batch_here
-from core.pubsub.onward import deliver_here
+from core.pubsub.forwarding import deliver_here
+from core.pubsub.remote_delivery import deliver_batch_here
 from core.pubsub.server import Hub
 
 Held = tuple[Account, bytes, bytes, Queues, bytes, bytes]

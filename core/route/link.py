@@ -25,7 +25,7 @@ from core.errors import ProtocolError
 from core.protocol import encoder
 from core.protocol.messages import MessageColumns
 from core.protocol.routed import Queues
-from core.pubsub.route import MESSAGE, bytes_of, messages_of
+from core.pubsub.receivers import MESSAGE, bytes_of, messages_of
 from core.pubsub.server import Traffic
 from core.route.backlog import HIGH_WATER, Waiting
 from core.route.cluster import Cluster, Refused

@@ -24,8 +24,8 @@ import msgspec
 
 from core.model.release import SERVER_VERSION
 from core.pubsub.account import ACK_PREFIX, Account
-from core.pubsub.onward import Splitter
-from core.pubsub.route import Member, ServiceSubscription, Subscription
+from core.pubsub.forwarding import Splitter
+from core.pubsub.receivers import Member, ServiceSubscription, Subscription
 from core.pubsub.server import Hub, Traffic
 from core.route.addresses import host_port, joined, own_addresses
 from core.route.cluster import Refused
@@ -485,4 +485,4 @@ class Mesh:
 
 def _is_told(service: ServiceSubscription) -> bool:
     """Return True if peers are to know of a subscription inside the process."""
-    return not (service.here or service.untold)
+    return not (service.here or service.withdrawn)

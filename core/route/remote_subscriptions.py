@@ -4,7 +4,7 @@ A subscription in an account that this server lacks is kept for monitoring only.
 """
 
 from core.pubsub.account import Account
-from core.pubsub.route import Link, RemoteInterest
+from core.pubsub.receivers import Link, RemoteInterest
 from core.route.view import RouteInterest
 
 Key = tuple[bytes, bytes, bytes]

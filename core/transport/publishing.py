@@ -26,9 +26,9 @@ from core.protocol.messages import Message, MessageColumns
 from core.protocol.parser import Publisher
 from core.pubsub.account import ACK_PREFIX, message_tail
 from core.pubsub.authored import deliver_authored
-from core.pubsub.batch import take_acks, take_together
+from core.pubsub.batch import deliver_acks, deliver_together
 from core.pubsub.publish_rules import RESERVED_REPLY_STARTS, is_reserved, is_system
-from core.pubsub.route import MESSAGE
+from core.pubsub.receivers import MESSAGE
 from core.pubsub.server import Connection
 from core.subjects.subject import can_publish
 from core.transport.authoring import AuthorPublisher, asks_author
@@ -65,7 +65,7 @@ class PlainPublisher:
     def __init__(self, client: Connection) -> None:
         self._client = client
         self._account = client.account
-        self._routes = client.account.routes
+        self._routes = client.account.receivers_by_subject
         self._dirty = client.account.loop_tick.dirty
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
@@ -73,8 +73,8 @@ class PlainPublisher:
         if reply and reply[:4] in RESERVED_REPLY_STARTS and is_reserved(reply):
             _refuse(self._client, violation_of(subject, reply))
             return
-        route = self._routes.get(subject)
-        if route is None:
+        receivers = self._routes.get(subject)
+        if receivers is None:
             # `$JS.API.` has the same first five bytes as `$JS.ACK.`, but is not special
             if (
                 subject[:5] in _SPECIAL
@@ -82,15 +82,15 @@ class PlainPublisher:
                 and _take_special(self._client, subject, reply, headers, payload)
             ):
                 return
-            route = self._account.resolve(subject)
-        only = route.only
+            receivers = self._account.resolve(subject)
+        only = receivers.only
         if only is not None:
             only(self._client, subject, reply, headers, payload)
             return
-        sole = route.sole
+        sole = receivers.sole
         if sole is None:
             client = self._client
-            delivered = self._account.deliver(route, client, subject, reply, headers, payload)
+            delivered = self._account.deliver(receivers, client, subject, reply, headers, payload)
             if reply and not delivered and client.no_responders:
                 answer_no_responders(client, subject, reply)
             return
@@ -107,29 +107,36 @@ class PlainPublisher:
             tail = b"%b %d\r\n%b\r\n" % (reply, size, payload)
         else:
             tail = b"%d\r\n%b\r\n" % (size, payload)
-        if route.head:
-            out += (route.head, tail)
+        if receivers.head:
+            out += (receivers.head, tail)
         else:
             out += (b"MSG ", subject, sole.mid, tail)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
         """Publish several messages of one subject and size, without reply and headers."""
         if subject[:5] not in _SPECIAL:
-            route = self._account.route(subject)
-            if (only := route.only) is not None:
+            receivers = self._account.receivers(subject)
+            if (only := receivers.only) is not None:
                 client = self._client
                 for payload in payloads:
                     only(client, subject, b"", b"", payload)
                 return
-            if route.targets and route.plain and not route.groups and not route.services:
-                self._account.deliver_run(route, subject, payloads)
+            if (
+                receivers.targets
+                and receivers.plain
+                and not receivers.groups
+                and not receivers.services
+            ):
+                self._account.deliver_run(receivers, subject, payloads)
                 return
         _publish_each(self.on_pub, subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:
         """Publish several messages, together if all go to one stream. Return True if they did."""
         account = self._account
-        if take_together(account, batch) or take_acks(account, batch, self._client, self.on_pub):
+        if deliver_together(account, batch) or deliver_acks(
+            account, batch, self._client, self.on_pub
+        ):
             return True
         return _publish_singly(self.on_pub, batch)
 
@@ -239,11 +246,11 @@ def publish_checked(client: Connection, message: Message, authored: bytes = b"")
     if _take_special(client, subject, reply, headers, payload):
         return
     account = client.account
-    route = account.route(subject)
+    receivers = account.receivers(subject)
     if authored:
-        delivered = deliver_authored(account, route, client, message, authored)
+        delivered = deliver_authored(account, receivers, client, message, authored)
     else:
-        delivered = account.deliver(route, client, subject, reply, headers, payload)
+        delivered = account.deliver(receivers, client, subject, reply, headers, payload)
     if reply and not delivered and client.no_responders:
         answer_no_responders(client, subject, reply)
 
@@ -268,7 +275,7 @@ def _take_special(
 ) -> bool:
     """Handle an acknowledgement or a system subject. Return False if normal delivery follows."""
     if subject.startswith(ACK_PREFIX):
-        return client.account.take_ack(client, subject, reply, headers, payload)
+        return client.account.deliver_ack(client, subject, reply, headers, payload)
     if is_system(subject):
         _refuse(client, subject_violation(subject))
         return True
@@ -309,7 +316,7 @@ def answer_no_responders(client: Connection, subject: bytes, reply: bytes) -> No
 
 def say_no_responders(client: Connection, subject: bytes, reply: bytes) -> None:
     """Send a 503 to the client's own subscription that matches the reply subject."""
-    for target in client.account.route(reply).targets:
+    for target in client.account.receivers(reply).targets:
         if target.session is client:
             block = header_blocks.build(((b"Nats-Subject", subject),), 503)
             client.say(encoder.message(reply, target.sid, b"", block, b""))

@@ -30,7 +30,7 @@ from core.protocol.connect import Connect, Info, decode_connect, encode_info, se
 from core.protocol.holding import IsHeld, PublishHold
 from core.protocol.parser import Parser
 from core.pubsub.account import Account, Subscription
-from core.pubsub.route import Link, bytes_of, messages_of
+from core.pubsub.receivers import Link, bytes_of, messages_of
 from core.pubsub.server import IN_PROCESS, TRUSTED, Hub, Traffic
 from core.runtime.listening import unmapped
 from core.subjects.subject import can_subscribe
@@ -322,7 +322,7 @@ class ClientSession(asyncio.Protocol):
             call()
 
     @property
-    def said_user(self) -> str:
+    def connect_user(self) -> str:
         """The user that the client claims to be."""
         return self.connect.user
 
@@ -375,7 +375,7 @@ class ClientSession(asyncio.Protocol):
             return
         self.closed = True
         self.close_reason = reason
-        self.hub.endings.note(self, reason)
+        self.hub.disconnect_log.note(self, reason)
         self.out.clear()
         if self.authentication is not None:
             self.authentication.cancel()

@@ -8,7 +8,7 @@ from core.protocol import encoder
 from core.protocol import headers as header_blocks
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.message_trace import DESTINATION, DISABLED, MessageTrace
-from core.pubsub.route import Member, Route, ServiceSubscription, Session, Subscription
+from core.pubsub.receivers import Member, Receivers, ServiceSubscription, Session, Subscription
 from core.pubsub.server import Connection
 from core.transport import authoring, publishing
 from core.transport.traced import ConnectionTrace
@@ -85,11 +85,11 @@ class _Publishing:
             return
         if client.connect.verbose:
             client.say(encoder.OK)
-        if subject.startswith(ACK_PREFIX) and account.take_ack(
+        if subject.startswith(ACK_PREFIX) and account.deliver_ack(
             client, subject, reply, headers, payload
         ):
             return
-        if subject and self._deliver(account.route(subject), subject):
+        if subject and self._deliver(account.receivers(subject), subject):
             return
         if reply and client.no_responders:
             is_declined = self._is_declined
@@ -120,16 +120,16 @@ class _Publishing:
 
     # -- receivers
 
-    def _deliver(self, route: Route, subject: bytes) -> bool:
+    def _deliver(self, receivers: Receivers, subject: bytes) -> bool:
         """Offer the message to all its receivers. Return False if there are none."""
         delivered = False
-        for target in route.targets:
+        for target in receivers.targets:
             delivered = self._to_client(target, subject) or delivered
         for target in self._account.denied(subject):
             self._note(target, _DENIED)
-        for group in route.groups:
-            delivered = self._to_one(self._account.in_turn(group), subject) or delivered
-        for service in route.services:
+        for group in receivers.groups:
+            delivered = self._to_one(self._account.offer_order(group), subject) or delivered
+        for service in receivers.services:
             delivered = self._to_service(service, subject) or delivered
         return delivered
 

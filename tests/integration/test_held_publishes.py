@@ -16,7 +16,7 @@ from core.model.stream import StreamConfig
 from core.node.owner_links import OwnerLinks
 from core.node.publish_gate import PublishGate
 from core.node.server import Server, ServerOptions
-from core.pubsub.route import Session as Publisher
+from core.pubsub.receivers import Session as Publisher
 from core.route.database_mesh import DatabaseMesh
 from core.storage.interface import DirectoryNews, DirectoryRow
 from core.transport.session import ClientSession

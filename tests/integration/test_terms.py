@@ -22,7 +22,7 @@ def left_of_jetstream(account: Account) -> tuple[object, ...]:
     """What JetStream registers in an account."""
     subscriptions, _ = account.subscription_counts()
     services = subscriptions - account.client_subscriptions
-    return services, dict(account.acks), list(account.on_interest), account.is_silent
+    return services, dict(account.ack_handlers), list(account.on_interest), account.is_silent
 
 
 @pytest.mark.parametrize("name", ["$G", "TENANT"])

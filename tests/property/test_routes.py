@@ -19,9 +19,9 @@ from core.auth.grant import Grant, Guard
 from core.auth.users import Permissions, Rule
 from core.protocol.messages import MessageColumns
 from core.protocol.routed import Queues
-from core.pubsub.arriving import deliver_batch_here
-from core.pubsub.onward import Splitter, deliver_here
-from core.pubsub.route import Member, RemoteInterest, Subscription
+from core.pubsub.forwarding import Splitter, deliver_here
+from core.pubsub.receivers import Member, RemoteInterest, Subscription
+from core.pubsub.remote_delivery import deliver_batch_here
 from core.route.interest import LocalInterest
 from core.route.remote_subscriptions import RemoteSubscriptions
 from core.route.route_parser import RouteParser
@@ -142,7 +142,7 @@ class World:
     def publish(self, at: int, subject: bytes) -> None:
         server = self.servers[at]
         account = server.account
-        account.deliver(account.route(subject), None, subject, b"back", b"", b"x")
+        account.deliver(account.receivers(subject), None, subject, b"back", b"", b"x")
         reached = {server, *server.ends}
         wanted = [
             member
@@ -220,7 +220,7 @@ class Receivers:
         account.add_remote(RemoteInterest(link, b"far.*", b"", 0))
         account.subscribe(b"here.*", self._note)
         account.subscribe(b"s.*", self._note).batch = self._note_all
-        account.acks[b"$JS.ACK.S.c"] = NotedAcks(self.got)
+        account.ack_handlers[b"$JS.ACK.S.c"] = NotedAcks(self.got)
 
     def _note(self, _source: Any, *message: bytes) -> None:
         self.got.append(message)

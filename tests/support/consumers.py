@@ -244,7 +244,7 @@ class FakeStream:
 
     def ack(self, subject: bytes, payload: bytes = b"", reply: bytes = b"") -> None:
         """Send an acknowledgement."""
-        self.account.take_ack(None, subject, reply, b"", payload)
+        self.account.deliver_ack(None, subject, reply, b"", payload)
 
     async def rest(self) -> None:
         """Run the event loop for 20 passes, which is enough for all pending work."""

@@ -7,7 +7,7 @@ from typing import Any
 from core.auth.grant import Guard
 from core.protocol.holding import Held
 from core.pubsub.account import Account, Subscription
-from core.pubsub.route import Session
+from core.pubsub.receivers import Session
 from core.pubsub.server import Hub
 from core.runtime.loop_tick import LoopTick
 
@@ -51,14 +51,14 @@ class NotedAcks:
     def __init__(self, taken: list[tuple[Any, ...]]) -> None:
         self._taken = taken
 
-    def take(self, parts: list[bytes], session: Session | None, *message: bytes) -> None:
+    def handle(self, parts: list[bytes], session: Session | None, *message: bytes) -> None:
         self._taken.append((*parts, session, *message))
 
-    def take_row(
+    def handle_row(
         self, parted: list[list[bytes]], session: Session | None, payloads: list[bytes]
     ) -> None:
         for parts, payload in zip(parted, payloads, strict=True):
-            self.take(parts, session, b"", b"", payload)
+            self.handle(parts, session, b"", b"", payload)
 
 
 class ListSession:

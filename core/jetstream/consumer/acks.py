@@ -100,7 +100,7 @@ class AckIntake:
         machine = self._machine
         self._each = machine.acks_all or machine.sampler is not None
 
-    def take(
+    def handle(
         self,
         parts: list[bytes],
         session: Session | None,
@@ -126,7 +126,7 @@ class AckIntake:
         self._act(payload, sseq, cseq, parts, reply)
         self._consumer.wake()
 
-    def take_row(
+    def handle_row(
         self, parted: list[list[bytes]], session: Session | None, payloads: list[bytes]
     ) -> None:
         """Apply or gather acknowledgements without reply and headers, in order."""

@@ -72,18 +72,18 @@ class Listeners:
         subject = config.deliver_subject.encode()
         if not subject:
             return False
-        route = self._account.route(subject)
+        receivers = self._account.receivers(subject)
         if not config.deliver_group:
-            direct = any(target.subject == subject for target in route.targets)
-            if route.onward is not None and subject in route.onward.subjects:
+            direct = any(target.subject == subject for target in receivers.targets)
+            if receivers.onward is not None and subject in receivers.onward.subjects:
                 return True
-            return direct or any(service.subject == subject for service in route.services)
+            return direct or any(service.subject == subject for service in receivers.services)
         group = config.deliver_group.encode()
-        if route.onward is not None and (group, subject) in route.onward.grouped:
+        if receivers.onward is not None and (group, subject) in receivers.onward.grouped:
             return True
         return any(
             member.queue == group and member.subject == subject
-            for members in route.groups
+            for members in receivers.groups
             for member in members
         )
 

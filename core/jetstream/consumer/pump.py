@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from core.model.consumer import ReplayPolicy
 from core.model.segment import Segment
-from core.pubsub.route import MESSAGE
+from core.pubsub.receivers import MESSAGE
 from core.rules.consumer.delivery.lines import (
     ack_subject,
     frame,
@@ -32,8 +32,8 @@ from core.rules.consumer.pull.requests import PullRequest, idle_heartbeat
 if TYPE_CHECKING:
     from core.jetstream.consumer.cursor import Cursor
     from core.jetstream.log.stream_log import StreamLog
-    from core.pubsub.account import Account, Route, Target
-    from core.pubsub.route import Onward, Output
+    from core.pubsub.account import Account, Receivers, Target
+    from core.pubsub.receivers import Onward, Output
     from core.rules.consumer.machine import ConsumerMachine
     from core.runtime.loop_tick import LoopTick
 
@@ -166,17 +166,17 @@ class Pump:
             return False
         return not self._is_blocked(self._route(self._receiver))
 
-    def _is_blocked(self, route: Route) -> bool:
+    def _is_blocked(self, receivers: Receivers) -> bool:
         """Return whether the only receiver is blocked; if so, call `wake` once it is writable.
 
         The receiver is a session, or the link to another server: the output for that server is
         shared by all consumers and has no limit of its own.
         """
         output: Output | None = None
-        if route.sole is not None:
-            output = route.sole.session
-        elif route.onward is not None:
-            output = route.onward.blocked()
+        if receivers.sole is not None:
+            output = receivers.sole.session
+        elif receivers.onward is not None:
+            output = receivers.onward.blocked()
         if output is None or not output.blocked:
             return False
         if output not in self._held:
@@ -196,11 +196,11 @@ class Pump:
             count = min(count, budget)
             dropped = False
             for request in list(islice(waiting.queue, count)):
-                route = self._route(request)
-                if not route.interest:
+                receivers = self._route(request)
+                if not receivers.interest:
                     waiting.drop(request)
                     dropped = True
-                request.parked = self._is_blocked(route)
+                request.parked = self._is_blocked(receivers)
             if not dropped:
                 return
             count = len(waiting)
@@ -212,11 +212,11 @@ class Pump:
             if not self._route(request).interest:
                 waiting.drop(request)
 
-    def _route(self, request: PullRequest) -> Route:
-        route: Route | None = request.route  # type: ignore[assignment]
-        if route is None or route.stale:
-            route = request.route = self._account.route(request.reply)
-        return route
+    def _route(self, request: PullRequest) -> Receivers:
+        receivers: Receivers | None = request.receivers  # type: ignore[assignment]
+        if receivers is None or receivers.stale:
+            receivers = request.receivers = self._account.receivers(request.reply)
+        return receivers
 
     def _one_target(self, requests: set[PullRequest]) -> bool:
         """Return whether all requests have the same receiver: lines do not name the request.
@@ -398,10 +398,10 @@ class Pump:
 
     def _emit(self, request: PullRequest, batch: Segment, cseq: int, left: int) -> None:
         """Send a batch to one receiver; `cseq` and `left` are those of its first message."""
-        route = self._route(request)
-        target = route.sole
+        receivers = self._route(request)
+        target = receivers.sole
         if target is None:
-            if not self._emit_onward(route.onward, request, batch, cseq, left):
+            if not self._emit_onward(receivers.onward, request, batch, cseq, left):
                 for index in range(len(batch)):
                     self._send_one(request, batch, index, cseq + index, left - index)
             return

@@ -137,7 +137,7 @@ class ConsumerRunner:
             account.subscribe(b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % names, self._on_next)
         ]
         for head in self._ack_heads():
-            account.acks[head] = self.acks
+            account.ack_handlers[head] = self.acks
         self.subscriptions += self.listeners.start()
         self._timers.at(self, self.deadline())
         if self.machine.endings:
@@ -168,7 +168,7 @@ class ConsumerRunner:
         for subscription in self.subscriptions:
             self._account.unsubscribe(subscription)
         for head in self._ack_heads():
-            self._account.acks.pop(head, None)
+            self._account.ack_handlers.pop(head, None)
         self.listeners.close()
         self._timers.forget(self)
 

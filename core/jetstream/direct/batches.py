@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from core.jetstream.log.message import Message
     from core.jetstream.log.stream_log import StreamLog
     from core.pubsub.account import Account, Session
-    from core.pubsub.route import Output
+    from core.pubsub.receivers import Output
 
 MOST_SUBJECTS = 1024
 _CHUNK = 64
@@ -223,10 +223,10 @@ class _Reply:
         the reply subject has no subscriber.
         """
         await asyncio.sleep(0)
-        route = self._account.route(self._reply)
-        output: Output | None = route.onward.blocked() if route.onward is not None else None
-        if route.targets:
-            output = route.targets[0].session
+        receivers = self._account.receivers(self._reply)
+        output: Output | None = receivers.onward.blocked() if receivers.onward is not None else None
+        if receivers.targets:
+            output = receivers.targets[0].session
         while output is not None and output.blocked and not output.closed:
             writable = asyncio.Event()
             output.on_writable.append(writable.set)

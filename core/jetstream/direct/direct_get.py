@@ -23,7 +23,7 @@ from core.jetstream.direct.request import (
 from core.jetstream.log.message import Message, message_at
 from core.jetstream.log.subjects import last_by_subject, next_by_subject
 from core.model.gotime import parse_time
-from core.pubsub.route import MESSAGE
+from core.pubsub.receivers import MESSAGE
 from core.runtime.tasks import spawn
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class DirectGet:
         self._log = log
         self._account = account
         self._machine = log.machine
-        self._prefixes = account.prefixes
+        self._prefixes = account.receivers_by_prefix
         self._loop_tick = loop_tick
         self._dirty = loop_tick.dirty
         self._trust = trust
@@ -141,8 +141,8 @@ class DirectGet:
         if known is None or (known[0] != self._machine.version and not self._is_fresh(wanted)):
             self._last_of(wanted, reply)
             return
-        route = self._prefixes.get(reply.rpartition(b".")[0]) or self._account.route(reply)
-        target = route.sole
+        receivers = self._prefixes.get(reply.rpartition(b".")[0]) or self._account.receivers(reply)
+        target = receivers.sole
         if target is None:
             self._last_of(wanted, reply)
             return
@@ -296,7 +296,7 @@ class DirectGet:
 
     def _send(self, reply: bytes, header_size: int, body: bytes) -> None:
         """Write an answer directly to the output of its only receiver, or else publish it."""
-        target = self._account.route(reply).sole
+        target = self._account.receivers(reply).sole
         if target is None:
             self._account.publish(reply, b"", body[:header_size], body[header_size:])
             return

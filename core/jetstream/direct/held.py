@@ -65,10 +65,10 @@ class HeldRequests:
 def forward(account: Account, request: Request) -> None:
     """Forward a request to the stream's leader; without one answer 503 no responders."""
     session, subject, reply, headers, body = request
-    route = account.route(subject)
-    if route.onward is not None:
-        route.onward.call(session, subject, reply, headers, body)
-    elif getattr(session, "no_responders", False) and not (route.targets or route.groups):
+    receivers = account.receivers(subject)
+    if receivers.onward is not None:
+        receivers.onward.call(session, subject, reply, headers, body)
+    elif getattr(session, "no_responders", False) and not (receivers.targets or receivers.groups):
         block = build(((b"Nats-Subject", subject),), 503)
         account.publish(reply, b"", block, b"")
     account.loop_tick.arm()

@@ -21,8 +21,8 @@ from core.goinput import text_of
 from core.jetstream.direct.answers import Answers
 from core.jetstream.direct.held import forward
 from core.jetstream.direct.request import read_request
-from core.pubsub.onward import Forward
-from core.pubsub.route import ServiceSubscription
+from core.pubsub.forwarding import Forward
+from core.pubsub.receivers import ServiceSubscription
 from core.runtime.tasks import spawn, stop
 from core.units import NANOS_PER_SECOND
 
@@ -135,8 +135,8 @@ class StoredGet:
 
     def _leads(self, subject: bytes) -> bool:
         """Return whether this node leads the stream and so answers from memory."""
-        route = self._account.route(subject)
-        others = (*route.services, *(each for group in route.groups for each in group))
+        receivers = self._account.receivers(subject)
+        others = (*receivers.services, *(each for group in receivers.groups for each in group))
         return any(
             isinstance(each, ServiceSubscription) and not (each.here or isinstance(each, Forward))
             for each in others

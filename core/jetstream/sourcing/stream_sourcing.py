@@ -18,7 +18,7 @@ from core.jetstream.sourcing.origin import Origin, StartPosition, origins_of
 from core.jetstream.sourcing.origin_follower import DeliveredPosition, OriginFollower
 from core.model.response import ErrorBody
 from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
-from core.pubsub.onward import Forward
+from core.pubsub.forwarding import Forward
 from core.rules.stream.plan import PlanBuilder, Position, StreamPlan
 from core.rules.stream.plans.sourced import (
     SourcedBatch,
@@ -346,10 +346,10 @@ class StreamSourcing:
         if wanted and mirror is not None:
             wanted = any(follower.caught_up for follower in self._followers.values())
             subject = f"$JS.API.DIRECT.GET.{mirror.name}".encode()
-            route = self._account.route(subject)
+            receivers = self._account.receivers(subject)
             # Services other than the origin's leader: links to other servers, and answers from
             # storage (`here`).
-            others = (each for each in route.services if not isinstance(each, Forward))
+            others = (each for each in receivers.services if not isinstance(each, Forward))
             wanted = wanted and all(each.here for each in others)
         self._serve_origin(wanted)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from core.pubsub.account import Account
-from core.pubsub.route import MESSAGE
+from core.pubsub.receivers import MESSAGE
 from core.runtime.loop_tick import LoopTick
 
 # The most acks written with one format string, and the fewest for which that is faster.
@@ -40,8 +40,8 @@ class AckEmitter:
         """
         lowest, highest = min(replies), max(replies)
         head = lowest.rpartition(b".")[0]
-        route = self._account.prefixes.get(head)
-        if route is None or not highest.startswith(head + b"."):
+        receivers = self._account.receivers_by_prefix.get(head)
+        if receivers is None or not highest.startswith(head + b"."):
             return False
         count = len(replies)
         last = first + count - 1
@@ -52,7 +52,7 @@ class AckEmitter:
             return False
         pairs = chain.from_iterable(zip(replies, range(first, last + 1), strict=True))
         sent = count * (MESSAGE + self._size(digits))
-        if (target := route.sole) is not None:
+        if (target := receivers.sole) is not None:
             line = _format(b"MSG ", self._middle(target.mid, digits))
             out = target.session.out
             if not out:
@@ -60,7 +60,7 @@ class AckEmitter:
             target.sent += sent
             out.append(line * count % tuple(pairs))
             return True
-        onward = route.onward
+        onward = receivers.onward
         if onward is None or onward.sole is None:
             return False
         line = _format(onward.head, self._middle(b" ", digits))
@@ -78,8 +78,8 @@ class AckEmitter:
         return len(self._body) + digits + 1
 
     def _emit_each(self, replies: Sequence[bytes], first: int) -> None:
-        route_of = self._account.route
-        prefixes = self._account.prefixes
+        route_of = self._account.receivers
+        prefixes = self._account.receivers_by_prefix
         dirty = self._loop_tick.dirty
         body = self._body
         target = None

@@ -40,7 +40,7 @@ from core.model.stream import Retention, StreamConfig, StreamInfo
 from core.model.transform import Transform
 from core.protocol.messages import MessageColumns
 from core.pubsub.account import Account, ServiceSubscription, Session
-from core.pubsub.route import Trace
+from core.pubsub.receivers import Trace
 from core.rules.stream.machine import StreamMachine
 from core.rules.stream.plan import PlanBuilder, StreamPlan
 from core.rules.stream.plans.planner import decide
@@ -138,7 +138,7 @@ class StreamRunner:
 
     def start(self) -> None:
         """Subscribe to publishes and requests, and start consumers, sourcing and timers."""
-        self._acks_taken = self.account.take_acks_of(self.name)
+        self._acks_taken = self.account.announce_acks_of(self.name)
         self.listen()
         self.direct.configure(self.config.allow_direct)
         self.consumers.start()
@@ -175,7 +175,7 @@ class StreamRunner:
         """The nodes of the stream's group, as infos show them."""
         return stream_group(self.stream, self.lease_group, self.config)
 
-    def untell(self) -> None:
+    def withdraw(self) -> None:
         """Withdraw the stream's and its consumers' subscriptions from other servers."""
         own = [*self._subscriptions, *self.direct.subscriptions]
         if self._acks_taken is not None:
@@ -183,7 +183,7 @@ class StreamRunner:
         for consumer in self.consumers.values():
             own += consumer.subscriptions
         for subscription in own:
-            self.account.untell(subscription)
+            self.account.withdraw(subscription)
 
     async def drained(self) -> None:
         """Wait until all gathered publishes are committed, and acknowledgements are applied.

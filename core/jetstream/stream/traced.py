@@ -18,7 +18,7 @@ from core.goinput import text_of
 from core.model.gojson import quote
 from core.protocol.messages import MessageColumns
 from core.pubsub.message_trace import DESTINATION, DISABLED
-from core.pubsub.route import Trace
+from core.pubsub.receivers import Trace
 from core.rules.stream import headers as h
 from core.rules.stream.plan import PlanBuilder, StreamPlan
 from core.rules.stream.texts import refusal

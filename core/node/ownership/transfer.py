@@ -258,7 +258,7 @@ class Transfers:
     async def _drain(self, groups: frozenset[int], transfer: TransferAsked) -> None:
         """Store everything received for groups, and remove their streams from memory."""
         for runner in self._led_with(groups):
-            runner.untell()
+            runner.withdraw()
         await self._peers.drained()
         with contextlib.suppress(TimeoutError):  # streams created during the drain are refused
             async with asyncio.timeout(_DRAIN_S):

@@ -45,7 +45,7 @@ class Bench:
 
     def ask(self, subject: bytes, reply: bytes = b"r", *, from_peer: bool = False) -> Any:
         """Publish as a client, or as it comes over a link; the answer, if there is one."""
-        route = self.account.route(subject)
+        receivers = self.account.receivers(subject)
         source = None if from_peer else ListSession()
         self.account.deliver(route, source, subject, reply, b"", b"x")
         lines = self.session.take().split(b"\r\n")

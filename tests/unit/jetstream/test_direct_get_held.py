@@ -12,8 +12,8 @@ from core.jetstream import trust_gate as trust_module
 from core.jetstream.direct import held
 from core.jetstream.direct.direct_get import DirectGet
 from core.jetstream.trust_gate import TrustGate
-from core.pubsub.onward import Splitter
-from core.pubsub.route import RemoteInterest
+from core.pubsub.forwarding import Splitter
+from core.pubsub.receivers import RemoteInterest
 from core.pubsub.server import Hub
 from core.runtime.loop_tick import LoopTick
 from tests.support.sessions import ManualClock

@@ -10,8 +10,8 @@ import pytest
 
 from core.errors import Unavailable
 from core.jetstream.direct.stored_get import StoredGet
-from core.pubsub.onward import Splitter
-from core.pubsub.route import RemoteInterest
+from core.pubsub.forwarding import Splitter
+from core.pubsub.receivers import RemoteInterest
 from core.storage.interface import Row
 from tests.support.eventually import observed
 from tests.support.sessions import ListSession, ManualClock, idle_hub, listen
@@ -87,7 +87,7 @@ class Bench:
         self.account.add_remote(RemoteInterest(self.leader, SUBJECT, b"", 1))
 
     def send(self, body: bytes, subject: bytes = SUBJECT) -> None:
-        route = self.account.route(subject)
+        receivers = self.account.receivers(subject)
         self.account.deliver(route, self.client, subject, b"r", b"", body)
 
     async def ask(self, request: object, subject: bytes = SUBJECT) -> bytes:

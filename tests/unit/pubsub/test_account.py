@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.pubsub.account import ROUTES_MAX, Account, Session
+from core.pubsub.account import RECEIVERS_MAX, Account, Session
 from core.subjects.subject import matches
 from tests.support.sessions import ListSession, NotedAcks, idle_hub, listen
 
@@ -42,8 +42,8 @@ def publish(
     reply: bytes = b"",
     headers: bytes = b"",
 ) -> bool:
-    route = account.route(subject)
-    return account.deliver(route, source, subject, reply, headers, payload)
+    receivers = account.receivers(subject)
+    return account.deliver(receivers, source, subject, reply, headers, payload)
 
 
 def test_a_message_reaches_every_matching_subscription(account: Account) -> None:
@@ -174,32 +174,32 @@ def test_send_shows_another_subject_than_it_is_routed_by(account: Account) -> No
 def test_sole_is_the_one_plain_receiver(account: Account) -> None:
     session, old = ListSession(), ListSession(headers=False)
     subscription = listen(account, session, b"a")
-    route = account.route(b"a")
-    assert route.sole is subscription
-    assert route.head == b"MSG a 1 "
+    receivers = account.receivers(b"a")
+    assert receivers.sole is subscription
+    assert receivers.head == b"MSG a 1 "
 
     listen(account, old, b"a", b"2")
-    assert route.stale
-    assert account.route(b"a").sole is None
+    assert receivers.stale
+    assert account.receivers(b"a").sole is None
 
     account.remove(subscription)
-    assert account.route(b"a").sole is None, "a session without headers is not plain"
+    assert account.receivers(b"a").sole is None, "a session without headers is not plain"
 
 
 def test_reply_subjects_of_an_inbox_share_one_route(account: Account) -> None:
     session = ListSession()
     subscription = listen(account, session, b"_INBOX.me.*")
 
-    routes = {id(account.route(b"_INBOX.me.%d" % n)) for n in range(1000)}
+    routes = {id(account.receivers(b"_INBOX.me.%d" % n)) for n in range(1000)}
 
     assert len(routes) == 1
-    assert not account.routes
-    route = account.route(b"_INBOX.me.7")
-    assert route.sole is subscription
+    assert not account.receivers_by_subject
+    receivers = account.receivers(b"_INBOX.me.7")
+    assert receivers.sole is subscription
     listen(account, session, b"_INBOX.me.7", b"2")
-    assert route.stale
-    assert len(account.route(b"_INBOX.me.7").targets) == 2
-    assert len(account.route(b"_INBOX.me.8").targets) == 1
+    assert receivers.stale
+    assert len(account.receivers(b"_INBOX.me.7").targets) == 2
+    assert len(account.receivers(b"_INBOX.me.8").targets) == 1
 
 
 def test_broken_subjects_are_not_served_by_the_route_of_their_head(account: Account) -> None:
@@ -212,32 +212,32 @@ def test_broken_subjects_are_not_served_by_the_route_of_their_head(account: Acco
 
 def test_the_caches_do_not_grow_without_bound(account: Account) -> None:
     listen(account, ListSession(), b"a.b")
-    first = account.route(b"a.c")
+    first = account.receivers(b"a.c")
     for number in range(40_000):
-        account.route(b"a.%d" % number)
-        account.route(b"h%d.x" % number)
+        account.receivers(b"a.%d" % number)
+        account.receivers(b"h%d.x" % number)
 
-    assert len(account.routes) <= ROUTES_MAX
-    assert len(account.prefixes) <= ROUTES_MAX
+    assert len(account.receivers_by_subject) <= RECEIVERS_MAX
+    assert len(account.receivers_by_prefix) <= RECEIVERS_MAX
     assert first.stale
 
 
 def test_acks_take_the_short_way(account: Account) -> None:
     seen: list[tuple[Any, ...]] = []
-    account.acks[b"$JS.ACK.S.C"] = NotedAcks(seen)
+    account.ack_handlers[b"$JS.ACK.S.C"] = NotedAcks(seen)
     subject = b"$JS.ACK.S.C.1.22.333.4444.5"
 
-    assert account.take_ack(None, subject, b"", b"", b"+ACK")
+    assert account.deliver_ack(None, subject, b"", b"", b"+ACK")
     parts = b"$JS.ACK.S.C", b"1", b"22", b"333", b"4444", b"5"
     assert seen == [(*parts, None, b"", b"", b"+ACK")]
-    assert not account.take_ack(None, b"$JS.ACK.S.D.1.1.1.1.1", b"", b"", b"")
+    assert not account.deliver_ack(None, b"$JS.ACK.S.D.1.1.1.1.1", b"", b"", b"")
 
     session = ListSession()
     watcher = listen(account, session, b"$JS.ACK.>")
-    assert not account.take_ack(None, subject, b"", b"", b"+ACK"), "a client watches"
+    assert not account.deliver_ack(None, subject, b"", b"", b"+ACK"), "a client watches"
     assert len(seen) == 2
     account.remove(watcher)
-    assert account.take_ack(None, subject, b"", b"", b"+ACK")
+    assert account.deliver_ack(None, subject, b"", b"", b"+ACK")
 
 
 def test_interest_of_clients_is_told(account: Account) -> None:
@@ -255,11 +255,11 @@ def test_leaving_with_very_many_wildcards(account: Account) -> None:
     session, stayer = ListSession(), ListSession()
     listen(account, stayer, b"keep")
     subscriptions = [listen(account, session, b"w%d.*" % n, b"%d" % n) for n in range(500)]
-    route = account.route(b"w7.x")
+    receivers = account.receivers(b"w7.x")
 
     account.remove_all(subscriptions)
 
-    assert route.stale
+    assert receivers.stale
     assert account.client_subscriptions == 1
     assert not account.has_interest(b"w7.x")
     assert account.has_interest(b"keep")
@@ -267,16 +267,16 @@ def test_leaving_with_very_many_wildcards(account: Account) -> None:
 
 def test_very_many_filters_do_not_look_at_every_route_again_and_again(account: Account) -> None:
     session = ListSession()
-    routes = [account.route(b"k%d" % n) for n in range(ROUTES_MAX)]
+    routes = [account.receivers(b"k%d" % n) for n in range(RECEIVERS_MAX)]
 
     for n in range(10):
         listen(account, session, b"w%d.*" % n, b"%d" % n)
-    assert not any(route.stale for route in routes)
+    assert not any(receivers.stale for receivers in routes)
     for n in range(10, 40):
         listen(account, session, b"w%d.*" % n, b"%d" % n)
 
-    assert all(route.stale for route in routes)
-    assert not account.routes
+    assert all(receivers.stale for receivers in routes)
+    assert not account.receivers_by_subject
 
 
 TOKEN = st.sampled_from([b"a", b"b", b"c"])
@@ -299,9 +299,9 @@ def test_cached_routes_are_always_true(steps: list[tuple[str, bytes, bytes]]) ->
         elif what == "remove" and there:
             account.remove(there.pop(number % len(there)))
         else:
-            held.append((literal, account.route(literal)))
-        for subject, route in held:
-            if not route.stale:
+            held.append((literal, account.receivers(literal)))
+        for subject, receivers in held:
+            if not receivers.stale:
                 expected = {s.sid for s in there if matches(subject, s.subject)}
-                assert {t.sid for t in route.targets} == expected
-                assert route.interest is bool(expected)
+                assert {t.sid for t in receivers.targets} == expected
+                assert receivers.interest is bool(expected)

@@ -16,8 +16,8 @@ from core.protocol.gather import WORTH_GATHERING
 from core.protocol.messages import MessageColumns
 from core.pubsub.account import Account
 from core.pubsub.authored import with_author, without_author
-from core.pubsub.onward import Splitter, deliver_here
-from core.pubsub.route import RemoteInterest
+from core.pubsub.forwarding import Splitter, deliver_here
+from core.pubsub.receivers import RemoteInterest
 from core.pubsub.server import AUTHORS_OVER_NATS, Hub
 from core.transport.authoring import AuthorPublisher, author_of
 from core.transport.publishing import PlainPublisher

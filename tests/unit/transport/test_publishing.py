@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from core.auth.users import Permissions, Rule, User, Users
+from core.pubsub.forwarding import Splitter
 from core.pubsub.limits import Limits
 from core.pubsub.mappings import Destination, Mapping
-from core.pubsub.onward import Splitter
-from core.pubsub.route import RemoteInterest
+from core.pubsub.receivers import RemoteInterest
 from core.pubsub.server import Hub
 from core.transport.publishing import (
     CheckedPublisher,
@@ -187,7 +187,7 @@ class Acknowledged:
         account.split = Splitter(account).split
         self.here: list[tuple[object, ...]] = []
         for consumer in (b"A.a", b"A.b", LONG):
-            account.acks[b"$JS.ACK." + consumer] = NotedAcks(self.here)
+            account.ack_handlers[b"$JS.ACK." + consumer] = NotedAcks(self.here)
         self.links = ListLink(), ListLink()
         for link, stream in zip(self.links, (b"B", b"C"), strict=True):
             account.add_remote(RemoteInterest(link, b"_JG.ACK." + stream, b"", 0))

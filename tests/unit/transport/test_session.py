@@ -446,7 +446,7 @@ def test_ten_thousand_publishes_make_no_task_and_few_writes() -> None:
         assert subscriber_socket.take().count(b"MSG a.") == 10_000
         assert subscriber_socket.writes <= len(reads)
         assert counters["tasks"] == tasks
-        assert subscriber.account.route(b"a.1").sole is not None
+        assert subscriber.account.receivers(b"a.1").sole is not None
 
 
 def test_a_held_publish_waits_with_all_that_follows_and_comes_first_then() -> None:

@@ -13,7 +13,7 @@ from core.jetstream.log import counts
 from core.model.consumer import AckPolicy, DeliverPolicy
 from core.model.durations import parse_duration
 from core.protocol.messages import MessageColumns
-from core.pubsub.arriving import deliver_batch_here
+from core.pubsub.remote_delivery import deliver_batch_here
 from core.rules.consumer.acks.payloads import AckKind, nak_delay, parse
 from tests.support.consumers import SECOND, FakeStream, Frames
 from tests.support.scenario import running
@@ -179,7 +179,7 @@ async def test_double_ack_of_an_undelivered_sequence_is_not_answered() -> None:
 @running
 async def test_long_ack_subject() -> None:
     stream, _, _ = await delivered(1)
-    head = next(head for head in stream.account.acks if head.startswith(b"$JS.ACK._."))
+    head = next(head for head in stream.account.ack_handlers if head.startswith(b"$JS.ACK._."))
     stream.ack(head + b".1.1.1.0.0")
     await stream.rest()
     assert floor(stream) == (1, 1)

@@ -22,7 +22,7 @@ _ORDINARY = frozenset(
 )
 
 
-class Ended(Protocol):
+class Disconnected(Protocol):
     """A connection whose end is logged."""
 
     client_id: int
@@ -30,12 +30,12 @@ class Ended(Protocol):
     client_port: int
 
     @property
-    def said_user(self) -> str:
+    def connect_user(self) -> str:
         """The user that the client claims to be."""
         ...
 
 
-class EndingLog:
+class DisconnectLog:
     """The log of ended connections.
 
     Attributes:
@@ -49,7 +49,7 @@ class EndingLog:
         self._lines = 0
         self._left_out = 0
 
-    def note(self, session: Ended, reason: str) -> None:
+    def note(self, session: Disconnected, reason: str) -> None:
         """Log the end of a connection, unless its reason is ordinary, and count failed logins."""
         if reason in _ORDINARY:
             return
@@ -62,8 +62,11 @@ class EndingLog:
         fields = {"client": client, "cid": session.client_id, "reason": reason}
         text, level = reason, logging.INFO
         if failed:
-            fields["user"] = session.said_user
-            text, level = f"authentication error - User {quote(session.said_user)}", logging.WARNING
+            fields["user"] = session.connect_user
+            text, level = (
+                f"authentication error - User {quote(session.connect_user)}",
+                logging.WARNING,
+            )
         log.log(
             level, "%s - cid:%d - %s", client, session.client_id, text, extra={"fields": fields}
         )

@@ -1,6 +1,6 @@
 """The delivery of messages in columns from another server to streams, consumers and clients.
 
-The receivers are those of `core.pubsub.onward.deliver_here`. Consecutive messages with the same
+The receivers are those of `core.pubsub.forwarding.deliver_here`. Consecutive messages with the same
 receivers are delivered together: publishes to one stream, acknowledgements, and messages for one
 client subscription, on one subject or on the subjects of one inbox. All others are delivered one by
 one.
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from core.protocol.messages import MessageColumns
 from core.pubsub.account import ACK_PREFIX, Account
-from core.pubsub.batch import take_row, take_together
-from core.pubsub.onward import Forward, ack_and_subject, deliver_here, names_of_ack
-from core.pubsub.route import MESSAGE, Route, Subscription
+from core.pubsub.batch import deliver_ack_row, deliver_together
+from core.pubsub.forwarding import Forward, ack_and_subject, deliver_here, names_of_ack
+from core.pubsub.receivers import MESSAGE, Receivers, Subscription
 
 _FEW = 8
 """Smallest number of messages that are written together to one subscription."""
@@ -22,12 +22,16 @@ def deliver_batch_here(account: Account, batch: MessageColumns) -> None:
     """Deliver messages that are for no queue group. The caller arms the loop tick."""
     subjects = batch.subjects
     if not subjects[0].startswith(ACK_PREFIX):
-        route = account.route(subjects[0])
-        if route.onward is None and route.batch is not None and take_together(account, batch):
+        receivers = account.receivers(subjects[0])
+        if (
+            receivers.onward is None
+            and receivers.batch is not None
+            and deliver_together(account, batch)
+        ):
             return
     at, is_watched = 0, account.watches_acks
     for start, stop in batch.rows():
-        if at == start and not is_watched and take_row(account, batch, start, stop):
+        if at == start and not is_watched and deliver_ack_row(account, batch, start, stop):
             at = stop
         while at < stop:
             if subjects[at].startswith(ACK_PREFIX):
@@ -39,14 +43,14 @@ def deliver_batch_here(account: Account, batch: MessageColumns) -> None:
 def _acknowledge(account: Account, batch: MessageColumns, at: int, stop: int) -> int:
     """Deliver acknowledgements from index `at`; return the index behind them, at most `stop`."""
     replies, headers, payloads = batch.replies, batch.headers, batch.payloads
-    acks = {} if account.watches_acks else account.acks
+    acks = {} if account.watches_acks else account.ack_handlers
     for place in range(at, stop):
         subject = batch.subjects[place]
         if not subject.startswith(ACK_PREFIX):
             return place
         parts = subject.rsplit(b".", 5)
-        if (taker := acks.get(parts[0])) is not None:
-            taker.take(parts, None, replies[place], headers[place], payloads[place])
+        if (handler := acks.get(parts[0])) is not None:
+            handler.handle(parts, None, replies[place], headers[place], payloads[place])
         else:
             deliver_here(account, subject, replies[place], (), headers[place], payloads[place])
     return stop
@@ -58,9 +62,9 @@ def _deliver(account: Account, batch: MessageColumns, at: int) -> int:
     Return the index of the next one.
     """
     subjects = batch.subjects
-    route, stop = account.route(subjects[at]), at + 1
-    if (target := _sole_target(route)) is not None and not batch.has_headers:
-        stop = _end_of_run(account, route, subjects, at)
+    receivers, stop = account.receivers(subjects[at]), at + 1
+    if (target := _sole_target(receivers)) is not None and not batch.has_headers:
+        stop = _end_of_run(account, receivers, subjects, at)
         if stop - at >= _FEW and _write(account, target, batch, at, stop):
             return stop
     replies, headers, payloads = batch.replies, batch.headers, batch.payloads
@@ -70,21 +74,21 @@ def _deliver(account: Account, batch: MessageColumns, at: int) -> int:
     return stop
 
 
-def _sole_target(route: Route) -> Subscription | None:
+def _sole_target(receivers: Receivers) -> Subscription | None:
     """Return the only local receiver, if it is a subscription without limit and permissions."""
-    if len(route.targets) != 1 or not route.plain:
+    if len(receivers.targets) != 1 or not receivers.plain:
         return None
-    target = route.targets[0]
+    target = receivers.targets[0]
     if target.guard is not None or target.session.closed:
         return None
-    return target if all(isinstance(each, Forward) for each in route.services) else None
+    return target if all(isinstance(each, Forward) for each in receivers.services) else None
 
 
-def _end_of_run(account: Account, route: Route, subjects: Sequence[bytes], at: int) -> int:
+def _end_of_run(account: Account, receivers: Receivers, subjects: Sequence[bytes], at: int) -> int:
     """Return the index behind the messages that have the receivers of the one at index `at`."""
     first, stop, count = subjects[at], at + 1, len(subjects)
     head = first.rpartition(b".")[0]
-    if account.prefixes.get(head) is route:
+    if account.receivers_by_prefix.get(head) is receivers:
         while stop < count:
             other, _, last = subjects[stop].rpartition(b".")
             if other != head or not last:

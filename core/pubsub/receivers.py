@@ -1,8 +1,8 @@
 """The receivers of messages: subscriptions of clients, of services and of other servers.
 
-A `Route` contains the receivers of a subject. It is resolved once and cached until a subscription
+A `Receivers` contains the receivers of a subject. It is resolved once and cached until a subscription
 that could change it begins or ends; `stale` then becomes True. Its `targets`, `groups` and
-`services` never change. One `Route` may serve many subjects (all reply subjects of one inbox), so
+`services` never change. One `Receivers` may serve many subjects (all reply subjects of one inbox), so
 it does not know its subject unless `heads` is set.
 """
 
@@ -75,10 +75,10 @@ TracedCall = Callable[[Trace, bytes, bytes, bytes, bytes], None]
 """Called with the trace of a message, its subject, reply, headers and payload."""
 
 
-class AckTaker(Protocol):
+class AckHandler(Protocol):
     """The receiver of the acknowledgements of one consumer."""
 
-    def take(
+    def handle(
         self,
         parts: list[bytes],
         session: Session | None,
@@ -89,7 +89,7 @@ class AckTaker(Protocol):
         """Take one acknowledgement; `parts`: its subject in six parts (`rsplit(b".", 5)`)."""
         ...
 
-    def take_row(
+    def handle_row(
         self, parted: list[list[bytes]], session: Session | None, payloads: list[bytes]
     ) -> None:
         """Take acknowledgements without reply and headers, in order.
@@ -99,7 +99,7 @@ class AckTaker(Protocol):
         ...
 
 
-STRANGERS = b"_jetgate"
+MEMBERS_GROUP = b"_jetgate"
 """The queue group of services that one node of a database provides for all nodes. Nodes announce it
 only to members of the cluster that are not nodes."""
 
@@ -162,7 +162,7 @@ class ServiceSubscription:
         instead: Messages for it are not forwarded to other servers.
         batch: Takes several messages in one call; None: `call` is called for each.
         traced: Takes a message that is traced; None: the service adds no events.
-        untold: Other servers knew of it, and were sent its end (`Account.untell`).
+        withdrawn: Other servers knew of it, and were sent its end (`Account.withdraw`).
         takes_authors: It gets messages of batches with the connection that published them
             (`core.pubsub.authored`).
     """
@@ -176,7 +176,7 @@ class ServiceSubscription:
         "subject",
         "takes_authors",
         "traced",
-        "untold",
+        "withdrawn",
     )
 
     def __init__(
@@ -194,7 +194,7 @@ class ServiceSubscription:
         self.queue = queue
         self.here = here
         self.instead = instead
-        self.untold = False
+        self.withdrawn = False
         self.takes_authors = False
 
 
@@ -249,7 +249,7 @@ class RemoteInterest:
 
 
 class Onward(ServiceSubscription):
-    """The receivers of a `Route` on other servers (`core.pubsub.onward`).
+    """The receivers of a `Receivers` on other servers (`core.pubsub.forwarding`).
 
     Attributes:
         sole: The link to the only receiver, if that is one other server and every message goes to
@@ -271,7 +271,7 @@ class Onward(ServiceSubscription):
 
         Args:
             message: Subject, reply, headers and payload.
-            to: The subject to route the message by; empty: its own. The receiving server learns the
+            to: The subject to receivers the message by; empty: its own. The receiving server learns the
                 own subject only if the reply is an ack subject: it follows an `@` there.
             refused: Queue groups whose local members may not have the message: a remote member gets
                 it.
@@ -287,7 +287,7 @@ Head = tuple[Subscription, Session, list[bytes], bytes]
 """A target, its session, the session's output, and the beginning of its MSG line."""
 
 
-class Route:
+class Receivers:
     """The resolved receivers of a subject.
 
     Attributes:

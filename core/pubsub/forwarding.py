@@ -22,7 +22,7 @@ from core.protocol.messages import Message, MessageColumns
 from core.protocol.routed import Queues, routed_message
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.authored import AUTHOR_LINE, without_author
-from core.pubsub.route import (
+from core.pubsub.receivers import (
     MESSAGE,
     BatchCall,
     Link,
@@ -73,12 +73,12 @@ class Splitter:
 
 
 class Forward(Onward):
-    """The service that sends the messages of one `Route` to the servers with subscribers.
+    """The service that sends the messages of one `Receivers` to the servers with subscribers.
 
     Attributes:
         links: Links to the servers with subscriptions in no queue group.
         takes_batches: True if no queue group takes part, so that all messages go the same way.
-        sole, head, subjects, grouped: See `core.pubsub.route.Onward`.
+        sole, head, subjects, grouped: See `core.pubsub.receivers.Onward`.
     """
 
     __slots__ = (
@@ -161,9 +161,9 @@ class Forward(Onward):
         """
         chosen: dict[Link, list[bytes]] = {}
         for queue, members in self._groups.items():
-            chosen.setdefault(self._account.one_of(members), []).append(queue)
+            chosen.setdefault(self._account.choose_link(members), []).append(queue)
         for queue in wanted:
-            chosen.setdefault(self._account.one_of(self._spare[queue]), []).append(queue)
+            chosen.setdefault(self._account.choose_link(self._spare[queue]), []).append(queue)
         return chosen
 
 
@@ -216,12 +216,12 @@ def deliver_here(
 
     One member of each queue group in `queues` gets the message too.
     """
-    route = account.routes.get(subject)
-    if route is None:
+    receivers = account.receivers_by_subject.get(subject)
+    if receivers is None:
         is_ack = subject.startswith(ACK_PREFIX)
-        if is_ack and account.take_ack(None, subject, reply, headers, payload):
+        if is_ack and account.deliver_ack(None, subject, reply, headers, payload):
             return
-        route = account.resolve(subject)
+        receivers = account.resolve(subject)
     authored = headers
     if headers and headers.find(AUTHOR_LINE) >= 0:
         headers = without_author(headers)  # only streams get the author
@@ -229,18 +229,18 @@ def deliver_here(
     if reply.startswith(ACK_PREFIX):
         reply, shown = ack_and_subject(reply)
         subject = shown or subject
-    if route.targets:
+    if receivers.targets:
         tail = message_tail(reply, headers, payload)
-        if route.plain and not shown:
-            account.fan_out(route, subject, tail, len(payload), len(headers))
+        if receivers.plain and not shown:
+            account.fan_out(receivers, subject, tail, len(payload), len(headers))
         else:
-            for target in route.targets:
+            for target in receivers.targets:
                 account.deliver_one(target, None, subject, tail, headers, payload, reply)
     if queues:
-        for group in route.groups:
+        for group in receivers.groups:
             if group[0].queue in queues:
                 account.deliver_group(group, None, subject, reply, headers, payload)
-    for service in route.services:
+    for service in receivers.services:
         if not (service.here or isinstance(service, Forward)):
             block = authored if service.takes_authors else headers
             service.call(None, subject, reply, block, payload)

@@ -1,4 +1,4 @@
-"""Messages on their way to other servers: batches and acknowledgements, and what a route says."""
+"""Messages on their way to other servers: batches and acknowledgements, and what a receivers says."""
 
 # Subject: routing
 
@@ -12,9 +12,9 @@ from core.protocol.gather import CLIENT, gather
 from core.protocol.messages import MessageColumns
 from core.protocol.routed import routed_message
 from core.pubsub.account import Account
-from core.pubsub.batch import take_together
-from core.pubsub.onward import Splitter, ack_and_subject
-from core.pubsub.route import RemoteInterest, bytes_of, messages_of
+from core.pubsub.batch import deliver_together
+from core.pubsub.forwarding import Splitter, ack_and_subject
+from core.pubsub.receivers import RemoteInterest, bytes_of, messages_of
 from core.rules.consumer.delivery.lines import ack_subject, routed_frame, routed_lines
 from tests.support.links import ListLink
 from tests.support.sessions import ListSession, NotedAcks, idle_hub, listen
@@ -51,7 +51,7 @@ def test_a_batch_goes_as_its_messages_would(
     )
     batch, _, end = gather(data, 0, CLIENT, (1000, 1000, 1000))
     assert end == len(data)
-    assert take_together(account, batch)
+    assert deliver_together(account, batch)
     assert len(link.out) == 1
     assert link.messages() == sent
     size = sum(len(h) + len(p) for _, _, h, p in sent)
@@ -61,7 +61,7 @@ def test_a_batch_goes_as_its_messages_would(
 def test_a_batch_for_others_too_is_taken_apart(account: Account, link: ListLink) -> None:
     listen(account, ListSession(), b"s.1")
     batch, _, _ = gather(b"PUB s.0 0\r\n\r\nPUB s.1 0\r\n\r\n", 0, CLIENT, (9, 99, 9))
-    assert not take_together(account, batch)
+    assert not deliver_together(account, batch)
     assert link.out == []
 
 
@@ -75,7 +75,7 @@ def test_acknowledgements_go_with_what_else_is_for_that_server(
     account: Account, link: ListLink
 ) -> None:
     account.add_remote(RemoteInterest(link, b"$JS.ACK.>", b"", 0))
-    assert take_together(account, batch := _acks(20))
+    assert deliver_together(account, batch := _acks(20))
     assert len(link.out) == 1
     assert link.messages() == list(batch.messages())
 
@@ -84,8 +84,8 @@ def test_acknowledgements_are_looked_at_where_a_consumer_is(
     account: Account, link: ListLink
 ) -> None:
     account.add_remote(RemoteInterest(link, b"$JS.ACK.>", b"", 0))
-    account.acks[b"$JS.ACK.S.c"] = NotedAcks([])
-    assert not take_together(account, _acks(20))
+    account.ack_handlers[b"$JS.ACK.S.c"] = NotedAcks([])
+    assert not deliver_together(account, _acks(20))
     assert link.out == []
 
 
@@ -110,7 +110,7 @@ def test_deliveries_for_a_subject_elsewhere() -> None:
 def test_acknowledgements_of_an_inbox_elsewhere(
     account: Account, link: ListLink, first: int
 ) -> None:
-    account.route(b"inbox.0")
+    account.receivers(b"inbox.0")
     replies = [b"inbox.%d" % n for n in range(20)]
     AckEmitter(account, account.loop_tick, b"S").emit(replies, first)
     assert link.messages() == [
@@ -127,12 +127,12 @@ def test_what_is_subscribed_elsewhere_is_interest(account: Account, link: ListLi
     account.on_interest.append(call)
     interest = RemoteInterest(link, b"deliver", b"group", 2)
     account.add_remote(interest)
-    onward = account.route(b"deliver").onward
+    onward = account.receivers(b"deliver").onward
     assert onward is not None
     assert not onward.subjects
     assert onward.grouped == frozenset([(b"group", b"deliver")])
     account.remove_remotes([interest])
-    assert account.route(b"deliver").onward is None
+    assert account.receivers(b"deliver").onward is None
     assert not account.has_interest(b"deliver")
     assert told == [b"deliver", b"deliver"]
 
