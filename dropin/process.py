@@ -157,7 +157,7 @@ class Process:
             jetstream=options.jetstream.enabled,
             domain=options.jetstream.domain if options.jetstream.enabled else "",
             tags=options.tags,
-            author_doors=_author_doors(options),
+            author_connection_types=_author_connection_types(options),
         )
         if options.jetstream.enabled and options.jetstream.is_given:
             chosen = replace(chosen, links=_cluster_settings(options))
@@ -322,7 +322,7 @@ class Process:
         hub.use_limits(new.limits())
         hub.tags = new.tags
         if new.author_permissions != self._options.author_permissions:
-            hub.use_author_doors(_author_doors(new))
+            hub.use_author_connection_types(_author_connection_types(new))
         if (shared := self._shared) is not None:
             shared.row.tags = new.tags
         if _traced(new) != _traced(self._options):
@@ -411,7 +411,7 @@ class Process:
         self._collections.stop()
 
 
-def _author_doors(options: Options) -> frozenset[str]:
+def _author_connection_types(options: Options) -> frozenset[str]:
     return AUTHORS_OVER_NATS if options.author_permissions else frozenset()
 
 

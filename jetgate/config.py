@@ -30,7 +30,7 @@ class AuthorPermissions(StrEnum):
 
     @property
     def doors(self) -> frozenset[str]:
-        """Connection types, as in `core.pubsub.server.Hub.author_doors`."""
+        """Connection types, as in `core.pubsub.server.Hub.author_connection_types`."""
         over_http = AUTHORS_OVER_HTTP if self in ("http", "all") else frozenset[str]()
         return over_http | AUTHORS_OVER_NATS if self in ("nats", "all") else over_http
 

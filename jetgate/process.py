@@ -88,7 +88,7 @@ class Process:
                 ws_port=config.ws_port,
                 mappings=config.mappings,
                 tags=config.tags,
-                author_doors=config.author_permissions.doors,
+                author_connection_types=config.author_permissions.doors,
                 links=_links(config),
             ),
             self._clock,

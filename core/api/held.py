@@ -63,7 +63,7 @@ class HeldSubjects(Held):
                 self._known[subject] = held
         return held
 
-    def keep(self, subject: bytes, nbytes: int) -> None:
+    def count(self, subject: bytes, nbytes: int) -> None:
         """Count `nbytes` more bytes held for a publish to this subject (negative: fewer)."""
         for stream in self._filters.match(subject)[0]:
             self._kept[stream] += nbytes
@@ -72,7 +72,7 @@ class HeldSubjects(Held):
             else:
                 self.full.discard(stream)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Reset all counts: nothing is held any more."""
         self._kept.clear()
         self.full.clear()

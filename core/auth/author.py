@@ -2,7 +2,7 @@
 
 Permissions apply to the subject of a publish. Some headers make a stream act on other subjects
 (ADR-51, ADR-4); the reference server checks no permission for them. Where authors are checked
-(`Hub.author_doors`), the author needs the permission to do the same directly:
+(`Hub.author_connection_types`), the author needs the permission to do the same directly:
 
 | header | permission |
 |---|---|

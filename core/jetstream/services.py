@@ -72,7 +72,7 @@ class Services:
         groups: Returns the lease groups that this node owns.
         committer: The group committer.
         max_payload: Returns the largest payload in bytes that clients may publish.
-        press: Called to pause reading from busy publishers (backpressure).
+        begin_backpressure: Called to pause reading from busy publishers (backpressure).
         unstored_copies: Count of messages that mirrors and sources could not store, by
             `err_code`.
     """
@@ -88,7 +88,7 @@ class Services:
     janitor: Janitor
     timers: Timers
     server_name: str
-    press: Callable[[], None]
+    begin_backpressure: Callable[[], None]
     max_payload: Callable[[], int] = lambda: 1 << 20
     domain: str = ""
     cluster: ClusterView | None = None

@@ -17,7 +17,7 @@ def describe(session: ClientSession, now: int, *, stopped: bool = False) -> dict
     `now` is in nanoseconds since the Unix epoch.
     """
     traffic, connect = session.count(), session.connect
-    heard = now - max(session.hub.clock.monotonic() - session.last_heard, 0)
+    heard = now - max(session.hub.clock.monotonic() - session.last_read, 0)
     active = now if session.is_heard and not stopped else max(heard, session.started)
     shown: dict[str, Any] = {
         "cid": session.client_id,

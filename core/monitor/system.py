@@ -88,7 +88,7 @@ class SystemServices:
         try:
             asked = json.loads(payload) if payload.strip() else {}
         except (ValueError, RecursionError) as error:
-            self._say(reply, {"error": {"code": 400, "description": str(error)}})
+            self._answer_json(reply, {"error": {"code": 400, "description": str(error)}})
             return
         if not isinstance(asked, dict):
             return
@@ -97,25 +97,27 @@ class SystemServices:
             return
         if kind in ("", _SUMMARY):
             told = summary(self._source)
-            self._say(reply, {"statsz": told} if not kind else {"data": told})
+            self._answer_json(reply, {"statsz": told} if not kind else {"data": told})
         elif kind in _PAGES:
-            await self._tell_page(_PAGES[kind], reply, asked)
+            await self._answer_page(_PAGES[kind], reply, asked)
 
-    async def _tell_page(self, path: str, reply: bytes, asked: dict[str, Any]) -> None:
+    async def _answer_page(self, path: str, reply: bytes, asked: dict[str, Any]) -> None:
         values = {_NAMES.get(name, name): _text(value) for name, value in asked.items()}
         try:
             page = await page_of(self._source, path, Query(values))
         except ApiError as error:  # storage is unavailable
-            self._say(reply, {"error": {"code": error.code, "description": error.description}})
+            self._answer_json(
+                reply, {"error": {"code": error.code, "description": error.description}}
+            )
             return
         text = page.body.decode()
         if text.startswith(_SKIPPED):
             return
         is_json = text.startswith("{")
         if is_json:
-            self._say(reply, {"data": json.loads(text)})
+            self._answer_json(reply, {"data": json.loads(text)})
         else:
-            self._say(reply, {"error": {"code": page.status, "description": text.strip()}})
+            self._answer_json(reply, {"error": {"code": page.status, "description": text.strip()}})
 
     def _is_meant(self, asked: dict[str, Any]) -> bool:
         hub = self._source.hub
@@ -130,7 +132,7 @@ class SystemServices:
             return False
         return asked.get("domain", "") in ("", hub.domain)
 
-    def _say(self, reply: bytes, told: dict[str, Any]) -> None:
+    def _answer_json(self, reply: bytes, told: dict[str, Any]) -> None:
         self._answered += 1
         hub = self._source.hub
         server = server_json(hub, self._answered)

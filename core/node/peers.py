@@ -85,7 +85,7 @@ class Peers:
             return  # without links a node reads changes when it acquires a group
         directory, versions = known.directory, mesh.versions
         directory.changed.subscribe(lambda _changes: versions.read(directory.version))
-        versions.heard.subscribe(known.heard)
+        versions.on_higher.subscribe(known.heard)
         known.heard(0)
 
     @property
@@ -117,7 +117,7 @@ class Peers:
         self._has_others = any(row.server_id != own and row.silence < SILENT for row in rows)
         if rows and self._known is not None:
             self._known.heard(rows[0].directory_version)
-        if mesh.is_leaving or mesh.takes_others:
+        if mesh.is_leaving or mesh.accepts_members:
             return  # members of a cluster are found by their routes
         changes = self._membership.follow(rows, mesh.peers, mesh.hub.clock.monotonic())
         for address in changes.drop:

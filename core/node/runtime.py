@@ -291,7 +291,7 @@ class JetStreamRuntime:
             janitor=self.janitor,
             timers=Timers(self._clock),
             server_name=hub.server_name,
-            press=hub.press,
+            begin_backpressure=hub.begin_backpressure,
             tails=TailBudget(options.tail_bytes),
             max_payload=lambda: hub.limits.max_payload,
             domain=hub.domain,

@@ -46,8 +46,8 @@ class ServerOptions:
         jetstream: True if INFO announces JetStream.
         domain: JetStream domain; empty: none.
         tags: Tags of the server, as configured.
-        author_doors: Types of connections on which authors of messages are checked
-            (`Hub.author_doors`).
+        author_connection_types: Types of connections on which authors of messages are checked
+            (`Hub.author_connection_types`).
         cluster: Settings of its cluster; None: no cluster.
         links: Settings of links to the other nodes of the same database; None: no links. With a
             cluster name: settings of its cluster, some of whose servers may be such nodes.
@@ -66,7 +66,7 @@ class ServerOptions:
     jetstream: bool = True
     domain: str = ""
     tags: tuple[str, ...] = ()
-    author_doors: frozenset[str] = AUTHORS_OVER_HTTP
+    author_connection_types: frozenset[str] = AUTHORS_OVER_HTTP
     cluster: ClusterSettings | None = None
     links: ClusterSettings | None = None
 
@@ -101,7 +101,7 @@ class Server:
             users=options.users,
         )
         self.hub.domain, self.hub.tags = options.domain, options.tags
-        self.hub.author_doors = options.author_doors
+        self.hub.author_connection_types = options.author_connection_types
         self.port = options.port
         self.ws_port = options.ws_port
         self._options = options
@@ -149,7 +149,7 @@ class Server:
                 self._websocket_users,
             )
             self.hub.ws_address = options.ws_host or options.host, self.ws_port
-        if self.links is not None and self.links.takes_others:
+        if self.links is not None and self.links.accepts_members:
             self.links.bind()  # a configured address: announced and dialled before the secret
         elif self.mesh is not None and self.links is None:
             await self.mesh.listen()
@@ -197,7 +197,7 @@ class Server:
     def close_ports(self) -> None:
         """Accept no more clients; connections stay."""
         if self._listener is not None:
-            self._listener.close_door()
+            self._listener.stop_accepting()
 
     def close_clients(self, reason: str) -> None:
         """Close every client connection for a reason, so that clients reconnect."""

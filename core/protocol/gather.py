@@ -126,7 +126,7 @@ def gather(
                 batch.has_headers = True
         elif (same_size := same_size + 1) >= SAME_SIZE_MIN:
             if block <= PATTERN_SIZE_MAX >= size and max_line >= _PATTERN_LINE:
-                pos = batch.take_alike(_pattern(form, account, block, size), data, pos)
+                pos = batch.add_alike(_pattern(form, account, block, size), data, pos)
             same_size = -SAME_SIZE_MIN
     batch.count_bytes()
     return batch, account, pos

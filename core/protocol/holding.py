@@ -27,10 +27,10 @@ class Held:
         """Decide whether a publish to this subject must wait."""
         return True
 
-    def keep(self, subject: bytes, nbytes: int) -> None:
+    def count(self, subject: bytes, nbytes: int) -> None:
         """Add bytes that are kept because a publish to this subject waits (negative: released)."""
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Reset the count: no bytes are kept."""
 
     def is_refused(self, subject: bytes) -> bool:
@@ -50,29 +50,29 @@ class PublishHold:
         is_held: Decides whether that publish must wait; if it must, all bytes are kept.
 
     Attributes:
-        kept: The bytes that wait, from the held publish on, or the beginning of a line.
+        held_data: The bytes that wait, from the held publish on, or the beginning of a line.
         is_holding: Whether a publish is held.
         subject: The subject of the held publish.
     """
 
     def __init__(self, begun: tuple[bytes, int] | None, is_held: IsHeld) -> None:
-        self.kept = b""
+        self.held_data = b""
         self.subject = b"" if begun is None else begun[0]
         self.is_holding = begun is not None and is_held(self.subject)
         self._passing = 0 if begun is None else begun[1]  # bytes of a payload still to come
         self._is_in_line = False  # the beginning of a line was passed on
 
-    def take(self, data: bytes, is_held: IsHeld) -> bytes:
+    def split(self, data: bytes, is_held: IsHeld) -> bytes:
         """Return the bytes that may be parsed now; keep the rest."""
-        data, self.kept = self.kept + data, b""
+        data, self.held_data = self.held_data + data, b""
         end = 0 if self.is_holding else self._end(data, is_held)
-        self.kept = data[end:]
+        self.held_data = data[end:]
         return data[:end]
 
     @property
     def nbytes(self) -> int:
         """Number of bytes that wait, from the held publish on."""
-        return len(self.kept) if self.is_holding else 0
+        return len(self.held_data) if self.is_holding else 0
 
     def _end(self, data: bytes, is_held: IsHeld) -> int:
         """Return the end of the bytes to pass on: a held publish, or an incomplete line."""

@@ -123,7 +123,7 @@ class MessageColumns:
         if at < count:
             yield at, count
 
-    def take_alike(self, pattern: "re.Pattern[bytes]", data: bytes, pos: int) -> int:
+    def add_alike(self, pattern: "re.Pattern[bytes]", data: bytes, pos: int) -> int:
         """Append consecutive messages that match from `pos` on; return the end of the last one.
 
         The groups of `pattern` are the columns, and the rest after the last match. The caller

@@ -139,7 +139,7 @@ class Parser:
         missing = self._payload.missing
         return (self._publication[0], missing) if missing else None
 
-    def take_back(self) -> bytes:
+    def withdraw_unread(self) -> bytes:
         """Return the bytes kept before the next operation, and remove them."""
         data, self._rest, self.unread = self._rest + self.unread, b"", b""
         return data

@@ -8,7 +8,7 @@ from core.runtime.clock import Clock
 from core.runtime.loop_tick import LoopTick
 
 
-class Waiter(Protocol):
+class PausedConnection(Protocol):
     """A connection that has paused reading."""
 
     def resume(self) -> None:
@@ -21,11 +21,11 @@ class HubView(Protocol):
 
     Attributes:
         overloaded: Producers are faster than storage or consumers. Connections with large reads
-            pause reading and `wait`.
-        crowded: A receiver's output is nearly full. The connection that finds it set clears it and
+            pause reading and call `resume_later`.
+        output_nearly_full: A receiver's output is nearly full. The connection that finds it set clears it and
             pauses reading for a moment.
-        congested: Links with much unsent output. Connections that send into one wait for it.
-        author_doors: Types of connections whose messages need permission for their headers.
+        blocked_links: Links with much unsent output. Connections that send into one wait for it.
+        author_connection_types: Types of connections whose messages need permission for their headers.
         author_key: Secret of this process that distinguishes authors of batches.
         stripped_bytes: Bytes of header blocks removed for clients without header support.
         reports: Number of message traces sent.
@@ -42,9 +42,9 @@ class HubView(Protocol):
     tags: tuple[str, ...]
     jetstream: bool
     overloaded: bool
-    crowded: bool
-    congested: list[Link]
-    author_doors: frozenset[str]
+    output_nearly_full: bool
+    blocked_links: list[Link]
+    author_connection_types: frozenset[str]
     author_key: bytes
     stripped_bytes: int
     reports: int
@@ -53,6 +53,6 @@ class HubView(Protocol):
         """Apply changed mappings of an account to its connected clients."""
         ...
 
-    def wait(self, waiter: Waiter) -> None:
+    def resume_later(self, connection: PausedConnection) -> None:
         """Call `resume` as soon as the server is no longer overloaded."""
         ...

@@ -113,7 +113,7 @@ class PasswordChecks:
         while self._running_count < self._threads and (queued := self._next()) is not None:
             if queued.authenticator.is_verified(queued.check):
                 self._remove(queued)
-                asyncio.get_running_loop().call_soon(_tell, queued.waiters, True)
+                asyncio.get_running_loop().call_soon(_finish_waiters, queued.waiters, True)
             else:
                 self._run(queued)
 
@@ -152,14 +152,14 @@ class PasswordChecks:
         is_right = not work.cancelled() and work.exception() is None and work.result()
         if is_right:
             queued.authenticator.remember(queued.check)
-        _tell(queued.waiters, is_right)
+        _finish_waiters(queued.waiters, is_right)
         self._start()
 
     def _drop_oldest(self, group: dict[QueuedCheck, None], most: int) -> None:
         if len(group) > most:
             oldest = next(iter(group))
             self._remove(oldest)
-            asyncio.get_running_loop().call_soon(_tell, oldest.waiters, None)
+            asyncio.get_running_loop().call_soon(_finish_waiters, oldest.waiters, None)
 
     def _remove(self, queued: QueuedCheck) -> None:
         key = queued.address, queued.check
@@ -179,6 +179,6 @@ def _keys(queued: QueuedCheck) -> tuple[tuple[str, str], tuple[str, str]]:
     return ("address", queued.address), ("user", queued.check.user)
 
 
-def _tell(waiters: Iterable[Waiter], is_right: bool | None) -> None:
+def _finish_waiters(waiters: Iterable[Waiter], is_right: bool | None) -> None:
     for waiter in list(waiters):
         waiter.check_ends(is_right)

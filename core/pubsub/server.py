@@ -14,7 +14,7 @@ from core.protocol.holding import EVERYTHING, Held
 from core.protocol.parser import Publisher
 from core.pubsub.account import Account
 from core.pubsub.disconnect_log import DisconnectLog
-from core.pubsub.hub_view import Waiter
+from core.pubsub.hub_view import PausedConnection
 from core.pubsub.limits import Limits
 from core.pubsub.password_checks import PasswordChecks
 from core.pubsub.receivers import Link, Session
@@ -59,7 +59,7 @@ class Traffic:
         self.out_bytes += other.out_bytes
 
 
-class Connection(Waiter, Session, Protocol):
+class Connection(PausedConnection, Session, Protocol):
     """A client's connection, for code that cannot import its session.
 
     That is the hub, the parts of the session, and the API. The attributes are those of
@@ -84,7 +84,7 @@ class Connection(Waiter, Session, Protocol):
         """The publisher of the client's messages."""
         ...
 
-    def say(self, line: bytes) -> None:
+    def write_line(self, line: bytes) -> None:
         """Add a protocol line to the output."""
         ...
 
@@ -116,7 +116,7 @@ class Connection(Waiter, Session, Protocol):
         """Stop reading at the first publish that the hub holds."""
         ...
 
-    def publish_on(self) -> None:
+    def release_publishes(self) -> None:
         """Resume publishing, held publishes first."""
         ...
 
@@ -124,7 +124,7 @@ class Connection(Waiter, Session, Protocol):
         """Pause reading until the hold ends or changes."""
         ...
 
-    def tell_info(self) -> None:
+    def announce_info(self) -> None:
         """Send the changed INFO, if the client supports INFO after the first one."""
         ...
 
@@ -148,26 +148,26 @@ class Hub:
     too.
 
     *Backpressure* protects against producers that are faster than storage and consumers. Between
-    `press` and `release` the hub is `overloaded`: sessions with large reads pause reading.
+    `begin_backpressure` and `end_backpressure` the hub is `overloaded`: sessions with large reads pause reading.
 
-    *Held publishes.* Between `hold_publishes` and `take_publishes` clients are served, but a
+    *Held publishes.* Between `hold_publishes` and `release_publishes` clients are served, but a
     session is read only up to its first publish that has to wait (`is_held`). The sessions keep the
     bytes read beyond it; once these are `HELD_MAX` bytes together (`is_full`), all sessions pause
     reading. Before that, `is_held` may decide that too much is held for one purpose, and let more
     publishes of that kind pass.
 
     Attributes:
-        crowded: Set by a flush that leaves a session near `max_pending`. The producer whose read is
+        output_nearly_full: Set by a flush that leaves a session near `max_pending`. The producer whose read is
             being processed pauses reading for a moment.
         blocked: The sessions whose sockets accept no more: bytes accepted until then, and the time
             when that was found.
-        congested: The links with much unsent output; senders wait until there is less.
+        blocked_links: The links with much unsent output; senders wait until there is less.
         overload_changed: Called when the hub becomes overloaded, and when it no longer is.
         cluster: The name of the cluster.
         connect_urls, ws_connect_urls: Other addresses for clients, and those for WebSocket;
             `use_cluster` announces them.
         ldm: Lame duck mode: clients are asked to connect elsewhere.
-        author_doors: Types of connections whose messages need permission for their headers
+        author_connection_types: Types of connections whose messages need permission for their headers
             (`core.auth.author`). Batches belong to such connections.
         left: Called with every closed connection. Its counters stay in the `totals`.
         users_changed: Called after other users or permissions were applied to connected clients.
@@ -211,11 +211,11 @@ class Hub:
         self.is_held = EVERYTHING
         self.held_bytes = 0
         self.blocked: dict[Connection, tuple[int, int]] = {}
-        self.congested: list[Link] = []
+        self.blocked_links: list[Link] = []
         self.overload_changed: Subscribers[[]] = Subscribers()
-        self.crowded = False
+        self.output_nearly_full = False
         self.ldm = False
-        self.author_doors = AUTHORS_OVER_HTTP
+        self.author_connection_types = AUTHORS_OVER_HTTP
         self.author_key = nuid().encode()
         self.trace_log: TraceLog | None = None
         self.left: Subscribers[[Connection]] = Subscribers()
@@ -230,7 +230,7 @@ class Hub:
         self.stale_connections = self.stale_routes = 0
         self._last_client_id = 0
         self._departed = Traffic()
-        self._waiting: list[Waiter] = []
+        self._waiting: list[PausedConnection] = []
         self.add_account("$G")
         self._add_accounts_of(users)
 
@@ -258,21 +258,21 @@ class Hub:
         self.cluster = name
         self.connect_urls, self.ws_connect_urls = connect_urls, ws_connect_urls
         if not self.ldm:  # which is announced once
-            self._tell_info(is_new, is_new_there)
+            self._announce_info(is_new, is_new_there)
 
     def begin_lame_duck(
         self, connect_urls: tuple[str, ...] = (), ws_connect_urls: tuple[str, ...] = ()
     ) -> None:
         """Ask clients to connect elsewhere: to one of these addresses, if there are any."""
         self.ldm, self.connect_urls, self.ws_connect_urls = True, connect_urls, ws_connect_urls
-        self._tell_info(True, True)
+        self._announce_info(True, True)
 
-    def _tell_info(self, is_new: bool, is_new_over_websocket: bool) -> None:
+    def _announce_info(self, is_new: bool, is_new_over_websocket: bool) -> None:
         if not is_new and not is_new_over_websocket:
             return
         for session in self.sessions.values():
             if is_new_over_websocket if session.connection_type == WEBSOCKET else is_new:
-                session.tell_info()
+                session.announce_info()
         self.loop_tick.arm()
 
     # -- accounts
@@ -351,9 +351,9 @@ class Hub:
             if session.account.name == account:
                 session.choose_publisher()
 
-    def use_author_doors(self, author_doors: frozenset[str]) -> None:
+    def use_author_connection_types(self, author_connection_types: frozenset[str]) -> None:
         """Require permission for headers over these connection types, open connections included."""
-        self.author_doors = author_doors
+        self.author_connection_types = author_connection_types
         for session in self.sessions.values():
             session.choose_publisher()
 
@@ -408,7 +408,7 @@ class Hub:
     # -- holding publishes while streams are loading
 
     def hold_publishes(self, is_held: Held = EVERYTHING) -> None:
-        """Hold publishes until `take_publishes`: stop reading a session at its first one.
+        """Hold publishes until `release_publishes`: stop reading a session at its first one.
 
         `is_held` decides which publishes are held. A new one may pass publishes that the old one
         held.
@@ -416,22 +416,22 @@ class Hub:
         if self.is_holding and is_held is self.is_held:
             return
         self.is_holding, self.is_held, self.held_bytes = True, is_held, 0
-        is_held.forget()
+        is_held.reset()
         for session in list(self.sessions.values()):
             session.hold_publishes()
 
-    def take_publishes(self) -> None:
+    def release_publishes(self) -> None:
         """Resume publishes, held ones first."""
         if not self.is_holding:
             return
         self.is_holding, self.held_bytes = False, 0
         for session in list(self.sessions.values()):
-            session.publish_on()
+            session.release_publishes()
 
-    def keep(self, subject: bytes, nbytes: int) -> None:
+    def count_held(self, subject: bytes, nbytes: int) -> None:
         """Count bytes that a session keeps behind a held publish; negative: it drops them."""
         self.held_bytes += nbytes
-        self.is_held.keep(subject, nbytes)
+        self.is_held.count(subject, nbytes)
         if self.is_full:
             for session in self.sessions.values():
                 if session.connection_type != TRUSTED:
@@ -444,13 +444,13 @@ class Hub:
 
     # -- backpressure
 
-    def press(self) -> None:
-        """Set `overloaded`: sessions with large reads pause reading until `release`."""
+    def begin_backpressure(self) -> None:
+        """Set `overloaded`: sessions with large reads pause reading until `end_backpressure`."""
         if not self.overloaded:
             self.overloaded = True
             self.overload_changed()
 
-    def release(self) -> None:
+    def end_backpressure(self) -> None:
         """Clear `overloaded`, and resume reading of all waiting sessions."""
         self.overloaded = False
         self.overload_changed()
@@ -458,9 +458,9 @@ class Hub:
         for session in waiting:
             session.resume()
 
-    def wait(self, waiter: Waiter) -> None:
+    def resume_later(self, connection: PausedConnection) -> None:
         """Resume a session or remote connection, which has paused reading, at the next release."""
-        self._waiting.append(waiter)
+        self._waiting.append(connection)
 
 
 def nkey(prefix: int, seed: str) -> str:

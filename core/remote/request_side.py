@@ -79,17 +79,17 @@ class AccountSide:
     def throttle(self, client: Client) -> None:
         """Pause reading from `client` while the hub is overloaded, as for its own clients.
 
-        Deliveries may go to clients of any server, so a congested link to one of them counts too.
+        Deliveries may go to clients of any server, so a blocked_links link to one of them counts too.
         """
         hub = self._account.hub
         if self._held is not None:
             return
         if hub.overloaded:
-            hub.wait(self)
-        elif hub.congested:
-            hub.congested[0].on_writable.append(self.resume)
-        elif hub.crowded:
-            hub.crowded = False
+            hub.resume_later(self)
+        elif hub.blocked_links:
+            hub.blocked_links[0].on_writable.append(self.resume)
+        elif hub.output_nearly_full:
+            hub.output_nearly_full = False
             asyncio.get_running_loop().call_later(STALL_S, self.resume)
         else:
             return

@@ -37,7 +37,7 @@ class Cluster(Protocol[L]):
         interest: The subscriptions of this server, counted.
         peers: The links whose handshake is complete, by server id of the peer.
         holds_messages: True if messages of peers wait while the hub holds publishes.
-        takes_others: True if servers that prove nothing may join beside proved nodes.
+        accepts_members: True if servers that prove nothing may join beside proved nodes.
     """
 
     hub: Hub
@@ -45,7 +45,7 @@ class Cluster(Protocol[L]):
     interest: LocalInterest
     peers: dict[str, L]
     holds_messages: bool
-    takes_others: bool
+    accepts_members: bool
 
     def next_route_id(self) -> int: ...
     def new_link(self, url: RouteUrl | None = None, is_configured: bool = False) -> L: ...
@@ -54,7 +54,7 @@ class Cluster(Protocol[L]):
         """Return True if a link has a socket."""
         ...
 
-    def opened(self, link: L) -> None: ...
+    def connected(self, link: L) -> None: ...
     def forget(self, link: L) -> None: ...
     def own_info(self) -> RouteInfo: ...
     def connect_for(self, url: RouteUrl) -> RouteConnect: ...

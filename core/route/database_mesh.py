@@ -93,15 +93,15 @@ class DatabaseMesh(Mesh):
         self._is_asked = False
         self._secret = b""
         self._is_evacuated = False
-        self._api, self._strange = LocalInterest(), LocalInterest()
+        self._api, self._members_interest = LocalInterest(), LocalInterest()
         self._takes_acks = self._takes_requests = False
-        self.takes_others = bool(settings.name)
+        self.accepts_members = bool(settings.name)
         self.versions = Versions(self.peers, self.announce)
 
     def join(self, secret: bytes) -> None:
         """Set the secret that the nodes of this database share; call it before `listen`."""
         self._secret = secret
-        if not self.takes_others:
+        if not self.accepts_members:
             self.name = cluster_name(secret)
 
     @property
@@ -113,7 +113,7 @@ class DatabaseMesh(Mesh):
 
     def begin(self) -> None:
         """Announce to peers that the interest of more lease groups follows."""
-        self._begin_interest(self.say_to_all)
+        self._begin_interest(self.write_to_all)
 
     def announce_ownership(
         self, offers: Mapping[str, Collection[int]] | None = None, *, is_asked: bool = False
@@ -125,11 +125,11 @@ class DatabaseMesh(Mesh):
             is_asked: True if a client requested the transfer.
         """
         claims = self._ownership.claims()
-        self._tell_api(is_leading=_DIRECTORY in claims)
+        self._announce_api(is_leading=_DIRECTORY in claims)
         named = ((name, groups) for name, groups in (offers or {}).items() if name)
         self._offers = tuple((name, mask_of(groups)) for name, groups in named)
         self._is_asked = is_asked
-        self._tell_strangers(is_leading=bool(claims))
+        self._announce_acks_to_members(is_leading=bool(claims))
         self.announce()
         self._close_stale()
 
@@ -138,34 +138,36 @@ class DatabaseMesh(Mesh):
         self._is_evacuated = is_evacuated
         self.announce()
 
-    def _tell_api(self, *, is_leading: bool) -> None:
+    def _announce_api(self, *, is_leading: bool) -> None:
         """Announce or withdraw the interest in API requests to members that are not nodes."""
         if is_leading != self._takes_requests:
             self._takes_requests = is_leading
-            tell = self._strange.take if is_leading else self._strange.drop
-            self._say_to_strangers(tell(self._api))
+            change = (
+                self._members_interest.add_all if is_leading else self._members_interest.remove_all
+            )
+            self._write_to_members(change(self._api))
 
-    def _tell_strangers(self, *, is_leading: bool) -> None:
+    def _announce_acks_to_members(self, *, is_leading: bool) -> None:
         """Announce or withdraw the interest in acknowledgements to members that are not nodes."""
         if is_leading != self._takes_acks:
             self._takes_acks = is_leading
-            tell = self._strange.add if is_leading else self._strange.remove
-            self._say_to_strangers(tell(*self._acks))
+            change = self._members_interest.add if is_leading else self._members_interest.remove
+            self._write_to_members(change(*self._acks))
 
-    def _say_to_strangers(self, line: bytes) -> None:
+    def _write_to_members(self, line: bytes) -> None:
         for link in self.peers.values():
             if not link.is_proved:
-                link.say(line)
+                link.write_line(line)
 
     @property
     def is_beginning(self) -> bool:
         """True while a peer is about to claim lease groups."""
         return any(link.info.begins for link in self.peers.values())
 
-    def _begin_interest(self, say: Callable[[bytes], None]) -> None:
-        say(encode_info(replace(self.own_info(), begins=True)))
+    def _begin_interest(self, write: Callable[[bytes], None]) -> None:
+        write(encode_info(replace(self.own_info(), begins=True)))
 
-    def _hear(self, link: RouteLink) -> None:
+    def _apply_claims(self, link: RouteLink) -> None:
         """Apply the claims in a peer's INFO. Raises ValueError if they are malformed."""
         self._ownership.peer_told(link, heard(link.info.claims) if link.is_proved else {})
         self._close_stale()
@@ -193,7 +195,7 @@ class DatabaseMesh(Mesh):
             directory_version=self.versions.own,
             evacuated=self._is_evacuated,
         )
-        return info if self.takes_others else replace(info, gossip_mode=_NO_GOSSIP)
+        return info if self.accepts_members else replace(info, gossip_mode=_NO_GOSSIP)
 
     def proving(self, *, has_dialled: bool) -> Proving:
         """Return the proofs of a new link."""
@@ -208,30 +210,32 @@ class DatabaseMesh(Mesh):
         """
         if key[2] != MEMBERS_GROUP:
             return super().count_interest(key, is_new=is_new, is_ours=is_ours)
-        for interest in (self._api, self._strange) if self._takes_requests else (self._api,):
+        for interest in (
+            (self._api, self._members_interest) if self._takes_requests else (self._api,)
+        ):
             line = (interest.add if is_new else interest.remove)(*key)
-            if interest is self._strange:
-                self._say_to_strangers(line)
+            if interest is self._members_interest:
+                self._write_to_members(line)
         return b""
 
     def joining(self, link: RouteLink) -> None:
         """Announce that the interest of owned lease groups follows, if there are any."""
         if self._ownership.claims():
-            self._begin_interest(link.say)
+            self._begin_interest(link.write_line)
 
     def joined(self, link: RouteLink) -> None:
         """Announce the claims of this node after its interest, and its directory version."""
-        self.versions.hear(link)
+        self.versions.apply(link)
         if link.is_proved:
             self.linked()
         else:
-            link.say(self._strange.all_lines())
+            link.write_line(self._members_interest.all_lines())
         if self._ownership.claims() or self.versions.own or self._is_evacuated:
-            link.say(encode_info(self.own_info()))
+            link.write_line(encode_info(self.own_info()))
 
     def met(self, info: RouteInfo) -> None:
         """Dial a server that a peer has announced, unless nodes are found in the database."""
-        if self.takes_others:
+        if self.accepts_members:
             super().met(info)
 
     def changed(self, link: RouteLink, before: RouteInfo) -> None:
@@ -239,13 +243,13 @@ class DatabaseMesh(Mesh):
 
         Raises ProtocolError if the claims or offers are malformed.
         """
-        self.versions.hear(link)
+        self.versions.apply(link)
         if replace(before, directory_version=link.info.directory_version) == link.info:
             return
         super().changed(link, before)
         try:
             offers = {name: groups_of(mask) for name, mask in link.info.offers}
-            self._hear(link)
+            self._apply_claims(link)
         except ValueError as error:
             raise ProtocolError(reason=f"bad INFO: {error}") from error
         if link.info.offers != before.offers:
@@ -256,7 +260,7 @@ class DatabaseMesh(Mesh):
     def gone(self, link: RouteLink) -> None:
         """Remove a closed link and the claims of its peer."""
         super().gone(link)
-        self.versions.look()
+        self.versions.wake()
         self._ownership.peer_told(link, {})
         if link.info.claims or link.info.begins:
             self.reached()

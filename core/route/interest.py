@@ -32,12 +32,12 @@ class LocalInterest:
             del self._counts[key]
         return interest(account, subject, queue, count) if queue or not count else b""
 
-    def take(self, other: "LocalInterest") -> bytes:
+    def add_all(self, other: "LocalInterest") -> bytes:
         """Add all subscriptions of another count; return the lines to send to other servers."""
         lines = [self.add(*key) for key, count in other._counts.items() for _ in range(count)]
         return b"".join(lines)
 
-    def drop(self, other: "LocalInterest") -> bytes:
+    def remove_all(self, other: "LocalInterest") -> bytes:
         """Subtract all subscriptions of another count; return the lines to send."""
         lines = [self.remove(*key) for key, count in other._counts.items() for _ in range(count)]
         return b"".join(lines)

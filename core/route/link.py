@@ -8,7 +8,7 @@ proved nodes can claim lease groups.
 
 A route never pauses reading, with the one exception below. Its output is written once per loop
 tick. While more than `HIGH_WATER` bytes are unsent, or the peer reports overload (HOLD), the hub
-lists the route in `congested`, and clients and consumers wait before they send more to the peer.
+lists the route in `blocked_links`, and clients and consumers wait before they send more to the peer.
 If the unsent bytes still exceed `max_pending` (here at least 64 MiB), for example because of
 replies, the peer is a slow consumer and is disconnected. A peer that does not support HOLD
 (nats-server) is read slowly while this server is overloaded. Error texts and reasons are those of
@@ -101,7 +101,7 @@ class RouteLink(asyncio.Protocol):
         self._proving = cluster.proving(has_dialled=self.did_solicit)
         self.ip, self.port = "", 0
         self._is_connected = self.did_solicit
-        self._is_full = self._is_held = self._is_heard = False
+        self._is_full = self._is_held = self._has_read = False
         self._high = min(HIGH_WATER, max(hub.limits.max_pending // 8, 1))
         self._most = max(hub.limits.max_pending, 8 * HIGH_WATER)
         self._waiting = Waiting(lambda: self.blocked)
@@ -124,9 +124,9 @@ class RouteLink(asyncio.Protocol):
         if isinstance(peer, tuple):
             self.ip, self.port = unmapped(str(peer[0])), int(peer[1])
         self._transport.set_write_buffer_limits(high=self._high, low=self._high // 2)
-        _cut_when_unacknowledged(transport)
+        _close_when_unacknowledged(transport)
         log.info("%s - Route connection created", self)
-        self._cluster.opened(self)
+        self._cluster.connected(self)
         if not self.did_solicit and self._hub.descriptors.is_needed(transport):
             self.close("No More Descriptors")
             return
@@ -145,7 +145,7 @@ class RouteLink(asyncio.Protocol):
         """Process the bytes of a read."""
         if self.closed:
             return
-        self._liveness.hear(self._hub.clock.monotonic())
+        self._liveness.record_read(self._hub.clock.monotonic())
         try:
             self._parser.feed(data)
         except Refused as refusal:
@@ -154,7 +154,9 @@ class RouteLink(asyncio.Protocol):
             self.close(_REASONS.get(error.text, "Protocol Violation"), error.text)
         if len(data) >= LARGE_READ:
             self._hub.loop_tick.run()
-            self._hub.crowded = False  # set by this read, but a route does not pause reading
+            self._hub.output_nearly_full = (
+                False  # set by this read, but a route does not pause reading
+            )
             if self._hub.overloaded and not self.info.holds:
                 self._read_slowly()
         else:
@@ -177,14 +179,14 @@ class RouteLink(asyncio.Protocol):
         self._list()
 
     def _list(self) -> None:
-        """Update the hub's list of congested routes; wake the senders if this one is not."""
-        congested = self._hub.congested
+        """Update the hub's list of blocked_links routes; wake the senders if this one is not."""
+        blocked_links = self._hub.blocked_links
         if not self.closed and (self._is_full or self._is_held):
-            if self not in congested:
-                congested.append(self)
+            if self not in blocked_links:
+                blocked_links.append(self)
             return
-        if self in congested:
-            congested.remove(self)
+        if self in blocked_links:
+            blocked_links.remove(self)
         self._waiting.go_on()
 
     @property
@@ -195,7 +197,7 @@ class RouteLink(asyncio.Protocol):
 
     def _read_slowly(self) -> None:
         self._transport.pause_reading()
-        self._hub.wait(self)
+        self._hub.resume_later(self)
         asyncio.get_running_loop().call_later(_SLOW_S, self.resume)
 
     def resume(self) -> None:
@@ -230,7 +232,7 @@ class RouteLink(asyncio.Protocol):
         self.sent += sent
         self.out.append(lines)
 
-    def say(self, line: bytes) -> None:
+    def write_line(self, line: bytes) -> None:
         """Add a protocol line to the output."""
         if self.closed or not line:
             return
@@ -271,7 +273,7 @@ class RouteLink(asyncio.Protocol):
             return
         self.closed = True
         # Refuse the rest of this read: no link would remove its subscriptions again.
-        self._is_connected = self._is_heard = False
+        self._is_connected = self._has_read = False
         self.out.clear()
         self._list()
         self._stop_timer()
@@ -328,7 +330,7 @@ class RouteLink(asyncio.Protocol):
         return encode_info(info if self._proving is None else self._proving.introduce(info))
 
     def _begin(self, info: RouteInfo) -> None:
-        if not info.nonce and self._cluster.takes_others:
+        if not info.nonce and self._cluster.accepts_members:
             self._proving = None
         proving, url = self._proving, self.url
         if proving is not None and not self._is_known(proving, info):
@@ -338,23 +340,23 @@ class RouteLink(asyncio.Protocol):
         self._incoming.is_of_node = self.remote.are_of_node = self.is_proved
         self._cluster.register(self, info)
         self._stop_timer()
-        self.is_registered = self._is_heard = True
+        self.is_registered = self._has_read = True
         if proving is None:
             self._answer()
         elif url is None:
-            self.say(self._introduction())
+            self.write_line(self._introduction())
         self._cluster.joining(self)
-        self.say(self._cluster.interest.all_lines())
+        self.write_line(self._cluster.interest.all_lines())
         self._cluster.joined(self)
         if self._hub.overloaded:
-            self.tell_overload()
+            self.announce_overload()
         self._ping()
 
     def _answer(self) -> None:
         """Send CONNECT and INFO if this server dialled."""
         if self.url is not None:
-            self.say(encode_connect(self._cluster.connect_for(self.url)))
-            self.say(self._introduction())
+            self.write_line(encode_connect(self._cluster.connect_for(self.url)))
+            self.write_line(self._introduction())
 
     @property
     def is_proved(self) -> bool:
@@ -367,25 +369,25 @@ class RouteLink(asyncio.Protocol):
         Raises Refused if the peer does not prove that it knows the secret of the database.
         """
         try:
-            return proving.take(info)
+            return proving.verify(info)
         except ProtocolError as error:
             text = f"{info.server_name or 'a server'} {error.reason} of the database's secret"
-            if self._cluster.takes_others:
+            if self._cluster.accepts_members:
                 text = f'this server and "{info.server_name}" have JetStream over two databases'
             why = "Authentication Failure"
             raise Refused(why, f"Rejecting connection, {text}") from None
 
-    def tell_overload(self) -> None:
+    def announce_overload(self) -> None:
         """Send HOLD if this server is overloaded, else RELEASE; nothing to a peer without HOLD."""
         if self.info.holds:
-            self.say(b"HOLD\r\n" if self._hub.overloaded else b"RELEASE\r\n")
+            self.write_line(b"HOLD\r\n" if self._hub.overloaded else b"RELEASE\r\n")
 
     def _check_connected(self) -> None:
         if not self._is_connected:
             raise Refused("Authentication Failure", _VIOLATION)
 
     def _check_registered(self) -> None:
-        if not self._is_heard:
+        if not self._has_read:
             raise Refused("Authentication Failure", _VIOLATION)
 
     # -- operations of the peer
@@ -420,7 +422,7 @@ class RouteLink(asyncio.Protocol):
         if can_subscribe(subject):
             self.remote.add(account, subject, queue, weight)
         else:
-            self.say(encoder.error("Invalid Subscription"))
+            self.write_line(encoder.error("Invalid Subscription"))
 
     def on_unsub(self, account: bytes, subject: bytes, queue: bytes) -> None:
         """Remove a subscription of the peer. Raises Refused before registration."""
@@ -436,7 +438,7 @@ class RouteLink(asyncio.Protocol):
     def on_ping(self) -> None:
         """Send PONG."""
         self._check_connected()
-        self.say(encoder.PONG)
+        self.write_line(encoder.PONG)
 
     def on_pong(self) -> None:
         """Record that a PING is answered, and measure the round trip."""
@@ -464,8 +466,8 @@ class RouteLink(asyncio.Protocol):
         self._incoming.release()
         limits, liveness = self._hub.limits, self._liveness
         unsent = self._transport.get_write_buffer_size()
-        liveness.look(now, self._written - unsent, unsent)
-        if liveness.takes_nothing(now, limits.write_deadline):
+        liveness.update(now, self._written - unsent, unsent)
+        if liveness.is_stuck(now, limits.write_deadline):
             self._drop("Slow Consumer (Write Deadline)")
         elif not self.is_registered:
             return  # `_timed_out` closes a peer whose handshake takes too long
@@ -478,7 +480,7 @@ class RouteLink(asyncio.Protocol):
 
     def _ping(self) -> int:
         self._liveness.pinged(self._hub.clock.monotonic())
-        self.say(encoder.PING)
+        self.write_line(encoder.PING)
         return self._round_trips.asked()
 
     async def read(self) -> None:
@@ -527,7 +529,7 @@ class RouteLink(asyncio.Protocol):
         )
 
 
-def _cut_when_unacknowledged(transport: asyncio.BaseTransport) -> None:
+def _close_when_unacknowledged(transport: asyncio.BaseTransport) -> None:
     """End the connection after `_UNACKNOWLEDGED_MS` without TCP acknowledgements, on Linux."""
     sock = transport.get_extra_info("socket")
     option = getattr(socket, "TCP_USER_TIMEOUT", None)

@@ -13,8 +13,8 @@ SILENCE_S = 4.0
 """Seconds of silence after which a peer counts as dead."""
 _PING_S = 1.0
 """Seconds of silence before the first PING, and between further ones."""
-_LOOK_S = 0.5
-"""Seconds that one call of `look` adds to the silence at most. Calls come more often than that,
+_UPDATE_S = 0.5
+"""Seconds that one call of `update` adds to the silence at most. Calls come more often than that,
 except after a stall of this server."""
 
 
@@ -30,11 +30,11 @@ class Liveness:
         self.heard = now
         self.rtt = 0
         self._silence = 0
-        self._looked = self._pinged = self._moved = now
+        self._updated = self._pinged = self._moved = now
         self._taken = self._unsent = 0
         self._is_answered = True
 
-    def hear(self, now: int) -> None:
+    def record_read(self, now: int) -> None:
         """Record that data was read."""
         self.heard = now
         self._silence = 0
@@ -50,7 +50,7 @@ class Liveness:
             self._is_answered = True
             self.rtt = max(now - self._pinged, 1)
 
-    def look(self, now: int, taken: int, unsent: int) -> None:
+    def update(self, now: int, taken: int, unsent: int) -> None:
         """Update silence and output progress. Call it several times per second.
 
         Args:
@@ -58,8 +58,8 @@ class Liveness:
             taken: Bytes that the socket has accepted so far.
             unsent: Bytes that wait for the socket.
         """
-        self._silence += min(now - self._looked, int(_LOOK_S * NANOS_PER_SECOND))
-        self._looked = now
+        self._silence += min(now - self._updated, int(_UPDATE_S * NANOS_PER_SECOND))
+        self._updated = now
         if not unsent or taken != self._taken:
             self._moved = now
         if unsent and taken != self._taken:
@@ -70,7 +70,7 @@ class Liveness:
         """Return True if the peer counts as dead."""
         return self._silence >= int(SILENCE_S * NANOS_PER_SECOND)
 
-    def takes_nothing(self, now: int, deadline: float) -> bool:
+    def is_stuck(self, now: int, deadline: float) -> bool:
         """Return True if the socket has accepted none of the output for `deadline` seconds."""
         return self._unsent > 0 and now - self._moved >= int(deadline * NANOS_PER_SECOND)
 

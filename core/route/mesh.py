@@ -69,11 +69,11 @@ class Mesh:
         address: Host and port where routes are accepted, once the mesh listens.
         changed_peers: Called when the set of peers, or the client URLs of a peer, have changed.
         holds_messages: True if messages of peers wait while the hub holds publishes.
-        takes_others: True if servers that prove nothing may join.
+        accepts_members: True if servers that prove nothing may join.
     """
 
     holds_messages = True
-    takes_others = True
+    accepts_members = True
 
     def __init__(self, hub: Hub, settings: ClusterSettings) -> None:
         self.hub = hub
@@ -94,9 +94,9 @@ class Mesh:
         self._stood = 0
         for account in hub.accounts.values():
             account.watchers.append(partial(self._on_interest, account))
-        hub.overload_changed.subscribe(self._tell_overload)
+        hub.overload_changed.subscribe(self._announce_overload)
         if hub.jetstream and self.holds_messages:
-            self.take_acks()
+            self.announce_acks()
 
     # -- life --------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class Mesh:
 
     def announce(self) -> None:
         """Send the current INFO of this server to all peers."""
-        self.say_to_all(encode_info(self.own_info()))
+        self.write_to_all(encode_info(self.own_info()))
 
     async def close(self) -> None:
         """Write the pending output and close all routes, within `_GRACE_SECONDS`."""
@@ -253,11 +253,11 @@ class Mesh:
         if not isinstance(member, Subscription) and not _is_told(member):
             return
         key = account.name.encode(), member.subject, member.queue
-        self.say_to_all(self.count_interest(key, is_new=is_new, is_ours=is_ours))
+        self.write_to_all(self.count_interest(key, is_new=is_new, is_ours=is_ours))
 
-    def _tell_overload(self) -> None:
+    def _announce_overload(self) -> None:
         for link in self.peers.values():
-            link.tell_overload()
+            link.announce_overload()
 
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
@@ -271,23 +271,23 @@ class Mesh:
         """
         return self.interest.add(*key) if is_new else self.interest.remove(*key)
 
-    def take_acks(self) -> None:
+    def announce_acks(self) -> None:
         """Have peers send acknowledgements (`$JS.ACK.>`) here, without any subscription to them."""
-        self.say_to_all(self.interest.add(*self._acks))
+        self.write_to_all(self.interest.add(*self._acks))
 
-    def take_no_acks(self) -> None:
-        """Withdraw the interest that `take_acks` announced."""
-        self.say_to_all(self.interest.remove(*self._acks))
+    def withdraw_acks(self) -> None:
+        """Withdraw the interest that `announce_acks` announced."""
+        self.write_to_all(self.interest.remove(*self._acks))
 
     @property
     def _acks(self) -> tuple[bytes, bytes, bytes]:
         return self.hub.default_account().name.encode(), ACK_PREFIX + b">", b""
 
-    def say_to_all(self, line: bytes) -> None:
+    def write_to_all(self, line: bytes) -> None:
         """Send a protocol line to every peer; send nothing if it is empty."""
         if line:
             for link in self.peers.values():
-                link.say(line)
+                link.write_line(line)
 
     # -- calls of links ----------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class Mesh:
         """Return a link without a connection. Without `url` the link is for a peer that dials."""
         return RouteLink(self, url, is_configured=is_configured)
 
-    def opened(self, link: RouteLink) -> None:
+    def connected(self, link: RouteLink) -> None:
         """Record a link that has a socket."""
         self._links.add(link)
 
@@ -452,7 +452,7 @@ class Mesh:
         line = encode_info(msgspec.structs.replace(told, ip=ip, gossip_mode=0))
         for peer in self.peers.values():
             if peer is not link:
-                peer.say(line)
+                peer.write_line(line)
 
     def met(self, info: RouteInfo) -> None:
         """Dial a server that a peer has announced, unless it is connected or configured already."""

@@ -89,7 +89,7 @@ class Proving:
             raise ProtocolError(reason="asks for no proof")
         self._peer = Side(info.server_id, info.nonce, not self._own.has_dialled)
 
-    def take(self, info: RouteInfo) -> bool:
+    def verify(self, info: RouteInfo) -> bool:
         """Check an INFO of the peer. Return True once it contains a valid proof.
 
         Return False for the first INFO that the dialling side receives: it cannot contain a proof

@@ -21,14 +21,14 @@ class RoundTrips:
     def answered(self) -> None:
         """Count a PONG."""
         self._pongs += 1
-        self._tell()
+        self._wake_waiters()
 
     def end(self) -> None:
         """Wake all waiters, because the link has ended."""
         self._has_ended = True
-        self._tell()
+        self._wake_waiters()
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -31,12 +31,12 @@ class Versions:
 
     Attributes:
         own: The version that this node has read; 0 if none, or if nothing was ever changed.
-        `heard`: Called with the version of a peer that is higher than `own`.
+        `on_higher`: Called with the version of a peer that is higher than `own`.
     """
 
     def __init__(self, peers: Mapping[str, RouteLink], announce: Callable[[], None]) -> None:
         self.own = 0
-        self.heard: Subscribers[[int]] = Subscribers()
+        self.on_higher: Subscribers[[int]] = Subscribers()
         self._peers = peers
         self._announce = announce
         self._is_due = False
@@ -51,19 +51,19 @@ class Versions:
             self.own = version
             if self._peers and not self._is_due:
                 self._is_due = True
-                asyncio.get_running_loop().call_soon(self._say)
+                asyncio.get_running_loop().call_soon(self._announce_version)
 
-    def _say(self) -> None:
+    def _announce_version(self) -> None:
         self._is_due = False
         self._announce()
 
-    def hear(self, link: RouteLink) -> None:
+    def apply(self, link: RouteLink) -> None:
         """Apply the directory version in a peer's INFO."""
-        self.look()
+        self.wake()
         if link.info.directory_version > self.own:
-            self.heard(link.info.directory_version)
+            self.on_higher(link.info.directory_version)
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """Wake all waiters to compare again: a peer has read more, or is gone."""
         self._changed.set()
         self._changed = asyncio.Event()

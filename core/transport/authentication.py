@@ -22,7 +22,7 @@ from core.transport.wording import AUTHORIZATION_VIOLATION
 
 FAILURE = "Authentication Failure"
 _TOO_LATE = "Authentication Timeout"
-_KEPT_MAX = 32 * 1024
+_BUFFERED_MAX = 32 * 1024
 """Bytes kept during a check before reading pauses."""
 
 
@@ -45,15 +45,15 @@ class Unauthenticated(Connection, Protocol):
     def authorize(self, identity: Identity) -> None: ...
     def use_connect(self, connect: Connect, identity: Identity) -> None: ...
     def use_permissions(self) -> None: ...
-    def serve_kept(self, data: bytes) -> None: ...
+    def serve_buffered(self, data: bytes) -> None: ...
 
 
 class Authentication:
     """The input of one connection until it is authenticated, and the timeout for that."""
 
-    def __init__(self, session: Unauthenticated, kept: bytes = b"") -> None:
+    def __init__(self, session: Unauthenticated, buffered: bytes = b"") -> None:
         self._session = session
-        self._kept = kept
+        self._buffered = buffered
         self._connect = session.connect
         self._queued: QueuedCheck | None = None
         self._passed: Callable[[], None] = _nothing
@@ -61,22 +61,22 @@ class Authentication:
         timeout = AUTH_TIMEOUT if authenticator is None else authenticator.users.timeout
         self._timer = asyncio.get_running_loop().call_later(timeout, self._too_late)
 
-    def take(self, data: bytes) -> bytes:
+    def pass_data(self, data: bytes) -> bytes:
         """Keep bytes. Return all bytes so far once the connection may be served, else none.
 
         Raises ProtocolError if it can never be served.
         """
-        data = self._kept + data
+        data = self._buffered + data
         if self._queued is not None:
-            self._kept = data
-            if len(data) > _KEPT_MAX:
+            self._buffered = data
+            if len(data) > _BUFFERED_MAX:
                 self._session.pause()
             return b""
-        self._kept = b""
+        self._buffered = b""
         if data[:1] in (b"C", b"c"):
             most = self._session.hub.limits.max_control_line + len(b"CONNECT \r")
             if b"\n" not in data and len(data) <= most:
-                self._kept = data
+                self._buffered = data
                 return b""
         else:
             self._enter_without_connect()
@@ -104,9 +104,9 @@ class Authentication:
         address = session.caller or session.client_ip
         self._queued = session.hub.password_checks.submit(authenticator, check, address, self)
 
-    def take_back(self) -> bytes:
+    def withdraw_unread(self) -> bytes:
         """Return the kept bytes, and keep them no longer."""
-        data, self._kept = self._kept, b""
+        data, self._buffered = self._buffered, b""
         return data
 
     def cancel(self) -> None:
@@ -165,7 +165,7 @@ def _authenticate_again(session: Unauthenticated, connect: Connect) -> None:
     except ProtocolError:
         session.close(FAILURE, AUTHORIZATION_VIOLATION)
         return
-    session.serve_kept(kept)
+    session.serve_buffered(kept)
 
 
 def reauthorize(session: Unauthenticated) -> None:
@@ -182,7 +182,7 @@ def reauthorize(session: Unauthenticated) -> None:
             return
         parser = session.parser
         if not (session.subscriptions or parser.msgs or parser.begun):
-            session.authentication = Authentication(session, parser.take_back())
+            session.authentication = Authentication(session, parser.withdraw_unread())
             return
     try:
         found = session.hub.authenticate(session.connect, session.connection_type)
@@ -206,12 +206,12 @@ def _reauthorize_again(session: Unauthenticated) -> None:
     kept = _end(session)
     reauthorize(session)
     if not session.closed:
-        session.serve_kept(kept)
+        session.serve_buffered(kept)
 
 
 def _end(session: Unauthenticated) -> bytes:
     assert session.authentication is not None, "it has ended now"
-    kept = session.authentication.take_back()
+    kept = session.authentication.withdraw_unread()
     session.authentication = None
     return kept
 

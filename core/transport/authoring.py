@@ -1,6 +1,6 @@
 """Publishes whose headers require permissions of their own.
 
-The checks apply only to the types of connections in `Hub.author_doors`. Most messages have no such
+The checks apply only to the types of connections in `Hub.author_connection_types`. Most messages have no such
 header, which one search shows. A refusal is answered like any publish without permission. A message
 of a batch is delivered with the connection that published it (`core.pubsub.authored`).
 """
@@ -44,7 +44,7 @@ class AuthorPublisher:
             return
         client = self._client
         if (missing := missing_permission(client, subject, headers)) is not None:
-            client.say(permissions_violation(violation(missing)))
+            client.write_line(permissions_violation(violation(missing)))
             return
         if authored := authored_block(client, reply, headers):
             self._authored((subject, reply, headers, payload), authored)
@@ -67,7 +67,7 @@ class AuthorPublisher:
 
 def asks_author(client: Connection) -> bool:
     """Return True if the headers of a client's messages require permissions."""
-    return client.connection_type in client.account.hub.author_doors
+    return client.connection_type in client.account.hub.author_connection_types
 
 
 def missing_permission(client: Connection, subject: bytes, headers: bytes) -> Lacking | None:

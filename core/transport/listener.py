@@ -81,7 +81,7 @@ class Listener:
         self.liveness.tick()
         self._timer = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
 
-    def close_door(self) -> None:
+    def stop_accepting(self) -> None:
         """Stop accepting connections; open ones stay."""
         for server in (self._server, self._websocket):
             if server is not None:
@@ -101,7 +101,7 @@ class Listener:
 
     async def stop(self) -> None:
         """Write pending output and close every connection, within a second."""
-        self.close_door()
+        self.stop_accepting()
         if self._timer is not None:
             self._timer.cancel()
         self._all_gone.clear()

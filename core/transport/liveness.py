@@ -43,9 +43,9 @@ class Liveness:
         self._hub.loop_tick.arm()
 
     def _check(self, session: ClientSession, now: int) -> None:
-        heard, session.is_heard = session.is_heard, False
+        heard, session.has_read = session.has_read, False
         if heard:
-            session.last_heard = now
+            session.last_read = now
         if heard and session.rtt:
             return
         if session.pings_out >= self._hub.limits.ping_max:

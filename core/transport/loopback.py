@@ -77,7 +77,7 @@ class LoopbackLink:
         self._to_client: list[bytes] = []
         self._is_scheduled = False
         self._is_reading = True
-        self._is_ending = False
+        self._is_closing = False
         self._is_over = False
 
     @property
@@ -92,7 +92,7 @@ class LoopbackLink:
 
     def write(self, data: bytes) -> None:
         """Send bytes, in order. Never blocks."""
-        if self._is_ending or not data:
+        if self._is_closing or not data:
             return
         for start in range(0, len(data), _CHUNK) if len(data) > _CHUNK else ():
             self._to_server.append(data[start : start + _CHUNK])
@@ -103,7 +103,7 @@ class LoopbackLink:
 
     def close(self) -> None:
         """Send the written bytes and close the connection; `closed` is called afterwards."""
-        self._is_ending = True
+        self._is_closing = True
         self._schedule()
 
     abort = close
@@ -137,7 +137,7 @@ class LoopbackLink:
         if drop:
             self._to_client.clear()
         self._to_server.clear()
-        self._is_ending = True
+        self._is_closing = True
         self._is_reading = True
         self._schedule()
 
@@ -163,7 +163,7 @@ class LoopbackLink:
             if self.session.blocked:
                 self.session.resume_writing()
             self._receive(data)
-        if self._is_ending and not queued and not self._to_client and not self._is_over:
+        if self._is_closing and not queued and not self._to_client and not self._is_over:
             self._finish()
 
     def _finish(self) -> None:

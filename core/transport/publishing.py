@@ -10,7 +10,7 @@
 read and after each control line, and calls it directly: a publish of an ordinary client is one
 Python call. A publisher contains the rules in force at its creation. A change of the rules gives
 the session another one: CONNECT (`ClientSession.authorize`), `Hub.use_users`,
-`Hub.use_author_doors` and `Account.use_mappings`.
+`Hub.use_author_connection_types` and `Account.use_mappings`.
 
 A refused message is answered with nats-server's -ERR, and the connection stays open.
 """
@@ -218,7 +218,7 @@ class MappedPublisher:
             return
         client = self._client
         if client.connect.verbose:
-            client.say(encoder.OK)
+            client.write_line(encoder.OK)
         if reply and client.no_responders:
             answer_no_responders(client, mapped, reply)
 
@@ -242,7 +242,7 @@ def publish_checked(client: Connection, message: Message, authored: bytes = b"")
         _refuse(client, violation)
         return
     if client.connect.verbose:
-        client.say(encoder.OK)
+        client.write_line(encoder.OK)
     if _take_special(client, subject, reply, headers, payload):
         return
     account = client.account
@@ -288,7 +288,7 @@ def check_subject(client: Connection, subject: bytes) -> None:
     The message is published all the same.
     """
     if client.connect.pedantic and not can_publish(subject):
-        client.say(encoder.error("Invalid Publish Subject"))
+        client.write_line(encoder.error("Invalid Publish Subject"))
 
 
 def violation_of(subject: bytes, reply: bytes) -> str:
@@ -304,20 +304,20 @@ def subject_violation(subject: bytes) -> str:
 
 
 def _refuse(client: Connection, violation: str) -> None:
-    client.say(permissions_violation(violation))
+    client.write_line(permissions_violation(violation))
 
 
 def answer_no_responders(client: Connection, subject: bytes, reply: bytes) -> None:
     """Send a 503 to the requester, unless subjects like this one usually have no receiver."""
     account = client.account
     if account.is_silent is None or not account.is_silent(subject):
-        say_no_responders(client, subject, reply)
+        write_no_responders(client, subject, reply)
 
 
-def say_no_responders(client: Connection, subject: bytes, reply: bytes) -> None:
+def write_no_responders(client: Connection, subject: bytes, reply: bytes) -> None:
     """Send a 503 to the client's own subscription that matches the reply subject."""
     for target in client.account.receivers(reply).targets:
         if target.session is client:
             block = header_blocks.build(((b"Nats-Subject", subject),), 503)
-            client.say(encoder.message(reply, target.sid, b"", block, b""))
+            client.write_line(encoder.message(reply, target.sid, b"", block, b""))
             return

@@ -72,7 +72,7 @@ class ClientSession(asyncio.Protocol):
         authentication: The wait for credentials; None once it has ended.
         parser: Parses the operations of the client.
         trace: Logs the operations of the client; None: no log is wanted.
-        is_heard: True if data was read since the last liveness check.
+        has_read: True if data was read since the last liveness check.
     """
 
     control_line: Callable[[int], int] = int  # Longest control line, computed from the limit.
@@ -103,8 +103,8 @@ class ClientSession(asyncio.Protocol):
         self.user = ""
         self.guard: Guard | None = None
         self.authentication: Authentication | None = None
-        self.last_heard = hub.clock.monotonic()
-        self.is_heard = False
+        self.last_read = hub.clock.monotonic()
+        self.has_read = False
         self.started = hub.clock.now()
         self.rtt = self.pings_out = 0
         self.account = hub.default_account()
@@ -155,19 +155,21 @@ class ClientSession(asyncio.Protocol):
         """Process the bytes of a read."""
         if self.closed:
             return
-        self.is_heard = True
-        if self._hold is not None and not (data := self._passing(self._hold, data, self._waits)):
+        self.has_read = True
+        if self._hold is not None and not (
+            data := self._pass_unheld(self._hold, data, self._is_newly_held)
+        ):
             return
         if self.parser.unread:
             self.parser.unread += data
             return
         self.serve(data)
 
-    def _passing(self, hold: PublishHold, data: bytes, is_held: IsHeld) -> bytes:
+    def _pass_unheld(self, hold: PublishHold, data: bytes, is_held: IsHeld) -> bytes:
         """Return the bytes before the first held publish; pause reading there."""
         before = hold.nbytes
-        data = hold.take(data, is_held)
-        self.hub.keep(hold.subject, hold.nbytes - before)
+        data = hold.split(data, is_held)
+        self.hub.count_held(hold.subject, hold.nbytes - before)
         if hold.is_holding and self._hold_timer is None:
             self._transport.pause_reading()
             if self.connection_type != IN_PROCESS:  # its client has a timeout of its own
@@ -178,18 +180,18 @@ class ClientSession(asyncio.Protocol):
         """Return True if a publish has to wait; with mappings, each: chance may choose where."""
         return self.account.mappings is not None or self.hub.is_held(subject)
 
-    def _waits(self, subject: bytes) -> bool:
+    def _is_newly_held(self, subject: bytes) -> bool:
         """Return True if a publish just read is held: it waits, and not too much is held yet."""
         return self._is_held(subject) and not self.hub.is_held.is_refused(subject)
 
     def serve(self, data: bytes) -> None:
         """Process bytes that need not wait."""
         self._changes = 0
-        links = self.hub.congested
-        congested = [(link, link.sent) for link in links] if links else []
+        links = self.hub.blocked_links
+        blocked_links = [(link, link.sent) for link in links] if links else []
         try:
             if self.authentication is not None:
-                if not (data := self.authentication.take(data)):
+                if not (data := self.authentication.pass_data(data)):
                     return
                 self.authentication = None
             self.parser.feed(data, self)
@@ -201,42 +203,42 @@ class ClientSession(asyncio.Protocol):
         if self.parser.unread:
             self._loop_tick.arm()
             self._transport.pause_reading()
-            self._loop.call_soon(self._read_on)
+            self._loop.call_soon(self._process_unread)
         elif size >= LARGE_READ:
             self._loop_tick.run()
             if self.closed:
                 return
             self._transport.pause_reading()
-            if congested and self._waits_for(congested):
+            if blocked_links and self._waits_for(blocked_links):
                 return
-            if self.hub.crowded:
-                self.hub.crowded = False
+            if self.hub.output_nearly_full:
+                self.hub.output_nearly_full = False
                 self._loop.call_later(_STALL_SECONDS, self.resume)
             else:
                 self._loop.call_soon(self.resume)
         else:
             self._loop_tick.arm()
-            if self.hub.overloaded or congested:
+            if self.hub.overloaded or blocked_links:
                 self._small_bytes += size
                 if size >= SMALL_READ or self._small_bytes >= _OVERLOADED_BYTES:
                     self._transport.pause_reading()
-                    if not self._waits_for(congested):
+                    if not self._waits_for(blocked_links):
                         self.resume()
 
-    def _waits_for(self, congested: list[tuple[Link, int]]) -> bool:
+    def _waits_for(self, blocked_links: list[tuple[Link, int]]) -> bool:
         """Wait for a blocked link that this read has sent into. Return False if there is none."""
-        for link, sent in congested:
+        for link, sent in blocked_links:
             if link.sent != sent and link.blocked:
                 self._is_waiting = True
-                link.on_writable.append(self._wait_no_longer)
+                link.on_writable.append(self._on_link_writable)
                 return True
         return False
 
-    def _wait_no_longer(self) -> None:
+    def _on_link_writable(self) -> None:
         self._is_waiting = False
         self.resume()
 
-    def _read_on(self) -> None:
+    def _process_unread(self) -> None:
         """Process the rest of an interrupted read, then resume reading from the socket."""
         if self.closed:
             return
@@ -250,24 +252,26 @@ class ClientSession(asyncio.Protocol):
         """Stop reading at the first publish that the hub holds; publishes held before may pass."""
         if self.closed or self.connection_type == TRUSTED:
             return
-        kept = b"" if self._hold is None else self._hold.kept
+        kept = b"" if self._hold is None else self._hold.held_data
         self._stop_hold()
         if self.authentication is not None:
-            kept = self.authentication.take_back() + kept
+            kept = self.authentication.withdraw_unread() + kept
         hold = self._hold = PublishHold(self.parser.begun, self._is_held)
         self._transport.pause_reading()
-        self.parser.unread = self._passing(hold, self.parser.take_back() + kept, self._is_held)
-        self._loop.call_soon(self._read_on)
+        self.parser.unread = self._pass_unheld(
+            hold, self.parser.withdraw_unread() + kept, self._is_held
+        )
+        self._loop.call_soon(self._process_unread)
 
-    def publish_on(self) -> None:
+    def release_publishes(self) -> None:
         """Resume publishing, held publishes first."""
         if self._hold is None or self.closed:
             return
-        kept = self._hold.kept
+        kept = self._hold.held_data
         self._stop_hold()
         self._transport.pause_reading()
         self.parser.unread += kept
-        self._loop.call_soon(self._read_on)
+        self._loop.call_soon(self._process_unread)
 
     def _stop_hold(self) -> None:
         self._hold = None
@@ -285,7 +289,7 @@ class ClientSession(asyncio.Protocol):
         if self.closed or self._is_waiting or (hold and (hold.is_holding or self.hub.is_full)):
             return
         if self.hub.overloaded:
-            self.hub.wait(self)
+            self.hub.resume_later(self)
         else:
             self._small_bytes = 0
             self._transport.resume_reading()
@@ -306,7 +310,7 @@ class ClientSession(asyncio.Protocol):
             if pending > self.hub.limits.max_pending:
                 self.close_slow_consumer("Slow Consumer (Pending Bytes)")
             elif pending * 4 > self.hub.limits.max_pending * 3:
-                self.hub.crowded = True
+                self.hub.output_nearly_full = True
 
     def pause_writing(self) -> None:
         """Set `blocked`: the socket accepts no more output for now."""
@@ -380,7 +384,7 @@ class ClientSession(asyncio.Protocol):
         if self.authentication is not None:
             self.authentication.cancel()
         if self._hold is not None:
-            self.hub.keep(self._hold.subject, -self._hold.nbytes)
+            self.hub.count_held(self._hold.subject, -self._hold.nbytes)
             self._stop_hold()
         self.hub.leave(self)  # before the subscriptions are dropped: connz shows their number
         self._drop_subscriptions()
@@ -412,14 +416,14 @@ class ClientSession(asyncio.Protocol):
         self._count_change()
         refusal = self._refusal(subject, queue, sid)
         if refusal:
-            self.say(encoder.error(refusal))
+            self.write_line(encoder.error(refusal))
             return
         if sid not in self.subscriptions:
             subscription = Subscription(self, subject, queue, sid)
             subscription.guard = self._delivery_guard(subject, queue)
             self.subscriptions[sid] = subscription
             self.account.add(subscription)
-        self._say_ok()
+        self._write_ok()
 
     def _delivery_guard(self, subject: bytes, queue: bytes) -> Guard | None:
         """Return the permissions to check deliveries with; None: no check is needed."""
@@ -449,7 +453,7 @@ class ClientSession(asyncio.Protocol):
             else:
                 self.account.remove(subscription)
                 self.forget(subscription)
-        self._say_ok()
+        self._write_ok()
 
     def _count_change(self) -> None:
         self._changes += 1
@@ -496,7 +500,7 @@ class ClientSession(asyncio.Protocol):
         self.authorize(identity)
         for subscription in self.subscriptions.values():
             account.changed(subscription)  # header support may have changed
-        self._say_ok()
+        self._write_ok()
 
     def authorize(self, identity: Identity) -> None:
         """Assign the session to a user: set account and permissions."""
@@ -521,9 +525,9 @@ class ClientSession(asyncio.Protocol):
                 self.account.remove(subscription)
                 self.forget(subscription)
                 refusal = subscription_violation(subject, queue)
-                self.say(encoder.error(f'{refusal} (sid "{subscription.sid.decode()}")'))
+                self.write_line(encoder.error(f'{refusal} (sid "{subscription.sid.decode()}")'))
 
-    def serve_kept(self, data: bytes) -> None:
+    def serve_buffered(self, data: bytes) -> None:
         """Process bytes kept during a password check, and resume reading."""
         self.resume()
         if data:
@@ -549,7 +553,7 @@ class ClientSession(asyncio.Protocol):
 
     def on_ping(self) -> None:
         """Answer with PONG; after the first one with a CONNECT, send INFO with the account."""
-        self.say(encoder.PONG)
+        self.write_line(encoder.PONG)
         if self.is_connected and self.connect.protocol >= 1 and not self._is_info_sent:
             self._is_info_sent = True
             self.on_pong()
@@ -565,7 +569,7 @@ class ClientSession(asyncio.Protocol):
         """Send a PING."""
         self.pings_out += 1
         self._ping_sent = self.hub.clock.monotonic()
-        self.say(encoder.PING)
+        self.write_line(encoder.PING)
 
     def send_info(self, *, is_connect_info: bool = False) -> None:
         """Send an INFO after the first one."""
@@ -573,23 +577,23 @@ class ClientSession(asyncio.Protocol):
         if is_connect_info:
             info.connect_info = True
             info.remote_account = self.account.name
-        self.say(encoder.info(encode_info(info)))
+        self.write_line(encoder.info(encode_info(info)))
 
     def use_limits(self) -> None:
         """Apply the changed limits of the hub."""
         self.parser.max_payload = self.hub.limits.max_payload
         self.parser.max_control_line = self.control_line(self.hub.limits.max_control_line)
 
-    def tell_info(self) -> None:
+    def announce_info(self) -> None:
         """Send the changed INFO. A client without a first PING gets it then."""
         if self._is_info_sent:
             self.send_info()
 
-    def _say_ok(self) -> None:
+    def _write_ok(self) -> None:
         if self.connect.verbose:
-            self.say(encoder.OK)
+            self.write_line(encoder.OK)
 
-    def say(self, line: bytes) -> None:
+    def write_line(self, line: bytes) -> None:
         """Add a protocol line to the output."""
         if self.closed:
             return

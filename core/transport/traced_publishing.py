@@ -46,7 +46,7 @@ def publish_traced(
     destination = destination.strip()
     guard = client.guard
     if guard is not None and guard.grant.limits_publish and not guard.may_publish(destination):
-        client.say(encoder.error(_violation(f"Publish to {quoted(destination)}")))
+        client.write_line(encoder.error(_violation(f"Publish to {quoted(destination)}")))
         return
     trace = MessageTrace(client.account, destination, headers, len(payload))
     trace.came_in(client.client_id, client.connect.name, subject)
@@ -84,7 +84,7 @@ class _Publishing:
         if subject and self._is_refused(subject, reply):
             return
         if client.connect.verbose:
-            client.say(encoder.OK)
+            client.write_line(encoder.OK)
         if subject.startswith(ACK_PREFIX) and account.deliver_ack(
             client, subject, reply, headers, payload
         ):
@@ -93,7 +93,7 @@ class _Publishing:
             return
         if reply and client.no_responders:
             is_declined = self._is_declined
-            say = publishing.say_no_responders if is_declined else publishing.answer_no_responders
+            say = publishing.write_no_responders if is_declined else publishing.answer_no_responders
             say(client, subject, reply)
 
     def _is_refused(self, subject: bytes, reply: bytes) -> bool:
@@ -114,7 +114,7 @@ class _Publishing:
 
     def _refuse(self, what: str) -> bool:
         why = _violation(what)
-        self._client.say(encoder.error(why))
+        self._client.write_line(encoder.error(why))
         self._trace.refused(why)
         return True
 

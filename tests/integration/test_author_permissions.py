@@ -216,7 +216,7 @@ class Http:
 
 @asynccontextmanager
 async def _served(dsn: str, doors: frozenset[str]) -> AsyncIterator[tuple[Nats, Http, Node]]:
-    options = ServerOptions(port=0, users=USERS, author_doors=doors)
+    options = ServerOptions(port=0, users=USERS, author_connection_types=doors)
     async with running_node(dsn, server=options) as node:
         server = await connect(attach(partial(connect_trusted, node.hub)))
         app = create_app(
@@ -428,7 +428,11 @@ def test_over_http_authors_are_asked_and_over_nats_they_are_not(database: str) -
     """As it is without a setting."""
 
     async def run() -> None:
-        async with _served(database, ServerOptions().author_doors) as (over_nats, over_http, node):
+        async with _served(database, ServerOptions().author_connection_types) as (
+            over_nats,
+            over_http,
+            node,
+        ):
             assert await _outcomes(over_nats) == ALLOWED
             assert await _outcomes(over_http) == REFUSED_OVER_HTTP
             assert await over_http.lines() == REFUSED_OVER_HTTP

@@ -187,17 +187,17 @@ def test_clients_of_a_peer_wait_while_a_server_is_overloaded(stack: ExitStack) -
         subscriber.settle(other)
         publisher = Publisher(stack, front, b"flood")
         hub = busy.server.hub
-        busy.call(hub.press)
-        eventually(lambda: front.server.hub.congested)
+        busy.call(hub.begin_backpressure)
+        eventually(lambda: front.server.hub.blocked_links)
         eventually(lambda: publisher.push() == 0, every=0)
         other.send(b"PUB few 1\r\nx\r\n")
         while subscriber.frame().payload != b"x":
             pass
-        busy.call(hub.release)
+        busy.call(hub.end_backpressure)
         publisher.finish()
         while subscriber.frame().payload != b"%01000d" % (publisher.count - 1):
             pass
-        assert not front.server.hub.congested
+        assert not front.server.hub.blocked_links
 
 
 PAIRS = [("jetgate", "jetgate"), ("nats-server", "jetgate"), ("jetgate", "nats-server")]

@@ -78,7 +78,7 @@ def services(
         janitor=Janitor(clock, cast(Any, store), cast(Any, store)),
         timers=Timers(clock),
         server_name="test",
-        press=lambda: None,
+        begin_backpressure=lambda: None,
         tails=TailBudget(tail_bytes),
     )
 

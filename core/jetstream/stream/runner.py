@@ -319,7 +319,7 @@ class StreamRunner:
             columns.nbytes += len(headers)
             columns.has_headers = True
         if columns.nbytes > PRESSURE_BYTES:
-            self.services.press()
+            self.services.begin_backpressure()
 
     def ingest_batch(self, batch: MessageColumns) -> None:
         """Gather the publishes of one read of a connection."""
@@ -328,7 +328,7 @@ class StreamRunner:
             self.services.committer.enqueue(self)
         columns.extend(batch)
         if columns.nbytes > PRESSURE_BYTES:
-            self.services.press()
+            self.services.begin_backpressure()
 
     def _take_traced(
         self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes

@@ -59,11 +59,11 @@ def test_what_is_for_others_goes_on(subject: str) -> None:
 def test_once_sixteen_mebibytes_are_kept_of_a_stream_more_is_refused() -> None:
     held = HeldSubjects([(GONE, 7), (SILENT, 7), (StreamConfig(name="B", subjects=("b",)), 8)], [])
     held.refusable = frozenset({7, 8})
-    held.keep(b"gone.1", 10 * 2**20)
-    held.keep(b"$KV.gone.key", 6 * 2**20 - 1)
+    held.count(b"gone.1", 10 * 2**20)
+    held.count(b"$KV.gone.key", 6 * 2**20 - 1)
     assert not held.is_refused(b"gone.1")
 
-    held.keep(b"gone.2", 1)
+    held.count(b"gone.2", 1)
     assert held.full == {"GONE"}
     assert held.is_refused(b"gone.1")
     assert held.is_refused(b"$KV.gone.other")
@@ -72,14 +72,14 @@ def test_once_sixteen_mebibytes_are_kept_of_a_stream_more_is_refused() -> None:
     # Another stream, and what nobody answers in the place of a leader.
     assert not held.is_refused(b"b")
     assert not held.is_refused(b"$JS.API.STREAM.INFO.GONE")
-    held.keep(b"silent", 2**30)
+    held.count(b"silent", 2**30)
     assert not held.is_refused(b"silent")
 
     held.refusable = frozenset({8})
     assert not held.is_refused(b"gone.1")
     held.refusable = frozenset({7})
-    held.keep(b"gone.1", -1)  # a client is gone
+    held.count(b"gone.1", -1)  # a client is gone
     assert not held.is_refused(b"gone.1")
-    held.keep(b"gone.1", 1)
-    held.forget()
+    held.count(b"gone.1", 1)
+    held.reset()
     assert not held.is_refused(b"gone.1")

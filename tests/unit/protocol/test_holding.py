@@ -61,11 +61,11 @@ class Sink:
 def test_what_is_read_before_and_after(cut: int) -> None:
     sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, EVERYTHING)
     for part in (SENT[:cut], SENT[cut:]):
-        parser.feed(hold.take(part, EVERYTHING), sink)
+        parser.feed(hold.split(part, EVERYTHING), sink)
     assert sink.calls == BEFORE
     assert hold.is_holding
 
-    parser.feed(hold.kept, sink)
+    parser.feed(hold.held_data, sink)
 
     assert sink.calls == BEFORE + AFTER
     assert parser.msgs == 1
@@ -74,8 +74,8 @@ def test_what_is_read_before_and_after(cut: int) -> None:
 def test_single_bytes_are_divided_alike() -> None:
     sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, EVERYTHING)
     for place in range(len(SENT)):
-        parser.feed(hold.take(SENT[place : place + 1], EVERYTHING), sink)
-    parser.feed(hold.kept, sink)
+        parser.feed(hold.split(SENT[place : place + 1], EVERYTHING), sink)
+    parser.feed(hold.held_data, sink)
     assert sink.calls == BEFORE + AFTER
 
 
@@ -83,7 +83,7 @@ def test_single_bytes_are_divided_alike() -> None:
 def test_the_end_of_a_line_is_no_publish(cut: int) -> None:
     sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, EVERYTHING)
     for part in (b"SUB PUB pub"[:cut], b"SUB PUB pub"[cut:], b"\r\nPING\r\n"):
-        parser.feed(hold.take(part, EVERYTHING), sink)
+        parser.feed(hold.split(part, EVERYTHING), sink)
     assert sink.calls == [("sub", b"PUB"), ("ping",)]
     assert not hold.is_holding
 
@@ -91,7 +91,7 @@ def test_the_end_of_a_line_is_no_publish(cut: int) -> None:
 @pytest.mark.parametrize("wrong", [b"PUB\r\n", b"PUBLISH a 1\r\n", b"P U B\r\n"])
 def test_what_is_no_publish_is_refused_at_once(wrong: bytes) -> None:
     with pytest.raises(ProtocolError):
-        Parser(1024, 4096).feed(PublishHold(None, EVERYTHING).take(wrong, EVERYTHING), Sink())
+        Parser(1024, 4096).feed(PublishHold(None, EVERYTHING).split(wrong, EVERYTHING), Sink())
 
 
 _OPERATIONS = st.sampled_from(
@@ -122,12 +122,12 @@ def test_all_before_the_first_held_publish_goes_on(
     hold = PublishHold(None, _is_held)
 
     passed = [
-        hold.take(sent[start:stop], _is_held)
+        hold.split(sent[start:stop], _is_held)
         for start, stop in zip([0, *cuts], [*cuts, len(sent)], strict=True)
     ]
 
     assert b"".join(passed) == b"".join(operations[:first])
-    assert b"".join(passed) + hold.kept == sent
+    assert b"".join(passed) + hold.held_data == sent
     assert hold.is_holding == (first < len(operations))
 
 
@@ -140,14 +140,14 @@ def test_a_hold_may_begin_and_change_anywhere(operations: list[bytes], data: st.
     sink, parser = Sink(), Parser(1024, 4096)
     parser.feed(sent[:begin], sink)
     hold = PublishHold(parser.begun, _is_held)
-    parser.feed(hold.take(parser.take_back() + sent[begin:change], _is_held), sink)
+    parser.feed(hold.split(parser.withdraw_unread() + sent[begin:change], _is_held), sink)
     begun_before = Sink()
     Parser(1024, 4096).feed(sent[:begin], begun_before)
     assert ("pub", b"held") not in [call[:2] for call in sink.calls[len(begun_before.calls) :]]
 
     again = PublishHold(parser.begun, EVERYTHING)
-    kept = parser.take_back() + hold.kept
-    parser.feed(again.take(kept + sent[change:], EVERYTHING), sink)
+    kept = parser.withdraw_unread() + hold.held_data
+    parser.feed(again.split(kept + sent[change:], EVERYTHING), sink)
     parser.feed(again.kept, sink)
 
     whole = Sink()
@@ -158,5 +158,5 @@ def test_a_hold_may_begin_and_change_anywhere(operations: list[bytes], data: st.
 def test_a_line_without_end_is_left_to_the_parser() -> None:
     hold = PublishHold(None, EVERYTHING)
     with pytest.raises(ProtocolError):
-        Parser(1024, 4096).feed(hold.take(b"SUB " + b"x" * 9000, EVERYTHING), Sink())
-    assert len(hold.kept) < 9000
+        Parser(1024, 4096).feed(hold.split(b"SUB " + b"x" * 9000, EVERYTHING), Sink())
+    assert len(hold.held_data) < 9000

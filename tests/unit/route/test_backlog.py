@@ -161,7 +161,7 @@ def test_who_waits_for_a_link_goes_on_when_it_is_lost() -> None:
         place.link.abort()
         one_turn(loop)
         assert fed.reading
-        assert not place.hub.congested
+        assert not place.hub.blocked_links
         place.link.connection_lost(None)
 
 
@@ -192,7 +192,7 @@ def test_a_peer_for_which_too_much_gathers_all_the_same_is_dropped() -> None:
         place.hub.loop_tick.run()
         assert place.link.closed
         assert (place.hub.slow_consumers, place.hub.slow_routes) == (1, 1)
-        assert not place.hub.congested
+        assert not place.hub.blocked_links
         place.link.connection_lost(None)
 
 
@@ -202,8 +202,8 @@ def test_a_peer_is_told_of_overload_and_of_its_end_once() -> None:
         place.hub.loop_tick.run()
         place.socket.take()
         for _ in range(3):
-            place.hub.press()
-        place.hub.release()
+            place.hub.begin_backpressure()
+        place.hub.end_backpressure()
         place.hub.loop_tick.run()
         assert place.socket.take() == b"HOLD\r\nRELEASE\r\n"
 
@@ -211,7 +211,7 @@ def test_a_peer_is_told_of_overload_and_of_its_end_once() -> None:
 def test_a_server_that_becomes_a_peer_during_overload_is_told_too() -> None:
     with standing_loop():
         place = Place()
-        place.hub.press()
+        place.hub.begin_backpressure()
         second, socket = RouteLink(place.mesh), Socket()
         second.connection_made(socket)
         told = encode_info(RouteInfo(server_id="Q", cluster="test", holds=True))
@@ -243,18 +243,18 @@ def test_a_peer_that_cannot_be_told_is_read_slowly() -> None:
         place = Place(holds=False)
         place.hub.loop_tick.run()
         place.socket.take()
-        place.hub.press()
+        place.hub.begin_backpressure()
         place.link.data_received(b"RMSG $G x 2\r\nhi\r\n")
         assert place.socket.reading
         place.link.data_received(large)
         assert not place.socket.reading
-        place.hub.release()
+        place.hub.end_backpressure()
         assert place.socket.reading
         place.hub.loop_tick.run()
         assert place.socket.take() == b""
     with standing_loop():
         place = Place()
-        place.hub.press()
+        place.hub.begin_backpressure()
         place.link.data_received(large)
         assert place.socket.reading
 

@@ -22,7 +22,7 @@ class Peer:
     def look(self, seconds: float) -> bool:
         """Move the clock at once; return whether the peer is gone."""
         self.now += int(seconds * SECOND)
-        self.liveness.look(self.now, self.taken, self.unsent)
+        self.liveness.update(self.now, self.taken, self.unsent)
         if self.liveness.is_ping_due(self.now, INTERVAL):
             self.liveness.pinged(self.now)
             self.pings.append(self.now / SECOND - 17)
@@ -44,13 +44,13 @@ def test_who_answers_stays() -> None:
     peer = Peer()
     for _ in range(30):
         assert not peer.silent_for(SILENCE_S - 0.25)
-        peer.liveness.hear(peer.now)
+        peer.liveness.record_read(peer.now)
 
 
 def test_the_round_trip_is_measured_also_of_a_peer_that_speaks_all_the_time() -> None:
     peer = Peer()
     for _ in range(61 * LOOKS):
-        peer.liveness.hear(peer.now)
+        peer.liveness.record_read(peer.now)
         peer.look(0.25)
     assert peer.pings == [30.0, 60.0]
     peer.now += 7
@@ -92,13 +92,13 @@ def test_who_speaks_and_takes_nothing_is_slow() -> None:
     peer = Peer()
     peer.unsent = 1
     for second in range(30):
-        peer.liveness.hear(peer.now)
+        peer.liveness.record_read(peer.now)
         peer.look(1.0)
-        assert peer.liveness.takes_nothing(peer.now, 10.0) == (second >= 9)
+        assert peer.liveness.is_stuck(peer.now, 10.0) == (second >= 9)
     peer.taken += 1
     peer.look(1.0)
-    assert not peer.liveness.takes_nothing(peer.now, 10.0)
+    assert not peer.liveness.is_stuck(peer.now, 10.0)
     peer.unsent = 0
     peer.look(60.0)
-    assert not peer.liveness.takes_nothing(peer.now, 10.0), "there was nothing to take"
-    assert not peer.liveness.takes_nothing(peer.now, 0.0), "and there is nothing"
+    assert not peer.liveness.is_stuck(peer.now, 10.0), "there was nothing to take"
+    assert not peer.liveness.is_stuck(peer.now, 0.0), "and there is nothing"

@@ -66,7 +66,7 @@ class Stream:
 def a_hub(permissions: Permissions | None = ANN) -> Hub:
     users = Users(users=(User("ann", "p", permissions),), no_auth_user="ann")
     hub = Hub(IdleTick(), ManualClock(), users=users)
-    hub.author_doors = AUTHORS_OVER_NATS
+    hub.author_connection_types = AUTHORS_OVER_NATS
     return hub
 
 
@@ -106,9 +106,9 @@ def test_the_setting_holds_for_connected_clients_too() -> None:
     assert isinstance(session.publisher, AuthorPublisher)
     author = author_of(session)
 
-    hub.use_author_doors(frozenset())
+    hub.use_author_connection_types(frozenset())
     assert isinstance(session.publisher, PlainPublisher)
-    hub.use_author_doors(AUTHORS_OVER_NATS)
+    hub.use_author_connection_types(AUTHORS_OVER_NATS)
     assert isinstance(session.publisher, AuthorPublisher)
     assert author_of(session) == author
 

@@ -31,7 +31,7 @@ def test_once_enough_is_kept_nobody_is_read_any_more(monkeypatch: pytest.MonkeyP
         assert third.take() == b"PONG\r\n"
         assert not third.reading
 
-        w.hub.take_publishes()
+        w.hub.release_publishes()
         w.one_turn()
         w.one_turn()
         assert third.take().count(b"MSG a 1 100\r\n") == 2
@@ -62,14 +62,14 @@ def test_what_is_refused_goes_on_and_what_a_client_had_kept_is_not_counted_once_
 
         kept = 0
 
-        def keep(self, subject: bytes, nbytes: int) -> None:
+        def count(self, subject: bytes, nbytes: int) -> None:
             assert subject == b"a" or not nbytes
             self.kept += nbytes
 
         def is_refused(self, subject: bytes) -> bool:
             return subject == b"a" and self.kept >= len(_PUBLISH)
 
-        def forget(self) -> None:
+        def reset(self) -> None:
             self.kept = 0
 
     held = Limited(b"a", b"b")

@@ -139,7 +139,7 @@ def test_a_link_is_paused_while_the_server_is_overloaded() -> None:
         end = End(hub)
         end.link.write(CONNECT + b"PING\r\n")
         await end.until(b"PONG\r\n")
-        hub.press()
+        hub.begin_backpressure()
         message = b"PUB a 60000\r\n%b\r\n" % (b"x" * 60_000)
         for _ in range(6):
             end.link.write(message)
@@ -147,7 +147,7 @@ def test_a_link_is_paused_while_the_server_is_overloaded() -> None:
             await asyncio.sleep(0)
         assert end.link.paused
 
-        hub.release()
+        hub.end_backpressure()
         end.link.write(b"PING\r\n")
 
         await end.until(b"PONG\r\n")

@@ -218,7 +218,7 @@ def test_the_producer_that_fills_a_slow_consumer_is_held_back() -> None:
 
         assert not slow.closed
         assert not publisher_socket.reading
-        assert not w.hub.crowded, "the publisher took note"
+        assert not w.hub.output_nearly_full, "the publisher took note"
 
 
 def test_a_socket_without_progress_is_cut_after_the_write_deadline() -> None:
@@ -270,7 +270,7 @@ def test_an_overloaded_hub_lets_only_small_reads_through() -> None:
     with world() as w:
         talker, talker_socket = w.join()
         flood, flood_socket = w.join()
-        w.hub.press()
+        w.hub.begin_backpressure()
 
         talker.data_received(b"PING\r\n")
         flood.data_received(b"PUB a 1000\r\n%b\r\n" % (b"x" * 1000))
@@ -281,14 +281,14 @@ def test_an_overloaded_hub_lets_only_small_reads_through() -> None:
         assert not flood_socket.reading
         flood.resume()
         assert not flood_socket.reading, "the hub is still overloaded"
-        w.hub.release()
+        w.hub.end_backpressure()
         assert flood_socket.reading
 
 
 def test_many_small_reads_do_not_get_round_the_overload() -> None:
     with world() as w:
         session, socket = w.join()
-        w.hub.press()
+        w.hub.begin_backpressure()
         for _ in range(400):
             session.data_received(b"PUB a 180\r\n%b\r\n" % (b"x" * 180))
             if not socket.reading:
@@ -459,7 +459,7 @@ def test_a_held_publish_waits_with_all_that_follows_and_comes_first_then() -> No
         assert not socket.reading
         session.data_received(b"PUB a 1\r\ny\r\n")  # was on its way
 
-        w.hub.take_publishes()
+        w.hub.release_publishes()
         w.one_turn()
         w.one_turn()
 
@@ -476,7 +476,7 @@ def test_who_publishes_nothing_is_not_held() -> None:
         w.hub.hold_publishes()
         session, socket = w.join()
         session.data_received(b"SUB a 1\r\nPI")
-        w.hub.take_publishes()
+        w.hub.release_publishes()
         session.data_received(b"NG\r\nPUB a 1\r\nx\r\n")
         w.one_turn()
         w.one_turn()
@@ -497,7 +497,7 @@ def test_a_publish_is_held_for_half_a_minute_at_most(monkeypatch: pytest.MonkeyP
 
         assert socket.take() == b"-ERR 'JetStream system temporarily unavailable'\r\n"
         assert socket.is_closed
-        w.hub.take_publishes()  # after the end there is nothing to take
+        w.hub.release_publishes()  # after the end there is nothing to take
 
 
 def test_a_part_of_this_server_publishes_while_clients_are_held() -> None:
@@ -524,14 +524,14 @@ def test_who_is_connected_already_is_read_up_to_what_is_held() -> None:
         w.one_turn()
         assert socket.take() == b""
 
-        w.hub.take_publishes()
+        w.hub.release_publishes()
         w.one_turn()
         w.one_turn()
 
         assert socket.take() == b"MSG a 1 2\r\nxy\r\nPONG\r\n"
         assert socket.reading
         w.hub.hold_publishes()
-        w.hub.take_publishes()
+        w.hub.release_publishes()
         w.one_turn()
         w.one_turn()
         assert socket.reading
@@ -585,7 +585,7 @@ def test_a_hold_that_begins_before_the_password_is_checked_holds_what_follows_it
         assert socket.take() == b"+OK\r\nPONG\r\n"
         assert not socket.reading
 
-        w.hub.take_publishes()
+        w.hub.release_publishes()
         w.one_turn()
         w.one_turn()
         assert socket.take() == b"+OK\r\nPONG\r\n"
