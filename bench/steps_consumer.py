@@ -11,7 +11,7 @@ from statistics import median
 
 from core.model.consumer import AckPolicy
 from core.protocol.messages import MessageColumns
-from core.pubsub.batch import take_row
+from core.pubsub.batch import deliver_ack_row
 from tests.support.consumers import FakeSession, FakeStream
 
 MESSAGES = 20_000
@@ -92,7 +92,7 @@ async def ack() -> float:
         batch.add(subject, b"", b"", b"+ACK")
     started = time.process_time()
     for start in range(0, MESSAGES, BATCH):
-        assert take_row(stream.account, batch, start, start + BATCH)
+        assert deliver_ack_row(stream.account, batch, start, start + BATCH)
         stream.loop_tick.run()
     spent = time.process_time() - started
     assert len(runner.machine.pending) == 0

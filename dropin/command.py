@@ -17,7 +17,7 @@ from core.errors import ConfigError, Contradiction, OperatorError
 from core.model.release import SERVER_VERSION
 from core.runtime.descriptors import use_all_descriptors
 from core.runtime.loop import new_loop
-from core.runtime.standard_streams import keep_standard_streams, say
+from core.runtime.standard_streams import keep_standard_streams, print_line
 from dropin import server_log
 from dropin.config.contradictions import refuse_contradictions
 from dropin.config.files import included, text_of
@@ -45,8 +45,8 @@ def _main(arguments: list[str]) -> int:
     try:
         flags = parse_flags(arguments)
     except WrongFlag as wrong:
-        say(str(wrong), sys.stderr)
-        say(USAGE, sys.stdout)
+        print_line(str(wrong), sys.stderr)
+        print_line(USAGE, sys.stdout)
         return 0
     if flags.rest:
         command = flags.rest[0].lower()
@@ -54,10 +54,10 @@ def _main(arguments: list[str]) -> int:
             return _fail(f'unrecognized command: "{flags.rest[0]}"')
         flags.values[command] = True
     if flags.get("version"):
-        say(f"nats-server: v{SERVER_VERSION}", sys.stdout)
+        print_line(f"nats-server: v{SERVER_VERSION}", sys.stdout)
         return 0
     if flags.get("help") or flags.get("help_tls"):
-        say(USAGE, sys.stdout)
+        print_line(USAGE, sys.stdout)
         return 0
     if order := flags.get("signal"):
         return _signal(order)
@@ -65,7 +65,7 @@ def _main(arguments: list[str]) -> int:
 
 
 def _fail(text: str) -> int:
-    say(f"nats-server: {text}", sys.stderr)
+    print_line(f"nats-server: {text}", sys.stderr)
     return 1
 
 
@@ -91,11 +91,11 @@ def _serve(flags: Flags) -> int:
             return check(flags)
         options = load(flags)
         for line in options.oddities:
-            say(line, sys.stderr)
+            print_line(line, sys.stderr)
         refuse_contradictions(options)
         server_log.configure(options)
     except server_log.NoLog as error:
-        say(str(error), sys.stderr)
+        print_line(str(error), sys.stderr)
         return 1
     except (Contradiction, GrammarError, Mistakes, OperatorError) as error:
         return _fail(str(error))
@@ -133,7 +133,7 @@ def check(flags: Flags) -> int:
         options.refusals.append(str(error))
     if options.refusals:
         return _fail(f"{path}: {options.refusals[0]}")
-    say(f"nats-server: configuration file {path} is valid ({options.digest})", sys.stderr)
+    print_line(f"nats-server: configuration file {path} is valid ({options.digest})", sys.stderr)
     return 0
 
 

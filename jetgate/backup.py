@@ -15,7 +15,7 @@ import typer
 from core.errors import OperatorError
 from core.node.database import Database
 from core.runtime.clock import SystemClock
-from core.runtime.standard_streams import say
+from core.runtime.standard_streams import print_line
 from core.runtime.tasks import spawn, stop
 from core.storage.postgres.backup.dump import Wanted, take
 from core.storage.postgres.backup.load import Damaged, Restore, adopt
@@ -249,10 +249,10 @@ def _show(differences: Sequence[Difference], stream: TextIO) -> None:
     """Print the differences, a line each, at most `_DIFFERENCES_SHOWN`."""
     for each in differences[:_DIFFERENCES_SHOWN]:
         where = f"{each.stream}: " if each.stream else ""
-        say(f"differs  {where}{each.text}", stream)
+        print_line(f"differs  {where}{each.text}", stream)
     left = len(differences) - _DIFFERENCES_SHOWN
     if left > 0:
-        say(f"differs  and {left} more", stream)
+        print_line(f"differs  and {left} more", stream)
 
 
 @contextlib.asynccontextmanager
@@ -262,7 +262,7 @@ async def _printed(progress: Callable[[], str]) -> AsyncIterator[None]:
     async def print_progress() -> None:
         while True:
             await asyncio.sleep(_EVERY_S)
-            say(progress(), sys.stderr)
+            print_line(progress(), sys.stderr)
 
     printing = spawn(print_progress(), name="progress")
     working, ended = asyncio.current_task(), False

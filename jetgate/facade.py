@@ -99,7 +99,7 @@ class Facade:
             text = "request %s failed"
             log.error(text, observation.operation, exc_info=observation.error)
         elif isinstance(observation, AuthenticationFailed):
-            self._hub.endings.failed_over_http(observation.address, observation.user)
+            self._hub.disconnect_log.failed_over_http(observation.address, observation.user)
 
     async def stop(self) -> None:
         """Close the port, and end all requests and connections."""

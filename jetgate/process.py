@@ -36,7 +36,7 @@ from core.runtime.listening import WILDCARDS
 from core.runtime.nuid import nuid
 from core.runtime.service_manager import ServiceManager
 from core.runtime.stalls import StallWatch
-from core.runtime.standard_streams import tell
+from core.runtime.standard_streams import write_text
 from core.runtime.tasks import spawn, stop
 from core.runtime.threads import imported
 from core.storage.health import StorageHealth, waits
@@ -388,7 +388,7 @@ class Process:
             psql=_psql(),
             dsn=f"'{self._connector.parts.url()}'",
         )
-        tell(text, sys.stdout)
+        write_text(text, sys.stdout)
 
 
 def _links(config: Config) -> ClusterSettings | None:

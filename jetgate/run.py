@@ -14,7 +14,7 @@ from core.errors import ConfigError, OperatorError, Unavailable
 from core.runtime.descriptors import use_all_descriptors
 from core.runtime.interrupts import raise_again
 from core.runtime.loop import new_loop
-from core.runtime.standard_streams import say
+from core.runtime.standard_streams import print_line
 from jetgate.logs import Format, Level, configure
 
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
@@ -43,5 +43,5 @@ def run(
 
 def fail(error: Exception) -> NoReturn:
     """Print an error in one line, with line breaks escaped, and exit with code 1."""
-    say(f"jetgate: {str(error).translate(_ESCAPED)}", sys.stderr)
+    print_line(f"jetgate: {str(error).translate(_ESCAPED)}", sys.stderr)
     sys.exit(1)

@@ -76,7 +76,7 @@ async def step_down(server: ApiServer, call: Call[LeaderStepdownRequest]) -> Met
 def _step_down(server: ApiServer, call: Call[LeaderStepdownRequest], group: Group | None) -> None:
     cluster = _cluster(server)
     successor = cluster.successor(call.request.placement, group)
-    cluster.hand_over((_DIRECTORY if group is None else group.lease_group,), successor)
+    cluster.transfer((_DIRECTORY if group is None else group.lease_group,), successor)
 
 
 async def remove_stream_peer(

@@ -21,7 +21,7 @@ def serve_domain(account: Account, domain: str) -> ServiceSubscription | None:
         return None
     prefix = b"$JS.%b.API." % domain.encode()
 
-    def take(
+    def on_message(
         session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
         rest = subject[len(prefix) :]
@@ -33,4 +33,4 @@ def serve_domain(account: Account, domain: str) -> ServiceSubscription | None:
         elif reply and getattr(session, "no_responders", False):
             account.publish(reply, b"", b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % mapped, b"")
 
-    return account.subscribe(prefix + b">", take, MEMBERS_GROUP)
+    return account.subscribe(prefix + b">", on_message, MEMBERS_GROUP)

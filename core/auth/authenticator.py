@@ -119,7 +119,7 @@ class Authenticator:
         """
         if _has_no_credentials(connect) and (identity := self.no_auth_identity()) is not None:
             return identity
-        claimed, identity, stored, given = self._claim(connect, connection_type)
+        claimed, identity, stored, given = self._find_user(connect, connection_type)
         is_hashed = is_hash(stored)
         given = given[:_PASSWORD_MAX] if is_hashed else given
         digest = self._digest(stored, given)
@@ -145,7 +145,7 @@ class Authenticator:
         """Record that a check has verified credentials."""
         self._verified[check.stored] = check.digest
 
-    def _claim(
+    def _find_user(
         self, connect: Connect, connection_type: str
     ) -> tuple[str, Identity | None, str, bytes]:
         """Return the claimed user, its identity, the stored credentials and the given ones.

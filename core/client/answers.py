@@ -46,10 +46,10 @@ class Answers(Gathering):
         self._held = 0
         client.publish(subject, payload, reply=self._inbox, headers=headers)
 
-    def take(self) -> list[Msg]:
+    def pop_messages(self) -> list[Msg]:
         """Return the messages that arrived since the last call."""
         self._held = 0
-        return super().take()
+        return super().pop_messages()
 
     def _on_batch(self, batch: list[Msg]) -> None:
         for msg in batch:

@@ -115,7 +115,7 @@ class Subscription:
         """End the subscription at once; messages in flight are dropped."""
         self._client.unsubscribe(self)
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Drop the callbacks to break the reference cycle with their owner.
 
         Otherwise both would wait for a full garbage collection, which stalls the process.
@@ -290,7 +290,7 @@ class Client:
         """End a subscription at once; messages in flight are dropped."""
         if self._subs.pop(sub.sid, None) is not None and self.connected:
             self.write(encoder.unsubscribe(sub.sid))
-        sub.let_go()
+        sub.detach()
 
     async def drain_subscription(self, sub: Subscription) -> None:
         """End a subscription after its messages in flight have arrived."""
@@ -303,7 +303,7 @@ class Client:
             pass  # the connection is lost: no message is in flight
         finally:
             self._subs.pop(sub.sid, None)
-            sub.let_go()
+            sub.detach()
 
     def new_inbox(self) -> bytes:
         """Return a unique subject for a subscription to replies."""

@@ -58,7 +58,7 @@ class Gathering:
         self.interrupted = True
         self._wake()
 
-    def take(self) -> list[Msg]:
+    def pop_messages(self) -> list[Msg]:
         """Return the messages that arrived since the last call."""
         messages, self.messages = self.messages, []
         return messages

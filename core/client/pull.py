@@ -46,7 +46,7 @@ class Pull(Gathering):
 
     def result(self) -> Fetched:
         """Return the messages and the status of the request."""
-        return Fetched(self.take(), self.status, self.text)
+        return Fetched(self.pop_messages(), self.status, self.text)
 
     def _on_batch(self, batch: list[Msg]) -> None:
         for msg in batch:

@@ -25,7 +25,7 @@ class Sharing(Protocol):
     """The other nodes that change the stream directory (`core.node.peers.Peers`)."""
 
     @property
-    def has_others(self) -> bool:
+    def has_peers(self) -> bool:
         """True if other nodes could have changed the directory."""
         ...
 
@@ -37,7 +37,7 @@ class Sharing(Protocol):
 class Unshared:
     """The `Sharing` of a process without other nodes."""
 
-    has_others = False
+    has_peers = False
 
     async def shared(self, version: int) -> None:
         """Return at once."""
@@ -60,14 +60,14 @@ class DirectoryFollower:
         self.directory = StreamDirectory()
         self.sharing: Sharing = sharing or Unshared()
         self._source = source
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._asked = self._read = 0
         self._error: StorageError | None = None
         self.damage: OperatorError | None = None
         self._reading: asyncio.Task[None] | None = None
         self._heard = 0
 
-    def heard(self, version: int) -> None:
+    def on_version(self, version: int) -> None:
         """Record that a version exists; read it in the background if it is new."""
         self._heard = version
         is_reading = self._reading is not None and not self._reading.done()
@@ -82,12 +82,12 @@ class DirectoryFollower:
         before = None
         while before != (before := self.directory.version) < self._heard:
             try:
-                await self.look()
+                await self.refresh()
             except StorageError as error:
                 log.debug("the stream directory cannot be read: %s", error)
                 return
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Apply every change committed before this call; concurrent calls share one read.
 
         Raises:
@@ -95,13 +95,13 @@ class DirectoryFollower:
         """
         self._asked += 1
         asked = self._asked
-        async with self._turn:
+        async with self._lock:
             if self._read < asked:
-                await self._look(self._asked)
+                await self._refresh(self._asked)
             if self._error is not None:
                 raise self._error
 
-    async def _look(self, asked: int) -> None:
+    async def _refresh(self, asked: int) -> None:
         """Read once for all callers up to the number `asked`, and keep the error for them."""
         updates = self.directory.updates
         self._error = self.damage = None

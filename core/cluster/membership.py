@@ -14,7 +14,7 @@ from core.units import NANOS_PER_SECOND
 
 SILENT = 10 * NANOS_PER_SECOND
 """Nanoseconds without a heartbeat after which a node is no longer dialled."""
-PATIENCE = 2 * NANOS_PER_SECOND
+LONE_GRACE = 2 * NANOS_PER_SECOND
 """Nanoseconds for which the earlier of two nodes waits for the later one to dial."""
 
 Address = tuple[str, int]
@@ -65,7 +65,7 @@ class Membership:
         for server_id, since in self._alone_since.items():
             row = there[server_id]
             is_ours = (row.age, server_id) > (own, self._server_id)
-            if server_id not in self._dialled and (is_ours or now - since >= PATIENCE):
+            if server_id not in self._dialled and (is_ours or now - since >= LONE_GRACE):
                 self._dialled[server_id] = (row.host, row.port)
                 changes.dial.append((row.host, row.port))
         return changes

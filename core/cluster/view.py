@@ -86,7 +86,7 @@ class Nodes(Protocol):
         """Return the ids of the linked servers that are to own nothing."""
         ...
 
-    def tell_evacuated(self, is_evacuated: bool) -> None:
+    def announce_evacuated(self, is_evacuated: bool) -> None:
         """Announce to peers whether this node is to own nothing."""
         ...
 
@@ -153,12 +153,12 @@ class ClusterView:
             leader_since=self._nodes.owned_since().get(group.lease_group, 0),
             system_account=True,
             traffic_account=_SYSTEM_ACCOUNT,
-            replicas=tuple(self._shown(name) for name in self._others(group)),
+            replicas=tuple(self._shown(name) for name in self._other_peers(group)),
         )
 
     def peers(self, group: Group) -> tuple[PeerInfo, ...]:
         """Return all nodes of a group, the leader included, for advisories."""
-        return tuple(self._shown(name) for name in sorted((self.own, *self._others(group))))
+        return tuple(self._shown(name) for name in sorted((self.own, *self._other_peers(group))))
 
     def members(self) -> tuple[PeerInfo, ...]:
         """Return all nodes with a heartbeat in the last 10 s."""
@@ -173,7 +173,7 @@ class ClusterView:
             ApiError: JSClusterPeerNotMember if the node is no replica; JSPeerRemap if there is no
                 other node.
         """
-        members = {self.own, *self._others(group)}
+        members = {self.own, *self._other_peers(group)}
         name = next((each for each in members if peer in (each, peer_id(each))), "")
         if not name:
             raise api_error("JSClusterPeerNotMember")
@@ -183,11 +183,11 @@ class ClusterView:
         if others <= members:
             raise api_error("JSPeerRemap")
         if name == self.own:
-            self.hand_over((group.lease_group,), "")
+            self.transfer((group.lease_group,), "")
         else:
             self._left.setdefault((group.stream, group.consumer), set()).add(name)
 
-    def _others(self, group: Group) -> list[str]:
+    def _other_peers(self, group: Group) -> list[str]:
         """Return the names of the replicas other than the leader, sorted."""
         able: Collection[str] = self._suited(group)
         if group.consumer:
@@ -278,7 +278,7 @@ class ClusterView:
         """Return the nodes that may be requested as next leader: replicas, if there are several."""
         if within is None or within.replicas <= 1:
             return self.present()
-        return set(self._others(within))
+        return set(self._other_peers(within))
 
     def member(self, name: str, peer: str) -> str:
         """Return the name of a node, by its peer id if given, else by name; empty if unknown."""
@@ -296,7 +296,7 @@ class ClusterView:
         await self._nodes.delete(node)
         self._rows.pop(node, None)
 
-    def hand_over(self, groups: Collection[int], successor: str) -> None:
+    def transfer(self, groups: Collection[int], successor: str) -> None:
         """Transfer groups to the node of a name, or (empty) to any; alone, keep them."""
         if self.able():
             self._nodes.step_down(groups, successor)
@@ -332,15 +332,15 @@ class ClusterView:
         """Transfer all groups, and own none until nodes come or go; alone, keep them."""
         if self.able():
             self._members_then = frozenset(self.responsive())
-            self._nodes.tell_evacuated(True)
-            self.hand_over(tuple(self._nodes.owned_since()), "")
+            self._nodes.announce_evacuated(True)
+            self.transfer(tuple(self._nodes.owned_since()), "")
 
     @property
     def is_evacuated(self) -> bool:
         """True while this node is to own nothing."""
         if self._members_then and self._members_then != self.responsive():
             self._members_then = frozenset()
-            self._nodes.tell_evacuated(False)
+            self._nodes.announce_evacuated(False)
         return bool(self._members_then)
 
     def present(self) -> set[str]:

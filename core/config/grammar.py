@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.config.numbers import NOTHING, take_number
+from core.config.numbers import NOTHING, scan_number
 from core.config.scanner import SEPARATORS, SPACES, Ended, GrammarError, Scanner, shown
 
 __all__ = ["GrammarError", "Item", "Reader", "parse", "plain"]
@@ -243,7 +243,7 @@ class _Parser:
         if first in "\"'":
             return scan.quoted()
         if first == "-" or first.isdecimal():
-            return take_number(scan)
+            return scan_number(scan)
         if first == ".":
             raise scan.error("Floats must start with a digit")
         if first in "\r\n":

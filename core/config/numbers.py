@@ -23,7 +23,7 @@ _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _AFTER_YEAR = "00-00T00:00:00Z"
 
 
-def take_number(scan: Scanner) -> Any:
+def scan_number(scan: Scanner) -> Any:
     """Parse a number at the position of the scanner. Raises GrammarError."""
     start = scan.mark()
     if is_negative := scan.peek() == "-":

@@ -96,11 +96,11 @@ class Registry:
         Returns True if storage is unavailable.
         """
         follower = self.services.directory_follower
-        if name in self.streams or not follower.sharing.has_others:
+        if name in self.streams or not follower.sharing.has_peers:
             return False
         if follower.directory.find(self.account.name, name) is None:
             try:
-                await follower.look()
+                await follower.refresh()
             except StorageError:
                 return True
         is_there = follower.directory.find(self.account.name, name) is not None

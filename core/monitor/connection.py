@@ -17,8 +17,8 @@ def describe(session: ClientSession, now: int, *, stopped: bool = False) -> dict
     `now` is in nanoseconds since the Unix epoch.
     """
     traffic, connect = session.count(), session.connect
-    heard = now - max(session.hub.clock.monotonic() - session.last_read, 0)
-    active = now if session.is_heard and not stopped else max(heard, session.started)
+    read = now - max(session.hub.clock.monotonic() - session.last_read, 0)
+    active = now if session.has_read and not stopped else max(read, session.started)
     shown: dict[str, Any] = {
         "cid": session.client_id,
         "kind": "Client",

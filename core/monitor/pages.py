@@ -109,14 +109,14 @@ def _sublist_stats(accounts: list[Account]) -> dict[str, Any]:
     """
     counts = [account.subscription_counts() for account in accounts]
     count, inserts = sum(now for now, _ in counts), sum(ever for _, ever in counts)
-    routes = [route for account in accounts for route in account.receivers_by_subject.values()]
-    fanouts = [len(r.targets) + len(r.groups) + len(r.services) for r in routes]
+    cached = [found for account in accounts for found in account.receivers_by_subject.values()]
+    fanouts = [len(r.targets) + len(r.groups) + len(r.services) for r in cached]
     return {
         "num_subscriptions": count,
-        "num_cache": len(routes),
+        "num_cache": len(cached),
         "num_inserts": inserts,
         "num_removes": inserts - count,
-        "num_matches": len(routes),
+        "num_matches": len(cached),
         "cache_hit_rate": 0,
         "max_fanout": max(fanouts, default=0),
         "avg_fanout": sum(fanouts) / len(fanouts) if fanouts else 0,

@@ -96,8 +96,8 @@ class SystemServices:
         if not self._is_meant(asked):
             return
         if kind in ("", _SUMMARY):
-            told = summary(self._source)
-            self._answer_json(reply, {"statsz": told} if not kind else {"data": told})
+            values = summary(self._source)
+            self._answer_json(reply, {"statsz": values} if not kind else {"data": values})
         elif kind in _PAGES:
             await self._answer_page(_PAGES[kind], reply, asked)
 
@@ -132,14 +132,14 @@ class SystemServices:
             return False
         return asked.get("domain", "") in ("", hub.domain)
 
-    def _answer_json(self, reply: bytes, told: dict[str, Any]) -> None:
+    def _answer_json(self, reply: bytes, values: dict[str, Any]) -> None:
         self._answered += 1
         hub = self._source.hub
         server = server_json(hub, self._answered)
         if hub.cluster:
             server["cluster"] = hub.cluster
         server["time"] = moment(hub.clock.now())
-        self._account.publish(reply, b"", b"", json.dumps({"server": server, **told}).encode())
+        self._account.publish(reply, b"", b"", json.dumps({"server": server, **values}).encode())
 
 
 def _text(value: Any) -> str:

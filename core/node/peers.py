@@ -33,7 +33,7 @@ class Peers:
         self._delete = delete
         self._membership = Membership(server.hub.server_id)
         self._known: DirectoryFollower | None = None
-        self._has_others = False
+        self._has_peers = False
         self.cluster = None if self._mesh is None else ClusterView(self, server.hub.clock)
 
     # -- the cluster view --------------------------------------------------------------------
@@ -61,7 +61,7 @@ class Peers:
         nodes = () if self._mesh is None else self._mesh.nodes
         return {link.info.server_id for link in nodes if link.info.evacuated}
 
-    def tell_evacuated(self, is_evacuated: bool) -> None:
+    def announce_evacuated(self, is_evacuated: bool) -> None:
         """Announce to peers whether this node is to own nothing."""
         if self._mesh is not None:
             self._mesh.evacuate(is_evacuated)
@@ -85,13 +85,13 @@ class Peers:
             return  # without links a node reads changes when it acquires a group
         directory, versions = known.directory, mesh.versions
         directory.changed.subscribe(lambda _changes: versions.read(directory.version))
-        versions.on_higher.subscribe(known.heard)
-        known.heard(0)
+        versions.on_higher.subscribe(known.on_version)
+        known.on_version(0)
 
     @property
-    def has_others(self) -> bool:
+    def has_peers(self) -> bool:
         """True if other nodes could have changed the stream directory."""
-        return self._has_others or (self._mesh is not None and bool(self._mesh.nodes))
+        return self._has_peers or (self._mesh is not None and bool(self._mesh.nodes))
 
     async def shared(self, version: int) -> None:
         """Return when the linked nodes have read a version of the directory, or after 0.25 s."""
@@ -114,9 +114,9 @@ class Peers:
         if mesh is None:
             return
         own = mesh.hub.server_id
-        self._has_others = any(row.server_id != own and row.silence < SILENT for row in rows)
+        self._has_peers = any(row.server_id != own and row.silence < SILENT for row in rows)
         if rows and self._known is not None:
-            self._known.heard(rows[0].directory_version)
+            self._known.on_version(rows[0].directory_version)
         if mesh.is_leaving or mesh.accepts_members:
             return  # members of a cluster are found by their routes
         changes = self._membership.follow(rows, mesh.peers, mesh.hub.clock.monotonic())

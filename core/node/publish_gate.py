@@ -224,7 +224,7 @@ class PublishGate:
             log.warning("no leader is reachable: publishes are refused until there is one")
         self._stage = stage
         if stage is not Stage.HELD:
-            self._hub.release_publishes()
+            self._hub.resume_publishes()
         elif refusals is None or not refusals.is_known:
             self._hub.hold_publishes()
         else:

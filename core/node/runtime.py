@@ -334,7 +334,7 @@ class JetStreamRuntime:
         self._compared = self.leases.session
         await check_revision(self._pools.readers)
         try:
-            await self.directory_follower.look()
+            await self.directory_follower.refresh()
         except Unavailable:
             if (damage := self.directory_follower.damage) is not None:
                 raise damage from None
@@ -367,7 +367,7 @@ class JetStreamRuntime:
         handlers: Handlers = {
             Command.PLACE: self.placement.apply,
             Command.VERIFY: lambda _step: self.committer.verify(),
-            Command.ANNOUNCE: lambda _step: self.remotes.look(),
+            Command.ANNOUNCE: lambda _step: self.remotes.reload(),
         }
         self._subscriptions += [
             self._dispatch.subscribe(handlers),
@@ -411,7 +411,7 @@ class JetStreamRuntime:
 
     def _release(self) -> None:
         if self._hub.overloaded:
-            self._hub.release()
+            self._hub.end_backpressure()
 
     def _depose(self, why: str) -> None:
         if not self.deposed.is_set():

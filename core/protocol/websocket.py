@@ -110,7 +110,7 @@ class FrameReader:
                     continue
             count = min(self._left, end - pos)
             if count > 0:
-                self._take(data[pos : pos + count])
+                self._read_frames(data[pos : pos + count])
                 pos += count
             if self._left == 0:
                 self._left = -1
@@ -166,7 +166,7 @@ class FrameReader:
         self._left = size
         return body
 
-    def _take(self, data: bytes) -> None:
+    def _read_frames(self, data: bytes) -> None:
         """Process a piece of the payload of a data frame."""
         count = len(data)
         self._left -= count

@@ -1,12 +1,12 @@
 """One account: its subscriptions, and the flow of messages between them. No sockets, no JetStream.
 
-A subject is matched once. Its receivers (`Receivers`) are cached in `receivers_by_subject` under the subject. If no
-matching subscription depends on the last token, the receivers are cached in `receivers_by_prefix` instead,
+A subject is matched once. Its receivers (`Receivers`) are cached in `receivers_by_subject`. If no
+matching subscription depends on the last token, they are cached in `receivers_by_prefix` instead,
 under the subject without that token: all one-time reply subjects of an inbox share one entry, and
 add none of their own. A new or removed subscription drops exactly the entries that it could change.
 
-Every acknowledgement (`$JS.ACK.>`) has its own subject, so caching by subject is useless: `acks`
-maps the leading part of the subject, which names the consumer, to the handler of its
+Every acknowledgement (`$JS.ACK.>`) has its own subject, so caching by subject is useless:
+`ack_handlers` maps the leading part of the subject, which names the consumer, to the handler of its
 acknowledgements. Acknowledgements are delivered like other messages too, but only while a client
 subscribes to such subjects. Where another server of the cluster serves the consumer, and nobody
 else subscribes, one cached entry per consumer serves all its acknowledgements.
@@ -253,7 +253,7 @@ class Account:
             for interest in interests:
                 call(interest.subject)
 
-    # -- routes
+    # -- receivers
 
     def receivers(self, subject: bytes) -> Receivers:
         """Return the receivers of a literal subject, from the cache if possible."""
@@ -447,7 +447,7 @@ class Account:
     def fan_out(
         self, receivers: Receivers, subject: bytes, tail: bytes, size: int, header_size: int
     ) -> None:
-        """Append a message to the outputs of a `Receivers` whose targets are `plain`."""
+        """Append a message to the outputs of receivers whose targets are `plain`."""
         dirty = self.loop_tick.dirty
         sent = MESSAGE + size + header_size
         verb = b"HMSG " if header_size else b"MSG "

@@ -1,10 +1,10 @@
 """The delivery of batch messages together with the connection that published them.
 
 A batch is open as long as its publisher continues it, and any client that knows the batch id can
-continue it too (ADR-50). Where connections own their batches (`Hub.author_connection_types`), the server adds
-a header with a secret author id to each batch message. Only streams get the header, here or over a
-link to another node of the database, and they remove it. A stream keeps the batches of two
-connections apart even if both use the same id.
+continue it too (ADR-50). Where connections own their batches (`Hub.author_connection_types`), the
+server adds a header with a secret author id to each batch message. Only streams get the header,
+here or over a link to another node of the database, and they remove it. A stream keeps the batches
+of two connections apart even if both use the same id.
 """
 
 from core.protocol import headers as header_blocks

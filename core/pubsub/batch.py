@@ -22,11 +22,11 @@ def deliver_together(account: Account, batch: MessageColumns) -> bool:
     """
     if _is_led_here(account, batch.subjects[0]) or _is_led_here(account, batch.subjects[-1]):
         return False
-    routes, prefixes = account.receivers_by_subject, account.receivers_by_prefix
+    by_subject, by_prefix = account.receivers_by_subject, account.receivers_by_prefix
     found: BatchCall | None = None
     before: Receivers | None = None
     for subject in _kinds(batch):
-        receivers = routes.get(subject)
+        receivers = by_subject.get(subject)
         if receivers is None:
             if subject.startswith(ACK_PREFIX):
                 if _is_led_here(account, subject):
@@ -36,7 +36,7 @@ def deliver_together(account: Account, batch: MessageColumns) -> bool:
                 return False
             else:
                 head, _, last = subject.rpartition(b".")
-                receivers = (prefixes.get(head) if last else None) or account.resolve(subject)
+                receivers = (by_prefix.get(head) if last else None) or account.resolve(subject)
         if receivers is before:
             continue
         before = receivers

@@ -73,7 +73,7 @@ class Splitter:
 
 
 class Forward(Onward):
-    """The service that sends the messages of one `Receivers` to the servers with subscribers.
+    """The service that sends messages to the servers with subscribers.
 
     Attributes:
         links: Links to the servers with subscriptions in no queue group.

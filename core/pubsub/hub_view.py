@@ -22,10 +22,11 @@ class HubView(Protocol):
     Attributes:
         overloaded: Producers are faster than storage or consumers. Connections with large reads
             pause reading and call `resume_later`.
-        output_nearly_full: A receiver's output is nearly full. The connection that finds it set clears it and
-            pauses reading for a moment.
+        output_nearly_full: A receiver's output is nearly full. The connection that finds it set
+            clears it and pauses reading for a moment.
         blocked_links: Links with much unsent output. Connections that send into one wait for it.
-        author_connection_types: Types of connections whose messages need permission for their headers.
+        author_connection_types: Types of connections whose messages need permission for their
+            headers.
         author_key: Secret of this process that distinguishes authors of batches.
         stripped_bytes: Bytes of header blocks removed for clients without header support.
         reports: Number of message traces sent.

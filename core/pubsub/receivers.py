@@ -1,9 +1,9 @@
 """The receivers of messages: subscriptions of clients, of services and of other servers.
 
-A `Receivers` contains the receivers of a subject. It is resolved once and cached until a subscription
-that could change it begins or ends; `stale` then becomes True. Its `targets`, `groups` and
-`services` never change. One `Receivers` may serve many subjects (all reply subjects of one inbox), so
-it does not know its subject unless `heads` is set.
+The receivers of a subject are resolved once and cached until a subscription that could change them
+begins or ends; `stale` then becomes True. `targets`, `groups` and `services` never change. One
+`Receivers` object may serve many subjects (all reply subjects of one inbox), so it does not know
+its subject unless `heads` is set.
 """
 
 from collections.abc import Callable, Sequence
@@ -249,7 +249,7 @@ class RemoteInterest:
 
 
 class Onward(ServiceSubscription):
-    """The receivers of a `Receivers` on other servers (`core.pubsub.forwarding`).
+    """The receivers of a subject on other servers (`core.pubsub.forwarding`).
 
     Attributes:
         sole: The link to the only receiver, if that is one other server and every message goes to
@@ -271,8 +271,8 @@ class Onward(ServiceSubscription):
 
         Args:
             message: Subject, reply, headers and payload.
-            to: The subject to receivers the message by; empty: its own. The receiving server learns the
-                own subject only if the reply is an ack subject: it follows an `@` there.
+            to: The subject that selects the receivers; empty: its own. The receiving server learns
+                the own subject only if the reply is an ack subject: it follows an `@` there.
             refused: Queue groups whose local members may not have the message: a remote member gets
                 it.
         """

@@ -116,7 +116,7 @@ class Connection(PausedConnection, Session, Protocol):
         """Stop reading at the first publish that the hub holds."""
         ...
 
-    def release_publishes(self) -> None:
+    def resume_publishes(self) -> None:
         """Resume publishing, held publishes first."""
         ...
 
@@ -148,17 +148,18 @@ class Hub:
     too.
 
     *Backpressure* protects against producers that are faster than storage and consumers. Between
-    `begin_backpressure` and `end_backpressure` the hub is `overloaded`: sessions with large reads pause reading.
+    `begin_backpressure` and `end_backpressure` the hub is `overloaded`: sessions with large reads
+    pause reading.
 
-    *Held publishes.* Between `hold_publishes` and `release_publishes` clients are served, but a
+    *Held publishes.* Between `hold_publishes` and `resume_publishes` clients are served, but a
     session is read only up to its first publish that has to wait (`is_held`). The sessions keep the
     bytes read beyond it; once these are `HELD_MAX` bytes together (`is_full`), all sessions pause
     reading. Before that, `is_held` may decide that too much is held for one purpose, and let more
     publishes of that kind pass.
 
     Attributes:
-        output_nearly_full: Set by a flush that leaves a session near `max_pending`. The producer whose read is
-            being processed pauses reading for a moment.
+        output_nearly_full: Set by a flush that leaves a session near `max_pending`. The producer
+            whose read is being processed pauses reading for a moment.
         blocked: The sessions whose sockets accept no more: bytes accepted until then, and the time
             when that was found.
         blocked_links: The links with much unsent output; senders wait until there is less.
@@ -167,8 +168,8 @@ class Hub:
         connect_urls, ws_connect_urls: Other addresses for clients, and those for WebSocket;
             `use_cluster` announces them.
         ldm: Lame duck mode: clients are asked to connect elsewhere.
-        author_connection_types: Types of connections whose messages need permission for their headers
-            (`core.auth.author`). Batches belong to such connections.
+        author_connection_types: Types of connections whose messages need permission for their
+            headers (`core.auth.author`). Batches belong to such connections.
         left: Called with every closed connection. Its counters stay in the `totals`.
         users_changed: Called after other users or permissions were applied to connected clients.
     """
@@ -408,7 +409,7 @@ class Hub:
     # -- holding publishes while streams are loading
 
     def hold_publishes(self, is_held: Held = EVERYTHING) -> None:
-        """Hold publishes until `release_publishes`: stop reading a session at its first one.
+        """Hold publishes until `resume_publishes`: stop reading a session at its first one.
 
         `is_held` decides which publishes are held. A new one may pass publishes that the old one
         held.
@@ -420,13 +421,13 @@ class Hub:
         for session in list(self.sessions.values()):
             session.hold_publishes()
 
-    def release_publishes(self) -> None:
+    def resume_publishes(self) -> None:
         """Resume publishes, held ones first."""
         if not self.is_holding:
             return
         self.is_holding, self.held_bytes = False, 0
         for session in list(self.sessions.values()):
-            session.release_publishes()
+            session.resume_publishes()
 
     def count_held(self, subject: bytes, nbytes: int) -> None:
         """Count bytes that a session keeps behind a held publish; negative: it drops them."""

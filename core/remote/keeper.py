@@ -213,7 +213,7 @@ class Remotes:
         if self._task is None:
             self.start()
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Connect or close the remotes if the result of `connects` has changed."""
         if self._connects() == (not self.attached):
             self._wake.set()

@@ -57,12 +57,12 @@ class AccountSide:
     def serve(self, subject: bytes, call: Call) -> Callable[[], None]:
         """Subscribe to a filter; return a function that unsubscribes."""
 
-        def take(
+        def on_message(
             session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
         ) -> None:
             call(subject, reply, headers, payload)
 
-        service = self._account.subscribe(subject, take, here=True)
+        service = self._account.subscribe(subject, on_message, here=True)
         return lambda: self._account.unsubscribe(service)
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
@@ -79,7 +79,7 @@ class AccountSide:
     def throttle(self, client: Client) -> None:
         """Pause reading from `client` while the hub is overloaded, as for its own clients.
 
-        Deliveries may go to clients of any server, so a blocked_links link to one of them counts too.
+        Deliveries may go to clients of any server, so a blocked link to one of them counts too.
         """
         hub = self._account.hub
         if self._held is not None:

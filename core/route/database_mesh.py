@@ -1,9 +1,9 @@
 """The mesh of the nodes of one database: which node owns which lease groups, and which may join.
 
 A link between two nodes begins with a proof on both sides. All nodes have JetStream. Each announces
-on every link the lease groups that it owns and serves (`core.cluster.claims`), so that peers send
-publishes and requests for these streams to it. A node announces groups after the interest of their
-streams, and withdraws them before it ends operations in progress.
+on every link the lease groups that it owns and serves (`core.cluster.token_masks`), so that peers
+send publishes and requests for these streams to it. A node announces groups after the interest of
+their streams, and withdraws them before it ends operations in progress.
 
 Without a cluster name in the settings the mesh consists of the nodes alone. They find each other in
 the database (`core.cluster.membership`), so there is no gossip, and a server that proves nothing is
@@ -25,7 +25,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from core.cluster.claims import groups_of, heard, mask_of, told
+from core.cluster.token_masks import decode_tokens, encode_tokens, groups_of, mask_of
 from core.errors import ProtocolError
 from core.pubsub.receivers import MEMBERS_GROUP
 from core.pubsub.server import Hub
@@ -169,12 +169,14 @@ class DatabaseMesh(Mesh):
 
     def _apply_claims(self, link: RouteLink) -> None:
         """Apply the claims in a peer's INFO. Raises ValueError if they are malformed."""
-        self._ownership.peer_told(link, heard(link.info.claims) if link.is_proved else {})
+        self._ownership.peer_told(link, decode_tokens(link.info.claims) if link.is_proved else {})
         self._close_stale()
 
     def _close_stale(self) -> None:
         for link in self._ownership.stale_peers():
-            log.warning("%s - %s led before, and has not said yet", link, link.info.server_name)
+            log.warning(
+                "%s - %s led before, and has not announced the change", link, link.info.server_name
+            )
             link.close("Leads No More")
 
     async def read(self, within: float) -> None:
@@ -189,7 +191,7 @@ class DatabaseMesh(Mesh):
         """Return the INFO of this node, with its claims and its directory version."""
         info = replace(
             super().own_info(),
-            claims=tuple(told(self._ownership.claims())),
+            claims=tuple(encode_tokens(self._ownership.claims())),
             offers=self._offers,
             asked=self._is_asked,
             directory_version=self.versions.own,
@@ -204,7 +206,7 @@ class DatabaseMesh(Mesh):
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
     ) -> bytes:
-        """Count a subscription; announce queue group `MEMBERS_GROUP` only to members that are no nodes.
+        """Count a subscription; announce `MEMBERS_GROUP` only to members that are not nodes.
 
         Arguments and result are those of `Mesh.count_interest`.
         """

@@ -26,7 +26,7 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
             two.
         nonce, proof: See `core.route.proof`.
         begins: Interest of newly owned lease groups follows, up to the next INFO.
-        claims: The lease groups that the node owns and serves now (`core.cluster.claims`).
+        claims: The lease groups that the node owns and serves now (`core.cluster.token_masks`).
         offers: Groups that the node has released, each set with the name of the node that is to own
             it next. Other nodes wait a while before they acquire them.
         asked: A client requested the transfer of the `offers`.

@@ -8,7 +8,7 @@ proved nodes can claim lease groups.
 
 A route never pauses reading, with the one exception below. Its output is written once per loop
 tick. While more than `HIGH_WATER` bytes are unsent, or the peer reports overload (HOLD), the hub
-lists the route in `blocked_links`, and clients and consumers wait before they send more to the peer.
+lists the route in `blocked_links`: clients and consumers wait before they send more to the peer.
 If the unsent bytes still exceed `max_pending` (here at least 64 MiB), for example because of
 replies, the peer is a slow consumer and is disconnected. A peer that does not support HOLD
 (nats-server) is read slowly while this server is overloaded. Error texts and reasons are those of
@@ -154,9 +154,8 @@ class RouteLink(asyncio.Protocol):
             self.close(_REASONS.get(error.text, "Protocol Violation"), error.text)
         if len(data) >= LARGE_READ:
             self._hub.loop_tick.run()
-            self._hub.output_nearly_full = (
-                False  # set by this read, but a route does not pause reading
-            )
+            # Set by this read, but a route does not pause reading.
+            self._hub.output_nearly_full = False
             if self._hub.overloaded and not self.info.holds:
                 self._read_slowly()
         else:
@@ -179,7 +178,7 @@ class RouteLink(asyncio.Protocol):
         self._list()
 
     def _list(self) -> None:
-        """Update the hub's list of blocked_links routes; wake the senders if this one is not."""
+        """Update the hub's list of blocked routes; wake the senders if this one is not."""
         blocked_links = self._hub.blocked_links
         if not self.closed and (self._is_full or self._is_held):
             if self not in blocked_links:
@@ -504,7 +503,7 @@ class RouteLink(asyncio.Protocol):
     def view(self) -> RouteView:
         """Return the entry of /routez."""
         clock, subscriptions = self._hub.clock, self.remote.shown()
-        now, idle = clock.now(), clock.monotonic() - self._liveness.heard
+        now, idle = clock.now(), clock.monotonic() - self._liveness.last_read
         return RouteView(
             rid=self.rid,
             remote_id=self.info.server_id,

@@ -22,12 +22,12 @@ class Liveness:
     """The silence and round trips of one peer; times in nanoseconds of a monotonic clock.
 
     Attributes:
-        `heard`: When data was last read.
+        last_read: When data was last read.
         rtt: The last round trip of a PING; 0 before the first.
     """
 
     def __init__(self, now: int) -> None:
-        self.heard = now
+        self.last_read = now
         self.rtt = 0
         self._silence = 0
         self._updated = self._pinged = self._moved = now
@@ -36,7 +36,7 @@ class Liveness:
 
     def record_read(self, now: int) -> None:
         """Record that data was read."""
-        self.heard = now
+        self.last_read = now
         self._silence = 0
 
     def pinged(self, now: int) -> None:

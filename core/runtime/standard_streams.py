@@ -21,7 +21,7 @@ def keep_standard_streams() -> None:
     sys.stderr = sys.stderr or _nowhere("w")
 
 
-def say(text: str, stream: TextIO) -> None:
+def print_line(text: str, stream: TextIO) -> None:
     """Print a line for the caller of a command.
 
     A full disk has no effect. A closed pipe ends the process by SIGPIPE, as shells expect.
@@ -36,7 +36,7 @@ def say(text: str, stream: TextIO) -> None:
         _forget(stream)
 
 
-def tell(text: str, stream: TextIO) -> None:
+def write_text(text: str, stream: TextIO) -> None:
     """Print a text of a server, which continues even if the text cannot be written."""
     try:
         print(text, end="", file=stream, flush=True)

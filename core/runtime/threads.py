@@ -34,11 +34,11 @@ async def in_thread(work: Callable[[], T], *, name: str) -> T:
         try:
             found = work()
         except BaseException as error:  # any exception must reach the caller
-            tell(_fail, error)
+            call_if_open(_fail, error)
         else:
-            tell(_succeed, found)
+            call_if_open(_succeed, found)
 
-    def tell(how: Callable[..., None], what: object) -> None:
+    def call_if_open(how: Callable[..., None], what: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: there is no caller
             loop.call_soon_threadsafe(how, future, what)
 

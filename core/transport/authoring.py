@@ -1,8 +1,9 @@
 """Publishes whose headers require permissions of their own.
 
-The checks apply only to the types of connections in `Hub.author_connection_types`. Most messages have no such
-header, which one search shows. A refusal is answered like any publish without permission. A message
-of a batch is delivered with the connection that published it (`core.pubsub.authored`).
+The checks apply only to the types of connections in `Hub.author_connection_types`. Most messages
+have no such header, which one search shows. A refusal is answered like any publish without
+permission. A message of a batch is delivered with the connection that published it
+(`core.pubsub.authored`).
 """
 
 from collections.abc import Callable

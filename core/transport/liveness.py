@@ -43,10 +43,10 @@ class Liveness:
         self._hub.loop_tick.arm()
 
     def _check(self, session: ClientSession, now: int) -> None:
-        heard, session.has_read = session.has_read, False
-        if heard:
+        has_read, session.has_read = session.has_read, False
+        if has_read:
             session.last_read = now
-        if heard and session.rtt:
+        if has_read and session.rtt:
             return
         if session.pings_out >= self._hub.limits.ping_max:
             self._hub.stale_connections += 1

@@ -60,12 +60,12 @@ def publisher_for(client: Connection) -> Publisher:
 class PlainPublisher:
     """The publisher for a client without verbose and pedantic, and with echo."""
 
-    __slots__ = ("_account", "_client", "_dirty", "_routes")
+    __slots__ = ("_account", "_client", "_dirty", "_receivers")
 
     def __init__(self, client: Connection) -> None:
         self._client = client
         self._account = client.account
-        self._routes = client.account.receivers_by_subject
+        self._receivers = client.account.receivers_by_subject
         self._dirty = client.account.loop_tick.dirty
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
@@ -73,7 +73,7 @@ class PlainPublisher:
         if reply and reply[:4] in RESERVED_REPLY_STARTS and is_reserved(reply):
             _refuse(self._client, violation_of(subject, reply))
             return
-        receivers = self._routes.get(subject)
+        receivers = self._receivers.get(subject)
         if receivers is None:
             # `$JS.API.` has the same first five bytes as `$JS.ACK.`, but is not special
             if (

@@ -263,7 +263,7 @@ class ClientSession(asyncio.Protocol):
         )
         self._loop.call_soon(self._process_unread)
 
-    def release_publishes(self) -> None:
+    def resume_publishes(self) -> None:
         """Resume publishing, held publishes first."""
         if self._hold is None or self.closed:
             return
@@ -486,8 +486,8 @@ class ClientSession(asyncio.Protocol):
 
     def on_connect(self, body: bytes) -> None:
         """Authenticate the client and apply its options. A later CONNECT ends its subscriptions."""
-        said = self.read_connect(body, self.connect if self.is_connected else None)
-        authenticate(self, served(said, headers=not self.hub.limits.no_header_support))
+        sent = self.read_connect(body, self.connect if self.is_connected else None)
+        authenticate(self, served(sent, headers=not self.hub.limits.no_header_support))
 
     def use_connect(self, connect: Connect, identity: Identity) -> None:
         """Apply the options of a client that has authenticated."""

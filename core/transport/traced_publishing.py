@@ -93,8 +93,10 @@ class _Publishing:
             return
         if reply and client.no_responders:
             is_declined = self._is_declined
-            say = publishing.write_no_responders if is_declined else publishing.answer_no_responders
-            say(client, subject, reply)
+            write = (
+                publishing.write_no_responders if is_declined else publishing.answer_no_responders
+            )
+            write(client, subject, reply)
 
     def _is_refused(self, subject: bytes, reply: bytes) -> bool:
         client, guard = self._client, self._client.guard

@@ -145,9 +145,9 @@ class WebSocketConnection(asyncio.Protocol):
             self._frames.close_payload = reader.close
             session.close("Client Closed")
         elif more:
-            self._frames.hold(self._go_on)
+            self._frames.begin_hold(self._go_on)
         elif self._frames.is_held:
-            self._frames.release()
+            self._frames.end_hold()
 
     def _go_on(self) -> None:
         if self.session is not None and self._frames.is_held and self._frames.is_wanted:
@@ -254,7 +254,7 @@ class FrameTransport(asyncio.Transport):
         else:
             self._below.resume_reading()
 
-    def hold(self, go_on: Callable[[], None]) -> None:
+    def begin_hold(self, go_on: Callable[[], None]) -> None:
         """Pause reading from the socket; call `go_on` for the next part when the session reads."""
         self.is_held = True
         self._go_on = go_on
@@ -262,7 +262,7 @@ class FrameTransport(asyncio.Transport):
         if self.is_wanted:
             step_queue().add(go_on)
 
-    def release(self) -> None:
+    def end_hold(self) -> None:
         """Resume reading from the socket."""
         self.is_held = False
         if self.is_wanted:

@@ -201,7 +201,7 @@ class Fetch:
                     self._took(some)
                     yield some
         finally:
-            _return_undelivered(self.call, pull.take())
+            _return_undelivered(self.call, pull.pop_messages())
         if silence is not None and not pull.ended:
             raise Problem(503, "no-heartbeat", "the server has fallen silent", headers=RETRY)
         if pull.status and self._left == wanted.batch:

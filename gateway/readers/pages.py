@@ -156,7 +156,7 @@ class PageReader:
                     raise RequestTimeout(self._consumer.encode(), _PAGE_WAIT_S)
         finally:
             await pull.release()
-        batch = self._in_order(pull.take())
+        batch = self._in_order(pull.pop_messages())
         if batch:
             return batch
         if pull.status in _GONE:

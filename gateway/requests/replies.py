@@ -31,7 +31,7 @@ async def next_messages(gathering: Gathering, within: float) -> list[Msg] | None
         return None
     if gathering.interrupted:
         raise Disconnected
-    some = gathering.take()
+    some = gathering.pop_messages()
     return some if some or not gathering.ended else None
 
 

@@ -150,15 +150,15 @@ class DurableFeed(Feed):
             while not pull.ended and not pull.interrupted and not silent:
                 beats = pull.heartbeats
                 silent = not await pull.changed(_SILENCE_S) and pull.heartbeats == beats
-                self._put(pull.take())
+                self._put(pull.pop_messages())
         except BaseException:
             await pull.release()
-            await self._return_undelivered(pull.take())
+            await self._return_undelivered(pull.pop_messages())
             raise
         finally:
             self._pull = None
         await pull.release()
-        self._put(pull.take())
+        self._put(pull.pop_messages())
         return self._judge(pull, silent=silent)
 
     def _judge(self, pull: Pull, *, silent: bool) -> Problem | None:

@@ -136,7 +136,7 @@ class Inbox(Generic[M]):
         """True if nothing is buffered and nothing more comes."""
         return self.ended and not self._items
 
-    def take(self, messages: int, nbytes: int) -> list[M]:
+    def pop(self, messages: int, nbytes: int) -> list[M]:
         """Return buffered messages: at most `messages`, until `nbytes` are reached or exceeded.
 
         Raises the next alarm if it precedes all messages, and the error of the end.
@@ -180,11 +180,11 @@ class Inbox(Generic[M]):
             raise RuntimeError("a subscription has one reader")
         try:
             async with asyncio.timeout(within):
-                while not (taken := self.take(messages, nbytes)) and not self.is_over:
+                while not (taken := self.pop(messages, nbytes)) and not self.is_over:
                     self._change = asyncio.get_running_loop().create_future()
                     await self._change
         except TimeoutError:
-            return self.take(messages, nbytes)
+            return self.pop(messages, nbytes)
         finally:
             self._change = None
         return taken

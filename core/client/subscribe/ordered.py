@@ -283,7 +283,7 @@ class OrderedSubscription(Batched):
         is_other = known not in (0, info.created) or wanted > state.last_seq
         if is_other or (behind > wanted and state.first_seq > wanted + 1):
             self.recovered = False
-            self._tell(PositionLost(wanted, info.created, state.first_seq, state.last_seq))
+            self._report(PositionLost(wanted, info.created, state.first_seq, state.last_seq))
         if is_other:
             self._position, self._is_moved = None, True
         else:
@@ -312,12 +312,12 @@ class OrderedSubscription(Batched):
                     isinstance(error, ApiError) and error.err_code == _STREAM_NOT_FOUND
                 ):
                     return self.end(error)
-                self._tell(Interrupted(error))
+                self._report(Interrupted(error))
             if self._puller is None:
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, _RETRY_MAX_S)
 
-    # -- the puller's taker ------------------------------------------------------------------
+    # -- the puller's receiver ------------------------------------------------------------------
 
     def room(self) -> Limits:
         """Return no room while the buffer is more than half full, which avoids small requests.
@@ -360,11 +360,11 @@ class OrderedSubscription(Batched):
         if isinstance(error, NotPermitted):
             self.end(error)
             return
-        self._tell(error)
+        self._report(error)
         self._begin_restart()
 
     def on_stray(self, error: NotJetStream) -> None:
-        self._tell(error)
+        self._report(error)
 
     def on_restored(self) -> None:
         self._begin_restart()
@@ -372,7 +372,7 @@ class OrderedSubscription(Batched):
     def on_closed(self) -> None:
         self.end(ConnectionLost())
 
-    def _tell(self, alarm: ClientError) -> None:
+    def _report(self, alarm: ClientError) -> None:
         if self._reading.on_alarm is not None:
             self._reading.on_alarm(alarm)
         elif isinstance(alarm, PositionLost):

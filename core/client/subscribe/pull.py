@@ -103,11 +103,11 @@ class PullSubscription(Acking):
             await pull.release()
         except BaseException:
             await pull.release()
-            self._give_back(pull.take())
+            self._give_back(pull.pop_messages())
             raise
         finally:
             self._pulls.discard(pull)
-        messages = self._read(pull.take())
+        messages = self._read(pull.pop_messages())
         if not messages:
             self._raise_stray()
             if pull.status not in HIDDEN and pull.text != "Batch Completed":

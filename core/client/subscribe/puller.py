@@ -27,7 +27,7 @@ ANY_SIZE = 1 << 62
 _EXPIRES_S = 60.0
 
 
-class Taker(Protocol):
+class PullReceiver(Protocol):
     """The receiver of pulled messages.
 
     Every method but `room` may close the puller or start another.
@@ -74,7 +74,7 @@ class Puller:
     Creating one raises NotPermitted and ConnectionLost.
 
     Args:
-        taker: Receives the messages.
+        receiver: Receives the messages.
         consumer: `<stream>.<name>`.
         batch_max: Largest batch that the consumer allows per request; 0: no limit.
         heartbeat: Seconds between the server's idle heartbeats.
@@ -84,7 +84,7 @@ class Puller:
     def __init__(
         self,
         js: JetStream,
-        taker: Taker,
+        receiver: PullReceiver,
         consumer: str,
         *,
         batch_max: int,
@@ -92,7 +92,7 @@ class Puller:
         waits: bool = True,
     ) -> None:
         self._client = js.client
-        self._taker = taker
+        self._receiver = receiver
         self._subject = f"{js.prefix}.CONSUMER.MSG.NEXT.{consumer}".encode()
         js.client.check(self._subject)
         self._waits = waits
@@ -104,7 +104,7 @@ class Puller:
         self._reply = b""
         self._wanted = 0
         self._next_is_large = False
-        watch = Watch(taker.on_closed, self._on_restored, self._subject, self._on_denied)
+        watch = Watch(receiver.on_closed, self._on_restored, self._subject, self._on_denied)
         self._sub: Subscription | None = js.client.subscribe(
             self._inbox + b".*", self._on_batch, watch=watch
         )
@@ -125,7 +125,7 @@ class Puller:
         """Send a request, unless one is open or there is no room."""
         if self._sub is None or self._reply:
             return
-        room = self._taker.room()
+        room = self._receiver.room()
         if room.messages < 1 or room.nbytes < 1:
             return
         most = min(room.messages, self._batch_max) if self._batch_max else room.messages
@@ -158,8 +158,8 @@ class Puller:
     # -- receiving ---------------------------------------------------------------------------
 
     def _on_batch(self, batch: list[Msg]) -> None:
-        self._watch.heard()
-        taker = self._taker
+        self._watch.reset()
+        receiver = self._receiver
         for msg in batch:
             if self._sub is None:
                 break  # an earlier message has closed the puller
@@ -169,40 +169,40 @@ class Puller:
             try:
                 made = JsMsg.of(msg, takes_acks=False)
             except NotJetStream as error:
-                taker.on_stray(error)
+                receiver.on_stray(error)
                 continue
             self._wanted -= 1
             if not self._wanted:
                 self._end()
-            taker.on_message(made)
-        taker.on_read()
+            receiver.on_message(made)
+        receiver.on_read()
         self.ask()
 
     def _on_status(self, msg: Msg) -> None:
         code, text = read_status(msg)
         if not code:
-            self._taker.on_stray(NotJetStream(msg.reply))
+            self._receiver.on_stray(NotJetStream(msg.reply))
         elif msg.subject != self._reply:
             return  # status of an earlier request
         elif code == CONTROL:
-            self._taker.on_heartbeat(Control(msg).last_consumer)
+            self._receiver.on_heartbeat(Control(msg).last_consumer)
         elif code in HIDDEN or text in _ENDS:
             self._next_is_large = text == _TOO_LARGE
             self._end()
             if code == _NONE and not self._waits:
-                self._taker.on_nothing()
+                self._receiver.on_nothing()
         else:
             self._end()
-            self._taker.on_failure(StatusRaised(code, text))
+            self._receiver.on_failure(StatusRaised(code, text))
 
     def _on_silence(self, seconds: float) -> None:
         self._end()
-        self._taker.on_failure(HeartbeatsMissed(seconds))
+        self._receiver.on_failure(HeartbeatsMissed(seconds))
 
     def _on_denied(self) -> None:
         self._end()
-        self._taker.on_failure(NotPermitted(self._subject))
+        self._receiver.on_failure(NotPermitted(self._subject))
 
     def _on_restored(self) -> None:
         self._end()
-        self._taker.on_restored()
+        self._receiver.on_restored()

@@ -144,7 +144,7 @@ class PushSubscription(Acking, Batched):
         await self._client.drain_subscription(self._sub)
         self._stop_receiving()
         self._inbox.end()
-        self._look_whether_drained()
+        self._check_drained()
 
     async def over(self) -> None:
         """Wait until a drain is complete and its consumer deleted."""
@@ -155,7 +155,7 @@ class PushSubscription(Acking, Batched):
         if self._drained is None or not self._drained.is_set():
             await self.unsubscribe()
 
-    def _look_whether_drained(self) -> None:
+    def _check_drained(self) -> None:
         if self._drained is not None and self._inbox.ended and self._inbox.messages == 0:
             spawn(self._end_drain(), name="subscription drained")
 
@@ -163,7 +163,7 @@ class PushSubscription(Acking, Batched):
         consumer = self.consumer
         error = await self._delete()
         if error is not None:
-            self._tell(NotDeleted(consumer, error))
+            self._report(NotDeleted(consumer, error))
         if self._drained is not None:
             self._drained.set()
 
@@ -214,7 +214,7 @@ class PushSubscription(Acking, Batched):
         if self._sub is None:
             return
         if self._watch is not None:
-            self._watch.heard()
+            self._watch.reset()
         inbox = self._inbox
         for msg in batch:
             if not msg.reply.startswith(PREFIX):
@@ -223,7 +223,7 @@ class PushSubscription(Acking, Batched):
             try:
                 made = JsMsg.of(msg, takes_acks=self._takes_acks)
             except NotJetStream as error:
-                self._tell(error)
+                self._report(error)
                 continue
             if self._finds_gaps:
                 self._find_gap(made.consumer_seq)
@@ -231,13 +231,13 @@ class PushSubscription(Acking, Batched):
                 self._drop()
             else:
                 inbox.put(made)
-        self._hand_over()
+        self._pass_to_handler()
 
     def _find_gap(self, consumer_seq: int) -> None:
         expected = self._expected
         self._expected = consumer_seq + 1
         if expected is not None and consumer_seq > expected:
-            self._tell(MessagesMissed(expected, consumer_seq))
+            self._report(MessagesMissed(expected, consumer_seq))
 
     def _drop(self) -> None:
         self.dropped += 1
@@ -251,7 +251,7 @@ class PushSubscription(Acking, Batched):
             self._was_full = False
             if self._reading.on_alarm is None:
                 self._inbox.put_alarm(SlowConsumer(self.dropped))
-        self._look_whether_drained()
+        self._check_drained()
 
     def _on_other(self, msg: Msg) -> None:
         code, text = read_status(msg)
@@ -262,29 +262,29 @@ class PushSubscription(Acking, Batched):
             if self._finds_gaps and control.last_consumer is not None:
                 self._find_gap_behind(control.last_consumer)
         elif not code:
-            self._tell(NotJetStream(msg.reply))
+            self._report(NotJetStream(msg.reply))
         elif code not in HIDDEN:
-            self._tell(StatusRaised(code, text))
+            self._report(StatusRaised(code, text))
 
     def _find_gap_behind(self, last_consumer: int) -> None:
         """Compare the last delivery that a heartbeat reports with the last one that arrived."""
         expected, self._expected = self._expected, last_consumer + 1
         if expected is not None and last_consumer >= expected:
-            self._tell(MessagesMissed(expected, last_consumer + 1))
+            self._report(MessagesMissed(expected, last_consumer + 1))
 
-    def _hand_over(self) -> None:
+    def _pass_to_handler(self) -> None:
         handler = self._handler
         if handler is None:
             self._inbox.wake()
             return
         while self._inbox.messages:
             try:
-                handler(self._inbox.take(_ALL, _ALL))
+                handler(self._inbox.pop(_ALL, _ALL))
             except Exception as error:
-                self._tell(HandlerFailed(error))
+                self._report(HandlerFailed(error))
 
     def _on_silence(self, seconds: float) -> None:
-        self._tell(HeartbeatsMissed(seconds))
+        self._report(HeartbeatsMissed(seconds))
 
     def _on_client_closed(self) -> None:
         if self._watch is not None:
@@ -294,7 +294,7 @@ class PushSubscription(Acking, Batched):
     def _answer(self, subject: bytes) -> None:
         self._client.publish(subject, b"")
 
-    def _tell(self, alarm: Alarm | NotJetStream) -> None:
+    def _report(self, alarm: Alarm | NotJetStream) -> None:
         if self._reading.on_alarm is not None:
             self._reading.on_alarm(alarm)
         else:

@@ -65,9 +65,9 @@ class HeartbeatWatch:
     def start(self) -> None:
         """Start watching, with the silence counted from now."""
         if self._seconds > 0:
-            self.heard()
+            self.reset()
             self.stop()
-            self._timer = self._loop.call_later(self._seconds, self._look)
+            self._timer = self._loop.call_later(self._seconds, self._check)
 
     def stop(self) -> None:
         """Stop watching."""
@@ -75,16 +75,16 @@ class HeartbeatWatch:
             self._timer.cancel()
             self._timer = None
 
-    def heard(self) -> None:
+    def reset(self) -> None:
         """Record that a message or a status arrived."""
         self._heard = self._loop.time()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         due = self._heard + self._seconds
         now = self._loop.time()
         if now < due:
-            self._timer = self._loop.call_at(due, self._look)
+            self._timer = self._loop.call_at(due, self._check)
             return
         self._heard = now
-        self._timer = self._loop.call_later(self._seconds, self._look)
+        self._timer = self._loop.call_later(self._seconds, self._check)
         self._missed(self._seconds)

@@ -135,7 +135,7 @@ class AckIntake:
             self._consumer.wake()
             return
         for parts, payload in zip(parted, payloads, strict=True):
-            self.take(parts, session, b"", b"", payload)
+            self.handle(parts, session, b"", b"", payload)
 
     def _act(self, payload: bytes, sseq: int, cseq: int, parts: list[bytes], reply: bytes) -> None:
         """Apply one acknowledgement according to its kind."""

@@ -164,7 +164,7 @@ class Pump:
             return False
         if not push.is_open(now):
             return False
-        return not self._is_blocked(self._route(self._receiver))
+        return not self._is_blocked(self._receivers_of(self._receiver))
 
     def _is_blocked(self, receivers: Receivers) -> bool:
         """Return whether the only receiver is blocked; if so, call `wake` once it is writable.
@@ -196,7 +196,7 @@ class Pump:
             count = min(count, budget)
             dropped = False
             for request in list(islice(waiting.queue, count)):
-                receivers = self._route(request)
+                receivers = self._receivers_of(request)
                 if not receivers.interest:
                     waiting.drop(request)
                     dropped = True
@@ -209,10 +209,10 @@ class Pump:
         """Drop all pull requests whose reply subject has no subscriber any more."""
         waiting = self._machine.waiting
         for request in list(waiting.queue):
-            if not self._route(request).interest:
+            if not self._receivers_of(request).interest:
                 waiting.drop(request)
 
-    def _route(self, request: PullRequest) -> Receivers:
+    def _receivers_of(self, request: PullRequest) -> Receivers:
         receivers: Receivers | None = request.receivers  # type: ignore[assignment]
         if receivers is None or receivers.stale:
             receivers = request.receivers = self._account.receivers(request.reply)
@@ -223,7 +223,7 @@ class Pump:
 
         That is one subscription on this server, or one reply subject on another server.
         """
-        targets = {self._route(request).sole for request in requests}
+        targets = {self._receivers_of(request).sole for request in requests}
         if None in targets:
             return len({request.reply for request in requests}) == 1
         return len(targets) == 1
@@ -398,7 +398,7 @@ class Pump:
 
     def _emit(self, request: PullRequest, batch: Segment, cseq: int, left: int) -> None:
         """Send a batch to one receiver; `cseq` and `left` are those of its first message."""
-        receivers = self._route(request)
+        receivers = self._receivers_of(request)
         target = receivers.sole
         if target is None:
             if not self._emit_onward(receivers.onward, request, batch, cseq, left):
@@ -438,7 +438,7 @@ class Pump:
         """Send a batch message by message, each to the request that owns it."""
         dirty = self._loop_tick.dirty
         for index, request in enumerate(owners):
-            target = self._route(request).sole
+            target = self._receivers_of(request).sole
             if target is None or batch.headers is not None:
                 self._send_one(request, batch, index, cseq + index, left - index)
                 continue
@@ -479,7 +479,7 @@ class Pump:
         payload: bytes,
     ) -> None:
         """Send one message; without a receiver, queue it for redelivery."""
-        target = self._route(request).sole
+        target = self._receivers_of(request).sole
         if target is not None:
             out = target.session.out
             if not out:

@@ -78,7 +78,7 @@ class AckEmitter:
         return len(self._body) + digits + 1
 
     def _emit_each(self, replies: Sequence[bytes], first: int) -> None:
-        route_of = self._account.receivers
+        receivers_of = self._account.receivers
         prefixes = self._account.receivers_by_prefix
         dirty = self._loop_tick.dirty
         body = self._body
@@ -88,7 +88,7 @@ class AckEmitter:
         for seq, reply in enumerate(replies, first):
             if not reply:
                 continue
-            found = (prefixes.get(reply.rpartition(b".")[0]) or route_of(reply)).sole
+            found = (prefixes.get(reply.rpartition(b".")[0]) or receivers_of(reply)).sole
             if found is None:
                 self._account.publish(reply, b"", b"", b"%b%d}" % (body, seq))
                 continue

@@ -87,7 +87,7 @@ class StreamRunner:
         # True if the last plan was that of a change: then publishes are planned next.
         self._changed = False
         self._subscriptions: list[ServiceSubscription] = []
-        self._acks_taken: ServiceSubscription | None = None
+        self._acks_interest: ServiceSubscription | None = None
         self.machine = StreamMachine(config, services.domain)
         self.log = StreamLog(
             row.stream,
@@ -138,7 +138,7 @@ class StreamRunner:
 
     def start(self) -> None:
         """Subscribe to publishes and requests, and start consumers, sourcing and timers."""
-        self._acks_taken = self.account.announce_acks_of(self.name)
+        self._acks_interest = self.account.announce_acks_of(self.name)
         self.listen()
         self.direct.configure(self.config.allow_direct)
         self.consumers.start()
@@ -178,8 +178,8 @@ class StreamRunner:
     def withdraw(self) -> None:
         """Withdraw the stream's and its consumers' subscriptions from other servers."""
         own = [*self._subscriptions, *self.direct.subscriptions]
-        if self._acks_taken is not None:
-            own.append(self._acks_taken)
+        if self._acks_interest is not None:
+            own.append(self._acks_interest)
         for consumer in self.consumers.values():
             own += consumer.subscriptions
         for subscription in own:
@@ -207,9 +207,9 @@ class StreamRunner:
         requests end with the corresponding status.
         """
         self.log.closed = True
-        if self._acks_taken is not None:
-            self.account.unsubscribe(self._acks_taken)
-            self._acks_taken = None
+        if self._acks_interest is not None:
+            self.account.unsubscribe(self._acks_interest)
+            self._acks_interest = None
         self.unlisten()
         self.direct.configure(False)
         self.sourcing.close(forget=not shutdown)

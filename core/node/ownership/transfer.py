@@ -214,7 +214,7 @@ class Transfers:
     async def _load(self, groups: frozenset[int]) -> list[StreamRunner]:
         """Load the streams of groups into memory."""
         await self._hooks.check()
-        await self._known.look()
+        await self._known.refresh()
         head = await self._directory_store.head()
         self.epoch = max(self.epoch, head.epoch)
         names = {(each.account, each.name) for each in self._known.directory.all()}

@@ -47,7 +47,7 @@ class Bench:
         """Publish as a client, or as it comes over a link; the answer, if there is one."""
         receivers = self.account.receivers(subject)
         source = None if from_peer else ListSession()
-        self.account.deliver(route, source, subject, reply, b"", b"x")
+        self.account.deliver(receivers, source, subject, reply, b"", b"x")
         lines = self.session.take().split(b"\r\n")
         return json.loads(lines[1]) if len(lines) > 1 else None
 

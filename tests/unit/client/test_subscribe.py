@@ -62,12 +62,12 @@ def test_the_alarm_comes_after_the_last_sign_of_life_and_again(
     watch.start()
     for now in (5.0, 10.0, 24.0):
         loop.move(now)
-        watch.heard()
+        watch.reset()
     loop.move(38.9)
     assert alarms == []
     loop.move(70.0)
     assert alarms == [39.0, 54.0, 69.0]
-    watch.heard()
+    watch.reset()
     loop.move(84.0)
     assert alarms == [39.0, 54.0, 69.0]
     watch.stop()
@@ -157,6 +157,6 @@ def test_alarms_that_nobody_reads_are_bounded() -> None:
     raised = 0
     while not inbox.is_empty:
         with pytest.raises(SubscribeError):
-            inbox.take(1, 1)
+            inbox.pop(1, 1)
         raised += 1
     assert raised == 64

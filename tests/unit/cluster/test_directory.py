@@ -128,9 +128,9 @@ def test_those_who_ask_during_a_reading_share_the_next_one(fails: bool) -> None:
     async def scenario() -> None:
         source = Source()
         follower = DirectoryFollower(source)
-        first = asyncio.ensure_future(follower.look())
+        first = asyncio.ensure_future(follower.refresh())
         await source.asked.acquire()
-        others = [asyncio.ensure_future(follower.look()) for _ in range(20)]
+        others = [asyncio.ensure_future(follower.refresh()) for _ in range(20)]
         await _turn()
         source.readings[0].set_result(news(1, is_whole=True))
         await first
@@ -152,16 +152,16 @@ def test_what_is_heard_of_is_read_until_it_is_known() -> None:
     async def scenario() -> None:
         source = Source()
         follower = DirectoryFollower(source)
-        follower.heard(1)
+        follower.on_version(1)
         await source.asked.acquire()
-        follower.heard(2)
+        follower.on_version(2)
         source.readings[0].set_result(news(1, is_whole=True))
         await source.asked.acquire()
         source.readings[1].set_result(news(2, row(1, "A")))
         await _turn()
         assert follower.directory.version == 2
         # The database went back: what a peer has read before that is not there any more.
-        follower.heard(9)
+        follower.on_version(9)
         await source.asked.acquire()
         source.readings[2].set_result(news(2))
         await _turn()

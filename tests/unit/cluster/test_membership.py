@@ -2,7 +2,7 @@
 
 # Subject: several nodes
 
-from core.cluster.membership import PATIENCE, SILENT, Changes, Membership
+from core.cluster.membership import LONE_GRACE, SILENT, Changes, Membership
 from core.storage.leases import PeerRow
 
 SECOND = 1_000_000_000
@@ -31,8 +31,8 @@ def test_the_earlier_of_two_leaves_it_to_the_other_for_a_while() -> None:
     rows = [OWN, newer("a", 2)]
 
     assert members.follow(rows, (), 0) == Changes()
-    assert members.follow(rows, (), PATIENCE - 1) == Changes()
-    assert members.follow(rows, (), PATIENCE) == Changes(dial=[("h", 2)])
+    assert members.follow(rows, (), LONE_GRACE - 1) == Changes()
+    assert members.follow(rows, (), LONE_GRACE) == Changes(dial=[("h", 2)])
 
 
 def test_a_link_that_comes_meanwhile_and_goes_again_is_waited_for_anew() -> None:
@@ -40,9 +40,9 @@ def test_a_link_that_comes_meanwhile_and_goes_again_is_waited_for_anew() -> None
     rows = [OWN, newer("a", 2)]
     members.follow(rows, (), 0)
 
-    assert members.follow(rows, {"a"}, PATIENCE) == Changes()
-    assert members.follow(rows, (), PATIENCE + 1) == Changes()
-    assert members.follow(rows, (), 2 * PATIENCE + 1) == Changes(dial=[("h", 2)])
+    assert members.follow(rows, {"a"}, LONE_GRACE) == Changes()
+    assert members.follow(rows, (), LONE_GRACE + 1) == Changes()
+    assert members.follow(rows, (), 2 * LONE_GRACE + 1) == Changes(dial=[("h", 2)])
 
 
 def test_who_is_gone_silent_or_elsewhere_is_dialled_no_more() -> None:

@@ -50,7 +50,7 @@ class Nodes:
     def evacuated(self) -> Collection[str]:
         return ()
 
-    def tell_evacuated(self, is_evacuated: bool) -> None:
+    def announce_evacuated(self, is_evacuated: bool) -> None:
         raise AssertionError(is_evacuated)
 
     def step_down(self, groups: Collection[int], successor: str) -> None:
@@ -132,15 +132,15 @@ def test_nobody_can_lead_whom_this_node_does_not_reach(placement: Placement, tex
     cluster = led_by(nodes, row("a"), row("b"))
     with pytest.raises(ApiError, match=text):
         cluster.successor(placement)
-    cluster.hand_over((0, 3), cluster.successor(None))
+    cluster.transfer((0, 3), cluster.successor(None))
     assert nodes.asked == []
 
 
 def test_whom_it_reaches_is_asked_to_lead_these_groups_alone() -> None:
     nodes = Nodes("a", "a", linked="B")
     cluster = led_by(nodes, row("a"), row("b"), row("c"))
-    cluster.hand_over((0, 3), cluster.successor(Placement(preferred="b")))
-    cluster.hand_over((2,), cluster.successor(None))
+    cluster.transfer((0, 3), cluster.successor(Placement(preferred="b")))
+    cluster.transfer((2,), cluster.successor(None))
     assert nodes.asked == [([0, 3], "b"), ([2], "")]
     assert cluster.able() == {"b"}
     with pytest.raises(ApiError, match='preferred server "c" not known'):

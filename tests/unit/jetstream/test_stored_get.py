@@ -88,7 +88,7 @@ class Bench:
 
     def send(self, body: bytes, subject: bytes = SUBJECT) -> None:
         receivers = self.account.receivers(subject)
-        self.account.deliver(route, self.client, subject, b"r", b"", body)
+        self.account.deliver(receivers, self.client, subject, b"r", b"", body)
 
     async def ask(self, request: object, subject: bytes = SUBJECT) -> bytes:
         """All that comes to one request."""

@@ -74,7 +74,7 @@ class Happenings:
             self.is_holding = True
             self.note("hold publishes")
 
-    def release_publishes(self) -> None:
+    def resume_publishes(self) -> None:
         if self.is_holding:
             self.is_holding = False
             self.note("take publishes")

@@ -148,7 +148,7 @@ def test_a_hold_may_begin_and_change_anywhere(operations: list[bytes], data: st.
     again = PublishHold(parser.begun, EVERYTHING)
     kept = parser.withdraw_unread() + hold.held_data
     parser.feed(again.split(kept + sent[change:], EVERYTHING), sink)
-    parser.feed(again.kept, sink)
+    parser.feed(again.held_data, sink)
 
     whole = Sink()
     Parser(1024, 4096).feed(sent, whole)

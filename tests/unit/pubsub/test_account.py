@@ -1,4 +1,4 @@
-"""The flow of messages within an account: routes, deliveries, groups, services, acks."""
+"""The flow of messages within an account: cached, deliveries, groups, services, acks."""
 
 # Subject: routing
 
@@ -190,9 +190,9 @@ def test_reply_subjects_of_an_inbox_share_one_route(account: Account) -> None:
     session = ListSession()
     subscription = listen(account, session, b"_INBOX.me.*")
 
-    routes = {id(account.receivers(b"_INBOX.me.%d" % n)) for n in range(1000)}
+    cached = {id(account.receivers(b"_INBOX.me.%d" % n)) for n in range(1000)}
 
-    assert len(routes) == 1
+    assert len(cached) == 1
     assert not account.receivers_by_subject
     receivers = account.receivers(b"_INBOX.me.7")
     assert receivers.sole is subscription
@@ -267,15 +267,15 @@ def test_leaving_with_very_many_wildcards(account: Account) -> None:
 
 def test_very_many_filters_do_not_look_at_every_route_again_and_again(account: Account) -> None:
     session = ListSession()
-    routes = [account.receivers(b"k%d" % n) for n in range(RECEIVERS_MAX)]
+    cached = [account.receivers(b"k%d" % n) for n in range(RECEIVERS_MAX)]
 
     for n in range(10):
         listen(account, session, b"w%d.*" % n, b"%d" % n)
-    assert not any(receivers.stale for receivers in routes)
+    assert not any(receivers.stale for receivers in cached)
     for n in range(10, 40):
         listen(account, session, b"w%d.*" % n, b"%d" % n)
 
-    assert all(receivers.stale for receivers in routes)
+    assert all(receivers.stale for receivers in cached)
     assert not account.receivers_by_subject
 
 

@@ -1,4 +1,4 @@
-"""Messages on their way to other servers: batches and acknowledgements, and what a receivers says."""
+"""Messages on their way to other servers: batches and acknowledgements, and what receivers show."""
 
 # Subject: routing
 

@@ -29,7 +29,7 @@ def test_they_wait_until_publishes_are_taken_and_keep_their_order() -> None:
     deliver(incoming, b"c")
     incoming.release()
     assert session.take() == b""
-    hub.release_publishes()
+    hub.resume_publishes()
     deliver(incoming, b"d")
     assert session.take() == b"".join(b"MSG s 1 1\r\n%c\r\n" % c for c in b"bcd")
     incoming.release()
@@ -41,7 +41,7 @@ def test_they_are_released_without_another_message() -> None:
     session, incoming = told(hub), Incoming(hub, holds=True)
     hub.hold_publishes()
     deliver(incoming, b"a")
-    hub.release_publishes()
+    hub.resume_publishes()
     incoming.release()
     assert session.take() == b"MSG s 1 1\r\na\r\n"
 
@@ -53,7 +53,7 @@ def test_only_so_much_is_kept() -> None:
     hub.hold_publishes()
     for payload in (b"a" * 6, b"b" * 6, b"c"):
         deliver(incoming, payload)
-    hub.release_publishes()
+    hub.resume_publishes()
     incoming.release()
     assert session.take() == b"MSG s 1 6\r\naaaaaa\r\n"
 

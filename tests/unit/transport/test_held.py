@@ -31,7 +31,7 @@ def test_once_enough_is_kept_nobody_is_read_any_more(monkeypatch: pytest.MonkeyP
         assert third.take() == b"PONG\r\n"
         assert not third.reading
 
-        w.hub.release_publishes()
+        w.hub.resume_publishes()
         w.one_turn()
         w.one_turn()
         assert third.take().count(b"MSG a 1 100\r\n") == 2

@@ -459,7 +459,7 @@ def test_a_held_publish_waits_with_all_that_follows_and_comes_first_then() -> No
         assert not socket.reading
         session.data_received(b"PUB a 1\r\ny\r\n")  # was on its way
 
-        w.hub.release_publishes()
+        w.hub.resume_publishes()
         w.one_turn()
         w.one_turn()
 
@@ -476,7 +476,7 @@ def test_who_publishes_nothing_is_not_held() -> None:
         w.hub.hold_publishes()
         session, socket = w.join()
         session.data_received(b"SUB a 1\r\nPI")
-        w.hub.release_publishes()
+        w.hub.resume_publishes()
         session.data_received(b"NG\r\nPUB a 1\r\nx\r\n")
         w.one_turn()
         w.one_turn()
@@ -497,7 +497,7 @@ def test_a_publish_is_held_for_half_a_minute_at_most(monkeypatch: pytest.MonkeyP
 
         assert socket.take() == b"-ERR 'JetStream system temporarily unavailable'\r\n"
         assert socket.is_closed
-        w.hub.release_publishes()  # after the end there is nothing to take
+        w.hub.resume_publishes()  # after the end there is nothing to take
 
 
 def test_a_part_of_this_server_publishes_while_clients_are_held() -> None:
@@ -524,14 +524,14 @@ def test_who_is_connected_already_is_read_up_to_what_is_held() -> None:
         w.one_turn()
         assert socket.take() == b""
 
-        w.hub.release_publishes()
+        w.hub.resume_publishes()
         w.one_turn()
         w.one_turn()
 
         assert socket.take() == b"MSG a 1 2\r\nxy\r\nPONG\r\n"
         assert socket.reading
         w.hub.hold_publishes()
-        w.hub.release_publishes()
+        w.hub.resume_publishes()
         w.one_turn()
         w.one_turn()
         assert socket.reading
@@ -585,7 +585,7 @@ def test_a_hold_that_begins_before_the_password_is_checked_holds_what_follows_it
         assert socket.take() == b"+OK\r\nPONG\r\n"
         assert not socket.reading
 
-        w.hub.release_publishes()
+        w.hub.resume_publishes()
         w.one_turn()
         w.one_turn()
         assert socket.take() == b"+OK\r\nPONG\r\n"

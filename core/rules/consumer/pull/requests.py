@@ -78,7 +78,7 @@ class PullRequest:
         heartbeat: Interval of idle heartbeats, nanoseconds.
         beat: Time of the next heartbeat.
         delivered: Number of delivered messages.
-        route, frame, frame_for: Caches of the code that sends the messages.
+        receivers, frame, frame_for: Caches of the code that sends the messages.
         parked: Whether the request is not served at present.
         group: Priority group.
         pin: Id of the pinned client.
@@ -95,7 +95,7 @@ class PullRequest:
     heartbeat: int = 0
     beat: int = 0
     delivered: int = 0
-    route: object = None
+    receivers: object = None
     frame: bytes = b""
     frame_for: object = None
     parked: bool = False

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.cluster.claims import groups_of, heard, mask_of, told
+from core.cluster.token_masks import decode_tokens, encode_tokens, groups_of, mask_of
 
 GROUPS = st.sets(st.integers(0, 255))
 CLAIMS = st.dictionaries(st.integers(0, 255), st.integers(1, 2**63 - 1))
@@ -19,24 +19,24 @@ def test_a_set_that_is_told_is_heard_as_it_was(groups: set[int]) -> None:
 
 @given(CLAIMS)
 def test_claims_that_are_told_are_heard_as_they_were(claims: dict[int, int]) -> None:
-    assert heard(told(claims)) == claims
+    assert decode_tokens(encode_tokens(claims)) == claims
 
 
 @given(CLAIMS)
 def test_each_claim_is_told_once_the_lowest_first(claims: dict[int, int]) -> None:
-    assert [claim for claim, _ in told(claims)] == sorted(set(claims.values()))
+    assert [claim for claim, _ in encode_tokens(claims)] == sorted(set(claims.values()))
 
 
 def test_the_text_is_a_bit_for_each_group() -> None:
     """Nodes of other releases read it."""
     assert mask_of([]) == "0"
     assert mask_of([0, 4, 4, 9]) == "211"
-    assert told({0: 7, 9: 7, 4: 3}) == [(3, "10"), (7, "201")]
-    assert told({}) == []
+    assert encode_tokens({0: 7, 9: 7, 4: 3}) == [(3, "10"), (7, "201")]
+    assert encode_tokens({}) == []
 
 
 def test_of_a_group_that_is_told_twice_the_higher_claim_counts() -> None:
-    assert heard([(3, "3"), (7, "1")]) == {0: 7, 1: 3}
+    assert decode_tokens([(3, "3"), (7, "1")]) == {0: 7, 1: 3}
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "0x"])
@@ -44,4 +44,4 @@ def test_what_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         groups_of(text)
     with pytest.raises(ValueError, match="invalid literal"):
-        heard([(1, "1"), (2, text)])
+        decode_tokens([(1, "1"), (2, text)])
