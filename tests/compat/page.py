@@ -167,8 +167,8 @@ def links(feature: Feature) -> str:
 INTRODUCTION = (
     "# Compatibility",
     "",
-    f"Each feature of jetgate, judged by nats-server {SERVER_VERSION}. `python -m tests.compat` runs",
-    "the tests of each row and writes the verdicts. A complete run of `pytest` fails when the page",
+    f"Each feature of jetgate, judged by nats-server {SERVER_VERSION}. `python -m tests.compat`",
+    "runs the tests of each row and writes the verdicts. A complete `pytest` fails when this page",
     "differs from its results. *Same* means that the tests of the row passed with both servers.",
     "Transcripts must agree byte by byte; [coverage.toml](../tests/wire/coverage.toml) lists their",
     "required subjects, errors, statuses and headers.",
