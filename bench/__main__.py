@@ -1,4 +1,4 @@
-"""Measure jetgate and nats-server and print the comparison: `python -m bench`.
+"""The comparison of jetgate with nats-server, measured and printed: `python -m bench`.
 
 `--help` shows the options. A run of all rows writes `results/latest.json`; `--table` writes those
 results into docs/performance.md.

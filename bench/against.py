@@ -1,4 +1,4 @@
-"""Compare the rows of `python -m bench` on this tree with those on an earlier commit.
+"""The rows of `python -m bench` on this tree, compared with those on an earlier commit.
 
 python -m bench.against COMMIT [--only ROW] [--rounds 7] [--scale 1.0]
 

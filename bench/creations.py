@@ -1,4 +1,4 @@
-"""Measure streams and consumers created per second, one at a time and many at once.
+"""The rate of creating streams and consumers, one at a time and many at once.
 
 python -m bench.creations [--count 1000] [--nodes 1]
 """

@@ -1,4 +1,4 @@
-"""Run the embedded PostgreSQL alone: `python -m bench.database DIR [PORT]`.
+"""The embedded PostgreSQL alone, until Ctrl-C: `python -m bench.database DIR [PORT]`.
 
 It prints its connection string once it accepts connections, and runs until standard input ends.
 With PORT it also accepts connections on that port of 127.0.0.1.

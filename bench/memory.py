@@ -1,4 +1,4 @@
-"""Measure memory of the node and time to serve after kill -9: `python -m bench.memory`.
+"""The memory of a node and its time to serve after kill -9: `python -m bench.memory`.
 
 Each case has a node of its own and a PostgreSQL that is not counted. It prints the resident size
 after the load, its peak, and the limit; `--scale` shrinks the loads, not the limits.

@@ -1,4 +1,4 @@
-"""Measure three nodes over one PostgreSQL: rates, kill -9, stalls, a thousand streams, idling.
+"""Three nodes over one PostgreSQL: rates, kill -9, stalls, a thousand streams, idling.
 
 python -m bench.nodes [--only PART] [--scale 1.0] [--kills 10] [--stalls 3]
     [--seconds 240] [--every 30] [--streams 1000] [--settles 5]

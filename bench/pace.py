@@ -1,4 +1,4 @@
-"""Publish at a steady rate and measure acks: `python -m bench.pace HOST PORT SUBJECT RATE`.
+"""Ack latencies at a steady publish rate: `python -m bench.pace HOST PORT SUBJECT RATE`.
 
 Four connections publish messages of 128 bytes. Each payload begins with the time at which its
 message was due, in nanoseconds since the epoch. The first line on standard input starts the

@@ -1,4 +1,4 @@
-"""Measure how fast a busy server answers PING: `python -m bench.ping HOST PORT`.
+"""The latency of PING at a busy server: `python -m bench.ping HOST PORT`.
 
 It sends a PING every 2 ms until standard input ends, then prints microseconds as JSON.
 """

@@ -1,4 +1,4 @@
-"""Measure the cost of keeping ids of deleted messages: `python -m bench.removed_ids`.
+"""The cost of keeping ids of deleted messages: `python -m bench.removed_ids`.
 
 Rows with message ids are deleted ten thousand at a time, as the janitor deletes removed messages:
 without and with keeping their ids for the duplicate window. Then the kept ids are deleted.

@@ -1,4 +1,4 @@
-"""Measure the bytes per message in PostgreSQL: `python -m bench.sizes`.
+"""The bytes per message in PostgreSQL: `python -m bench.sizes`.
 
 It starts `jetgate serve` over a PostgreSQL of its own and publishes over NATS. The sizes are
 PostgreSQL's, divided by the number of messages: of the tables, of their indexes, and of the log for

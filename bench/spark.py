@@ -1,4 +1,4 @@
-"""Measure the Spark format on a stream of 128-byte messages: `python -m bench.spark`.
+"""The speed of the Spark format on a stream of 128-byte messages: `python -m bench.spark`.
 
 Spark has two threads in this process; PostgreSQL is the embedded one. `--data DIR` keeps the filled
 database for the next run. The rows are functions in `ROWS`. They run in rotation, three times after
@@ -220,7 +220,7 @@ def main() -> int:
         most = max(chosen.rows)
         with database(chosen.data or place / "database", most) as (dsn, pid):
             settings = {"spark.driver.memory": "3g", "spark.jars.packages": JDBC}
-            session = support.session(settings, lasting=True)
+            session = support.session(settings, compiles=True)
             names = [name for name in ROWS if chosen.only in name]
             measured = {}
             for rows in sorted(chosen.rows):

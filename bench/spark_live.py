@@ -1,4 +1,4 @@
-"""Measure streaming queries that have caught up, or nearly: `python -m bench.spark_live`.
+"""Latency and rate of streaming queries at the end of a stream: `python -m bench.spark_live`.
 
 It starts a jetgate, Spark with two threads, and publishers in another process. There are two kinds
 of rows, each with its goals:
@@ -242,7 +242,7 @@ def main() -> int:
         os.nice(chosen.nice)  # running processes keep their niceness
         # Stopping a query within a batch logs an error, which is expected here.
         settings = {"spark.driver.memory": "1g", "spark.log.level": "FATAL"}
-        spark = support.session(settings, lasting=True)
+        spark = support.session(settings, compiles=True)
         stack.callback(spark.stop)
         bench = Bench(spark, server, chosen.seconds, chosen.rounds, place)
         told = [run(bench, by, pace) for (run, by, *_), pace in zip(rows, paces, strict=True)]

@@ -1,4 +1,4 @@
-"""Measure the Spark format over NATS: `python -m bench.spark_nats`.
+"""The speed of the Spark format over NATS: `python -m bench.spark_nats`.
 
 It starts a jetgate (or nats-server, with `--peer`) and Spark with two threads; messages have 128
 bytes. Each row runs three times after a warm-up. The median is printed beside its goal, with the
@@ -145,7 +145,7 @@ def main() -> int:
         if any(ROWS[name][0] is read for name in names):
             create(server)
             load(server, chosen.rows, lambda i: b"PUB M.%d _INBOX.m.%d%s" % (i % 1000, i, PAYLOAD))
-        spark = support.session({"spark.driver.memory": "2g"}, lasting=True)
+        spark = support.session({"spark.driver.memory": "2g"}, compiles=True)
         stack.callback(spark.stop)
         subject = "concat('sink.', id % 1000) as subject"
         frame = spark.range(chosen.written).repartition(2)

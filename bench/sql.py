@@ -1,4 +1,4 @@
-"""Measure rows per second of SQL readers: `python -m bench.sql`.
+"""The rows per second of SQL readers: `python -m bench.sql`.
 
 `--held` measures the cost of a held snapshot. There are streams of four kinds with messages of 128
 bytes on an embedded PostgreSQL; one session reads them as binary COPY. Times of reads are processor

@@ -1,4 +1,4 @@
-"""Measure the nanoseconds of reading the machine's clock and a leader's.
+"""The nanoseconds of reading the machine's clock and a leader's.
 
     python -m bench.steps_clock
 

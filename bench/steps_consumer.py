@@ -1,4 +1,4 @@
-"""Measure microseconds per message of delivery and acks: `python -m bench.steps_consumer`.
+"""The microseconds per message of delivery and acks: `python -m bench.steps_consumer`.
 
 There are no sockets and no storage: messages are in the tail cache, and the output of the session
 is a list.

@@ -1,4 +1,4 @@
-"""Measure microseconds per message of each step of a publish: `python -m bench.steps_publish`.
+"""Microseconds per message of each step of a publish: `python -m bench.steps_publish`.
 
 The results are medians of seven, with 1000 messages of 128 bytes per batch. The commit is measured
 on an embedded PostgreSQL, in wall-clock time and in processor time of its backend; the latter also

@@ -1,4 +1,4 @@
-"""Measure microseconds per message of the stream machine, deciding and applying, without I/O.
+"""Microseconds per message of the stream machine, deciding and applying, without I/O.
 
     python -m bench.steps_stream [--memory]
 

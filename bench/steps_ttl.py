@@ -1,4 +1,4 @@
-"""Measure how late messages with a TTL expire: `python -m bench.steps_ttl [--count N] [--keys N]`.
+"""The delay of TTL expiry: `python -m bench.steps_ttl [--count N] [--keys N]`.
 
 With `--memory` it measures instead the memory per message that waits for its expiry.
 

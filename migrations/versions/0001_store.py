@@ -26,7 +26,7 @@ _HOT = """
 
 # A partition is vacuumed after 20,000 removals, independent of its size, and after 500,000
 # insertions, so that index-only scans find pages marked all-visible.
-_SHELF = """
+_PARTITION_OPTIONS = """
   toast_tuple_target = 8160,
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
   autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 500000,
@@ -228,11 +228,11 @@ _CONSUMERS = (
 )
 
 
-def _shelf(number: int) -> tuple[str, ...]:
+def _partition(number: int) -> tuple[str, ...]:
     table = f"jetgate_store.message_{number}"
     return (
         f"create table {table} partition of jetgate_store.message for values in ({number})"
-        f" with ({_SHELF})",
+        f" with ({_PARTITION_OPTIONS})",
         f"alter table {table} alter column data set storage external",
         f"alter table {table} alter column hdr set storage external",
         f"create unique index message_{number}_seq on {table} (stream, seq) include (subject)",
@@ -355,8 +355,8 @@ _FUNCTIONS = (
 
 STATEMENTS = (
     *_TABLES,
-    *_shelf(0),
-    *_shelf(1),
+    *_partition(0),
+    *_partition(1),
     *_CONSUMERS,
     *_FUNCTIONS,
     sql_readers.GRANTS,

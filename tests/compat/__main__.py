@@ -1,4 +1,4 @@
-"""Run the tests that the page of compatibility names and write it: `python -m tests.compat`.
+"""The page of compatibility, written from the results of its tests: `python -m tests.compat`.
 
 With tests as arguments only these run; for the others the results of the last run count.
 """

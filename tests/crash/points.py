@@ -1,4 +1,4 @@
-"""Kill or stop a node around every await of an operation: `python -m tests.crash.points`.
+"""A node, killed or stopped at every await of an operation: `python -m tests.crash.points`.
 
 Each operation runs repeatedly; the node ends at its first point, its second, and so on, until the
 operation has no further point (`tests.crash.pointed` defines a point). Each time, another node then

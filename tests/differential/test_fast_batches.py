@@ -68,7 +68,7 @@ def publish(chance: random.Random, reply: str, lines: list[str]) -> bytes:
 
 def play(server: JetgateServer | NatsServer, seed: int, config: dict[str, Any]) -> list[Any]:
     """Return the answers to the publisher, and the final state of the stream."""
-    server.settle()
+    server.await_removal()
     with Wire(server.address) as wire:
         wire.hello()
         asked = {

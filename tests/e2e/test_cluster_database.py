@@ -24,7 +24,7 @@ from tests.e2e.test_cluster import connected, peers, unless_unknown, until_meshe
 from tests.e2e.test_drop_in import in_a_loop
 from tests.support.dropin import NAMES, DropIn, config
 from tests.support.eventually import eventually, observed
-from tests.support.nodes import is_spread
+from tests.support.nodes import is_balanced
 from tests.support.pg import PostgresServer
 from tests.support.ports import free_port
 
@@ -72,7 +72,7 @@ class Cluster:
     def settled(self) -> None:
         """Wait until all are linked with all, and those with JetStream lead a half each."""
         until_meshed(*self.members.values())
-        eventually(partial(is_spread, self.dsn, len(self._ports)), within=120)
+        eventually(partial(is_balanced, self.dsn, len(self._ports)), within=120)
         for name in self._ports:
             eventually(partial(is_healthy, self[name]), within=120)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import nats
 import pytest
 
-from tests.support.best import best, kept_waiting
+from tests.support.best import best, runnable_seconds
 from tests.support.dropin import DropIn
 
 pytestmark = pytest.mark.quiet
@@ -34,7 +34,7 @@ def ready(*arguments: str) -> float:
     began = time.monotonic()
     with DropIn(NAME, *PLAIN, *arguments) as server:
         server.ports()
-        return time.monotonic() - began - kept_waiting(server.process.pid)
+        return time.monotonic() - began - runnable_seconds(server.process.pid)
 
 
 def gone(*arguments: str, number: signal.Signals = signal.SIGTERM) -> float:

@@ -20,7 +20,7 @@ import pytest
 
 from core.storage.postgres.embedded.directory import processes_in
 from tests.e2e.test_commands import Process, request
-from tests.support.best import best, kept_waiting
+from tests.support.best import best, runnable_seconds
 from tests.support.dropin import DropIn
 from tests.support.eventually import eventually
 from tests.support.late import Watch, unless_late
@@ -68,7 +68,7 @@ def greeted(*arguments: str) -> float:
     """Seconds from its start until a client is greeted, on a processor of its own."""
     began = time.monotonic()
     with DropIn(NAME, *PLAIN, *arguments) as server, connected(server.address):
-        return time.monotonic() - began - kept_waiting(server.process.pid)
+        return time.monotonic() - began - runnable_seconds(server.process.pid)
 
 
 def greeted_by_dev(data: Path) -> float:
@@ -82,7 +82,7 @@ def greeted_by_dev(data: Path) -> float:
         with connected((host, int(port))):
             status = status_of(server)
             assert status in (STARTING, (200, None))
-            taken = time.monotonic() - began - kept_waiting(server.pid)
+            taken = time.monotonic() - began - runnable_seconds(server.pid)
             return taken if status == STARTING else float("inf")
 
 
@@ -93,7 +93,7 @@ def greeted_by_serve(dsn: str, data: Path) -> float:
     with Process("serve", *flags, data=data) as server:
         host, _, port = server.ports["nats"].removeprefix("nats://").partition(":")
         with connected((host, int(port))) as client:
-            taken = time.monotonic() - began - kept_waiting(server.pid)
+            taken = time.monotonic() - began - runnable_seconds(server.pid)
             assert status_of(server) in (STARTING, (200, None))
             create_stream(client)
             return taken
@@ -111,7 +111,7 @@ def stored(store: str) -> float:
         create_stream(client)
         client.sendall(published(b"s.a", b"x"))
         receive_until(client, b'"seq":1')
-        return time.monotonic() - began - kept_waiting(server.process.pid)
+        return time.monotonic() - began - runnable_seconds(server.process.pid)
 
 
 @pytest.mark.quiet

@@ -1,4 +1,4 @@
-"""Run a load with faults and check its histories.
+"""A load with faults, and the check of its histories.
 
 `python -m tests.histories --seconds 60 --seed 1 --nodes 3`
 """

@@ -25,7 +25,7 @@ from core.storage.postgres.leases import PostgresLeases
 from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.eventually import observed
 from tests.support.leases import lead_again
-from tests.support.ownership import claims_of, lost
+from tests.support.ownership import epochs_of, lost
 from tests.support.sql import on
 
 _SECOND = 1_000_000_000
@@ -266,7 +266,7 @@ def test_a_node_that_lost_some_groups_leads_the_others_on(database: str) -> None
         first, store = await place.leader("a", {0, 1, 2, 3})
         gone: list[frozenset[int]] = []
         lost(first, gone.append)
-        claims = dict(claims_of(first))
+        claims = dict(epochs_of(first))
         store.close()
         other = await place.store()
         await observed(lambda: _takes(other, 2))  # its lock is held by another node
@@ -281,7 +281,7 @@ def test_a_node_that_lost_some_groups_leads_the_others_on(database: str) -> None
         assert first.groups == {0, 1}
         assert first.trusted()
         assert theirs.claim > claims[2]
-        assert all(claims_of(first)[group] > claims[group] for group in (0, 1))
+        assert all(epochs_of(first)[group] > claims[group] for group in (0, 1))
         assert await place.value(_EPOCHS) == [2, 12, 22, 32, 40]
         assert set(await other.holders(range(8))) == {0, 1, 2}
         await first.release()

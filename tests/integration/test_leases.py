@@ -24,7 +24,7 @@ from core.storage.postgres.leases import PostgresLeases
 from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.eventually import observed
 from tests.support.leases import lead_again
-from tests.support.ownership import claims_of, give, lost
+from tests.support.ownership import epochs_of, give, lost
 
 MS = 1_000_000
 # A machine that stands still for a while must depose nobody.
@@ -230,13 +230,13 @@ def test_a_claim_is_higher_than_any_before(database: str) -> None:
         claims = []
         for node in (first, second, first):
             await node.take({1})
-            claims.append(claims_of(node)[1])
+            claims.append(epochs_of(node)[1])
             await give(node, {1})
         await second.take({1, 2})
-        claims.append(claims_of(second)[1])
-        assert claims_of(second)[2] == claims_of(second)[1]
+        claims.append(epochs_of(second)[1])
+        assert epochs_of(second)[2] == epochs_of(second)[1]
         await second.renew()
-        claims.append(claims_of(second)[1])
+        claims.append(epochs_of(second)[1])
 
         assert claims == sorted(set(claims))
 
@@ -249,8 +249,8 @@ def test_what_another_node_is_known_to_lead_is_given_up_at_once(database: str) -
         gone: list[frozenset[int]] = []
         lost(first, gone.append)
 
-        first._ownership.peer_told("peer", {2: claims_of(first)[2] + 1, 9: 1})
-        first._ownership.peer_told("late", {1: claims_of(first)[1] - 1})
+        first._ownership.peer_told("peer", {2: epochs_of(first)[2] + 1, 9: 1})
+        first._ownership.peer_told("late", {1: epochs_of(first)[1] - 1})
 
         assert first.groups == {1, 3}
         assert gone == [{2}]
@@ -416,14 +416,14 @@ def test_a_leader_whose_session_ended_leads_on_if_nobody_else_did(database: str)
         again, gone = asyncio.Event(), list[frozenset[int]]()
         first._ownership.subscribe({Command.VERIFY: lambda _step: again.set()})
         lost(first, gone.append)
-        claims, session = dict(claims_of(first)), first.session
+        claims, session = dict(epochs_of(first)), first.session
 
         await cluster.end_session("a")
         await again.wait()
 
         assert first.trusted()
         assert first.session != session
-        assert claims_of(first) == claims
+        assert epochs_of(first) == claims
         assert gone == []
         assert await cluster.value(LOCKS) == LEASE_GROUPS
         assert await cluster.value(EPOCH) == 1

@@ -261,7 +261,7 @@ def test_both_dial_each_other_and_one_connection_stays(stack: ExitStack, kind: s
     meshed([one, two])
     with Client(one) as publisher, Client(two) as subscriber:
         subscriber.send(b"SUB once 1\r\n")
-        subscriber.settle(publisher)
+        subscriber.await_interest(publisher)
         found = subscriber.after(publisher, b"PUB once 1\r\nx\r\n")
         assert [frame.line for frame in found] == [b"MSG once 1 1"]
 
@@ -291,7 +291,7 @@ def answers_at(member: Member, asking: Client) -> None:
     """Somebody who serves there is asked, and leaves."""
     with Client(member) as serving:
         serving.send(b"SUB service 1\r\n")
-        serving.settle(asking)
+        serving.await_interest(asking)
         assert asking.ask(b"PUB service inbox 1\r\nq\r\n") == []
         assert serving.frame().payload == b"q"
 

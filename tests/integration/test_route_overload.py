@@ -184,7 +184,7 @@ def test_clients_of_a_peer_wait_while_a_server_is_overloaded(stack: ExitStack) -
     meshed([busy, front])
     with Client(busy) as subscriber, Client(front) as other:
         subscriber.send(b"SUB flood 1\r\nSUB few 2\r\n")
-        subscriber.settle(other)
+        subscriber.await_interest(other)
         publisher = Publisher(stack, front, b"flood")
         hub = busy.server.hub
         busy.call(hub.begin_backpressure)
@@ -224,10 +224,10 @@ def test_a_slow_client_behind_a_route_is_closed_and_others_get_everything(
     slow.sendall(HELLO + b"SUB flood 1\r\nPING\r\n")
     with Client(server) as publisher, Client(front) as fast, Client(front) as asking:
         fast.send(b"SUB flood 1\r\n")
-        fast.settle(publisher)
+        fast.await_interest(publisher)
         publisher.send(b"SUB service 1\r\n")
         asking.send(b"SUB inbox 1\r\n")
-        publisher.settle(asking)
+        publisher.await_interest(asking)
 
         def is_closed() -> bool:
             found = fast.after(publisher, b"PUB flood 20000\r\n%b\r\n" % bytes(20_000) * 10)

@@ -81,7 +81,7 @@ def lines(frames: list[Frame]) -> list[bytes]:
 def test_a_message_arrives_with_reply_and_headers(pair: tuple[Client, Client]) -> None:
     publisher, subscriber = pair
     subscriber.send(b"SUB greet.* 1\r\nSUB greet.> 2\r\n")
-    subscriber.settle(publisher)
+    subscriber.await_interest(publisher)
     body = BLOCK + b"hello"
     found = subscriber.after(
         publisher,
@@ -101,7 +101,7 @@ def test_a_message_arrives_with_reply_and_headers(pair: tuple[Client, Client]) -
 def test_large_and_many_messages_keep_their_order(pair: tuple[Client, Client]) -> None:
     publisher, subscriber = pair
     subscriber.send(b"SUB many 1\r\n")
-    subscriber.settle(publisher)
+    subscriber.await_interest(publisher)
     payloads = [b"%06d" % n + b"x" * (n % 700) for n in range(2000)] + [b"y" * 1_000_000]
     data = b"".join(b"PUB many %d\r\n%b\r\n" % (len(p), p) for p in payloads)
     found = subscriber.after(publisher, data)
@@ -112,7 +112,7 @@ def test_request_and_reply(pair: tuple[Client, Client]) -> None:
     asking, serving = pair
     serving.send(b"SUB service 1\r\n")
     asking.send(b"SUB inbox.* 1\r\n")
-    serving.settle(asking)
+    serving.await_interest(asking)
     asking.send(b"PUB service inbox.7 1\r\nq\r\n")
     request = serving.frame()
     assert (request.subject, request.reply, request.payload) == (b"service", b"inbox.7", b"q")
@@ -128,7 +128,7 @@ def test_nobody_answers_only_where_nobody_listens(pair: tuple[Client, Client]) -
         b"NATS/1.0 503"
     ]
     serving.send(b"SUB lonely 1\r\n")
-    serving.settle(asking)
+    serving.await_interest(asking)
     assert asking.ask(b"PUB lonely inbox.2 0\r\n\r\n") == []
     assert serving.frame().reply == b"inbox.2"
     serving.send(b"UNSUB 1\r\n")
@@ -146,7 +146,7 @@ def test_one_member_of_a_queue_group_gets_a_message(mesh: Members) -> None:
         for client in serving:
             client.send(b"SUB work group 1\r\nSUB work group 2\r\n")
         for client in serving:
-            client.settle(*clients.values())
+            client.await_interest(*clients.values())
         for name, publisher in clients.items():
             data = b"".join(b"PUB work 3\r\n%03d\r\n" % n for n in range(100))
             got = [[f.payload for f in frames] for frames in gathered(publisher, serving, data)]
@@ -163,7 +163,7 @@ def test_one_member_of_a_queue_group_gets_a_message(mesh: Members) -> None:
 def test_plain_and_grouped_subscribers_of_one_server(pair: tuple[Client, Client]) -> None:
     publisher, subscriber = pair
     subscriber.send(b"SUB mixed 1\r\nSUB mixed g 2\r\nSUB mixed g 3\r\nSUB mixed h 4\r\n")
-    subscriber.settle(publisher)
+    subscriber.await_interest(publisher)
     found = subscriber.after(publisher, b"PUB mixed back 2\r\nhi\r\n")
     assert {frame.reply for frame in found} == {b"back"}
     sids = sorted(frame.line.split(b" ")[2] for frame in found)
@@ -176,7 +176,7 @@ def test_a_message_goes_one_hop_and_arrives_once_everywhere(mesh: Members) -> No
         for client in clients:
             client.send(b"SUB all 1\r\nSUB * 2\r\n")
         for client in clients:
-            client.settle(*clients)
+            client.await_interest(*clients)
         for publisher in clients:
             for frames in gathered(publisher, clients, b"PUB all 1\r\nx\r\n"):
                 assert sorted(lines(frames)) == [b"MSG all 1 1", b"MSG all 2 1"]
@@ -188,7 +188,7 @@ def test_a_message_goes_one_hop_and_arrives_once_everywhere(mesh: Members) -> No
 def test_a_subscription_ends_after_its_last_message(pair: tuple[Client, Client]) -> None:
     publisher, subscriber = pair
     subscriber.send(b"SUB few 1\r\nUNSUB 1 2\r\n")
-    subscriber.settle(publisher)
+    subscriber.await_interest(publisher)
     found = subscriber.after(publisher, b"PUB few 1\r\na\r\nPUB few 1\r\nb\r\nPUB few 1\r\nc\r\n")
     assert [frame.payload for frame in found] == [b"a", b"b"]
     publisher.send(b"SUB inbox 9\r\n")
@@ -200,7 +200,7 @@ def test_a_publisher_without_echo_reaches_others(mesh: Members) -> None:
     with Client(mesh["jetgate"], connect) as quiet, Client(mesh["single"]) as other:
         quiet.send(b"SUB say 1\r\nSUB say g 2\r\n")
         other.send(b"SUB say 1\r\nSUB say g 2\r\n")
-        other.settle(quiet)
+        other.await_interest(quiet)
         found = other.after(quiet, b"PUB say 2\r\nhi\r\n")
         assert sorted(lines(found)) == [b"MSG say 1 2", b"MSG say 2 2"]
         assert quiet.flush() == []
@@ -242,7 +242,7 @@ def test_a_route_counts_what_it_carries(mesh: Members) -> None:
     assert routes is not None
     with Client(member) as publisher, Client(pooled) as subscriber:
         subscriber.send(b"SUB counted 1\r\n")
-        subscriber.settle(publisher)
+        subscriber.await_interest(publisher)
 
         def shown() -> tuple[int, int]:
             views = member.call(routes.routes)
@@ -300,7 +300,7 @@ def test_permissions_of_a_subscriber_hold_for_what_comes_over_a_route(
 ) -> None:
     with Client(strict, login(b"u")) as subscriber, Client(mesh[other]) as publisher:
         subscriber.send(b"SUB *.* 1\r\n")
-        subscriber.settle(publisher)
+        subscriber.await_interest(publisher)
         data = b"PUB open.yes 1\r\na\r\nPUB open.no 1\r\nb\r\nPUB open.also 1\r\nc\r\n"
         found = subscriber.after(publisher, data)
         assert lines(found) == [b"MSG open.yes 1 1", b"MSG open.also 1 1"]
@@ -314,7 +314,7 @@ def test_subjects_are_mapped_where_they_are_published(
         for client in (strictly, elsewhere):
             client.send(b"SUB from.* 1\r\nSUB to.* 2\r\n")
         for client in (strictly, elsewhere):
-            client.settle(strictly, elsewhere)
+            client.await_interest(strictly, elsewhere)
         data = b"PUB from.a 1\r\nx\r\n"
         got = gathered(strictly, [strictly, elsewhere], data)
         assert [lines(frames) for frames in got] == [[b"MSG to.a 2 1"]] * 2
@@ -326,7 +326,7 @@ def test_a_message_that_only_traces_reaches_nobody(pair: tuple[Client, Client]) 
     publisher, subscriber = pair
     subscriber.send(b"SUB traced 1\r\n")
     publisher.send(b"SUB report 9\r\n")
-    subscriber.settle(publisher)
+    subscriber.await_interest(publisher)
     asks = b"NATS/1.0\r\nNats-Trace-Dest: report\r\n\r\n"
     only = b"NATS/1.0\r\nNats-Trace-Dest: report\r\nNats-Trace-Only: true\r\n\r\n"
     data = b"".join(b"HPUB traced %d %d\r\n%b\r\n" % (len(h), len(h), h) for h in (only, asks))
@@ -339,7 +339,7 @@ def test_a_client_that_leaves_is_no_interest(mesh: Members) -> None:
         asking.send(b"SUB inbox 1\r\n")
         with Client(mesh["jetgate"]) as serving:
             serving.send(b"SUB brief.> 1\r\nSUB brief.> q 2\r\n")
-            serving.settle(asking)
+            serving.await_interest(asking)
             assert asking.is_heard(b"PUB brief.a inbox 0\r\n\r\n")
         eventually(lambda: not asking.is_heard(b"PUB brief.a inbox 0\r\n\r\n"))
 

@@ -52,12 +52,12 @@ def timed(pid: int) -> Iterator[list[float]]:
         A list that holds the seconds once the block has ended.
     """
     taken: list[float] = []
-    waited, began = kept_waiting(pid), time.monotonic()
+    waited, began = runnable_seconds(pid), time.monotonic()
     yield taken
-    taken.append(time.monotonic() - began - (kept_waiting(pid) - waited))
+    taken.append(time.monotonic() - began - (runnable_seconds(pid) - waited))
 
 
-def kept_waiting(pid: int) -> float:
+def runnable_seconds(pid: int) -> float:
     """Return the seconds in which the first thread of a process was ready to run but did not run.
 
     Returns 0 where Linux does not report it (/proc/PID/schedstat).

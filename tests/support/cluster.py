@@ -216,12 +216,12 @@ def meshed(members: Sequence[Member]) -> None:
         eventually(partial(_knows, member, others), within=60)
 
 
-def _knows(member: Member, others: set[str]) -> bool:
-    return member.peers() >= others
+def _knows(member: Member, peers: set[str]) -> bool:
+    return member.peers() >= peers
 
 
 class Client(Wire):
-    """A connection to a member; `settle` and `after` wait for data that travels over a link."""
+    """A connection to a member; `await_interest` and `after` wait for data of a link."""
 
     def __init__(self, member: Member, connect: bytes = HELLO) -> None:
         super().__init__(member.address)
@@ -231,7 +231,7 @@ class Client(Wire):
             self.close()
             raise
 
-    def settle(self, *publishers: "Client") -> None:
+    def await_interest(self, *publishers: "Client") -> None:
         """Wait until the servers of these publishers know all subscriptions of this connection.
 
         It works because a server announces subscriptions in order: each publisher sends requests to
@@ -283,7 +283,7 @@ def gathered(publisher: Client, clients: Sequence[Client], data: bytes) -> list[
     numbers = [next(_numbers) for _ in clients]
     for number, client in zip(numbers, clients, strict=True):
         client.send(b"SUB _fence.%d fence%d\r\n" % (number, number))
-        client.settle(publisher)
+        client.await_interest(publisher)
     fences = b"".join(b"PUB _fence.%d 0\r\n\r\n" % number for number in numbers)
     publisher.send(data + fences)
     found = []

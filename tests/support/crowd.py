@@ -29,18 +29,18 @@ class Crowd:
 
     def __init__(self, address: Address, openings: tuple[bytes, ...], count: int) -> None:
         self._selector = selectors.DefaultSelector()
-        self._said: dict[int, bytearray] = {}
-        self.endings: Counter[bytes] = Counter()
+        self._received: dict[int, bytearray] = {}
+        self.last_lines: Counter[bytes] = Counter()
         for number in range(count):
             sock = socket.create_connection(address, timeout=60)
             sock.setblocking(False)
             if opening := openings[number % len(openings)]:
                 sock.sendall(opening)
-            self._said[sock.fileno()] = bytearray()
+            self._received[sock.fileno()] = bytearray()
             self._selector.register(sock, selectors.EVENT_READ)
 
     def __len__(self) -> int:
-        return len(self._said)
+        return len(self._received)
 
     def until_all_ended(self, within: float) -> Counter[bytes]:
         """Read until the server has closed every connection; return a count of each last line.
@@ -48,29 +48,29 @@ class Crowd:
         Raises AssertionError when one is still open after `within` seconds.
         """
         deadline = time.monotonic() + within
-        while self._said:
+        while self._received:
             left = deadline - time.monotonic()
-            assert left > 0, f"{len(self)} are still open; so far: {self.endings}"
+            assert left > 0, f"{len(self)} are still open; so far: {self.last_lines}"
             self._read(left)
-        return self.endings
+        return self.last_lines
 
     def _read(self, timeout: float) -> None:
         for key, _ in self._selector.select(timeout):
             sock = key.fileobj
             assert isinstance(sock, socket.socket)
-            said = self._said[key.fd]
+            received = self._received[key.fd]
             try:
                 data = sock.recv(65536)
             except ConnectionError:
                 data = b""
             if data:
-                said += data
+                received += data
                 continue
-            self.endings[bytes(said).rstrip(b"\r\n").rpartition(b"\r\n")[2]] += 1
+            self.last_lines[bytes(received).rstrip(b"\r\n").rpartition(b"\r\n")[2]] += 1
             self._forget(sock)
 
     def _forget(self, sock: socket.socket) -> None:
-        del self._said[sock.fileno()]
+        del self._received[sock.fileno()]
         self._selector.unregister(sock)
         sock.close()
 

@@ -110,14 +110,14 @@ class Browser:
             answer = json.loads(self._socket.recv(_ANSWER_S))
             if answer.get("id") == asked:
                 break
-            self._hear(answer)
+            self._check_event(answer)
         if "error" in answer:
             error = f"{method}: {answer['error']}"
             raise Navigated(error) if "navigated" in error else RuntimeError(error)
         result: dict[str, Any] = answer["result"]
         return result
 
-    def _hear(self, event: dict[str, Any]) -> None:
+    def _check_event(self, event: dict[str, Any]) -> None:
         """Record an exception, a dialog or a policy violation, which no page may cause."""
         params = event.get("params", {})
         match event.get("method"):
@@ -212,14 +212,14 @@ class Browser:
 
         def clicked() -> bool:
             nodes = self._named(role, name)
-            return bool(nodes) and self._press(nodes[0])
+            return bool(nodes) and self._click(nodes[0])
 
         try:
             eventually(clicked, within=30, every=_LOOK_S)
         except AssertionError as error:
             raise NotFound(f"{role} {name!r} in: {self.text()[:3000]}") from error
 
-    def _press(self, node: Node) -> bool:
+    def _click(self, node: Node) -> bool:
         at = {"backendNodeId": node["backendDOMNodeId"]}
         try:
             self.call("DOM.scrollIntoViewIfNeeded", **at)

@@ -103,7 +103,7 @@ class JetgateServer:
                 continue
         return victims
 
-    def settle(self) -> None:
+    def await_removal(self) -> None:
         """Do nothing: deleted streams leave no files that a new stream could find."""
 
     def stop(self) -> None:

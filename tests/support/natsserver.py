@@ -12,7 +12,7 @@ from tests.support.eventually import eventually
 
 Option = str | int | bool
 
-_KEPT = "kept"
+_OTHER_DIRECTORY = "other"
 """A directory beside those of the streams, which belongs to no stream."""
 
 
@@ -65,7 +65,7 @@ class NatsServer:
     def start(self) -> Self:
         # With its last stream the server removes their directory, where the next may already be
         # created.
-        (self._streams / _KEPT).mkdir(parents=True, exist_ok=True)
+        (self._streams / _OTHER_DIRECTORY).mkdir(parents=True, exist_ok=True)
         command = [binary(), "-c", str(self.config), "--ports_file_dir", str(self.dir)]
         with (self.dir / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -84,7 +84,7 @@ class NatsServer:
         except (FileNotFoundError, ValueError):
             return ""
 
-    def settle(self) -> None:
+    def await_removal(self) -> None:
         """Wait until the files of deleted streams are gone from the store.
 
         A new stream could find them. A stream that is created again during the removal leaves some
@@ -101,7 +101,7 @@ class NatsServer:
         return self.dir / "store" / "jetstream" / "$G" / "streams"
 
     def _remains(self) -> list[Path]:
-        return [path for path in self._streams.iterdir() if path.name != _KEPT]
+        return [path for path in self._streams.iterdir() if path.name != _OTHER_DIRECTORY]
 
     def stop(self) -> None:
         """Kill the process and delete its store."""

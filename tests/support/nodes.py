@@ -105,7 +105,7 @@ class Nodes:
         return leader, [node for node in self.all if node is not leader]
 
 
-def is_spread(dsn: str, nodes: int) -> bool:
+def is_balanced(dsn: str, nodes: int) -> bool:
     """Return True if so many nodes own all lease groups of a database, about equally many each.
 
     A node that has joined gets its share some seconds later; then groups stay in place.

@@ -54,7 +54,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     _running = item.nodeid
     done = yield
     if item.nodeid in _failed:
-        _let_go()
+        _forget()
     return done
 
 
@@ -64,7 +64,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _failed.add(report.nodeid)
 
 
-def _let_go() -> None:
+def _forget() -> None:
     """Collect objects that only the last exception holds: pytest keeps its frames for debuggers."""
     for name in ("last_exc", "last_value", "last_traceback", "last_type"):
         vars(sys).pop(name, None)

@@ -30,12 +30,12 @@ def owners(mesh: DatabaseMesh) -> Mapping[int, RouteLink]:
     return dispatch_of(mesh).ownership.owners
 
 
-def own(dispatch: Dispatch[Any], claims: Mapping[int, int]) -> None:
+def own(dispatch: Dispatch[Any], epochs: Mapping[int, int]) -> None:
     """Make a node the owner of exactly these groups."""
     ownership = dispatch.ownership
-    if gone := ownership.leases.keys() - claims.keys():
+    if gone := ownership.leases.keys() - epochs.keys():
         dispatch.post(LeasesLost(frozenset(gone)))
-    new = {group: claim for group, claim in claims.items() if group not in ownership.owned}
+    new = {group: epoch for group, epoch in epochs.items() if group not in ownership.owned}
     dispatch.post(LeasesTaken(new))
     dispatch.post(Loaded(frozenset(new) & ownership.leases.keys(), 1))
 
@@ -61,7 +61,7 @@ def lost(leases: LeaseSession, call: Callable[[frozenset[int]], None]) -> None:
     leases._ownership.subscribe({Command.DEPOSE: depose})
 
 
-def claims_of(leases: LeaseSession) -> Mapping[int, int]:
+def epochs_of(leases: LeaseSession) -> Mapping[int, int]:
     """Return the fencing tokens of the groups whose leases a session holds."""
     return leases._ownership.ownership.leases
 

@@ -182,25 +182,25 @@ def told(wire: Wire) -> dict[str, Any]:
         state = info["state"]
         gone = set(state.get("deleted") or ())
         found[name] = {
-            **_lasting({key: info[key] for key in ("config", "created", "state")}),
+            **_without_transient({key: info[key] for key in ("config", "created", "state")}),
             "messages": [
                 wire.api(f"STREAM.MSG.GET.{name}", {"seq": seq})["message"]
                 for seq in range(state["first_seq"], state["last_seq"] + 1)
                 if seq not in gone
             ],
             "consumers": [
-                _lasting(consumer)
+                _without_transient(consumer)
                 for consumer in wire.api(f"CONSUMER.LIST.{name}", {})["consumers"] or ()
             ],
         }
     return found
 
 
-def _lasting(value: Any) -> Any:
+def _without_transient(value: Any) -> Any:
     """Return the value without the members in `_TRANSIENT`."""
     if isinstance(value, dict):
-        return {k: _lasting(v) for k, v in value.items() if k not in _TRANSIENT}
-    return [_lasting(each) for each in value] if isinstance(value, list) else value
+        return {k: _without_transient(v) for k, v in value.items() if k not in _TRANSIENT}
+    return [_without_transient(each) for each in value] if isinstance(value, list) else value
 
 
 async def load(dsn: str) -> None:

@@ -108,17 +108,17 @@ def environment(flags: str = _FLAGS) -> dict[str, str]:
 
 
 def session(
-    settings: Mapping[str, str], *, threads: int = 2, lasting: bool = False
+    settings: Mapping[str, str], *, threads: int = 2, compiles: bool = False
 ) -> "SparkSession":
     """Return a session with so many threads in this process, with a UI on a free port.
 
-    A session with `lasting=True` compiles queries as Spark does by default; others start faster.
+    A session with `compiles=True` compiles queries as Spark does by default; others start faster.
     """
     from pyspark.sql import SparkSession
 
-    os.environ.update(environment("" if lasting else _FLAGS))
+    os.environ.update(environment("" if compiles else _FLAGS))
     builder = SparkSession.builder.master(f"local[{threads}]").appName("tests")
-    for name, value in {**SETTINGS, **({} if lasting else _SOON), **settings}.items():
+    for name, value in {**SETTINGS, **({} if compiles else _SOON), **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 

@@ -106,7 +106,7 @@ class WebSocket:
     def frame(self) -> Received:
         """Return the next frame. Raises ConnectionError at the end, or TimeoutError."""
         while True:
-            found = self._take()
+            found = self._next_frame()
             if found is not None:
                 return found
             if not self._fill():
@@ -136,7 +136,7 @@ class WebSocket:
             pass
         return self.buffer
 
-    def _take(self) -> Received | None:
+    def _next_frame(self) -> Received | None:
         data = self.buffer
         if len(data) < 2:
             return None

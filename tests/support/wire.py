@@ -83,7 +83,7 @@ class Wire:
         """Return the next frame. Raises Silence after `timeout` seconds, Closed at the end."""
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         while True:
-            frame = self._take()
+            frame = self._next_frame()
             if frame is None:
                 self._fill(deadline)
             elif frame.line == b"PING" and not pings:
@@ -91,7 +91,7 @@ class Wire:
             else:
                 return frame
 
-    def _take(self) -> Frame | None:
+    def _next_frame(self) -> Frame | None:
         end = self.buffer.find(b"\r\n")
         if end < 0:
             return None

@@ -1,4 +1,4 @@
-"""Draw docstrings for a reader: `python -m tests.tools.sample_docstrings --seed 7`.
+"""Docstrings drawn at random for a reader: `python -m tests.tools.sample_docstrings --seed 7`.
 
 The reader knows NATS and Python but not this code, and judges whether each docstring is clear at
 first reading. All docstrings of the product are equally likely.

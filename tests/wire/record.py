@@ -1,4 +1,4 @@
-"""Write what the reference server answers into transcripts: `python -m tests.wire.record FILE...`
+"""Transcripts, recorded from the reference server: `python -m tests.wire.record FILE...`
 
 Takes the sent lines, comments and directives of each file, plays them block by block against
 nats-server and writes its answers as expected lines. A block ends at an empty line, a change of

@@ -24,7 +24,7 @@ class Nobody:
 
     address = ("127.0.0.1", 0)
 
-    def settle(self) -> None:
+    def await_removal(self) -> None:
         """Nothing was deleted."""
 
 

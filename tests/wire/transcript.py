@@ -334,7 +334,7 @@ class Server(Protocol):
 
     address: tuple[str, int]
 
-    def settle(self) -> None:
+    def await_removal(self) -> None:
         """Wait until deleted streams have left no trace."""
         ...
 
@@ -345,7 +345,7 @@ def clean(server: Server) -> None:
         wire.hello()
         for name in wire.api("STREAM.NAMES")["streams"] or []:
             wire.api(f"STREAM.DELETE.{name}")
-    server.settle()
+    server.await_removal()
 
 
 def is_hurried(path: Path) -> bool:
