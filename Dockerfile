@@ -5,6 +5,7 @@ FROM python:3.13-slim AS build
 WORKDIR /src
 RUN python -m venv /opt/jetgate
 COPY pyproject.toml README.md ./
+COPY sdks/build_backend.py sdks/generate.py sdks/
 COPY core core
 COPY gateway gateway
 COPY jetgate jetgate

@@ -154,7 +154,7 @@ def test_the_steps_of_the_image_run_in_a_clean_directory(
         if name == "COPY" and not rest.startswith("--from"):
             *froms, to = rest.split()
             for each in froms:
-                _copy(ROOT / each, source / (Path(each).name if to == "./" else to))
+                _copy(ROOT / each, source / to / (Path(each).name if to.endswith("/") else ""))
         elif name == "RUN" and "useradd" not in rest:
             command = rest.replace("/opt/jetgate", str(installed))
             command = command.replace("python -m venv", f"{sys.executable} -m venv", 1)
@@ -164,7 +164,7 @@ def test_the_steps_of_the_image_run_in_a_clean_directory(
             _ran(command, source)
 
     packages = {path.name for path in installed.glob("lib/python3*/site-packages/*")}
-    assert {"core", "gateway", "jetgate", "migrations", "nats_server"} <= packages
+    assert {"core", "gateway", "jetgate", "migrations", "dropin"} <= packages
     assert "tests" not in packages
     flags = ("--dsn", durable.fresh_database(), "--nats-port", "0", "--http-port", str(port))
     program = installed / "bin/jetgate"
@@ -201,6 +201,7 @@ def _copy(source: Path, to: Path) -> None:
     if source.is_dir():
         shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__"))
     else:
+        to.parent.mkdir(exist_ok=True)
         shutil.copy(source, to)
 
 
