@@ -1,12 +1,10 @@
 """The ASGI application: all requests through one table, all errors through one translator."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.client import Client, ClientError, JetStream
@@ -38,7 +36,7 @@ from gateway.requests.write_headers import WriteHeaders
 from gateway.routes import ROUTES
 from gateway.services import Gateway
 from gateway.settings import Settings
-from gateway.ws.endpoint import WebSocketRoute
+from gateway.ws.endpoint import WebSocketEndpoint
 
 _WRITE_HEADERS = {row.id: WriteHeaders.of(row) for row in ROUTES}
 _ANSWERED_HERE = frozenset(
@@ -73,7 +71,7 @@ def create_app(
     metrics: Metrics | None = None,
     trouble: Callable[[], str] = lambda: "",
     clock: Clock | None = None,
-) -> Starlette:
+) -> "Facade":
     """Build the application over a connected client.
 
     Args:
@@ -81,7 +79,7 @@ def create_app(
         client: A connected client; the caller closes it after the server has stopped.
         login: Opens a connection for given credentials. If set, only the open operations are served
             without credentials, `client` need not be connected, and the caller closes
-            `app.state.authenticator`.
+            `Facade.authenticator`.
         rights: Returns the permissions of a connection, if the core can be asked.
         server: A connection with all permissions, for reads that `rights` permits and for /readyz.
             Without it, and with `login`, /readyz always reports not ready.
@@ -120,10 +118,9 @@ def create_app(
         return replace(gateway, client=client, js=js, publisher=publisher, feeds=feeds)
 
     authenticator = Authenticator(gateway, clock, login=login, make=serve, rights=rights)
-    route = TableRoute(authenticator, Table(ROUTES), clock, gateway)
-    app = Facade(route, WebSocketRoute(gateway, authenticator), _middleware(settings))
-    app.state.authenticator = authenticator
-    return app
+    requests = RequestDispatcher(authenticator, Table(ROUTES), clock, gateway)
+    sockets = WebSocketEndpoint(gateway, authenticator)
+    return Facade(authenticator, requests, sockets, _middleware(settings))
 
 
 def _both(first: ReportEvent, second: ReportEvent | None) -> ReportEvent:
@@ -148,51 +145,53 @@ def _feeds(client: Client, settings: Settings) -> Feeds:
     return Feeds(js, settings.tail_messages_max, settings.tail_bytes_max)
 
 
-class Facade(Starlette):
-    """An application of one route for requests and one for WebSockets, which handle all errors."""
+class Facade:
+    """The ASGI application: dispatches requests and WebSockets behind the configured middleware.
+
+    Attributes:
+        authenticator: Determines the callers; close it after the server has stopped.
+    """
 
     def __init__(
-        self, requests: "TableRoute", sockets: WebSocketRoute, middleware: list[Middleware]
+        self,
+        authenticator: Authenticator,
+        requests: "RequestDispatcher",
+        sockets: WebSocketEndpoint,
+        middleware: Sequence[Callable[[ASGIApp], ASGIApp]],
     ) -> None:
-        super().__init__(routes=[requests, sockets], middleware=middleware)
-        self._requests = requests
-        self._sockets = sockets
+        """Wrap the endpoints into the middleware, of which the first is the outermost."""
+        self.authenticator = authenticator
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request or a WebSocket."""
-        if self.middleware_stack is None:
-            self.middleware_stack = self.build_middleware_stack()
-        await self.middleware_stack(scope, receive, send)
-
-    def build_middleware_stack(self) -> ASGIApp:
-        """Return the routes with only the configured middleware around them."""
-        requests, sockets = self._requests, self._sockets
-
-        def route(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        def dispatch(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
             if scope["type"] != "websocket":
                 return requests.handle(scope, receive, send)
             return sockets.handle(scope, receive, send)
 
-        app: ASGIApp = route
-        for cls, args, kwargs in reversed(self.user_middleware):
-            app = cls(app, *args, **kwargs)
-        return app
+        app: ASGIApp = dispatch
+        for wrap in reversed(middleware):
+            app = wrap(app)
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request or a WebSocket."""
+        await self._app(scope, receive, send)
 
 
-def _middleware(settings: Settings) -> list[Middleware]:
-    """Return the middleware that the settings ask for, outermost first."""
-    found: list[Middleware] = []
+def _middleware(settings: Settings) -> list[Callable[[ASGIApp], ASGIApp]]:
+    """Return the middleware that the settings require, outermost first."""
+    found: list[Callable[[ASGIApp], ASGIApp]] = []
     if settings.trusted_proxies:  # first: the proxy may report a different Host
-        found.append(Middleware(Forwarding, map(network_of, settings.trusted_proxies)))
+        networks = tuple(map(network_of, settings.trusted_proxies))
+        found.append(partial(Forwarding, proxies=networks))
     if settings.hosts and ANY not in settings.hosts:
-        found.append(Middleware(Hosts, settings.hosts))
+        found.append(partial(Hosts, names=settings.hosts))
     if settings.cors_origins:
-        found.append(Middleware(Cors, settings.cors_origins, EXPOSED))
+        found.append(partial(Cors, origins=settings.cors_origins, exposed=EXPOSED))
     return found
 
 
-class TableRoute(BaseRoute):
-    """The route of all HTTP requests."""
+class RequestDispatcher:
+    """Dispatches HTTP requests to the handlers of the route table, and handles all errors."""
 
     def __init__(
         self, authenticator: Authenticator, table: Table, clock: Clock, gateway: Gateway
@@ -202,10 +201,6 @@ class TableRoute(BaseRoute):
         self._clock = clock
         self._gateway = gateway
         self._open = Caller(gateway, authenticator.auth)
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match every HTTP scope."""
-        return (Match.FULL if scope["type"] == "http" else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""

@@ -85,8 +85,8 @@ class Facade:
             trouble=self._node.trouble,
             clock=NodeClock(self._node),
         )
-        self._authenticator = app.state.authenticator
-        self._unsubscribe = self._hub.users_changed.subscribe(app.state.authenticator.users_changed)
+        self._authenticator = app.authenticator
+        self._unsubscribe = self._hub.users_changed.subscribe(app.authenticator.users_changed)
         self._http.use(app)
         self.is_answering = True
 

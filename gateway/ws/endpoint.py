@@ -1,9 +1,8 @@
-"""The route of `/v1/ws`: accepts a handshake as a connection, or refuses it over HTTP."""
+"""The endpoint `/v1/ws`: accepts a handshake as a connection, or refuses it over HTTP."""
 
 from contextlib import AsyncExitStack
 from urllib.parse import parse_qs
 
-from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 from gateway.auth.authenticator import Authenticator
@@ -17,16 +16,12 @@ from gateway.ws.handshake import codec_of
 PATH = "/v1/ws"
 
 
-class WebSocketRoute(BaseRoute):
-    """The route of all WebSocket handshakes."""
+class WebSocketEndpoint:
+    """Serves all WebSocket handshakes."""
 
     def __init__(self, gateway: Gateway, authenticator: Authenticator) -> None:
         self._gateway = gateway
         self._authenticator = authenticator
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match every WebSocket scope."""
-        return (Match.FULL if scope["type"] == "websocket" else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection until it closes, or refuse its handshake."""

@@ -90,7 +90,7 @@ class GatewayServer:
         await client.close()
         if server is not None:
             await server.close()
-        await app.state.authenticator.close()
+        await app.authenticator.close()
 
     def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Keep what a callback raised, of a protocol for instance: nobody else gets to see it."""

@@ -53,7 +53,7 @@ async def _authenticator(
         server=server,
         clock=clock,
     )
-    authenticator: Authenticator = app.state.authenticator
+    authenticator: Authenticator = app.authenticator
     hub.users_changed.subscribe(authenticator.users_changed)
     async with asyncio.timeout(60):
         yield hub, authenticator
@@ -196,7 +196,7 @@ def test_a_token_comes_from_any_page() -> None:
         app = create_app(
             SETTINGS, Client(attach(_unreachable), Options()), login=login_to(hub), clock=None
         )
-        authenticator: Authenticator = app.state.authenticator
+        authenticator: Authenticator = app.authenticator
         scope = _scope(origin="https://evil.example")
         scope["headers"].append((b"authorization", b"Bearer t"))
         async with authenticator.authenticated(scope) as caller:

@@ -206,12 +206,12 @@ async def _served(dsn: str, use: Callable[[Node, Ask], Awaitable[None]]) -> None
     async with running_node(dsn, server=ServerOptions(port=0, users=_users([]))) as node:
         server = await connect(attach(partial(connect_trusted, node.hub)))
         ask = Ask(node, server)
-        node.hub.users_changed.subscribe(ask.app.state.authenticator.users_changed)
+        node.hub.users_changed.subscribe(ask.app.authenticator.users_changed)
         try:
             async with asyncio.timeout(120):
                 await use(node, ask)
         finally:
-            await ask.app.state.authenticator.close()
+            await ask.app.authenticator.close()
             await server.close()
 
 

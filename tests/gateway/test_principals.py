@@ -147,7 +147,7 @@ def test_permissions_hold_and_a_refusal_is_told_at_once() -> None:
         ]
         # One connection for each identity, none for the refused, which is closed a little later.
         await observed(lambda: len(hub.sessions) == 2)
-        await app.state.authenticator.close()
+        await app.authenticator.close()
         return answers
 
     answers = asyncio.run(run())
@@ -172,7 +172,7 @@ def test_permissions_hold_for_everything_that_is_asked() -> None:
             await _ask(app, "GET", "/v1/account", clerk, b""),
             await _ask(app, "GET", "/v1/advisories", clerk, b""),
         ]
-        await app.state.authenticator.close()
+        await app.authenticator.close()
         return answers
 
     answers = asyncio.run(run())
@@ -195,7 +195,7 @@ def test_a_crowd_of_strangers_is_turned_away() -> None:
             answers = await asyncio.gather(
                 *(_ask(app, "POST", "/v1/subjects/a", basic("clerk", p), b"") for p in passwords)
             )
-        await app.state.authenticator.close()
+        await app.authenticator.close()
         return [status for status, _ in answers]
 
     assert asyncio.run(run()) == [401] * 300 + [404]
@@ -220,7 +220,7 @@ def test_nobody_loses_his_connection_while_he_is_served() -> None:
             sent.set()
             answers = await asyncio.gather(*asked)
             await observed(lambda: len(hub.sessions) == 20)
-        await app.state.authenticator.close()
+        await app.authenticator.close()
         return [status for status, _ in answers]
 
     assert asyncio.run(run()) == [404] * 60

@@ -69,7 +69,7 @@ class Guarded:
                 rights=rights_in(hub),
                 server=server,
             )
-            hub.users_changed.subscribe(app.state.authenticator.users_changed)
+            hub.users_changed.subscribe(app.authenticator.users_changed)
             start = StartupServer(listen("127.0.0.1", 0, "HTTP"))
             await start.start()
             http = HttpServer(start)
@@ -79,7 +79,7 @@ class Guarded:
             self._ready.set()
             await self._done.wait()
             await http.stop()
-            await app.state.authenticator.close()
+            await app.authenticator.close()
             await server.close()
 
     def use(self, users: Users) -> None:

@@ -112,7 +112,7 @@ async def _serving(users_timeout: float = 60) -> AsyncIterator[Serving]:
         with suppress(ConnectionError):
             await writer.wait_closed()
     server.close()
-    await app.state.authenticator.close()
+    await app.authenticator.close()
 
 
 @pytest.mark.parametrize("head", [_REQUEST, _HANDSHAKE], ids=["request", "handshake"])

@@ -45,7 +45,7 @@ async def _with_authenticator(dsn: str, use: Any) -> None:
         app = create_app(
             SETTINGS, nowhere, login=login_to(hub), rights=rights_in(hub), server=server
         )
-        authenticator: Authenticator = app.state.authenticator
+        authenticator: Authenticator = app.authenticator
         for name, subjects in (("CHAT", ("chat.>", "orders.>")), ("ROOM", ("room.*",))):
             await add_stream(node, StreamConfig(name=name, subjects=subjects))
         await add_stream(node, StreamConfig(name="SMALL", subjects=("chats.>",)))

@@ -232,7 +232,7 @@ async def _served(dsn: str, doors: frozenset[str]) -> AsyncIterator[tuple[Nats, 
             yield over_nats, Http(app), node
         finally:
             await over_nats.close()
-            await app.state.authenticator.close()
+            await app.authenticator.close()
             await server.close()
 
 
