@@ -14,11 +14,6 @@ from functools import partial
 from typing import Any, cast
 from urllib.parse import unquote
 
-from uvicorn.config import Config
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
-from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
-from uvicorn.server import ServerState
-
 from core.runtime.descriptors import DescriptorReserve
 from core.runtime.sockets import end_writing
 from core.runtime.step_queue import Step, step_queue
@@ -26,9 +21,19 @@ from gateway.http.disconnects import ON_DISCONNECT, Callbacks, notify
 from gateway.http.head_limits import check_head, check_lists
 from gateway.http.problems import Problem, bad_request, respond, response_bytes
 from gateway.http.read_buffer import READ_BYTES, BoundedReads
-from gateway.http.request_cycle import RequestCycle
 from gateway.http.request_head import Head
 from gateway.http.request_reader import RequestReader
+from gateway.http.uvicorn_parts import (
+    HIGH_WATER_LIMIT,
+    Config,
+    Flow,
+    RequestCycle,
+    ServerState,
+    UntilClosed,
+    get_local_addr,
+    get_remote_addr,
+    is_ssl,
+)
 from gateway.http.websocket_protocol import WebSocketProtocol
 from gateway.http.write_timeout import WriteTimeout
 from gateway.settings import Settings
@@ -293,7 +298,7 @@ class HttpProtocol(BoundedReads):
         if head.version == "1.0":
             # HTTP/1.0 has no chunked encoding: the body ends with the connection (RFC 9112, 7).
             cycle.chunked_encoding = False
-            cycle.expected_content_length = _UntilClosed()
+            cycle.expected_content_length = UntilClosed()
         task = self.loop.create_task(cycle.run_asgi(self._config.loaded_app))
         task.add_done_callback(self._state.tasks.discard)
         self._state.tasks.add(task)
@@ -449,22 +454,6 @@ class HttpProtocol(BoundedReads):
             self._writes.start()  # the last response may still be in flight
 
 
-class Flow(FlowControl):
-    """Flow control of uvicorn that does not resume reading while it `is_held`."""
-
-    is_held = False
-
-    def resume_reading(self) -> None:
-        """Resume reading, unless it is held."""
-        if not self.is_held:
-            super().resume_reading()
-
-    def release(self) -> None:
-        """End the hold, and resume reading."""
-        self.is_held = False
-        self.resume_reading()
-
-
 class LingeringTransport:
     """The transport of a request; `close` lets the client read the response first."""
 
@@ -474,13 +463,3 @@ class LingeringTransport:
         self.write = transport.write
         self.close = end
         self.is_closing = transport.is_closing
-
-
-class _UntilClosed(int):
-    """The length of a body that ends with its connection, for uvicorn's countdown."""
-
-    def __lt__(self, other: object) -> bool:
-        return False
-
-    def __sub__(self, other: object) -> "_UntilClosed":
-        return self

@@ -10,7 +10,6 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import cast
 
-import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.runtime.clock import SystemClock
@@ -20,6 +19,7 @@ from core.runtime.tasks import spawn
 from core.units import NANOS_PER_SECOND
 from gateway.http.protocol import HttpProtocol
 from gateway.http.startup import StartupServer
+from gateway.http.uvicorn_parts import Config, Server
 from gateway.http.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
 from gateway.settings import Settings
 
@@ -29,13 +29,13 @@ _DATE_S = 1.001
 _DEFAULTS = Settings()
 
 
-class _Server(uvicorn.Server):
+class _Server(Server):
     """uvicorn without its own signal handlers and sockets, which the process has.
 
     It also ends at once, while uvicorn polls ten times a second.
     """
 
-    def __init__(self, config: uvicorn.Config, when_started: Callable[[], None]) -> None:
+    def __init__(self, config: Config, when_started: Callable[[], None]) -> None:
         super().__init__(config)
         self._when_started = when_started
         self._clock = SystemClock()
@@ -95,7 +95,7 @@ class HttpServer:
         self._start = start
         self._app: ASGIApp
         self._server = _Server(
-            uvicorn.Config(
+            Config(
                 self._dispatch,
                 interface="asgi3",
                 http=cast(type[asyncio.Protocol], HttpProtocol),  # a BufferedProtocol works as well

@@ -1,14 +1,42 @@
-"""Shortcuts for uvicorn's requests: take a complete body, send a response in one write.
+"""The private parts of uvicorn that the façade builds on; no other module imports uvicorn.
 
-ASGI needs a message for each of them, and one for the head of a response, at more cost than the
-content. With a middleware in between, such as CORS, which changes the messages, the shortcuts do
-not apply; ASGI messages then do everything.
+uvicorn promises nothing about them, so pyproject.toml pins its minor version.
+`tests/unit/gateway/test_uvicorn_parts.py` names each attribute and signature that another version
+lacks.
+
+`arrived_body` and `send_response` are shortcuts: take a complete body, send a response in one
+write. ASGI needs a message for each of them, and one for the head of a response, at more cost than
+the content. With a middleware in between, such as CORS, which changes the messages, the shortcuts
+do not apply; ASGI messages then do everything.
 """
 
-from starlette.types import Receive, Send
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from typing import Any
 
-from gateway.http.request_cycle import RequestCycle
+from starlette.types import Receive, Send
+from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+from uvicorn.protocols.utils import ClientDisconnected, get_local_addr, get_remote_addr, is_ssl
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import Server, ServerState
+
+__all__ = [
+    "HIGH_WATER_LIMIT",
+    "STATUS_LINE",
+    "ClientDisconnected",
+    "Config",
+    "Flow",
+    "RequestCycle",
+    "Server",
+    "ServerState",
+    "UntilClosed",
+    "WebSocketsSansIOProtocol",
+    "arrived_body",
+    "get_local_addr",
+    "get_remote_addr",
+    "is_ssl",
+    "send_response",
+]
 
 _SMALL = 16 * 1024
 """Largest body, in bytes, that is sent in one write with its head.
@@ -62,3 +90,59 @@ def send_response(send: Send, status: int, headers: list[tuple[bytes, bytes]], b
     cycle.message_event.set()  # wakes those that wait for a disconnect
     cycle.on_response()
     return True
+
+
+class RequestCycle(RequestResponseCycle):
+    """A cycle that closes the connection after a response if the body will not be read.
+
+    Attributes:
+        asked: True once the application has asked for the body.
+    """
+
+    body_wanted = False
+
+    async def send(self, message: Any) -> None:
+        """Process an event of the application.
+
+        If the client still sends a body that is not read, the head of the response announces the
+        close. This does not apply to successful responses that are sent while the body is read,
+        such as those to NDJSON.
+        """
+        if (
+            self.more_body
+            and not self.response_started
+            and (not self.body_wanted or message.get("status", 0) >= 400)
+        ):
+            self.keep_alive = False
+        await super().send(message)
+
+    async def receive(self) -> Any:
+        """Return the next piece of the body, or the disconnect."""
+        self.body_wanted = True
+        return await super().receive()
+
+
+class Flow(FlowControl):
+    """Flow control of uvicorn that does not resume reading while it `is_held`."""
+
+    is_held = False
+
+    def resume_reading(self) -> None:
+        """Resume reading, unless it is held."""
+        if not self.is_held:
+            super().resume_reading()
+
+    def release(self) -> None:
+        """End the hold, and resume reading."""
+        self.is_held = False
+        self.resume_reading()
+
+
+class UntilClosed(int):
+    """The length of a body that ends with its connection, for uvicorn's countdown."""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __sub__(self, other: object) -> "UntilClosed":
+        return self

@@ -10,8 +10,6 @@ from asyncio.transports import BaseTransport
 from http import HTTPStatus
 from typing import Any, cast
 
-from uvicorn.protocols.utils import ClientDisconnected
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.datastructures import Headers
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
@@ -23,6 +21,7 @@ from gateway.http.disconnects import ON_DISCONNECT, Callbacks, notify
 from gateway.http.problems import Problem, respond, response_bytes
 from gateway.http.read_buffer import READ_BYTES, SmallReads, change_protocol
 from gateway.http.request_head import Head
+from gateway.http.uvicorn_parts import ClientDisconnected, WebSocketsSansIOProtocol
 from gateway.http.write_timeout import WriteTimeout
 
 PING_INTERVAL_S = 20.0
