@@ -38,7 +38,7 @@ def test_the_page_has_the_rows_of_the_table() -> None:
         assert line.endswith(after), line
 
 
-def test_a_verdict_is_what_the_tests_say() -> None:
+def test_a_verdict_is_the_result_of_the_tests() -> None:
     same = Feature("a", ("pull/*",))
     alone = Feature("b", ("tests/y.py",))
     refused = Feature("c", ("tests/x.py::test_c",), refused=True)

@@ -33,7 +33,7 @@ def test_a_message_is_published_and_its_place_shown(
     page.see("12345678901234567890", "dialog pre")
 
 
-def test_a_refusal_says_what_to_do(page: Browser, web: Web, at: str, name: str) -> None:
+def test_a_refusal_shows_a_hint(page: Browser, web: Web, at: str, name: str) -> None:
     web.publish(f"{name}.a", b"1")
     page.go(f"{at}/streams/{name}")
     page.click("button", "Publish")

@@ -168,7 +168,7 @@ def test_keys_are_enough(page: Browser, web: Web, at: str, name: str) -> None:
     page.see("publish a message", "dialog")
 
 
-def test_what_others_have_written_stays_text(page: Browser, web: Web, at: str, name: str) -> None:
+def test_markup_in_stored_data_stays_text(page: Browser, web: Web, at: str, name: str) -> None:
     header = {"X-Evil": "<script>alert(3)</script>", "__proto__": "<b>"}
     entry: dict[str, object] = {
         "subject": f"{name}.{_HOSTILE}",
@@ -192,7 +192,7 @@ def test_what_others_have_written_stays_text(page: Browser, web: Web, at: str, n
     assert page.run("document.querySelectorAll('img, svg, script:not([src])').length") == 0
 
 
-def test_a_place_that_is_gone_says_what_to_do(page: Browser, at: str) -> None:
+def test_a_resource_that_is_gone_shows_a_hint(page: Browser, at: str) -> None:
     page.go(f"{at}/streams/GONE/messages")
 
     page.see("stream not found")

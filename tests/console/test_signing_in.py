@@ -50,7 +50,7 @@ def test_somebody_signs_in_looks_and_signs_out(page: Browser, at: str) -> None:
     page.see("This server wants to know who looks.", "dialog")
 
 
-def test_what_somebody_may_not_do_is_said(page: Browser, at: str) -> None:
+def test_a_denied_action_is_reported(page: Browser, at: str) -> None:
     page.go(f"{at}/streams/ORDERS")
     page.see("This server", "dialog")
     _sign_in(page, "ann", "pass:word")

@@ -129,7 +129,7 @@ def test_disorder_is_seen_whatever_the_order_of_acknowledgements() -> None:
     assert "order: b'p-2' is at 1, b'p'-1 at 3" in judge(ledger, stored)
 
 
-def test_what_was_refused_and_sent_again_may_stand_behind_what_was_sent_after_it() -> None:
+def test_a_repeated_message_may_stand_behind_one_that_was_sent_after_it() -> None:
     """The values 1, 2 and 3 are sent; 2 is refused; 4 is sent, and 2 again."""
     stored = [b"ids-1", b"ids-3", b"ids-4", b"ids-2"]
 

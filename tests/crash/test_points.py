@@ -32,9 +32,7 @@ def world(durable: PostgresServer) -> Iterator[World]:
     ],
     ids=lambda case: f"{case.operation}-{case.how}",
 )
-def test_what_was_promised_is_kept_by_a_node_that_ends_in_the_middle(
-    world: World, case: Case
-) -> None:
+def test_promises_are_kept_by_a_node_that_ends_in_the_middle(world: World, case: Case) -> None:
     verdict = judge(world, case)
 
     assert verdict.where, "the operation has fewer points"

@@ -387,7 +387,7 @@ def said_by_us(text: str) -> str:
 
 
 @pytest.mark.parametrize("text", [*FILES, *KINDS, *CLUSTERS, *TERMINATORS, *FOUND_BY_CHANCE])
-def test_both_say_the_same_of_a_configuration_file(
+def test_both_servers_report_the_same_about_a_configuration_file(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -118,7 +118,7 @@ FOUND: dict[str, list[Step]] = {
 
 
 @pytest.mark.parametrize("what", FOUND)
-def test_both_servers_tell_the_same(ours: JetgateServer, theirs: NatsServer, what: str) -> None:
+def test_both_servers_answer_alike(ours: JetgateServer, theirs: NatsServer, what: str) -> None:
     for _ in range(TRIES):
         found = difference(FOUND[what], ours.address, theirs.address)
         if found is None:

@@ -81,7 +81,7 @@ def prepare(directory: Path) -> None:
         *((blocks, first) for first in range(0, SEEDS // 2, _BLOCK)),
     ],
 )
-def test_both_say_the_same_of_files_by_chance(
+def test_both_servers_report_the_same_about_random_files(
     made: Callable[[int], str], first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

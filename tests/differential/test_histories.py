@@ -20,7 +20,7 @@ TRIES = 3
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_both_servers_tell_the_same_of_a_history(
+def test_both_servers_answer_a_history_alike(
     ours: JetgateServer, theirs: NatsServer, seed: int
 ) -> None:
     steps = history(seed, LENGTH)
@@ -29,7 +29,7 @@ def test_both_servers_tell_the_same_of_a_history(
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_both_servers_tell_the_same_of_a_history_in_real_time(
+def test_both_servers_answer_a_history_alike_in_real_time(
     ours: JetgateServer, theirs: NatsServer, seed: int
 ) -> None:
     steps = timed_history(seed, TIMED_LENGTH)

@@ -154,7 +154,7 @@ def test_no_place_is_no_cluster(name: str, url: str, tmp_path: Path) -> None:
         "%zz",
     ],
 )
-def test_what_is_no_place_is_told_alike(url: str) -> None:
+def test_a_bad_address_is_reported_as_by_nats_server(url: str) -> None:
     ours, theirs = (
         run(name, "-a", "127.0.0.1", "-p", "-1", "--cluster", url)
         for name in ("jetgate-nats-server", "nats-server")

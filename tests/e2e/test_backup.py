@@ -166,7 +166,7 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before(
         assert publish(web, "s.1", "next") == (len(stored) + 1, False)
 
 
-def test_a_long_backup_says_how_far_it_is_and_ends_when_told(
+def test_a_long_backup_shows_its_progress_and_ends_on_a_signal(
     operator: OperatorPostgres, tmp_path: Path
 ) -> None:
     dsn, admin = new_database(operator)
@@ -337,7 +337,7 @@ def test_a_backup_that_is_cut_or_has_a_bit_changed_is_refused(
     assert on(admin, "select count(*) from jetgate.streams") == [(0,)]
 
 
-def test_what_differs_in_a_database_is_named(saved: Saved, tmp_path: Path) -> None:
+def test_differences_in_a_database_are_named(saved: Saved, tmp_path: Path) -> None:
     """A message changed, two lost, a consumer behind the end whose state cannot be read."""
     archive = tmp_path / "backup"
     archive.write_bytes(saved.pressed)
@@ -361,7 +361,9 @@ def test_what_differs_in_a_database_is_named(saved: Saved, tmp_path: Path) -> No
     assert "differs  S: 2 of the messages 1 to 30 are missing: 7, 9\n" in said.stdout
 
 
-def test_what_cannot_be_done_is_refused_by_name(operator: OperatorPostgres, tmp_path: Path) -> None:
+def test_impossible_requests_are_refused_by_name(
+    operator: OperatorPostgres, tmp_path: Path
+) -> None:
     dsn, admin = new_database(operator)
     other, other_admin = new_database(operator)
     empty, _ = new_database(operator)
@@ -401,7 +403,7 @@ def test_what_cannot_be_done_is_refused_by_name(operator: OperatorPostgres, tmp_
     assert on(admin, "select count(*) from jetgate.log") == [(1,)]
 
 
-def test_what_postgresql_itself_put_back_is_adopted(
+def test_a_database_that_postgresql_restored_itself_is_adopted(
     operator: OperatorPostgres, tmp_path: Path
 ) -> None:
     """pg_restore reads the archive as it is; what it leaves out is added."""

@@ -231,7 +231,7 @@ def test_clocks_an_hour_wrong_either_way_change_nothing(
                 check_what_is_shown(behind, dsn, -HOUR)
 
 
-def test_doctor_says_how_wrong_the_clock_of_a_machine_is(durable: PostgresServer) -> None:
+def test_doctor_shows_the_offset_of_a_machines_clock(durable: PostgresServer) -> None:
     dsn = durable.fresh_database()
 
     right, wrong = (run("doctor", "--dsn", dsn, clock=clock) for clock in (0, HOUR))

@@ -230,7 +230,7 @@ def info(server: DropIn) -> dict[str, Any]:
         return dict(json.loads(f.readline().removeprefix(b"INFO ")))
 
 
-def test_clients_are_told_of_all_servers_their_own_first(cluster: Cluster) -> None:
+def test_clients_learn_all_servers_their_own_first(cluster: Cluster) -> None:
     places = {place_of(server) for server in cluster.values()}
     for server in cluster.values():
         # Who was in the cluster a moment ago may still be known.
@@ -314,7 +314,7 @@ def out_to_routes(server: DropIn) -> list[int]:
     return [route["out_msgs"], route["out_bytes"], to_routes["msgs"], to_routes["bytes"]]
 
 
-def test_what_crosses_a_route_is_counted(cluster: Cluster) -> None:
+def test_messages_over_a_route_are_counted(cluster: Cluster) -> None:
     carried(servers=list(cluster.values()))
 
 
@@ -346,7 +346,7 @@ def test_a_reload_adds_routes_and_takes_them_away(
         eventually(partial(has_forgotten, other, "late", mine))
 
 
-def test_only_who_knows_the_password_becomes_a_route(cluster: Cluster) -> None:
+def test_only_a_server_with_the_password_becomes_a_route(cluster: Cluster) -> None:
     seed = place_of(cluster["one"], "cluster")
     flags = (*PLAIN, "-m", "-1", *NAMED, "--cluster", "nats://127.0.0.1:-1")
     with DropIn(OURS, *flags, "-n", "stranger", "--routes", f"nats://{seed}") as stranger:
@@ -481,7 +481,7 @@ def next_info(lines: BinaryIO, wanted: Callable[[dict[str, Any]], bool]) -> dict
         ),
     ],
 )
-def test_a_cluster_that_cannot_be_is_told_in_one_line(
+def test_an_impossible_cluster_is_reported_in_one_line(
     name: str, arguments: list[str], said: str
 ) -> None:
     ended = run(name, *PLAIN, *arguments)
@@ -523,7 +523,7 @@ def test_a_made_up_name_is_warned_of_and_no_reload_moves_the_port(
         assert "config reload not supported for cluster port: old=" in server.log()
 
 
-def test_what_has_no_effect_on_routes_is_warned_of(tmp_path: Path) -> None:
+def test_settings_of_routes_without_effect_are_warned_of(tmp_path: Path) -> None:
     lines = ("pool_size: 5", "accounts: [A]", "compression: s2_fast", "ping_interval: '5s'")
     path = config(tmp_path, "cluster { name: x, listen: '127.0.0.1:-1'", *lines, "}")
     with DropIn(OURS, "-c", path) as server:

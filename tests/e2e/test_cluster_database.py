@@ -126,7 +126,7 @@ async def stored_from_everywhere(servers: list[DropIn]) -> None:
         await streams[2].delete_stream("S")
 
 
-def test_clients_of_every_member_use_the_jetstream_of_who_leads(cluster: Cluster) -> None:
+def test_clients_of_every_member_use_the_jetstream_of_the_leader(cluster: Cluster) -> None:
     stored_from_everywhere(servers=list(cluster.members.values()))
 
 
@@ -276,7 +276,7 @@ def test_when_the_leader_is_killed_another_leads_and_nothing_is_lost(cluster: Cl
     cluster[leader].until("JetStream is served: all streams are led")
 
 
-def test_who_has_jetstream_over_another_database_is_refused_with_one_line(
+def test_a_member_with_another_database_is_refused_with_one_line(
     cluster: Cluster, durable: PostgresServer, tmp_path: Path
 ) -> None:
     block = f"cluster {{ name: east, listen: '127.0.0.1:-1', routes: ['{cluster.route('one')}'] }}"
@@ -289,7 +289,7 @@ def test_who_has_jetstream_over_another_database_is_refused_with_one_line(
     assert "rival" not in peers(cluster["one"])
 
 
-def test_a_server_without_routes_says_why_it_serves_no_jetstream(
+def test_a_server_without_routes_reports_why_it_serves_no_jetstream(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     file = tmp_path / "dsn"

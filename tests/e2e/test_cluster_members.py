@@ -217,7 +217,7 @@ def test_infos_name_the_leader_and_the_nodes_that_could_lead(system: System) -> 
     run_within(180, scenario)
 
 
-def test_consumers_have_the_replicas_of_their_stream_unless_they_say_so(system: System) -> None:
+def test_consumers_have_the_replicas_of_their_stream_by_default(system: System) -> None:
     async def scenario() -> None:
         async with system.client() as client:
             await client.stream("C")
@@ -466,7 +466,7 @@ def test_another_cluster_than_this_one_is_refused(system: System) -> None:
     run_within(180, scenario)
 
 
-def test_who_is_to_lead_next_may_be_said_by_tags(system: System) -> None:
+def test_tags_may_choose_the_next_leader(system: System) -> None:
     async def scenario() -> None:
         names = await _names(system)
         async with system.client(at=2) as client:
@@ -496,7 +496,7 @@ def test_who_is_to_lead_next_may_be_said_by_tags(system: System) -> None:
     run_within(180, scenario)
 
 
-def test_servers_tell_their_tags(system: System) -> None:
+def test_servers_report_their_tags(system: System) -> None:
     async def scenario() -> None:
         async with system.client(SYSTEM) as operator:
             inbox = operator.connection.new_inbox()

@@ -257,13 +257,13 @@ def test_serve_refuses_a_database_that_is_not_durable(postgres: PostgresServer, 
         assert "fsync is off, expected on" in line
 
 
-def test_version_and_help_tell_what_there_is() -> None:
+def test_version_and_help_list_the_commands() -> None:
     assert f"jetgate {core.__version__}" in run("--version").stdout
     assert "jetgate dev" in run("--help").stdout
     assert "Example" in run("dev", "--help").stdout
 
 
-def test_migrate_tells_what_it_did(durable: PostgresServer) -> None:
+def test_migrate_reports_its_changes(durable: PostgresServer) -> None:
     dsn = durable.fresh_database(migrated=False)
 
     first, second = run("migrate", "--dsn", dsn), run("migrate", "--dsn", dsn)

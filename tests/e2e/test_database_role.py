@@ -230,7 +230,7 @@ def test_each_right_that_is_missing_is_named_with_the_statement_that_gives_it(
     ]
 
 
-def test_a_role_that_only_serves_is_told_what_it_lacks(
+def test_a_role_that_only_serves_gets_the_list_of_missing_grants(
     operator: OperatorPostgres, tmp_path: Path
 ) -> None:
     name, admin = operator.database(owned=False, migrated=True)

@@ -225,7 +225,7 @@ def test_a_day(day: Day) -> None:
     assert "ok    TLS: verify-full\n" in day.printed
 
 
-def test_what_is_not_run_is_counted_and_has_its_reason() -> None:
+def test_commands_that_are_not_run_are_counted_and_have_a_reason() -> None:
     documents = Documents()
     assert all(step.place for step in documents.steps(PAGES / "quickstart.md"))
 

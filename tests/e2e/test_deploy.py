@@ -89,7 +89,7 @@ def test_the_document_explains_every_metric(families: dict[str, str]) -> None:
     assert explained == there
 
 
-def test_each_row_that_says_when_has_an_alert() -> None:
+def test_each_row_with_a_threshold_has_an_alert() -> None:
     [group] = yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())["groups"]
     alerted = set().union(*(named(rule["expr"]) for rule in group["rules"]))
     lines = (ROOT / "docs/operations.md").read_text().splitlines()
@@ -107,7 +107,7 @@ def test_each_row_that_says_when_has_an_alert() -> None:
     assert without == []
 
 
-def test_the_rules_and_the_dashboard_are_where_the_document_says() -> None:
+def test_the_rules_and_the_dashboard_are_at_the_places_in_the_document() -> None:
     text = (ROOT / "docs/operations.md").read_text()
     for path in ("deploy/prometheus/rules.yml", "deploy/grafana/jetgate.json"):
         assert f"../{path}" in text

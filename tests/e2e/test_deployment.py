@@ -56,7 +56,7 @@ def _told(manager: socket.socket, beginning: bytes) -> bytes:
     return told if told.startswith(beginning) else b""
 
 
-def test_the_service_manager_is_told_of_leading_following_and_stopping(
+def test_the_service_manager_is_notified_of_leading_following_and_stopping(
     durable: PostgresServer, tmp_path: Path, manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dsn = durable.fresh_database()

@@ -13,7 +13,7 @@ from tests.support.websocket import WebSocket, frame
 from tests.support.wire import Wire
 
 
-def test_the_websocket_port_is_told_and_serves_jetstream() -> None:
+def test_the_websocket_port_is_announced_and_serves_jetstream() -> None:
     with JetgateServer("--ws-port", "0") as server:
         ports = json.loads((server.data / "ports.json").read_text())
         host, port = ports["ws"].removeprefix("ws://").split(":")

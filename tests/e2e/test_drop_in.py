@@ -106,7 +106,9 @@ def test_t_checks_a_configuration(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_starts_says_so_and_stops(name: str, number: signal.Signals, tmp_path: Path) -> None:
+def test_it_starts_logs_that_it_is_ready_and_stops(
+    name: str, number: signal.Signals, tmp_path: Path
+) -> None:
     pid = tmp_path / "pid"
     with DropIn(name, *PLAIN, "-P", str(pid), "-n", "alpha") as server:
         url = server.url
@@ -172,9 +174,7 @@ def test_a_port_that_is_taken_is_fatal(name: str) -> None:
         (["-p", "-1", "-n", "a b"], "nats-server: server name cannot contain spaces\n"),
     ],
 )
-def test_what_keeps_it_from_starting_is_one_line(
-    name: str, arguments: list[str], said: str
-) -> None:
+def test_a_failed_start_prints_one_line(name: str, arguments: list[str], said: str) -> None:
     ended = run(name, "-a", "127.0.0.1", *arguments)
 
     assert ended.returncode == 1
@@ -184,7 +184,7 @@ def test_what_keeps_it_from_starting_is_one_line(
     ]
 
 
-def test_a_configuration_without_a_value_is_told_of_and_serves(name: str, tmp_path: Path) -> None:
+def test_a_configuration_without_a_value_is_reported_and_serves(name: str, tmp_path: Path) -> None:
     path = tmp_path / "empty.conf"
     path.write_text("# nothing yet\n")
 
@@ -410,9 +410,7 @@ def test_usr2_sends_clients_away_and_ends(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "told"), [("me.example:5", ("me.example", 5)), ("me.example", ("me.example", 0))]
 )
-def test_clients_are_told_the_advertised_address(
-    name: str, place: str, told: tuple[str, int]
-) -> None:
+def test_clients_learn_the_advertised_address(name: str, place: str, told: tuple[str, int]) -> None:
     with DropIn(name, *PLAIN, "--client_advertise", place) as server:
         host, port = told
         info = greeting(server).decode()
@@ -471,7 +469,9 @@ def test_a_reload_moves_what_it_can_and_names_what_it_cannot(name: str, tmp_path
         ('jetstream { key: "secret" }', "jetstream.encryption_key is not served"),
     ],
 )
-def test_what_would_guard_or_connect_out_is_refused(tmp_path: Path, line: str, said: str) -> None:
+def test_settings_that_guard_or_connect_out_are_refused(
+    tmp_path: Path, line: str, said: str
+) -> None:
     ended = run("jetgate-nats-server", "-c", config(tmp_path, line))
     checked = run("jetgate-nats-server", "-t", "-c", config(tmp_path, line))
 
@@ -482,7 +482,7 @@ def test_what_would_guard_or_connect_out_is_refused(tmp_path: Path, line: str, s
     assert said in ended.stderr
 
 
-def test_what_is_not_served_is_said_before_what_follows_from_it(tmp_path: Path) -> None:
+def test_unserved_settings_are_named_before_their_consequences(tmp_path: Path) -> None:
     accounts = "accounts { A { users: [ {user: a, password: b} ] } }"
     ended = run("jetgate-nats-server", "-c", config(tmp_path, accounts, "no_auth_user: a"))
 
@@ -490,7 +490,7 @@ def test_what_is_not_served_is_said_before_what_follows_from_it(tmp_path: Path) 
     assert ended.stderr.endswith("[FTL] accounts are not served: A\n")
 
 
-def test_what_only_listens_is_bound_and_turns_everybody_away(tmp_path: Path) -> None:
+def test_unserved_ports_are_bound_and_refuse_every_client(tmp_path: Path) -> None:
     path = config(tmp_path, "leafnodes { port: -1 }", 'gateway { listen: "127.0.0.1:-1" }')
     with DropIn("jetgate-nats-server", "-c", path) as server:
         server.ports()
@@ -502,7 +502,7 @@ def test_what_only_listens_is_bound_and_turns_everybody_away(tmp_path: Path) -> 
             assert peer.recv(100) == b""
 
 
-def test_the_ports_file_tells_of_every_port_that_tools_look_for(name: str, tmp_path: Path) -> None:
+def test_the_ports_file_lists_every_port_that_tools_look_for(name: str, tmp_path: Path) -> None:
     blocks = [f"{kind} {{ host: 127.0.0.1, port: -1 }}" for kind in ("cluster", "leafnodes")]
     websocket = "websocket { host: 127.0.0.1, port: -1, no_tls: true }"
     path = config(tmp_path, websocket, *blocks)

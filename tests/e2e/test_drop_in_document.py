@@ -83,7 +83,7 @@ def test_every_flag_of_the_usage_is_known() -> None:
 
 
 @pytest.mark.parametrize("what", SERVED)
-def test_what_is_served_is_accepted(tmp_path: Path, what: str) -> None:
+def test_served_settings_are_accepted(tmp_path: Path, what: str) -> None:
     checked = check("jetgate-nats-server", tmp_path, SERVED[what])
 
     assert checked.returncode == 0, checked.stderr
@@ -92,14 +92,14 @@ def test_what_is_served_is_accepted(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_is_refused_is_named(tmp_path: Path, what: str) -> None:
+def test_refused_settings_are_named(tmp_path: Path, what: str) -> None:
     checked = check("jetgate-nats-server", tmp_path, REFUSED[what])
 
     assert checked.returncode == 1
     assert re.search(r"not served|trusted keys configuration is required", checked.stderr)
 
 
-def test_what_only_listens_is_bound_with_one_warning_each(tmp_path: Path) -> None:
+def test_unserved_ports_are_bound_with_one_warning_each(tmp_path: Path) -> None:
     path = written(tmp_path, "\n".join(LISTENS.values()))
     with DropIn("jetgate-nats-server", "-c", path) as server:
         server.ports()
@@ -118,7 +118,7 @@ def test_what_only_listens_is_bound_with_one_warning_each(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_has_no_effect_is_warned_of(tmp_path: Path, name: str) -> None:
+def test_settings_without_effect_are_warned_of(tmp_path: Path, name: str) -> None:
     inner = "\n  ".join(NOTED.values())
     path = written(tmp_path, f"jetstream {{\n  store_dir: DIR/store\n  {inner}\n}}\n{FLAGS}")
     with DropIn(name, "-c", path) as server:

@@ -177,7 +177,9 @@ def test_tls_is_verified_and_errors_name_the_file(
     assert tls("sslrootcert=system") == ""
 
 
-def test_of_several_hosts_the_primary_is_found_whoever_is_dead(operator: OperatorPostgres) -> None:
+def test_of_several_hosts_the_primary_is_found_though_others_are_dead(
+    operator: OperatorPostgres,
+) -> None:
     name, _ = operator.database()
     with held_port() as dead, socket.create_server(("127.0.0.1", 0)) as silent:
         closed, hung = dead.getsockname()[1], silent.getsockname()[1]
@@ -259,7 +261,7 @@ def test_a_start_waits_for_a_database_that_comes_late(
         assert f"revision {migrations.HEAD}" in printed
 
 
-def test_a_wait_ends_and_what_waiting_does_not_mend_is_told_at_once(
+def test_a_wait_ends_and_permanent_errors_are_reported_at_once(
     operator: OperatorPostgres, name: str
 ) -> None:
     with held_port() as dead:
@@ -275,7 +277,7 @@ def test_a_wait_ends_and_what_waiting_does_not_mend_is_told_at_once(
     assert "certificate verify failed" in done.stderr
 
 
-def test_a_session_says_who_it_is_and_keeps_what_options_set(
+def test_a_session_has_an_application_name_and_keeps_the_options_of_the_dsn(
     operator: OperatorPostgres, name: str
 ) -> None:
     async def told() -> list[str]:
@@ -296,7 +298,7 @@ def test_a_session_says_who_it_is_and_keeps_what_options_set(
     assert asyncio.run(told()) == ["31", "shop write", "9MB", "0"]
 
 
-def test_the_doctor_tells_what_would_go_wrong(operator: OperatorPostgres) -> None:
+def test_the_doctor_reports_problems(operator: OperatorPostgres) -> None:
     name, admin = operator.database(owned=False)
     bad = jetgate(
         "doctor", "--dsn", operator.dsn(name, host=f"127.0.0.1:1,127.0.0.1:{operator.port}")
@@ -328,7 +330,7 @@ def test_the_doctor_tells_what_would_go_wrong(operator: OperatorPostgres) -> Non
         ("user", "\n      -> role, password, pg_hba.conf"),
     ],
 )
-def test_the_doctor_says_once_why_nothing_answers(
+def test_the_doctor_reports_once_why_nothing_answers(
     operator: OperatorPostgres, wrong: str, todo: str
 ) -> None:
     dsn = operator.dsn("not_there", host="127.0.0.1:1" if wrong == "port" else "")

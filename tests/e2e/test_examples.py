@@ -234,7 +234,7 @@ def test_the_lines_to_copy_work(jetgate: JetgateServer) -> None:
         (("host_metrics.py", "--server", "nats://["), "invalid connect url"),
     ],
 )
-def test_what_an_example_cannot_do_is_one_line(
+def test_a_failure_of_an_example_is_one_line(
     command: tuple[str, ...], words: str, jetgate: JetgateServer
 ) -> None:
     name, *options = command

@@ -62,7 +62,9 @@ def server(jetgate_server: JetgateServer) -> Iterator[JetgateServer]:
 
 
 @pytest.mark.parametrize("document", SHOWN)
-def test_every_line_does_what_it_says(server: JetgateServer, tmp_path: Path, document: str) -> None:
+def test_every_line_of_the_document_works(
+    server: JetgateServer, tmp_path: Path, document: str
+) -> None:
     blocks = _blocks(document)
 
     pasted = _pasted(blocks, server, tmp_path)
@@ -72,7 +74,7 @@ def test_every_line_does_what_it_says(server: JetgateServer, tmp_path: Path, doc
     assert len(blocks) > 7
 
 
-def test_every_line_about_signing_in_does_what_it_says(tmp_path: Path) -> None:
+def test_every_line_about_signing_in_works(tmp_path: Path) -> None:
     blocks = _blocks("http-auth.md")
     keep = "cp jar jar.kept\n"  # the last line forgets the session
     flags = ("--user", "me", "--pass", "secret", "--log-level", "debug")

@@ -99,7 +99,9 @@ def test_a_session_is_for_tls_alone(server: JetgateServer, ca: trustme.CA) -> No
 @pytest.mark.parametrize(
     "sent", [b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\0" * 500, b"\x16"]
 )
-def test_what_is_no_tls_is_let_go(server: JetgateServer, ca: trustme.CA, sent: bytes) -> None:
+def test_a_connection_without_tls_is_closed(
+    server: JetgateServer, ca: trustme.CA, sent: bytes
+) -> None:
     with socket.create_connection(server.http, timeout=30) as sock:
         sock.sendall(sent)
         if len(sent) > 1:

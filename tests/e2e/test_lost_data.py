@@ -108,7 +108,7 @@ def state(process: Process, stream: str) -> dict[str, int]:
     return found
 
 
-def test_what_postgresql_lost_is_told_and_no_sequence_is_given_twice(
+def test_data_lost_by_postgresql_is_reported_and_no_sequence_is_given_twice(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     dsn = postgres.fresh_database()

@@ -93,9 +93,7 @@ def answers(server: DropIn, lines: bytes, options: bytes = QUIET) -> bytes:
         (b"PUB gone 1\r\n9\r\n", b""),
     ],
 )
-def test_what_is_published_goes_where_it_is_mapped(
-    server: DropIn, sent: bytes, seen: bytes
-) -> None:
+def test_messages_go_to_their_mapped_subjects(server: DropIn, sent: bytes, seen: bytes) -> None:
     found = answers(server, b"SUB > 1\r\n" + sent)
 
     assert found == seen + b"PONG\r\n"
@@ -123,7 +121,7 @@ def test_a_source_that_is_its_own_destination_loses_the_rest(server: DropIn) -> 
     assert abs(found.count(b"MSG loss 1 0\r\n") - 1000) < 250
 
 
-def test_what_is_lost_has_no_responders(server: DropIn) -> None:
+def test_a_message_lost_by_a_mapping_has_no_responders(server: DropIn) -> None:
     verbose = b'"verbose":true,"pedantic":false'
 
     found = answers(server, b"SUB in 1\r\nPUB gone in 0\r\n\r\n", verbose)

@@ -191,7 +191,7 @@ def test_every_method_is_answered_alike(both: dict[str, DropIn], method: str) ->
 
 
 @pytest.mark.parametrize("target", ["http://[/varz", "varz", "x//["])
-def test_what_is_no_path_is_refused(both: dict[str, DropIn], target: str) -> None:
+def test_unknown_paths_are_refused(both: dict[str, DropIn], target: str) -> None:
     request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     said = []
     for name in NAMES:

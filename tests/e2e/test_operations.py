@@ -312,7 +312,7 @@ def test_out_of_descriptors_clients_are_refused_and_probes_answered(
             eventually(lambda: b"PONG" in client.recv(4096))
 
 
-def test_the_log_in_json_names_who_failed_to_authenticate(
+def test_the_log_in_json_names_the_user_that_failed_to_authenticate(
     durable: PostgresServer, tmp_path: Path
 ) -> None:
     flags = ("--user", "u", "--pass", "right-secret", "--log-format", "json")

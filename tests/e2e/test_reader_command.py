@@ -83,7 +83,7 @@ def test_a_password_comes_from_the_environment_or_a_file(
         (("create", "postgres", "--stream", "S", "--no-password"), 1, "role postgres exists"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_line(
+def test_a_failure_is_one_line(
     database: str, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     done = reader(*arguments, "--dsn", database)

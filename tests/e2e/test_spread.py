@@ -86,7 +86,7 @@ async def letters(at: At, name: str) -> list[str]:
     return [((await at.js.get_msg(name, seq)).data or b"").decode() for seq in range(1, last + 1)]
 
 
-def test_dead_letters_go_once_each_to_whoever_leads_their_stream(nodes: Nodes) -> None:
+def test_dead_letters_go_once_each_to_the_leader_of_their_stream(nodes: Nodes) -> None:
     async def scenario(one: At, two: At, three: At) -> None:
         await one.stream("JOBS", retention="workqueue")
         await two.stream("DEAD")
@@ -143,7 +143,7 @@ def test_dead_letters_are_stored_once_where_their_stream_moves_again_and_again(
     run(nodes, scenario, **WHO)
 
 
-def test_a_consumer_steps_down_and_tells_of_its_leader_through_any_node(nodes: Nodes) -> None:
+def test_a_consumer_steps_down_and_reports_its_leader_through_any_node(nodes: Nodes) -> None:
     async def scenario(one: At, two: At, three: At) -> None:
         await one.stream("CON", num_replicas=3)
         config = {"durable_name": "C", "ack_policy": "explicit"}

@@ -91,7 +91,9 @@ def test_one_node_answers_what_is_asked_through_a_leaf_node_also_once_it_is_gone
     run(nodes, scenario)
 
 
-def test_a_mirror_hears_of_an_origin_that_another_node_creates_and_of_its_end(nodes: Nodes) -> None:
+def test_a_mirror_learns_of_an_origin_that_another_node_creates_and_of_its_end(
+    nodes: Nodes,
+) -> None:
     async def scenario(one: At, two: At, three: At) -> None:
         await one.stream("COPY", mirror={"name": "LATER"})
         await one.move("COPY", one.name)

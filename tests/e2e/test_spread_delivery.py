@@ -69,7 +69,7 @@ def test_a_push_consumer_goes_on_where_its_subscriber_is_when_its_stream_steps_d
     run(nodes, scenario)
 
 
-def test_push_consumers_go_on_after_kill_9_of_who_leads_and_nothing_acknowledged_comes_again(
+def test_push_consumers_go_on_after_kill_9_of_the_leader_without_redelivering_acknowledged_messages(
     nodes: Nodes,
 ) -> None:
     async def scenario(one: At, two: At, three: At) -> None:
@@ -112,7 +112,7 @@ def test_push_consumers_go_on_after_kill_9_of_who_leads_and_nothing_acknowledged
     run(nodes, scenario)
 
 
-def test_flow_control_and_heartbeats_go_between_who_leads_and_the_node_of_the_subscriber(
+def test_flow_control_and_heartbeats_go_between_the_leader_and_the_node_of_the_subscriber(
     nodes: Nodes,
 ) -> None:
     async def scenario(one: At, two: At, three: At) -> None:
@@ -201,7 +201,7 @@ async def republished(*subscribers: At) -> AsyncIterator[list[list[Msg]]]:
     yield found
 
 
-def test_what_is_republished_comes_once_to_subscribers_of_every_node_whoever_leads(
+def test_republished_messages_come_once_to_subscribers_of_every_node(
     nodes: Nodes,
 ) -> None:
     async def scenario(one: At, two: At, three: At) -> None:

@@ -121,7 +121,7 @@ def test_clients_are_accepted_before_there_is_storage(store: Path) -> None:
 
 
 @pytest.mark.quiet
-def test_dev_accepts_clients_and_says_that_it_is_starting_at_once(store: Path) -> None:
+def test_dev_accepts_clients_and_reports_that_it_is_starting_at_once(store: Path) -> None:
     numbers = iter(range(10))
     assert best(6, 0.4, lambda: greeted_by_dev(store / str(next(numbers)))) < 0.4
 
@@ -144,7 +144,7 @@ def test_the_first_publish_is_stored_soon(tmp_path_factory: pytest.TempPathFacto
     assert best(6, 1.2, lambda: stored(str(place / str(next(numbers))))) < 1.2
 
 
-def test_what_comes_before_jetstream_is_loaded_is_kept_in_order(store: Path) -> None:
+def test_publishes_before_jetstream_is_loaded_are_kept_in_order(store: Path) -> None:
     """The stream is there from an earlier life; this one is asked as soon as it accepts."""
     arguments = (*PLAIN, "-js", "-sd", str(store))
     with DropIn(NAME, *arguments) as server, connected(server.address) as client:

@@ -164,7 +164,7 @@ def refusals(directory: Path) -> list[tuple[int, str]]:
     return found
 
 
-def test_a_file_in_place_of_the_directory_is_told_alike(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_reported_as_by_nats_server(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "jetstream").write_text("")
@@ -175,7 +175,7 @@ def test_a_file_in_place_of_the_directory_is_told_alike(tmp_path: Path) -> None:
         assert ours == (1, "[FTL] Can't start JetStream: storage directory is not a directory")
 
 
-def test_a_directory_that_cannot_be_made_is_told_alike() -> None:
+def test_a_directory_that_cannot_be_made_is_reported_as_by_nats_server() -> None:
     ours, theirs = refusals(Path("/proc/nowhere"))
 
     assert ours == theirs
@@ -197,7 +197,7 @@ def mounted(place: Path, options: str) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_a_read_only_file_system_is_told_alike(tmp_path: Path) -> None:
+def test_a_read_only_file_system_is_reported_as_by_nats_server(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "size=1m"):
         (tmp_path / "disk" / "made" / "jetstream").mkdir(parents=True)
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "disk")], check=True)

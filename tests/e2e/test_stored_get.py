@@ -200,7 +200,7 @@ def test_a_standby_is_read_and_what_it_lacks_or_still_has_is_not_mistaken(
     run_within(240, scenario)
 
 
-def test_what_is_no_standby_of_the_database_is_refused(
+def test_a_server_that_is_no_standby_of_the_database_is_refused(
     durable: PostgresServer, dsn: str, tmp_path: Path
 ) -> None:
     other = durable.fresh_database()

@@ -113,7 +113,7 @@ def test_a_message_is_logged_where_it_comes_from_and_where_it_goes(name: str) ->
         (b'"jwt":"j","nkey":"k","sig":"s"', '"jwt":"j","nkey":"[REDACTED]","sig":"[REDACTED]"'),
     ],
 )
-def test_what_is_secret_in_a_connect_is_hidden(name: str, said: bytes, shown: str) -> None:
+def test_secrets_in_connect_are_hidden(name: str, said: bytes, shown: str) -> None:
     with DropIn(name, *ANYWHERE, "--trace") as server, Wire(server.address) as wire:
         wire.send(b"CONNECT {%b}\r\nPING\r\n" % said)
 
@@ -122,7 +122,7 @@ def test_what_is_secret_in_a_connect_is_hidden(name: str, said: bytes, shown: st
         assert traces(server)[0] == f"1: <<- [CONNECT {{{shown}}}]"
 
 
-def test_payloads_are_cut_where_the_configuration_says(name: str, tmp_path: Path) -> None:
+def test_payloads_are_cut_at_the_configured_length(name: str, tmp_path: Path) -> None:
     path = config(tmp_path, "trace: true", "max_traced_msg_len: 5")
     with DropIn(name, "-c", path) as server, connected(server) as wire:
         wire.send(b"PUB a 5\r\n12345\r\nPUB b 6\r\n123456\r\n")
@@ -134,7 +134,7 @@ def test_payloads_are_cut_where_the_configuration_says(name: str, tmp_path: Path
         ]
 
 
-def test_headers_alone_are_logged_where_the_configuration_says(name: str, tmp_path: Path) -> None:
+def test_headers_alone_are_logged_if_configured(name: str, tmp_path: Path) -> None:
     path = config(tmp_path, "trace_headers: true")
     with DropIn(name, "-c", path) as server, connected(server, b',"auth_token":"x"') as wire:
         wire.send(b"SUB b 1\r\nPUB a 1\r\nx\r\nHPUB b 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nhi\r\n")

@@ -71,7 +71,7 @@ def test_core_messages_are_counted_by_their_headers_and_payloads(server: DropIn)
         assert counted(server, "from") == (60 + 200 + 9, sizes, 0, 0)
 
 
-def test_what_a_client_without_headers_gets_counts_without_them(server: DropIn) -> None:
+def test_messages_to_a_client_without_headers_count_without_them(server: DropIn) -> None:
     with connected(server, b"to", WITHOUT_HEADERS) as to, connected(server, b"from") as source:
         to.send(b"SUB foo 1\r\n")
         to.flush()

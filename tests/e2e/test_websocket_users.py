@@ -117,7 +117,7 @@ _CASES = {
 
 
 @pytest.mark.parametrize("case", _CASES)
-def test_who_is_it(case: str, tmp_path: Path) -> None:
+def test_the_user_of_a_connection(case: str, tmp_path: Path) -> None:
     top, block, clients = _CASES[case]
     found = []
     for name in NAMES:
@@ -132,7 +132,7 @@ def test_who_is_it(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_time_to_say_who_one_is(name: str, tmp_path: Path) -> None:
+def test_time_to_authenticate(name: str, tmp_path: Path) -> None:
     text = _text(_USERS, "authorization {timeout: 0.2}")
     with _started(name, tmp_path, text) as server, WebSocket(_door(server)) as web:
         web.ask(request())
@@ -163,7 +163,7 @@ def test_pings_of_its_own(name: str, tmp_path: Path) -> None:
         ("", "user_cookie: 3", ""),
     ],
 )
-def test_what_cannot_be(top: str, block: str, text: str, tmp_path: Path) -> None:
+def test_impossible_combinations(top: str, block: str, text: str, tmp_path: Path) -> None:
     config = tmp_path / "server.conf"
     config.write_text(_text(top, block))
     for name in NAMES:

@@ -82,7 +82,7 @@ async def _refusal(authenticator: Authenticator, scope: dict[str, Any], **given:
     return caught.value.kind
 
 
-def test_a_ticket_lets_in_once_who_asked_for_it() -> None:
+def test_a_ticket_admits_its_caller_once() -> None:
     async def run() -> None:
         async with _authenticator() as (_, authenticator):
             ticket = await _ticket(authenticator, "ann")
@@ -167,7 +167,7 @@ def test_a_handshake_with_a_cookie_comes_from_a_page_of_ours() -> None:
     asyncio.run(run())
 
 
-def test_a_handshake_with_what_a_browser_was_told_comes_from_a_page_of_ours() -> None:
+def test_a_handshake_with_a_cookie_comes_from_a_page_of_this_server() -> None:
     """A browser adds the password of its own dialog to the handshakes of any page."""
 
     async def run() -> None:
@@ -206,7 +206,7 @@ def test_a_token_comes_from_any_page() -> None:
     asyncio.run(run())
 
 
-def test_a_user_who_was_unknown_meanwhile_signs_in_again() -> None:
+def test_a_user_that_was_removed_meanwhile_signs_in_again() -> None:
     """A session that was revoked is not alive again when the same credentials are known again."""
 
     async def run() -> None:
@@ -244,7 +244,7 @@ def test_a_subprotocol_carries_a_token() -> None:
             from_subprotocols(bad)
 
 
-def test_who_is_no_longer_known_is_told_so() -> None:
+def test_a_removed_user_gets_401() -> None:
     async def run() -> None:
         async with _authenticator() as (hub, authenticator):
             value, session = authenticator.auth.sessions.begin(Credentials("ann", "a"))
@@ -365,7 +365,7 @@ def test_guesses_at_once_are_as_many_as_one_after_the_other() -> None:
     asyncio.run(run())
 
 
-def test_who_is_right_has_used_up_no_guess() -> None:
+def test_a_correct_password_uses_up_no_guess() -> None:
     async def run() -> None:
         names = [f"u{number}" for number in range(10)]
         settings = dataclasses.replace(SETTINGS, rate_requests=1, rate_seconds=3600.0)

@@ -402,7 +402,7 @@ def test_the_server_lives_on(stream: Stream) -> None:
     assert stream.publish("a") == 1
 
 
-def test_an_upload_that_waits_is_told_to_go_on(stream: Stream) -> None:
+def test_a_waiting_upload_gets_100_continue(stream: Stream) -> None:
     head = (
         f"POST /v1/subjects/{stream.prefix}.a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
     )
@@ -423,7 +423,7 @@ def _until_closed(web: Web, sent: bytes) -> bytes:
     return received
 
 
-def test_what_stands_behind_a_body_is_no_header_of_the_request(stream: Stream) -> None:
+def test_bytes_behind_a_body_are_no_header_of_the_request(stream: Stream) -> None:
     """Who looked at the headers before did not see it."""
     path = f"/v1/subjects/{stream.prefix}.a"
     trailers = 'Nats-Msg-Id: 1\r\nIf-Match: "9"\r\nAuthorization: x\r\nNats-H-A: b\r\n'
@@ -479,7 +479,7 @@ def test_answers_to_http_1_0_end_with_the_connection(stream: Stream) -> None:
     assert asked.endswith(b"\r\n\r\n")
 
 
-def test_every_path_says_which_methods_it_takes(web: Web) -> None:
+def test_every_path_lists_its_methods(web: Web) -> None:
     taken: dict[str, set[str]] = {}
     for operation in ROUTES:
         path = re.sub(r"\{\w+\}", "1", operation.path)

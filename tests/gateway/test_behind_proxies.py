@@ -67,7 +67,7 @@ def test_each_request_is_run_once_with_its_whole_body(web: Web, target: Target) 
     assert target.bodies() == [target.body] * answered
 
 
-def test_what_is_no_request_leaves_the_connections_in_step(web: Web, target: Target) -> None:
+def test_a_malformed_request_leaves_the_connections_in_step(web: Web, target: Target) -> None:
     inner = framed(f"POST /v1/subjects/{target.stream.prefix}.raw", "", b"inner", "length")
     run = 0
     cases = [(headers, body.encode()) for headers, body, _ in NO_REQUESTS.values()]

@@ -124,7 +124,7 @@ def test_a_bucket_is_changed_with_conditions(bucket: Store) -> None:
     assert web.json("PATCH", bucket.path, {}).kind == "bucket-not-found"
 
 
-def test_what_a_bucket_does_not_speak_of_is_left_alone(bucket: Store) -> None:
+def test_settings_that_a_bucket_does_not_name_stay(bucket: Store) -> None:
     bucket.web.json("PATCH", bucket.info, {"metadata": {"team": "a"}, "max_consumers": -1})
     bucket.web.json("PATCH", bucket.info, {"allow_direct": True, "deny_purge": False})
     bucket.web.json("PATCH", bucket.path, {"history": 2})

@@ -67,7 +67,7 @@ def test_values_are_unquoted_and_encoded_once(stream: Stream) -> None:
         ("ce-ext", "%00"),
     ],
 )
-def test_what_is_no_event_is_refused(stream: Stream, header: str, value: str) -> None:
+def test_a_malformed_event_is_refused(stream: Stream, header: str, value: str) -> None:
     answer = send(stream, **{header: value})
 
     assert (answer.status, answer.kind) == (400, "bad-cloud-event")

@@ -55,7 +55,7 @@ def test_the_tag_stands_for_the_configuration(stream: Stream, thing: Thing) -> N
     assert stream.web.send("HEAD", path).headers["etag"] == changed.headers["etag"]
 
 
-def test_what_was_created_again_has_another_tag(stream: Stream) -> None:
+def test_a_recreated_resource_has_another_etag(stream: Stream) -> None:
     path, config, _ = place(stream, "stream")
     first = stream.web.get(path).headers["etag"]
     stream.web.delete(path)
@@ -121,7 +121,7 @@ def test_only_what_is_not_there_is_created(stream: Stream, kind: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-def test_what_is_missing_is_not_found_whatever_the_condition(stream: Stream, method: str) -> None:
+def test_a_missing_resource_is_not_found_under_any_condition(stream: Stream, method: str) -> None:
     body: object = None if method == "DELETE" else {}
     for path in ("/v1/streams/MISSING", f"{stream.path}/consumers/MISSING"):
         assert change(stream.web, method, path, body, If_Match='"x"').status == 404
@@ -135,7 +135,7 @@ def test_tags_that_are_none(stream: Stream, header: str, value: str) -> None:
     assert (answer.status, answer.kind) == (400, "bad-header")
 
 
-def test_of_many_who_saw_the_same_one_wins(stream: Stream) -> None:
+def test_of_many_writers_with_the_same_revision_one_wins(stream: Stream) -> None:
     seen = stream.web.get(stream.path).headers["etag"] or ""
     answers: list[int] = []
 

@@ -31,7 +31,7 @@ def test_a_paused_consumer_delivers_after_it_is_resumed(stream: Stream) -> None:
     assert len(fetch(stream, consumer, expires="30s")) == 1
 
 
-def test_a_pause_says_how_long(stream: Stream) -> None:
+def test_a_pause_reports_its_length(stream: Stream) -> None:
     consumer = stream.consumer()
     for body in ({}, {"until": "soon"}, {"duration": "1s", "until": "2099-01-01T00:00:00Z"}):
         assert stream.web.json("POST", consumer + ":pause", body).status == 400

@@ -39,7 +39,7 @@ def ack_pending(stream: Stream, consumer: str) -> int:
     return int(stream.web.get(consumer).json()["num_ack_pending"])
 
 
-def test_what_cannot_be_confirmed_is_told_at_once(server: JetgateServer | NatsServer) -> None:
+def test_an_ack_that_cannot_be_confirmed_fails_at_once(server: JetgateServer | NatsServer) -> None:
     """A server that was killed does not know its last deliveries, and says nothing of them."""
     patient = dataclasses.replace(SETTINGS, api_timeout=3600.0)
     tokens = AckTokens(SETTINGS.ack_key)
@@ -82,7 +82,7 @@ def test_messages_are_fetched_and_acknowledged(stream: Stream) -> None:
     assert ack_pending(stream, consumer) == 0
 
 
-def test_an_empty_fetch_says_why(stream: Stream) -> None:
+def test_an_empty_fetch_gives_the_reason(stream: Stream) -> None:
     consumer = stream.consumer()
 
     now = stream.web.json("POST", consumer + ":fetch", {"no_wait": True})
@@ -164,7 +164,7 @@ def test_a_caller_that_goes_away_leaves_no_request_behind(stream: Stream) -> Non
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
-def test_what_a_caller_did_not_take_is_given_back(stream: Stream, accept: str) -> None:
+def test_messages_that_a_caller_did_not_take_are_returned(stream: Stream, accept: str) -> None:
     path = stream.consumer("C", ack_wait=600_000_000_000)
     for _ in range(6):
         stream.publish("a", b"x" * 1_000_000)

@@ -37,7 +37,7 @@ def document() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["openapi.json", "asyncapi.json"])
-def test_what_is_committed_is_what_the_server_serves(web: Web, name: str) -> None:
+def test_the_committed_contract_is_the_served_one(web: Web, name: str) -> None:
     answer = web.get(f"/{name}")
 
     assert answer.headers["content-type"] == "application/json"
@@ -125,7 +125,7 @@ def test_examples_are_answered_so() -> None:
         assert examples.shape(answer.answer) == examples.shape(example.answer), example.title
 
 
-def test_every_answer_may_tell_the_rate(document: dict[str, Any]) -> None:
+def test_every_answer_may_have_the_rate_limit(document: dict[str, Any]) -> None:
     refusals = document["components"]["responses"]
     for path, methods in document["paths"].items():
         for operation in methods.values():

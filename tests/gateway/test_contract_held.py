@@ -57,9 +57,7 @@ def hasty() -> Iterator[GatewayServer]:
         yield gateway
 
 
-def test_what_is_asked_at_random_is_answered_as_declared(
-    hasty: GatewayServer, tmp_path: Path
-) -> None:
+def test_random_requests_are_answered_as_declared(hasty: GatewayServer, tmp_path: Path) -> None:
     _ask(hasty, tmp_path, "--phases=fuzzing,stateful", "--max-examples=2", "--seed=11")
 
     assert hasty.failures == []

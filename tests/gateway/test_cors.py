@@ -147,7 +147,7 @@ def test_an_allowed_page_uses_a_session(shared: Web) -> None:
     assert (refused.status, refused.kind) == (403, "cross-site")
 
 
-def test_without_a_list_nothing_is_said_of_origins(web: Web) -> None:
+def test_without_a_list_answers_have_no_cors_headers(web: Web) -> None:
     answer = web.get("/healthz", Origin=APP)
 
     assert not [name for name in answer.headers if name.lower().startswith("access-control")]

@@ -84,7 +84,7 @@ def test_some_letters_are_sent_back(yard: Graveyard) -> None:
     assert yard.count(yard.dead) == 1
 
 
-def test_what_cannot_be_sent_back_stays(yard: Graveyard) -> None:
+def test_dead_letters_that_cannot_be_sent_back_stay(yard: Graveyard) -> None:
     yard.terminate(b"1")
     yard.dead.web.publish(yard.dead.name, b"no letter")
     forged = {

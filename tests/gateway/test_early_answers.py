@@ -31,7 +31,9 @@ TOO_LARGE = "urn:jetgate:problem:body-too-large"
 
 @pytest.mark.parametrize("size", [MIB + 1, 20 * MIB, 100 * MIB])
 @pytest.mark.parametrize("is_chunked", [False, True])
-def test_who_sends_all_before_reading_is_answered(web: Web, size: int, is_chunked: bool) -> None:
+def test_a_client_that_sends_everything_before_reading_is_answered(
+    web: Web, size: int, is_chunked: bool
+) -> None:
     """As http.client and what is built on it do."""
     connection = http.client.HTTPConnection(*web.address, timeout=60)
     pieces = (bytes(MIB) for _ in range(size // MIB))
@@ -88,7 +90,7 @@ def test_curl_is_answered(web: Web, tmp_path: Path, expect: str) -> None:
         assert uploaded == "0"
 
 
-def test_who_waits_is_told_without_having_sent(web: Web) -> None:
+def test_a_client_that_waits_for_100_continue_is_refused_before_it_sends(web: Web) -> None:
     head = b"POST /v1/streams HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with socket.create_connection(web.address, timeout=30) as caller:
         caller.sendall(head + b"Expect: 100-continue\r\nContent-Length: 99999999\r\n\r\n")

@@ -63,7 +63,7 @@ def test_the_type_of_a_body_is_kept_however_often_it_comes(stream: Stream, media
         )
 
 
-def test_what_is_added_to_answers_is_added_to_these(nats_server: NatsServer) -> None:
+def test_headers_added_to_answers_are_added_to_these(nats_server: NatsServer) -> None:
     settings = dataclasses.replace(SETTINGS, cors_origins=(APP,), rate_requests=1000)
     with GatewayServer(nats_server.address, settings) as server:
         web = Web(server.http)

@@ -31,7 +31,7 @@ def test_every_frame_is_shown_by_an_example_of_it() -> None:
                 frame_contract.check(way, example["payload"], packed=is_packed(name))
 
 
-def test_the_examples_are_what_a_server_says() -> None:
+def test_the_examples_are_frames_of_a_server() -> None:
     with server() as web:
         found = list(frame_examples.answered(web))
 
@@ -91,7 +91,7 @@ def wrong(name: str, frame: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", names("receive"))
-def test_what_the_document_allows_is_read_and_nothing_else(
+def test_only_frames_that_the_document_allows_are_read(
     gateway_over_nats: GatewayServer, name: str
 ) -> None:
     protocol = PACK if is_packed(name) else JSON

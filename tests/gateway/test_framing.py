@@ -244,7 +244,7 @@ def test_a_body_that_comes_later_than_its_upgrade_is_no_request(stream: Stream, 
     assert target.bodies() == [target.body]
 
 
-def test_what_is_no_request_runs_nothing_and_ends_the_connection(target: Target) -> None:
+def test_a_malformed_request_runs_nothing_and_ends_the_connection(target: Target) -> None:
     inner = framed(f"POST /v1/subjects/{target.stream.prefix}.raw", "", b"inner", "length")
     for name, (headers, body, status) in NO_REQUESTS.items():
         head = f"{target.line} HTTP/1.1\r\nHost: localhost\r\n{target.route.headers}{headers}\r\n"

@@ -86,14 +86,14 @@ def test_no_socket_opens_by_another_name(jetgate_server: JetgateServer) -> None:
         assert ws.ask("ping")["type"] == "pong"
 
 
-def test_the_name_that_a_trusted_proxy_says_counts(named: Web) -> None:
+def test_the_host_name_of_a_trusted_proxy_counts(named: Web) -> None:
     assert _asked(named, "api.example").status == 200
     assert _asked(named, "inside", Forwarded="for=192.0.2.1;host=api.example").status == 200
     assert _is_refused(_asked(named, "inside"))
     assert _is_refused(_asked(named, "api.example", Forwarded="for=192.0.2.1;host=evil.example"))
 
 
-def test_operators_say_by_which_names() -> None:
+def test_operators_choose_the_host_names() -> None:
     with JetgateServer("--http-host", "api.example", in_memory=True) as server:
         web = Web(server.http)
         assert [_asked(web, host).status for host in ("api.example:80", "localhost")] == [200, 200]

@@ -123,7 +123,7 @@ def stored(jetgate_server: JetgateServer) -> Iterator[Web]:
         assert web.delete(path).status == 204
 
 
-def test_what_is_stored_is_data_and_for_who_asked(stored: Web) -> None:
+def test_stored_data_is_inert_and_cached_for_its_caller_alone(stored: Web) -> None:
     wrong = []
     for operation in ROUTES:
         for query, accept, body in FORMS.get(operation.id, ()):
@@ -146,7 +146,7 @@ def test_what_is_stored_is_data_and_for_who_asked(stored: Web) -> None:
         "/v1/objects/INERT/o:info",
     ],
 )
-def test_what_has_not_changed_is_for_who_asked_too(stored: Web, path: str) -> None:
+def test_a_304_is_cached_for_its_caller_alone_too(stored: Web, path: str) -> None:
     tag = stored.get(path).headers["etag"]
     answer = stored.get(path, If_None_Match=tag)
     assert answer.status == 304

@@ -96,7 +96,7 @@ def test_http_goes_on_where_nats_py_paused_and_acknowledged(stream: Stream, addr
 
 
 @pytest.mark.parametrize("web", ["jetgate"], indirect=True)  # nats-server has no dead letters
-def test_what_nats_py_terminates_is_a_letter(stream: Stream, address: str) -> None:
+def test_a_message_terminated_by_nats_py_is_a_dead_letter(stream: Stream, address: str) -> None:
     dead = f"DEAD-{stream.name}"
     assert stream.web.json("PUT", f"/v1/streams/{dead}", {"allow_direct": True}).status == 201
     stream.publish("a", b"bad")

@@ -27,7 +27,7 @@ def test_a_value_comes_back_as_it_was_sent(bucket: Store) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", read.headers["js-created"])
 
 
-def test_a_type_is_kept_unless_it_says_nothing_or_would_run(bucket: Store) -> None:
+def test_a_media_type_is_kept_unless_it_is_generic_or_active(bucket: Store) -> None:
     for key, sent, shown in (
         ("json", "application/json", "application/json"),
         ("form", "application/x-www-form-urlencoded", "application/octet-stream"),
@@ -60,7 +60,7 @@ def test_a_value_is_shown_as_json(bucket: Store, body: bytes, member: str, shown
     assert entry == wanted
 
 
-def test_what_is_known_is_not_sent_again(bucket: Store) -> None:
+def test_an_unchanged_value_is_not_sent_again(bucket: Store) -> None:
     bucket.put("k")
     answer = bucket.get("k", If_None_Match='"1"')
     assert (answer.status, answer.body, answer.headers["etag"]) == (304, b"", '"1"')

@@ -23,7 +23,7 @@ def _shown(line: dict[str, object]) -> tuple[object, ...]:
     return line["event"], line["key"], line["revision"], line.get("text")
 
 
-def test_what_is_there_comes_first_then_what_changes(bucket: Store) -> None:
+def test_current_values_come_first_then_changes(bucket: Store) -> None:
     bucket.revision("a", b"old")
     bucket.revision("a", b"1")
     bucket.revision("b", b"2")
@@ -101,7 +101,7 @@ def test_events_have_ids_to_go_on_from(bucket: Store) -> None:
         assert feed.line()["recovered"] is True
 
 
-def test_a_feed_that_cannot_go_on_begins_anew_and_says_so(bucket: Store) -> None:
+def test_a_feed_that_cannot_go_on_begins_anew_and_reports_it(bucket: Store) -> None:
     bucket.revision("a", b"1")
     with _watch(bucket) as feed:
         feed.until("ready")
@@ -157,7 +157,7 @@ def test_a_feed_outlives_its_consumer_without_a_hole(bucket: Store, query: str) 
         assert _consumers(bucket) != [name]
 
 
-def test_a_reader_who_goes_leaves_no_consumer(bucket: Store) -> None:
+def test_a_reader_that_disconnects_leaves_no_consumer(bucket: Store) -> None:
     with _watch(bucket) as feed:
         feed.until("ready")
         assert len(_consumers(bucket)) == 1
@@ -199,7 +199,7 @@ def test_a_feed_ends_with_its_bucket(bucket: Store) -> None:
         assert feed.answer.readline() == b""
 
 
-def test_a_reader_who_does_not_read_is_sent_little(bucket: Store) -> None:
+def test_a_reader_that_does_not_read_is_sent_little(bucket: Store) -> None:
     value = b"x" * 500_000
     for number in range(60):
         bucket.revision(f"k.{number}", value)

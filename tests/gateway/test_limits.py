@@ -62,13 +62,13 @@ def test_an_identity_has_its_own_rate(limited: Web) -> None:
     assert limited.get("/healthz").headers["ratelimit"] is None
 
 
-def test_an_answer_that_is_an_error_tells_the_rate_too(limited: Web) -> None:
+def test_an_error_has_the_rate_limit_too(limited: Web) -> None:
     answer = limited.send("GET", "/v1/streams?x=1", None, {"Authorization": ME})
 
     assert (answer.status, answer.headers["ratelimit"]) == (400, '"requests";r=2;t=1200')
 
 
-def test_who_guesses_passwords_runs_out_of_guesses(limited: Web) -> None:
+def test_guesses_of_passwords_are_limited(limited: Web) -> None:
     assert _ask(limited, ME).status == 200
     guesses = [_ask(limited, basic("you", str(number))) for number in range(4)]
 
@@ -94,7 +94,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("asked", "status"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_counts_for_the_address_until_it_is_known_who_asks(
+def test_refusals_count_for_the_address_until_the_caller_is_authenticated(
     limited: Web, asked: tuple[str, str, dict[str, str]], status: int
 ) -> None:
     method, path, headers = asked
@@ -141,9 +141,7 @@ def test_where_nobody_signs_in_addresses_are_limited(nats_server: NatsServer) ->
 
 
 @pytest.mark.parametrize("trusted", [("127.0.0.1",), ("10.0.0.0/8",)])
-def test_a_trusted_proxy_may_say_that_a_caller_came_over_tls(
-    users: NatsServer, trusted: tuple[str, ...]
-) -> None:
+def test_a_trusted_proxy_may_report_tls(users: NatsServer, trusted: tuple[str, ...]) -> None:
     settings = dataclasses.replace(SETTINGS, trusted_proxies=trusted)
     headers = {"Authorization": ME, "X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}
     headers["X-Forwarded-Host"] = "chat.example"

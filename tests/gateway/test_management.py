@@ -34,7 +34,7 @@ def test_patch_changes_only_what_it_names(stream: Stream) -> None:
     assert "description" not in config
 
 
-def test_what_does_not_exist_is_not_found(stream: Stream) -> None:
+def test_missing_resources_are_not_found(stream: Stream) -> None:
     missing = stream.web.get("/v1/streams/MISSING")
     consumer = stream.web.get(f"{stream.path}/consumers/MISSING")
 
@@ -43,7 +43,7 @@ def test_what_does_not_exist_is_not_found(stream: Stream) -> None:
     assert stream.web.delete("/v1/streams/MISSING").status == 404
 
 
-def test_conflicts_are_told(stream: Stream) -> None:
+def test_conflicts_are_reported(stream: Stream) -> None:
     config = {"name": stream.name, "subjects": ["other.>"]}
     taken = stream.web.json("POST", "/v1/streams", config)
     overlap = stream.web.json("PUT", "/v1/streams/OVERLAP", {"subjects": [f"{stream.prefix}.x"]})
@@ -175,7 +175,7 @@ def test_deep_nesting_is_the_callers_mistake(stream: Stream, depth: int) -> None
     assert [answer.status for answer in answers] == [400] * len(asked)
 
 
-def test_what_the_server_would_not_take_ends_nobodys_connection(stream: Stream) -> None:
+def test_a_body_that_the_server_refuses_ends_no_connection(stream: Stream) -> None:
     """All callers share a connection: a request that it cannot carry must not end it."""
     path = stream.consumer()
     waiting: list[Answer] = []

@@ -61,7 +61,7 @@ def _begin(store: Store, name: str) -> socket.socket:
     return caller
 
 
-def test_what_belongs_to_no_object_is_removed_and_all_else_stays(store: Store) -> None:
+def test_chunks_without_an_object_are_removed_and_all_others_stay(store: Store) -> None:
     store.put("kept", BODY)
     store.put("renamed", BODY[::-1])
     store.web.json("PATCH", store.at("renamed"), {"name": "now"})
@@ -82,7 +82,7 @@ def test_what_belongs_to_no_object_is_removed_and_all_else_stays(store: Store) -
     assert bodies == [BODY, BODY[::-1], b"new", BODY]
 
 
-def test_what_is_young_may_go_on(store: Store) -> None:
+def test_a_recent_upload_may_go_on(store: Store) -> None:
     _abandon(store)
     store.put("o", b"before")
     before = _stored(store)
@@ -98,7 +98,7 @@ def test_what_is_young_may_go_on(store: Store) -> None:
     assert store.web.send("POST", store.path + ":clean").json() == {"purged": 0}  # a day
 
 
-def test_what_comes_too_slowly_ends(store: Store) -> None:
+def test_an_upload_that_is_too_slow_ends(store: Store) -> None:
     """So that whatever goes on stays young."""
     with (
         GatewayServer(store.nats, replace(EAGER, object_chunk_max=0.3)) as hasty,
@@ -129,7 +129,7 @@ def test_an_age_that_uploads_may_have_is_refused(objects: Store) -> None:
     assert _clean(objects, "10m").kind == "bad-object-info"
 
 
-def test_what_a_killed_server_left_of_an_upload_is_removed() -> None:
+def test_the_upload_of_a_killed_server_is_removed() -> None:
     with JetgateServer() as server:
         name = "killed"
         store = Store(Web(server.http), server.address, name, f"/v1/objects/{name}")

@@ -103,7 +103,7 @@ def test_a_range_is_those_bytes(objects: Store, header: str, start: int, stop: i
     assert answer.headers["content-range"] == f"bytes {start}-{stop - 1}/{len(BODY)}"
 
 
-def test_ranges_that_cannot_be_are_told_or_left_out(objects: Store) -> None:
+def test_impossible_ranges_are_refused_or_ignored(objects: Store) -> None:
     objects.put("o", BODY)
     refused = objects.get("o", Range=f"bytes={len(BODY)}-")
     assert (refused.status, refused.kind) == (416, "range-not-satisfiable")
@@ -140,7 +140,7 @@ def test_a_body_that_is_not_its_digest_leaves_nothing(objects: Store, header: st
         assert (answer.status, answer.kind) == (400, "bad-header"), wrong
 
 
-def test_a_digest_that_is_said_twice_is_checked_twice(objects: Store) -> None:
+def test_two_digests_are_both_checked(objects: Store) -> None:
     head = f"PUT {objects.at('o')} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
     lines = [f"Repr-Digest: {_digest(body)}\r\n" for body in (b"x", b"other")]
 
@@ -180,7 +180,7 @@ def test_an_object_of_any_name_that_is_listed_can_be_read_changed_and_deleted(
     assert listed() == []
 
 
-def test_what_is_stored_has_a_name_of_bounded_length(objects: Store) -> None:
+def test_stored_objects_have_names_of_bounded_length(objects: Store) -> None:
     assert objects.put("n" * 600, b"1").status == 201
     assert objects.put("n" * 601, b"1").kind == "bad-name"
     link = {"bucket": objects.name, "name": "n" * 600}

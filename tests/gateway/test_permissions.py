@@ -307,7 +307,7 @@ def _covers(row: Need, need: Need) -> bool:
 
 
 @pytest.mark.parametrize("denied", ["$JS.API.>", "$JS.ACK.>", "s.>", "$KV.>", "$O.>"])
-def test_what_is_denied_is_denied_on_every_way(database: str, denied: str) -> None:
+def test_a_denied_subject_is_denied_on_every_path(database: str, denied: str) -> None:
     """A route whose row has a subject of those is refused, whatever else is allowed."""
 
     async def use(node: Node, ask: Ask) -> None:

@@ -46,7 +46,7 @@ def _unreachable(receive: links.Receive, closed: links.Closed) -> Link:
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/streams", "/metrics"])
-def test_without_valid_credentials_nothing_is_told(
+def test_without_valid_credentials_nothing_is_disclosed(
     guarded: Web, header: str | None, path: str
 ) -> None:
     headers = {} if header is None else {"Authorization": header}
@@ -55,14 +55,14 @@ def test_without_valid_credentials_nothing_is_told(
     assert answer.headers["www-authenticate"].startswith("Basic")
 
 
-def test_who_is_known_is_served(guarded: Web) -> None:
+def test_authenticated_callers_are_served(guarded: Web) -> None:
     headers = {"Authorization": basic("me", "secret")}
     for path in ("/v1/streams", "/metrics"):
         assert guarded.send("GET", path, None, headers).status == 200
 
 
 @pytest.mark.parametrize("header", [None, basic("me", "secret"), basic("me", "wrong"), "Digest x"])
-def test_probes_are_answered_whoever_asks(guarded: Web, header: str | None) -> None:
+def test_probes_are_answered_without_credentials(guarded: Web, header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header}
     assert guarded.send("GET", "/healthz", None, headers).status == 200
     ready = guarded.send("GET", "/readyz", None, headers)
@@ -70,7 +70,7 @@ def test_probes_are_answered_whoever_asks(guarded: Web, header: str | None) -> N
 
 
 @pytest.mark.parametrize("with_users", [False, True])
-def test_only_without_users_a_probe_says_what_the_database_said(with_users: bool) -> None:
+def test_only_without_users_a_probe_shows_the_error_of_the_database(with_users: bool) -> None:
     why = 'PostgreSQL refuses a statement: permission denied for role "jet"'
 
     async def run() -> Any:
@@ -121,7 +121,7 @@ async def _ask(
     return sent[0]["status"], orjson.loads(b"".join(m.get("body", b"") for m in sent))
 
 
-def test_permissions_hold_and_a_refusal_is_told_at_once() -> None:
+def test_permissions_hold_and_a_refusal_is_reported_at_once() -> None:
     rules = Permissions(Rule(("orders.>",), ("orders.secret",)))
     users = Users(
         users=(
@@ -201,7 +201,7 @@ def test_a_crowd_of_strangers_is_turned_away() -> None:
     assert asyncio.run(run()) == [401] * 300 + [404]
 
 
-def test_nobody_loses_his_connection_while_he_is_served() -> None:
+def test_no_caller_loses_its_connection_while_it_is_served() -> None:
     """More users at once than idle connections are kept; it is the idle ones that go."""
 
     async def run() -> list[Any]:

@@ -140,7 +140,7 @@ def test_a_chunked_body_is_one_message(stream: Stream) -> None:
     assert stream.web.get(f"{stream.path}/messages/1").body == b"abcde"
 
 
-def test_a_counter_tells_its_total(web: Web) -> None:
+def test_a_counter_returns_its_total(web: Web) -> None:
     made = web.json(
         "PUT", "/v1/streams/HTTPC", {"subjects": ["httpc.*"], "allow_msg_counter": True}
     )

@@ -124,7 +124,7 @@ def _subjects(messages: Iterable[dict[str, Any]]) -> list[str]:
     return [message["subject"] for message in messages]
 
 
-def test_who_may_only_subscribe_follows_by_events(guarded: Guarded) -> None:
+def test_a_caller_that_may_only_subscribe_follows_by_events(guarded: Guarded) -> None:
     guarded.publish("chat.a", "orders.1", "chat.secret.b", "chat.c")
     address = guarded.web.address
     path = "/v1/tail/chat.%3E?from=all"
@@ -153,7 +153,7 @@ def test_who_may_only_subscribe_follows_by_events(guarded: Guarded) -> None:
         ("/v1/streams/NONE/tail?filter=orders.1", "orders.1"),
     ],
 )
-def test_what_he_may_not_subscribe_to_is_refused_by_name(
+def test_a_subject_that_may_not_be_subscribed_to_is_refused_by_name(
     guarded: Guarded, path: str, subject: str
 ) -> None:
     answer = guarded.web.get(path, Authorization=READER)
@@ -161,7 +161,9 @@ def test_what_he_may_not_subscribe_to_is_refused_by_name(
     assert answer.json()["detail"] == f"not permitted: subscribing to {subject}"
 
 
-def test_who_may_only_subscribe_follows_over_a_websocket_and_no_more(guarded: Guarded) -> None:
+def test_a_caller_that_may_only_subscribe_follows_over_a_websocket_and_no_more(
+    guarded: Guarded,
+) -> None:
     guarded.publish("chat.a", "orders.1", "chat.secret.b", "chat.c")
     with _socket(guarded) as ws:
         begun = ws.ask("sub", sid=1, filter="chat.>", **{"from": "all"})
@@ -280,7 +282,7 @@ def test_a_tail_that_another_server_denies_is_refused_at_once(denied: str) -> No
         assert (answer.status, answer.kind) == (403, "not-permitted")
 
 
-def test_what_another_server_denies_is_an_error_at_once() -> None:
+def test_a_denial_of_another_server_is_an_error_at_once() -> None:
     with _denied("chat.no", "$JS.API.CONSUMER.MSG.NEXT.>", "$JS.API.DIRECT.GET.>") as web:
         path = "/v1/tail/chat.%3E?from=all"
         with following(web.address, path, Authorization=READER) as events:

@@ -94,11 +94,11 @@ def test_nothing_is_an_empty_list(filled: Stream) -> None:
         {"what": 1},
     ],
 )
-def test_what_cannot_be_read_is_refused(stream: Stream, request_: dict[str, object]) -> None:
+def test_unreadable_input_is_refused(stream: Stream, request_: dict[str, object]) -> None:
     assert read(stream, **request_).status == 400
 
 
-def test_a_stream_without_direct_get_says_so(stream: Stream) -> None:
+def test_a_stream_without_direct_get_is_refused_by_name(stream: Stream) -> None:
     stream.web.json("PATCH", stream.path, {"allow_direct": False})
 
     without = read(stream)
@@ -116,7 +116,7 @@ def test_the_account_is_shown(stream: Stream, web: Web) -> None:
     assert "max_streams" in account.json()["limits"]
 
 
-def test_a_caller_is_told_how_large_a_message_may_be(stream: Stream, web: Web) -> None:
+def test_the_limit_of_message_size_is_in_the_refusal(stream: Stream, web: Web) -> None:
     most = web.get("/v1/session").json()["max_payload"]
 
     assert web.publish(f"{stream.prefix}.x", b"x" * most).status == 201

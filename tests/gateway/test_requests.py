@@ -42,7 +42,7 @@ def test_the_reply_is_the_answer(web: Web, wire: Wire) -> None:
     assert (got.headers["nats-h-x-by"], got.headers["nats-service-error"]) == ("me", "no")
 
 
-def test_nobody_there_is_told_at_once(web: Web) -> None:
+def test_nobody_there_is_reported_at_once(web: Web) -> None:
     one, many = ask(web, "ask.nobody"), ask(web, "ask.nobody", "?replies=3")
 
     assert (one.status, one.kind, one.headers["retry-after"]) == (503, "no-responders", "1")
@@ -96,5 +96,5 @@ def test_an_empty_reply_can_be_the_end(web: Web, wire: Wire) -> None:
         ("ask", "?stall=1s", 400),
     ],
 )
-def test_what_cannot_be_asked_is_refused(web: Web, subject: str, query: str, status: int) -> None:
+def test_invalid_requests_are_refused(web: Web, subject: str, query: str, status: int) -> None:
     assert ask(web, subject, query).status == status

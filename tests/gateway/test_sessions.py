@@ -77,7 +77,7 @@ def test_it_is_not_given_to_strangers(guarded: Web) -> None:
     "cookie",
     ["", "x", "{}x", "{} x", "x{}", '"{}"', "{}; jetgate={}", "{}; jetgate=x", "a" * 8000, "\xe9"],
 )
-def test_what_is_not_quite_a_session_is_none(guarded: Web, cookie: str) -> None:
+def test_an_altered_session_cookie_is_refused(guarded: Web, cookie: str) -> None:
     value = _signed_in(guarded).partition("=")[2]
 
     answer = guarded.get("/v1/streams", Cookie="jetgate=" + cookie.format(value, value))
@@ -106,7 +106,7 @@ def test_nor_for_a_script_that_asks_for_credentials_itself(
     assert source.headers["www-authenticate"] == 'Bearer realm="jetgate"'
 
 
-def test_what_a_cookie_may_change_comes_from_a_page_of_this_server(guarded: Web) -> None:
+def test_a_cookie_changes_data_only_from_a_page_of_this_server(guarded: Web) -> None:
     cookie = _signed_in(guarded)
 
     assert _publish(guarded, cookie, Origin=_own(guarded)).kind == "no-stream"
@@ -306,7 +306,7 @@ def _poll(web: Web, path: str, answers: list[bytes], **headers: str) -> threadin
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
-def test_what_waits_ends_with_its_session_alone(guarded: Web, accept: str) -> None:
+def test_waiting_requests_end_with_their_session_alone(guarded: Web, accept: str) -> None:
     mine = {"Authorization": ME}
     headers = mine | {"Content-Type": "application/json"}
     guarded.send("PUT", "/v1/streams/ENDS", b'{"subjects": ["ends"]}', headers)
@@ -335,7 +335,7 @@ def test_what_waits_ends_with_its_session_alone(guarded: Web, accept: str) -> No
     assert b"session-ended" in of_session[0] or of_session == [b"cut"]
 
 
-def test_what_a_browser_keeps_is_for_whoever_asked(stream: Stream) -> None:
+def test_a_browser_caches_answers_for_their_caller_alone(stream: Stream) -> None:
     stream.publish("a")
 
     headers = stream.web.get(f"{stream.path}/messages/1").headers

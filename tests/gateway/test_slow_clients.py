@@ -73,7 +73,7 @@ def test_a_byte_of_a_body_now_and_then_does_not_help(impatient: Web) -> None:
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-def test_results_that_were_there_are_told_before_a_batch_is_cut(impatient: Web) -> None:
+def test_available_results_are_sent_before_a_batch_is_cut(impatient: Web) -> None:
     line = b'{"subject":"nobody.has.this"}\n'
     head = "POST /v1/publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
 
@@ -202,7 +202,7 @@ def test_a_second_request_has_its_own_time(brisk: Web) -> None:
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-def test_what_takes_long_after_the_headers_is_waited_for(brisk: Web) -> None:
+def test_a_slow_body_after_the_headers_is_waited_for(brisk: Web) -> None:
     brisk.json("PUT", "/v1/streams/BRISK", {"subjects": ["brisk"]})
     consumer = "/v1/streams/BRISK/consumers/C"
     brisk.json("PUT", consumer, {"ack_policy": "explicit"})
@@ -233,12 +233,12 @@ def _leave_unread(unread: Web, accept: str) -> list[int]:
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
-def test_a_caller_who_reads_nothing_is_left(unread: Web, accept: str) -> None:
+def test_a_caller_that_reads_nothing_is_disconnected(unread: Web, accept: str) -> None:
     """His messages are those of others then, long before their ack wait is over."""
     assert _leave_unread(unread, accept) == [2]
 
 
-def test_a_caller_who_reads_something_is_waited_for(
+def test_a_caller_that_reads_something_is_waited_for(
     unread: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = iter([5, 4, 3, 2])

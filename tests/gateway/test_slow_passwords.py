@@ -116,7 +116,7 @@ async def _serving(users_timeout: float = 60) -> AsyncIterator[Serving]:
 
 
 @pytest.mark.parametrize("head", [_REQUEST, _HANDSHAKE], ids=["request", "handshake"])
-def test_what_waits_ends_with_its_connection(gate: Gate, head: str) -> None:
+def test_a_waiting_check_ends_with_its_connection(gate: Gate, head: str) -> None:
     async def run() -> None:
         async with _serving() as web:
             for number in range(20):
@@ -134,7 +134,7 @@ def test_what_waits_ends_with_its_connection(gate: Gate, head: str) -> None:
     asyncio.run(run())
 
 
-def test_one_of_two_who_wait_for_the_same_goes(gate: Gate) -> None:
+def test_one_of_two_callers_that_wait_for_the_same_check_goes(gate: Gate) -> None:
     async def run() -> None:
         async with _serving() as web:
             asked = [await web.ask("ann", "a") for _ in range(2)]
@@ -166,7 +166,7 @@ def test_others_get_in_while_an_address_guesses(gate: Gate) -> None:
     asyncio.run(run())
 
 
-def test_who_is_not_judged_in_time_is_not_told_that_the_password_is_wrong(gate: Gate) -> None:
+def test_a_check_that_is_not_done_in_time_is_not_answered_as_a_wrong_password(gate: Gate) -> None:
     async def run() -> None:
         async with _serving(users_timeout=0.2) as web:
             await web.ask("bob", "guess")

@@ -67,7 +67,7 @@ def _during_a_start(
 
 
 @pytest.mark.parametrize("parts", [1, 2])
-def test_who_asks_whether_it_is_ready_is_told_that_it_is_starting(parts: int) -> None:
+def test_the_readiness_probe_reports_that_the_server_is_starting(parts: int) -> None:
     async def scenario(start: StartupServer) -> None:
         request = b"GET /readyz?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
         cut = len(request) // parts

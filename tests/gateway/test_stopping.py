@@ -44,7 +44,9 @@ async def _asked(port: int, accept: str, batch: int) -> socket.socket:
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
-def test_who_waits_is_told_when_the_server_is_another(nats_server: NatsServer, accept: str) -> None:
+def test_waiting_requests_are_answered_when_another_node_takes_over(
+    nats_server: NatsServer, accept: str
+) -> None:
     """The client is closed when another node leads; this one goes on as a standby."""
 
     async def scenario() -> bytes:
@@ -82,7 +84,7 @@ def test_who_waits_is_told_when_the_server_is_another(nats_server: NatsServer, a
         ("application/x-ndjson", 8, 8, 1_000_000),
     ],
 )
-def test_what_a_caller_was_not_given_is_given_back(
+def test_messages_that_did_not_reach_the_caller_are_returned(
     nats_server: NatsServer, accept: str, there: int, batch: int, size: int
 ) -> None:
     """He waits for one more; or for nothing, but takes less than there is."""

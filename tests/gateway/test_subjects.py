@@ -35,7 +35,7 @@ def quoted(stream: Stream, odd: str) -> str:
     return quote(stream.subject(odd), safe="")
 
 
-def test_what_nats_stores_is_read_listed_and_removed(stream: Stream, wire: Wire) -> None:
+def test_messages_stored_over_nats_are_read_listed_and_removed(stream: Stream, wire: Wire) -> None:
     subjects = {stream.subject(odd) for odd in ODD}
     for subject in subjects:
         assert "seq" in wire.request(subject, subject.encode()).json(), subject
@@ -59,7 +59,7 @@ def test_what_nats_stores_is_read_listed_and_removed(stream: Stream, wire: Wire)
         assert answer.json() == {"purged": 1}, odd
 
 
-def test_what_is_published_over_http_arrives_over_nats(stream: Stream, wire: Wire) -> None:
+def test_messages_published_over_http_arrive_over_nats(stream: Stream, wire: Wire) -> None:
     wire.send(b"SUB %b.> odd\r\n" % stream.prefix.encode())
     wire.flush()
     for odd in ODD:
@@ -90,7 +90,7 @@ def test_feeds_follow_such_subjects(stream: Stream, wire: Wire, odd: str) -> Non
 
 
 @pytest.mark.parametrize("end", ["a b", "a\tb", "a\rb", "a\nb", "a..b", "", ".a", "*", ">"])
-def test_what_is_no_subject_is_refused(stream: Stream, end: str) -> None:
+def test_invalid_subjects_are_refused(stream: Stream, end: str) -> None:
     answer = stream.web.publish(stream.subject(end), b"x")
 
     assert (answer.status, answer.kind) == (400, "bad-subject")

@@ -24,7 +24,7 @@ def begun(events: Events) -> dict[str, Any]:
     return first
 
 
-def test_a_tail_begins_where_it_is_told_to(stream: Stream) -> None:
+def test_a_tail_begins_at_the_requested_position(stream: Stream) -> None:
     for number in range(4):
         stream.publish(f"k{number % 2}", b'{"n": %d}' % number)
     path = f"{stream.path}/tail"
@@ -57,7 +57,7 @@ def test_a_tail_is_resumed_behind_the_last_event(stream: Stream) -> None:
         assert seqs(events, 2) == [1, 2]
 
 
-def test_a_position_that_is_gone_is_told(stream: Stream) -> None:
+def test_a_position_that_is_gone_is_reported(stream: Stream) -> None:
     path = f"{stream.path}/tail"
     with following(stream.web.address, path) as events:
         incarnation = begun(events)["data"]["incarnation"]
@@ -105,7 +105,7 @@ def test_a_tail_ends_with_its_stream(stream: Stream) -> None:
         ("/v1/streams/a.b/tail", 400, "bad-name"),
     ],
 )
-def test_what_cannot_be_followed_is_refused(
+def test_streams_that_cannot_be_followed_are_refused(
     web: Web, path: str, status: int, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = web.get(path)

@@ -84,7 +84,7 @@ async def _refusal(authenticator: Authenticator, user: str, *asked: str) -> str:
     return f"{problem.kind}: {problem.detail}"
 
 
-def test_who_may_only_subscribe_follows_a_stream(database: str) -> None:
+def test_a_caller_that_may_only_subscribe_follows_a_stream(database: str) -> None:
     async def use(authenticator: Authenticator) -> None:
         async with authenticator.authenticated(_scope("boss")) as boss:
             for subject in (b"chat.a", b"orders.1", b"chat.secret.b", b"chat.c"):
@@ -101,7 +101,7 @@ def test_who_may_only_subscribe_follows_a_stream(database: str) -> None:
     asyncio.run(_with_authenticator(database, use))
 
 
-def test_nothing_else_is_told(database: str) -> None:
+def test_nothing_else_is_disclosed(database: str) -> None:
     async def use(authenticator: Authenticator) -> None:
         no = "not-permitted: not permitted: subscribing to "
         for asked in (
@@ -129,7 +129,7 @@ def test_nothing_else_is_told(database: str) -> None:
     asyncio.run(_with_authenticator(database, use))
 
 
-def test_who_may_do_everything_reads_whole_streams(database: str) -> None:
+def test_a_caller_with_all_permissions_reads_whole_streams(database: str) -> None:
     async def use(authenticator: Authenticator) -> None:
         async with authenticator.authenticated(_scope("boss")) as boss:
             await boss.gateway.js.publish(b"orders.1", b"x")

@@ -35,14 +35,14 @@ def seqs(messages: list[dict[str, Any]]) -> list[int]:
     return [message["seq"] for message in messages]
 
 
-def test_the_first_frame_says_what_the_limits_are(ws: Socket) -> None:
+def test_the_first_frame_has_the_limits(ws: Socket) -> None:
     assert ws.welcome["max_payload"] == 1 << 20
     assert ws.welcome["max_frame"] > 1 << 20
     assert ws.ask("ping") == {"type": "pong", "id": 1}
     assert ws.ws.subprotocol == (PACK if ws.packed else JSON)
 
 
-def test_what_is_no_such_protocol_is_refused_in_the_handshake(web: Web) -> None:
+def test_another_protocol_is_refused_in_the_handshake(web: Web) -> None:
     with pytest.raises(InvalidStatus) as refused:
         Socket(web.address, "js.v9.json")
     assert refused.value.response.status_code == 400
@@ -89,7 +89,7 @@ def test_frames_in_an_array_are_carried_out_in_order(ws: Socket, stream: Stream)
     assert [(r["id"], r["seq"]) for r in receipts] == [(i, i) for i in range(1, 51)]
 
 
-def test_a_request_is_answered_by_who_serves_it(ws: Socket, wire: Wire) -> None:
+def test_a_request_is_answered_by_its_service(ws: Socket, wire: Wire) -> None:
     wire.send(b"SUB asked.ws 9\r\nPING\r\n")
     while wire.frame().line != b"PONG":
         pass
@@ -127,7 +127,7 @@ def test_messages_are_read_by_subject_and_time(ws: Socket, stream: Stream) -> No
         ({"from": {"time": "2020-01-01T00:00:00Z"}}, [1, 2, 3, 4]),
     ],
 )
-def test_an_ordered_feed_begins_where_it_is_told_to(
+def test_an_ordered_feed_begins_at_the_requested_position(
     ws: Socket, stream: Stream, begin: dict[str, Any], expected: list[int]
 ) -> None:
     for number in range(4):
@@ -177,7 +177,7 @@ def test_a_feed_is_resumed_behind_its_position(ws: Socket, stream: Stream) -> No
     assert seqs(ws.messages(1, 2)) == [4, 6]
 
 
-def test_a_position_that_is_gone_is_told(ws: Socket, stream: Stream) -> None:
+def test_a_position_that_is_gone_is_reported(ws: Socket, stream: Stream) -> None:
     begun = ws.ask("sub", sid=1, stream=stream.name)
     for _ in range(5):
         stream.publish("a")
@@ -195,7 +195,7 @@ def test_a_position_that_is_gone_is_told(ws: Socket, stream: Stream) -> None:
     assert ws.ask("sub", sid=9, stream=stream.name, after=last)["recovered"] is True
 
 
-def test_a_hole_that_a_slow_reader_meets_is_told(ws: Socket, stream: Stream) -> None:
+def test_a_hole_that_a_slow_reader_meets_is_reported(ws: Socket, stream: Stream) -> None:
     for _ in range(9):
         stream.publish("a")
     ws.ask("sub", sid=1, stream=stream.name, credit={"msgs": 2}, **{"from": "all"})
@@ -207,7 +207,7 @@ def test_a_hole_that_a_slow_reader_meets_is_told(ws: Socket, stream: Stream) -> 
     assert seqs(ws.messages(1, 3)) == [7, 8, 9]
 
 
-def test_a_hole_at_the_end_of_the_stream_is_told(ws: Socket, stream: Stream) -> None:
+def test_a_hole_at_the_end_of_the_stream_is_reported(ws: Socket, stream: Stream) -> None:
     for _ in range(9):
         stream.publish("a")
     ws.ask("sub", sid=1, stream=stream.name, credit={"msgs": 2}, **{"from": "all"})
@@ -220,7 +220,9 @@ def test_a_hole_at_the_end_of_the_stream_is_told(ws: Socket, stream: Stream) -> 
     assert seqs(ws.messages(1, 1)) == [10]
 
 
-def test_who_pauses_goes_on_though_the_server_has_forgotten_him(ws: Socket, stream: Stream) -> None:
+def test_a_paused_reader_goes_on_though_the_server_has_forgotten_it(
+    ws: Socket, stream: Stream
+) -> None:
     for _ in range(4):
         stream.publish("a")
     ws.ask("sub", sid=1, stream=stream.name, credit={"msgs": 2}, **{"from": "all"})
@@ -336,7 +338,7 @@ def test_an_ordered_feed_ends_with_its_stream(ws: Socket, stream: Stream) -> Non
     assert ws.next("ended")["problem"]["status"] == 404
 
 
-def test_a_core_feed_drops_what_it_has_no_credit_for_and_says_how_much(
+def test_a_core_feed_drops_messages_without_credit_and_reports_their_number(
     ws: Socket, wire: Wire
 ) -> None:
     ws.ask("sub", sid=1, subject="core.*", credit={"msgs": 2})
@@ -423,7 +425,7 @@ def test_a_sid_has_one_feed(ws: Socket, stream: Stream) -> None:
 @pytest.mark.parametrize(
     "garbage", ["", "{", "[]x", '{"type":"none"}', '{"type":"sub"}', "[" * 5000, "7", b"\x00\xff"]
 )
-def test_what_is_no_frame_ends_the_connection_with_a_reason(web: Web, garbage: str | bytes) -> None:
+def test_an_invalid_frame_ends_the_connection_with_a_reason(web: Web, garbage: str | bytes) -> None:
     with Socket(web.address) as ws:
         ws.ws.send(garbage)
         code, reason = ws.closed()

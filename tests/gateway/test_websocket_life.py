@@ -86,7 +86,7 @@ def bearer(token: str) -> str:
     return "bearer." + urlsafe_b64encode(token.encode()).rstrip(b"=").decode()
 
 
-def test_who_is_known_says_so_in_a_header_a_subprotocol_or_the_first_frame(guarded: Web) -> None:
+def test_credentials_may_be_in_a_header_a_subprotocol_or_the_first_frame(guarded: Web) -> None:
     header = {"Authorization": "Bearer s3cret/+"}
     with Socket(guarded.address, headers=header) as ws:
         assert ws.ask("ping")["type"] == "pong"
@@ -98,7 +98,7 @@ def test_who_is_known_says_so_in_a_header_a_subprotocol_or_the_first_frame(guard
         assert ws.refused("sub", sid=1, stream="NONE")[0] == 404
 
 
-def test_who_is_not_known_is_refused(guarded: Web) -> None:
+def test_unknown_credentials_are_refused(guarded: Web) -> None:
     for more, headers in (
         ([bearer("wrong")], {}),
         (["bearer.!"], {}),
@@ -116,7 +116,7 @@ def test_who_is_not_known_is_refused(guarded: Web) -> None:
     assert remedy_of(code) is Remedy.SIGN_IN
 
 
-def test_messages_are_short_until_it_is_known_who_sends(guarded: Web) -> None:
+def test_messages_are_short_until_the_sender_is_authenticated(guarded: Web) -> None:
     """Whoever has signed in sends long ones."""
     long = "x" * 40_000
     with Socket(guarded.address, welcomed=False) as ws:
@@ -137,7 +137,7 @@ def test_a_second_hello_ends_the_connection(web: Web) -> None:
         assert ws.closed()[0] == 4101
 
 
-def test_who_says_nothing_is_not_waited_for(nats_server: NatsServer) -> None:
+def test_a_silent_caller_is_not_waited_for(nats_server: NatsServer) -> None:
     settings = replace(SETTINGS, hello_timeout=0.05)
     with (
         GatewayServer(nats_server.address, settings, with_users=True) as server,
@@ -167,7 +167,7 @@ def test_an_open_socket_is_no_slow_request(nats_server: NatsServer) -> None:
         asyncio.run(scenario(server.http))
 
 
-def test_a_handshake_waits_during_a_start_and_is_told_of_the_end(
+def test_a_handshake_waits_during_a_start_and_is_refused_at_the_end(
     nats_server: NatsServer,
 ) -> None:
     async def scenario() -> None:
@@ -226,7 +226,7 @@ class _FullSocket(Link):
         raise AssertionError("it has not ended by itself")
 
 
-def test_what_was_pulled_and_not_written_is_given_back(nats_server: NatsServer) -> None:
+def test_pulled_messages_that_were_not_written_are_returned(nats_server: NatsServer) -> None:
     async def scenario() -> list[int]:
         client = await connect(dial("{}:{}".format(*nats_server.address)))
         js = JetStream(client)

@@ -161,7 +161,7 @@ def test_frames_that_cannot_be_end_the_connection(
     assert caplog.records == []
 
 
-def test_the_close_code_of_a_large_frame_reaches_who_sends_all_of_it(web: Web) -> None:
+def test_the_close_code_of_a_large_frame_reaches_its_sender(web: Web) -> None:
     """Not a byte is answered by a reset, which could overtake the close frame."""
     with socket.create_connection(web.address, timeout=30) as caller:
         caller.sendall(_handshake())

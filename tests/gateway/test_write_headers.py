@@ -50,7 +50,7 @@ def test_a_condition_that_is_there_twice_is_refused(stream: Stream, name: str) -
     assert stream.web.get(stream.path).json()["state"]["messages"] == 0
 
 
-def test_a_batch_says_where_its_conditions_are(stream: Stream) -> None:
+def test_a_batch_refuses_conditions_in_headers(stream: Stream) -> None:
     line = b'{"subject": "%b", "text": "x"}\n' % stream.subject("a").encode()
 
     for path in ("/v1/publish", "/v1/publish:atomic"):

@@ -63,7 +63,7 @@ def test_bytes_are_those_of_a_recount() -> None:
     assert story.kinds() == {"stored"}
 
 
-def test_what_is_lost_is_told_apart_by_its_place() -> None:
+def test_a_lost_message_is_identified_by_its_sequence() -> None:
     found = []
     for gone in ("p-1", "p-2", "p-3"):
         story = ended(sound())
@@ -75,7 +75,7 @@ def test_what_is_lost_is_told_apart_by_its_place() -> None:
 
 
 @pytest.mark.parametrize("kind", ["read", "deliver"])
-def test_what_never_came_to_a_node_is_told_apart_by_its_place(kind: str) -> None:
+def test_a_message_that_reached_no_node_is_identified_by_its_sequence(kind: str) -> None:
     found = []
     for gone in (1, 2, 3):
         story = ended(sound())
@@ -93,7 +93,7 @@ def test_times_are_those_of_the_database() -> None:
         assert ended(sound()).kinds(rules) == kinds
 
 
-def test_what_is_acknowledged_at_a_place_where_another_is_disagrees() -> None:
+def test_an_acknowledged_sequence_of_another_message_is_a_violation() -> None:
     story = ended(sound())
     story.publish("q-1", 3)
 
@@ -122,7 +122,7 @@ def test_a_message_without_one_is_stored_no_more_often_than_it_was_sent() -> Non
     assert "duplicate" in story.kinds()
 
 
-def test_what_was_refused_must_not_be_there() -> None:
+def test_a_refused_message_must_not_be_stored() -> None:
     story = sound()
     story.publish("n-1", -1)
     story.publish("n-1", 0)
@@ -134,7 +134,7 @@ def test_what_was_refused_must_not_be_there() -> None:
     assert story.kinds() == {"refused"}
 
 
-def test_what_was_acknowledged_before_another_was_sent_stands_before_it() -> None:
+def test_a_message_acknowledged_before_another_was_sent_precedes_it() -> None:
     story = sound()
     story.publish("a-1", 5)
     story.publish("b-1", 4)
@@ -142,7 +142,7 @@ def test_what_was_acknowledged_before_another_was_sent_stands_before_it() -> Non
     assert story.kinds() == {"order"}
 
 
-def test_what_one_connection_sends_keeps_its_order() -> None:
+def test_messages_of_one_connection_keep_their_order() -> None:
     story = sound()
     known = {"stream": "LOG", "subject": "log.a"}
     story.add("a", "publish", "invoke", op=1, value="a-1", **known)
@@ -231,7 +231,7 @@ LAST = {"stream": "KV", "subject": "kv.a", "how": "last"}
 PLACE = {"stream": "KV", "subject": "kv.a", "how": "seq", "seq": 1}
 
 
-def test_direct_get_shows_what_its_connection_was_told() -> None:
+def test_direct_get_shows_messages_acknowledged_to_its_connection() -> None:
     story = with_keys([2])
     story.ask("get", about=LAST, seq=2, value="k-2", client="k")
     story.ask("get", about=LAST, seq=1, value="k-1", client="g")  # from a node that lags
@@ -304,7 +304,7 @@ PURGED = {"how": "purge", "seq": 3}
         ([{**PURGED, "subject": "trash.other"}], [3], {"lost"}),
     ],
 )
-def test_what_was_removed_is_gone_and_nothing_else(
+def test_removed_messages_are_gone_and_no_others(
     removals: list[dict[str, Any]], kept: list[int], kinds: set[str]
 ) -> None:
     assert with_trash(kept, *removals).kinds() == kinds
@@ -331,7 +331,7 @@ def test_a_mirror_may_be_late_but_not_go_back() -> None:
     assert story.kinds() == {"stale"}
 
 
-def test_a_stream_tells_no_less_than_was_acknowledged_before() -> None:
+def test_a_stream_reports_no_less_than_was_acknowledged_before() -> None:
     story = sound()
     story.ask("stream", about={"stream": "LOG"}, last=2, first=1)
 
@@ -347,7 +347,7 @@ def test_a_reader_leaves_nothing_out() -> None:
     assert story.kinds() == {"reader"}
 
 
-def test_a_reader_that_is_told_of_a_loss_is_found() -> None:
+def test_a_reported_loss_is_found() -> None:
     story = sound()
     story.add("reader", "read", "fail", stream="LOG", text="gap")
 
@@ -363,7 +363,7 @@ def test_a_delivery_that_was_on_its_way_elsewhere_is_no_redelivery() -> None:
     assert story.kinds() == {"redelivered"}
 
 
-def test_what_was_acknowledged_with_a_later_one_is_not_redelivered() -> None:
+def test_a_message_covered_by_a_later_ack_is_not_redelivered() -> None:
     story = sound()
     story.deliver("p-2", 2, "ALL", count=2)
 
@@ -391,7 +391,7 @@ def test_a_count_comes_twice_only_after_a_fault() -> None:
     assert story.kinds() == {"max-deliver"}
 
 
-def test_what_left_a_work_queue_was_acknowledged() -> None:
+def test_messages_that_left_a_work_queue_were_acknowledged() -> None:
     story = ended(sound())
     without(story, kind="ack", consumer="W")
 
@@ -421,14 +421,14 @@ def test_a_floor_is_behind_nothing_that_was_confirmed() -> None:
 
 
 @pytest.mark.parametrize("value", ["p-2", "p-3"])
-def test_what_failed_has_a_letter(value: str) -> None:
+def test_failed_messages_have_a_dead_letter(value: str) -> None:
     story = ended(sound())
     without(story, stream="DEAD", value=value)
 
     assert "letter" in story.kinds()
 
 
-def test_what_succeeded_has_none() -> None:
+def test_acknowledged_messages_have_no_dead_letter() -> None:
     story = ended(sound())
     story.store("DEAD", "", "", "p-1")
 

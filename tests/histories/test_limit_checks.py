@@ -13,7 +13,9 @@ from tests.histories.story import SECOND, ended, replaced, sound
     ("change", "kinds"),
     [({}, set()), ({"subjects": 2}, {"stored"}), ({"deleted": 1}, {"stored"})],
 )
-def test_a_stream_says_as_much_as_it_has(change: dict[str, Any], kinds: set[str]) -> None:
+def test_a_stream_reports_as_many_messages_as_it_has(
+    change: dict[str, Any], kinds: set[str]
+) -> None:
     story = ended(sound())
     replaced(story, change, kind="stream", phase="ok")
 
@@ -26,7 +28,7 @@ def test_nothing_is_a_duplicate_that_is_sent_for_the_first_time() -> None:
     assert story.kinds() == {"duplicate"}
 
 
-def test_what_comes_again_has_waited_unless_it_was_given_back() -> None:
+def test_a_redelivery_comes_after_ack_wait_unless_it_was_nakked() -> None:
     for later, given_back, kinds in ((1, False, {"early"}), (1, True, set()), (2, False, set())):
         story = sound()
         story.publish("p-4", 4, subject="log.p", identified=True)
@@ -37,7 +39,7 @@ def test_what_comes_again_has_waited_unless_it_was_given_back() -> None:
         assert story.kinds() == kinds
 
 
-def test_what_is_pushed_may_be_on_its_way_before_somebody_listens() -> None:
+def test_pushed_messages_may_precede_their_subscriber() -> None:
     for stored, kinds in ((1, set()), (3, {"early"})):
         story = sound()
         story.publish("p-4", 4, subject="log.p", identified=True)
@@ -83,7 +85,7 @@ def test_only_what_may_be_full_refuses() -> None:
         assert story.kinds() == kinds
 
 
-def test_what_has_a_lifetime_is_there_as_long_and_not_for_much_longer() -> None:
+def test_a_message_with_a_ttl_stays_that_long_and_not_much_longer() -> None:
     about = {"stream": "FADING", "how": "seq", "seq": 1}
     for phase, at, kinds in (
         ("ok", 1, set()), ("fail", 3, set()), ("fail", 1, {"lifetime"}), ("ok", 13, {"lifetime"})
@@ -114,7 +116,7 @@ def test_what_has_a_lifetime_is_there_as_long_and_not_for_much_longer() -> None:
     ],
 )
 @pytest.mark.parametrize("consumer", ["", "C"])
-def test_what_was_made_is_there_until_it_is_deleted(asked: str, found: bool, consumer: str) -> None:
+def test_a_created_stream_stays_until_it_is_deleted(asked: str, found: bool, consumer: str) -> None:
     story = ended(sound())
     for each in asked.split():
         asks, _, value = each.partition(":")

@@ -67,7 +67,7 @@ def heard(client: socket.socket) -> bytes:
     return got
 
 
-def test_what_was_held_in_either_direction_comes_later(proxy: Proxy) -> None:
+def test_bytes_held_in_either_direction_come_later(proxy: Proxy) -> None:
     with connect(proxy) as client:
         for to_database, to_node in ((True, False), (False, True), (True, True)):
             proxy.hold(to_database=to_database, to_node=to_node)
@@ -97,7 +97,7 @@ def test_a_cut_ends_every_connection_and_lets_nobody_in(proxy: Proxy) -> None:
         assert heard(client) == SAID
 
 
-def test_what_is_slowed_comes(proxy: Proxy) -> None:
+def test_slowed_bytes_arrive(proxy: Proxy) -> None:
     proxy.slow(0.01)
     with connect(proxy) as client:
         client.sendall(SAID)
@@ -105,7 +105,7 @@ def test_what_is_slowed_comes(proxy: Proxy) -> None:
         assert heard(client) == SAID
 
 
-def test_what_is_done_to_one_peer_of_a_node_leaves_the_others_alone() -> None:
+def test_a_fault_of_one_peer_of_a_node_leaves_the_others_alone() -> None:
     peers: dict[int, str] = {}
     with ExitStack() as stack:
         listener = stack.enter_context(socket.socket())

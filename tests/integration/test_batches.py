@@ -155,7 +155,7 @@ def test_a_batch_is_one_commit_however_many_messages_it_has(database: str) -> No
     asyncio.run(run())
 
 
-def test_what_postgresql_refuses_is_refused_whole(database: str) -> None:
+def test_a_batch_that_postgresql_refuses_is_refused_whole(database: str) -> None:
     async def run() -> None:
         admin = await asyncpg.connect(database)
         async with running_node(database) as node:
@@ -203,7 +203,7 @@ def test_answers_come_in_the_order_of_publishes(server: JetgateServer | NatsServ
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_what_is_open_is_forgotten_with_its_stream(database: str, deleted: bool) -> None:
+def test_open_batches_are_forgotten_with_their_stream(database: str, deleted: bool) -> None:
     async def run() -> None:
         async with running_node(database) as node:
             await add(node)

@@ -273,7 +273,7 @@ def test_a_modern_client_gets_a_second_info_after_its_first_pong(core: Server) -
         assert info["remote_account"] == "$G"
 
 
-def test_a_client_can_ask_who_it_is(core: Server) -> None:
+def test_a_client_can_request_its_user_information(core: Server) -> None:
     with Wire(core.address) as wire:
         wire.hello()
         body = wire.request("$SYS.REQ.USER.INFO").json()

@@ -58,7 +58,7 @@ async def info_of(reader: asyncio.StreamReader) -> dict[str, Any]:
     return dict(json.loads(line[5:]))
 
 
-def test_nodes_of_one_database_are_linked_and_learn_who_leads_behind_its_interest() -> None:
+def test_nodes_of_one_database_are_linked_and_learn_the_leader_after_its_interest() -> None:
     async def scenario() -> None:
         async with node() as one, node() as two, node() as three:
             own(dispatch_of(one), {0: 7, 3: 7})
@@ -99,7 +99,7 @@ def test_nodes_of_one_database_are_linked_and_learn_who_leads_behind_its_interes
     run_within(60, scenario)
 
 
-def test_who_is_linked_already_is_not_dialled_again(
+def test_a_linked_node_is_not_dialled_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dialing, "_PAUSE_S", 0.0)
@@ -119,7 +119,7 @@ def test_who_is_linked_already_is_not_dialled_again(
     run_within(60, scenario)
 
 
-def test_of_two_who_say_that_they_lead_the_later_one_does_and_the_other_is_left() -> None:
+def test_of_two_nodes_that_claim_a_group_the_later_epoch_wins() -> None:
     async def scenario() -> None:
         async with node() as former, node() as later, node() as third:
             own(dispatch_of(former), {0: 1, 3: 1})
@@ -136,7 +136,7 @@ def test_of_two_who_say_that_they_lead_the_later_one_does_and_the_other_is_left(
 
 
 @pytest.mark.parametrize("stood_still", ["", "until now", "until just before"])
-def test_only_who_stood_still_does_not_read_what_clients_have_sent(stood_still: str) -> None:
+def test_only_a_node_that_was_stopped_does_not_read_from_clients(stood_still: str) -> None:
     """Whoever loses its leader: clients are held, and what they published meanwhile is served."""
 
     async def scenario() -> None:
@@ -176,7 +176,7 @@ def test_only_who_stood_still_does_not_read_what_clients_have_sent(stood_still: 
 
 
 @pytest.mark.parametrize("proves", ["nothing", "by another secret", "a nonce alone", "too late"])
-def test_who_does_not_prove_the_secret_is_refused(
+def test_a_node_that_does_not_prove_the_secret_is_refused(
     caplog: pytest.LogCaptureFixture, proves: str
 ) -> None:
     async def scenario() -> None:
@@ -206,7 +206,7 @@ def test_who_does_not_prove_the_secret_is_refused(
     assert len(caplog.records) == 1
 
 
-def test_an_imposter_that_listens_learns_nothing_and_is_told_nothing() -> None:
+def test_an_imposter_that_listens_gets_nothing() -> None:
     """It knows everything but the secret, and says back what it is told."""
     told: list[bytes] = []
     name, over = "", asyncio.Event()
@@ -261,7 +261,7 @@ def test_a_node_of_another_database_is_refused(caplog: pytest.LogCaptureFixture)
         run_within(60, scenario)
 
 
-def test_in_a_cluster_with_a_name_others_are_peers_and_not_believed_who_leads() -> None:
+def test_members_of_a_named_cluster_without_the_secret_are_not_believed_about_leaders() -> None:
     """A node, and a server without JetStream that says of itself that it leads."""
     named = ClusterSettings(name="east", host="127.0.0.1", port=0)
 
@@ -399,7 +399,7 @@ def test_a_recorded_handshake_lets_nobody_in_again() -> None:
     run_within(60, scenario)
 
 
-def test_a_node_that_is_led_back_to_itself_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_that_dials_itself_sends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with node() as one, between(one.address) as (recorded, address):
             own(dispatch_of(one), {0: 3})
@@ -441,7 +441,7 @@ def test_addresses_that_peers_name_are_dialled_up_to_a_number(
     assert caplog.text.count("addresses are gossiped") == 6
 
 
-def test_a_stream_on_another_node_learns_whose_a_batch_is_and_its_subscribers_do_not() -> None:
+def test_a_stream_on_another_node_learns_the_author_of_a_batch_and_its_subscribers_do_not() -> None:
     """Over HTTP a batch belongs to a connection, wherever its stream is led."""
     block = b"NATS/1.0\r\nNats-Batch-Id: B\r\nNats-Batch-Sequence: 1\r\n\r\n"
 

@@ -94,7 +94,7 @@ def desk(jetgate_server: JetgateServer) -> Iterator[Desk]:
             wire.api(f"STREAM.DELETE.{name}")
 
 
-def test_what_is_delivered_too_often_is_kept(desk: Desk) -> None:
+def test_a_message_beyond_max_deliver_is_kept(desk: Desk) -> None:
     desk.create()
     desk.create_dead()
     desk.consumer(max_deliver=2)
@@ -122,7 +122,7 @@ def test_what_is_delivered_too_often_is_kept(desk: Desk) -> None:
     assert desk.left() == 1  # limits alone decide in this stream
 
 
-def test_what_runs_out_of_time_is_kept(desk: Desk) -> None:
+def test_a_message_whose_ack_wait_runs_out_is_kept(desk: Desk) -> None:
     desk.create()
     desk.create_dead()
     desk.consumer(max_deliver=1, ack_wait=50_000_000)
@@ -298,7 +298,7 @@ def test_without_the_option_nothing_is_kept(desk: Desk) -> None:
     ("target", "config"),
     [("", {}), ("a.b", {}), ("{own}", {}), ("DEAD", {"ack_policy": "none"})],
 )
-def test_what_cannot_have_letters_is_refused(
+def test_consumers_that_cannot_have_dead_letters_are_refused(
     desk: Desk, target: str, config: dict[str, Any]
 ) -> None:
     desk.create()

@@ -163,7 +163,7 @@ def test_a_creation_that_is_tried_again_leaves_what_another_node_created_meanwhi
     run_within(120, scenario)
 
 
-def test_who_no_longer_holds_the_lease_creates_nothing(database: str) -> None:
+def test_a_node_without_the_lease_creates_nothing(database: str) -> None:
     async def scenario() -> None:
         async with writers(database, {3: 41, 5: 42}) as (one, _), session(database) as admin:
             with pytest.raises(Fenced):
@@ -184,7 +184,7 @@ def test_who_no_longer_holds_the_lease_creates_nothing(database: str) -> None:
     run_within(120, scenario)
 
 
-def test_what_was_deleted_and_forgotten_is_known_by_who_looks_late(database: str) -> None:
+def test_a_node_that_reads_late_learns_of_deleted_and_forgotten_streams(database: str) -> None:
     async def scenario() -> None:
         async with writers(database) as (one, other), session(database) as admin:
             source = PostgresDirectorySource(Connector(database))
@@ -377,7 +377,7 @@ def test_every_node_knows_what_one_has_changed_when_that_is_answered(
     run_within(120, scenario)
 
 
-def test_a_stream_that_nobody_has_told_of_is_looked_for_before_it_counts_as_missing(
+def test_an_unannounced_stream_is_read_before_it_counts_as_missing(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(versions, "WITHIN_S", 60.0)

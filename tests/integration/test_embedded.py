@@ -86,7 +86,7 @@ def test_data_outlive_the_server(place: Path) -> None:
     eventually(lambda: processes_in(place / "data" / "pg") == [])
 
 
-def test_what_makes_a_commit_safe_is_on_by_default(place: Path) -> None:
+def test_settings_that_make_commits_durable_are_on_by_default(place: Path) -> None:
     async def look(postgres: EmbeddedPostgres) -> None:
         for name in ("fsync", "full_page_writes", "synchronous_commit", "data_checksums"):
             assert await ask(postgres, f"show {name}") == "on"
@@ -228,7 +228,7 @@ def test_postgres_dies_with_the_process_that_started_it(place: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs F_SETSIG")
-def test_what_postgres_forks_once_it_is_ready_is_bound_with_the_next_session(place: Path) -> None:
+def test_processes_that_postgresql_forks_later_are_bound_with_the_next_session(place: Path) -> None:
     """The launchers of autovacuum and replication are: on a busy machine, well after that."""
 
     async def look(postgres: EmbeddedPostgres) -> None:
@@ -338,7 +338,7 @@ def test_a_file_in_place_of_the_directory_is_refused(place: Path) -> None:
         running(server(place), _nothing)
 
 
-def test_what_postgres_complains_about_is_told_in_one_line(place: Path) -> None:
+def test_complaints_of_postgresql_are_one_line(place: Path) -> None:
     bad = EmbeddedPostgres(place / "data", settings={**TEST_SETTINGS, "max_connections": "many"})
 
     with pytest.raises(OperatorError) as refused:
@@ -362,7 +362,7 @@ def test_a_directory_that_its_user_cannot_enter_is_named(
     assert f"cannot enter {place}: choose a directory with --data" in str(refused.value)
 
 
-def test_a_missing_wheel_is_told_with_the_cure(
+def test_a_missing_wheel_is_reported_with_the_cure(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(installation, "PACKAGE", "no_such_package")

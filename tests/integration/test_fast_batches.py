@@ -47,7 +47,7 @@ def test_a_stream_has_a_thousand_batches_at_most(server: JetgateServer | NatsSer
             assert wire.api("STREAM.DELETE.S")["success"]
 
 
-def test_nothing_is_told_before_it_is_stored(database: str) -> None:
+def test_nothing_is_acknowledged_before_it_is_stored(database: str) -> None:
     """Storage is held: neither the beginning nor an ack nor the end goes out until it is free."""
 
     async def run() -> None:
@@ -116,7 +116,7 @@ def test_a_kill_loses_what_is_open_and_nothing_that_is_acknowledged() -> None:
             assert wire.frame().json()["error"]["err_code"] == UNKNOWN
 
 
-def test_what_is_open_is_forgotten_with_its_stream_and_with_its_permission(database: str) -> None:
+def test_open_batches_are_forgotten_with_their_stream_and_their_permission(database: str) -> None:
     async def run() -> None:
         async with running_node(database) as node:
             wire = await connected(node)

@@ -186,7 +186,7 @@ def test_locks_that_others_hold_before_a_node_starts_are_passed_over(
         at(dsn, run)
 
 
-def test_who_waits_behind_a_leader_gets_what_nobody_asks_for_any_more(
+def test_a_lock_queued_behind_a_leader_may_be_granted_after_its_request_was_abandoned(
     dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run(place: Place) -> None:
@@ -223,7 +223,7 @@ def test_who_waits_behind_a_leader_gets_what_nobody_asks_for_any_more(
     at(dsn, run)
 
 
-def test_who_follows_every_key_within_moments_keeps_no_node_from_a_group(dsn: str) -> None:
+def test_a_role_that_locks_every_key_within_moments_keeps_no_node_from_a_group(dsn: str) -> None:
     """Groups go to and fro between two nodes, and some are lost with their session."""
 
     async def run(place: Place) -> None:
@@ -285,7 +285,7 @@ def test_of_nodes_that_take_at_once_each_group_has_one(dsn: str) -> None:
     at(dsn, run)
 
 
-def test_who_has_got_the_process_id_of_a_dead_leader_and_its_key_is_no_node(dsn: str) -> None:
+def test_a_session_with_the_process_id_and_key_of_a_dead_leader_is_no_node(dsn: str) -> None:
     async def run(place: Place) -> None:
         thief, admin = await place.session("analyst"), await place.session("postgres")
         await thief.execute(f"select pg_advisory_lock({LOCK_CLASS}, 77)")
@@ -413,7 +413,7 @@ def test_doctor_and_status_name_role_and_pid(dsn: str) -> None:
     at(dsn, run)
 
 
-def test_doctor_names_who_fills_the_table_of_locks(dsn: str) -> None:
+def test_doctor_names_the_role_that_fills_the_table_of_locks(dsn: str) -> None:
     async def run(place: Place) -> None:
         app = await place.session("app")
         most, pid = 30_000, app.get_server_pid()  # of 256 for each of 204
@@ -441,7 +441,7 @@ class Followed:
         return found
 
 
-def test_who_gets_the_lock_of_a_trial_makes_no_database_unfit(dsn: str) -> None:
+def test_a_role_that_takes_the_lock_of_a_trial_makes_no_database_unfit(dsn: str) -> None:
     async def run(place: Place) -> None:
         one, other, thief = [await place.session(role) for role in ("jet", "jet", "app")]
         assert await checks._exclusion(Followed(one, thief), other) == []
@@ -520,7 +520,9 @@ async def _is_gone(session: Any) -> bool:
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_migration_names_who_blocks_it_and_may_not_be_ended(databases: Databases) -> None:
+def test_a_migration_names_the_session_that_blocks_it_and_may_not_be_ended(
+    databases: Databases,
+) -> None:
     dsn = databases.make("0004")
 
     async def run(place: Place) -> None:

@@ -103,7 +103,7 @@ class Node:
         return sum(session._hold is not None and session._hold.is_holding for session in sessions)
 
 
-def test_what_is_more_than_is_held_for_a_stream_is_refused_at_once(
+def test_publishes_beyond_the_limit_of_a_stream_are_refused_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert held.STREAM_MAX == 16 * 2**20

@@ -62,7 +62,7 @@ def test_it_is_deleted_once(
     assert spun < TURNS / 10
 
 
-def test_what_could_not_be_deleted_is_deleted_later(
+def test_a_failed_deletion_is_repeated(
     postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> Consumers:
@@ -92,7 +92,7 @@ def test_what_could_not_be_deleted_is_deleted_later(
     ("deliver", "threshold", "grace"),
     [("", 1_000_000_000, 100_000_000), ("in", 1_000_000_000, 0), ("in", 0, 100_000_000)],
 )
-def test_a_push_consumer_goes_when_it_says(
+def test_a_push_consumer_expires_at_its_inactive_threshold(
     postgres: PostgresServer, database: str, deliver: str, threshold: int, grace: int
 ) -> None:
     async def scenario() -> int:

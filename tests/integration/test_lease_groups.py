@@ -133,7 +133,9 @@ def test_a_bump_gives_new_epochs_to_the_streams_of_its_groups_alone(database: st
     at(database, run)
 
 
-def test_who_bumps_again_leaves_out_what_another_node_has_led_since(database: str) -> None:
+def test_raising_epochs_again_leaves_out_groups_that_another_node_has_led_since(
+    database: str,
+) -> None:
     async def run(place: Place) -> None:
         first, second = await place.store(), await place.store()
         since = "select since from jetgate_store.lease where lease_group = 1"

@@ -175,7 +175,7 @@ def test_the_first_node_leads_with_every_lock_and_a_new_epoch(database: str) -> 
     scenario(run, database)
 
 
-def test_who_has_no_session_takes_nothing(database: str) -> None:
+def test_a_node_without_a_session_acquires_nothing(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         with pytest.raises(Unavailable):
             await cluster.node("a").take(ALL)
@@ -185,7 +185,7 @@ def test_who_has_no_session_takes_nothing(database: str) -> None:
     scenario(run, database)
 
 
-def test_a_node_takes_what_is_free_and_knows_who_has_the_rest(database: str) -> None:
+def test_a_node_acquires_free_groups_and_knows_the_owners_of_the_rest(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         await cluster.leader("a", groups={1, 2})
         second = cluster.node("b")
@@ -202,7 +202,7 @@ def test_a_node_takes_what_is_free_and_knows_who_has_the_rest(database: str) -> 
     scenario(run, database)
 
 
-def test_what_a_node_gives_another_one_can_take(database: str) -> None:
+def test_a_transferred_group_can_be_acquired_by_another_node(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         first = await cluster.leader("a", groups={0, 1, 2})
         second = cluster.node("b")
@@ -243,7 +243,7 @@ def test_a_claim_is_higher_than_any_before(database: str) -> None:
     scenario(run, database)
 
 
-def test_what_another_node_is_known_to_lead_is_given_up_at_once(database: str) -> None:
+def test_a_group_that_another_node_leads_is_abandoned_at_once(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         first = await cluster.leader("a", groups={1, 2, 3})
         gone: list[frozenset[int]] = []
@@ -281,7 +281,7 @@ def test_every_node_sees_all_others_where_the_database_sees_them(database: str) 
     scenario(run, database)
 
 
-def test_who_has_joined_is_met_before_the_next_heartbeat(database: str) -> None:
+def test_a_node_that_joined_is_met_before_the_next_heartbeat(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         noted = Noted()
         for name, follower in (("a", noted), ("b", None)):
@@ -295,7 +295,7 @@ def test_who_has_joined_is_met_before_the_next_heartbeat(database: str) -> None:
     scenario(run, database)
 
 
-def test_the_row_of_a_node_tells_its_tags_and_what_it_leads(database: str) -> None:
+def test_the_row_of_a_node_has_its_tags_and_groups(database: str) -> None:
     load = "select (lease_groups, streams)::text from jetgate_store.node"
 
     async def run(cluster: Cluster) -> None:
@@ -338,7 +338,7 @@ def test_another_node_leads_as_soon_as_the_leader_lets_go(database: str) -> None
 # -- outages -------------------------------------------------------------------------------------
 
 
-def test_after_an_outage_who_led_comes_first(database: str) -> None:
+def test_after_an_outage_the_former_leader_comes_first(database: str) -> None:
     """It alone knows what a database that went back has lost."""
     clock = MovedClock()
 
@@ -457,7 +457,7 @@ def test_a_leader_notices_that_another_node_led_meanwhile(
     scenario(run, database)
 
 
-def test_what_another_node_has_led_since_is_given_up_though_its_lock_is_free(
+def test_a_group_that_another_node_has_led_since_is_abandoned_though_its_lock_is_free(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run(cluster: Cluster) -> None:

@@ -24,7 +24,7 @@ def own(request: pytest.FixtureRequest) -> Iterator[JetgateServer | NatsServer]:
         yield server
 
 
-def test_what_is_left_after_a_restart(own: JetgateServer | NatsServer) -> None:
+def test_the_contents_after_a_restart(own: JetgateServer | NatsServer) -> None:
     with Wire(own.address) as wire:
         wire.hello()
         wire.api("STREAM.CREATE.M", STREAM)

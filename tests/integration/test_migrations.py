@@ -150,7 +150,7 @@ def test_a_schema_of_a_newer_release_is_refused(database: str) -> None:
         run_migrate(database)
 
 
-def test_whoever_may_not_create_the_schema_is_told(postgres: PostgresServer) -> None:
+def test_a_role_that_may_not_create_the_schema_gets_an_error(postgres: PostgresServer) -> None:
     dsn = postgres.fresh_database(migrated=False)
     on(dsn, "create role guest login", "select 1")
 

@@ -129,7 +129,7 @@ def test_a_mirror_of_a_stream_that_begins_late_begins_there(server: Server) -> N
     copies(server, test)
 
 
-def test_what_the_origin_loses_stays_in_the_mirror(server: Server) -> None:
+def test_messages_that_the_origin_loses_stay_in_the_mirror(server: Server) -> None:
     async def test(at: Copies) -> None:
         await at.stream("S")
         await at.publish("S", *"abc")

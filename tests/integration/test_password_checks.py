@@ -92,7 +92,9 @@ def _waiting(server: CoreServer) -> int:
 
 
 @pytest.mark.parametrize("door", ["tcp", "websocket"])
-def test_what_waits_ends_with_its_connection(server: CoreServer, gate: Gate, door: str) -> None:
+def test_a_waiting_check_ends_with_its_connection(
+    server: CoreServer, gate: Gate, door: str
+) -> None:
     begin = _over_websocket if door == "websocket" else _begin
     with ExitStack() as stack:
         for number in range(_HELD):
@@ -148,7 +150,9 @@ def test_a_later_connect_with_a_wrong_password_ends_the_connection(
             wire.frame()
 
 
-def test_time_runs_for_who_waits_and_not_for_who_is_checked(gate: Gate) -> None:
+def test_the_timeout_runs_for_waiting_connections_and_not_for_those_being_checked(
+    gate: Gate,
+) -> None:
     with CoreServer(users=Users(users=(_ANN, _BOB), timeout=0.3)) as server:
         server.hub.password_checks._threads = 1
         with _begin(server, _connect("ann")) as ann, _begin(server, _connect("bob", "x")) as late:
@@ -161,7 +165,7 @@ def _reload(server: CoreServer, *users: User) -> None:
     server.call(lambda: server.hub.use_users(Users(users=users, timeout=60), None))
 
 
-def test_a_reload_checks_the_passwords_of_who_is_connected_without_holding_up_others(
+def test_a_reload_checks_the_passwords_of_connections_without_delaying_other_clients(
     server: CoreServer, gate: Gate
 ) -> None:
     gate.open()
@@ -188,7 +192,7 @@ def test_a_reload_checks_the_passwords_of_who_is_connected_without_holding_up_ot
         assert bob.frame().line == b"-ERR 'Authorization Violation'"
 
 
-def test_a_reload_leaves_who_has_just_come_the_time_to_connect(
+def test_a_reload_leaves_new_connections_the_time_to_authenticate(
     server: CoreServer, gate: Gate
 ) -> None:
     gate.open()
@@ -219,7 +223,7 @@ def test_users_that_a_reload_brings_are_asked_for(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("change", ["gone", "another"])
-def test_a_check_that_began_before_a_reload_lets_nobody_in_whom_it_has_removed(
+def test_a_check_that_began_before_a_reload_admits_no_removed_user(
     server: CoreServer, gate: Gate, change: str
 ) -> None:
     with _begin(server, _connect("ann")) as ann:
@@ -233,7 +237,7 @@ def test_a_check_that_began_before_a_reload_lets_nobody_in_whom_it_has_removed(
         assert ann.frame().line == b"-ERR 'Authorization Violation'"
 
 
-def test_a_reload_that_asks_for_no_users_serves_who_waits(server: CoreServer, gate: Gate) -> None:
+def test_a_reload_without_users_serves_waiting_connections(server: CoreServer, gate: Gate) -> None:
     with Wire(server.address) as silent, _begin(server, _connect("ann")) as ann:
         silent.frame()
         eventually(lambda: gate.begun == ["ann"])

@@ -30,7 +30,7 @@ def _attempt(server: Server, test: Callable[[Bench, Watch], None]) -> None:
     unless_late(attempt)
 
 
-def test_resumes_by_itself_and_tells_it(server: Server) -> None:
+def test_resumes_by_itself_and_reports_it(server: Server) -> None:
     _attempt(server, _resume)
 
 

@@ -283,7 +283,7 @@ def test_a_byte_now_and_then_comes_too_late(hasty: tuple[_Address, _Address]) ->
         assert said.line == b"-ERR 'Authentication Timeout'", address
 
 
-def test_who_am_i(both: tuple[_Address, _Address]) -> None:
+def test_user_information(both: tuple[_Address, _Address]) -> None:
     answers = []
     for address in both:
         with ExitStack() as stack:
@@ -371,7 +371,7 @@ def test_a_subject_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(asked) == [b"foo.a", b"foo.b", b"foo.c"]
 
 
-def test_the_official_client_is_told() -> None:
+def test_the_official_client_gets_the_error() -> None:
     async def run(url: str) -> list[str]:
         errors: list[str] = []
         came = asyncio.Event()

@@ -81,7 +81,7 @@ def test_refusal_names_the_value_and_what_is_expected(change: dict[str, Any], wo
     assert words in reason
 
 
-def test_every_reason_is_told_at_once_in_one_line(postgres: PostgresServer) -> None:
+def test_every_reason_is_reported_at_once_in_one_line(postgres: PostgresServer) -> None:
     dsn = postgres.fresh_database(migrated=False)
     postgres.execute(f"alter database {dsn_name(dsn)} set synchronous_commit = off")
 

@@ -83,7 +83,7 @@ def test_a_full_stream_stops_the_batch_until_there_is_room(database: str) -> Non
         ("Nats-Batch-Id", "b"),
     ],
 )
-def test_what_is_expected_of_a_moment_is_refused_by_name(
+def test_expectations_of_one_moment_are_refused_by_name(
     database: str, header: str, value: str
 ) -> None:
     async def step(at: Place) -> None:
@@ -161,7 +161,7 @@ def test_consumers_and_republishing_see_what_was_promoted(database: str) -> None
 @pytest.mark.parametrize(
     "bad", [b"PUB s.3 9\r\nshort\r\n", b"SUB s.3 1\r\n", b"PUB s.3 r 0\r\n\r\n"]
 )
-def test_what_is_no_row_stops_the_batch_there(database: str, bad: bytes) -> None:
+def test_a_malformed_row_stops_the_batch_there(database: str, bad: bytes) -> None:
     async def step(at: Place) -> None:
         app = at.app()
         await app.open()
@@ -201,7 +201,7 @@ def test_nothing_is_stored_while_blocks_are_missing_or_others(database: str) -> 
     scenario(database, step)
 
 
-def test_a_count_of_rows_that_is_wrong_is_told_at_the_end(database: str) -> None:
+def test_a_count_of_rows_that_is_wrong_is_reported_at_the_end(database: str) -> None:
     async def step(at: Place) -> None:
         app = at.app()
         await app.open()
@@ -348,7 +348,7 @@ def test_a_commit_that_waits_holds_up_nobody(
     scenario(database, step)
 
 
-def test_a_commit_is_told_nothing_false_by_a_node_that_ends(
+def test_a_node_that_ends_sends_no_wrong_outcome_of_a_commit(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never(self: staging.StagedMessages, attempt: Any, seq: int) -> bytes:
@@ -500,7 +500,7 @@ def test_a_stream_that_is_sealed_stops_the_batch(database: str) -> None:
     scenario(database, step)
 
 
-def test_what_storage_refuses_goes_on_when_it_is_asked_again(database: str) -> None:
+def test_a_promotion_refused_by_storage_goes_on_when_requested_again(database: str) -> None:
     async def step(at: Place) -> None:
         admin = await asyncpg.connect(database)
         app = at.app()

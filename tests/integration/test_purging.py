@@ -17,7 +17,7 @@ from tests.support.node import add_stream, running_node
 from tests.support.pg import PostgresServer
 
 
-def test_what_is_stored_while_a_purge_ends_is_delivered(
+def test_messages_stored_while_a_purge_ends_are_delivered(
     postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A consumer of a purged subject goes on behind the purge, not behind what came after it."""

@@ -63,7 +63,7 @@ def peer(guarded: Member) -> Iterator[Peer]:
         peer.close()
 
 
-def test_what_a_server_says_of_itself(guarded: Member, peer: Peer) -> None:
+def test_the_info_of_a_server(guarded: Member, peer: Peer) -> None:
     said = peer.info
     assert said["server_id"] == guarded.server_id()
     assert (said["cluster"], said["headers"], said["auth_required"]) == ("test", True, True)
@@ -90,14 +90,14 @@ def test_what_a_server_says_of_itself(guarded: Member, peer: Peer) -> None:
         ([connect(), info(), b"PING", b"RMSG $G a x"], b""),
     ],
 )
-def test_who_is_refused(peer: Peer, sent: list[bytes], answer: bytes) -> None:
+def test_refused_peers(peer: Peer, sent: list[bytes], answer: bytes) -> None:
     peer.send(*sent)
     rest = peer.rest().split(b"\r\n")
     assert [line for line in rest if line.startswith(b"-ERR")] == ([answer] if answer else [])
 
 
 @pytest.mark.parametrize("kind", ["jetgate", "nats-server"])
-def test_who_says_nothing_is_closed(stack: ExitStack, kind: str) -> None:
+def test_a_silent_peer_is_closed(stack: ExitStack, kind: str) -> None:
     limit = "authorization { user: u, password: p, timeout: 0.1 }"
     member = started(
         stack, jetgate(timeout_s=0.1) if kind == "jetgate" else nats_server(cluster=[limit])
@@ -124,7 +124,7 @@ def test_a_second_connection_of_a_peer_is_closed(guarded: Member, peer: Peer) ->
     eventually(lambda: "P" * 56 not in guarded.peers())
 
 
-def test_interest_is_told_by_subject_and_queue_group(guarded: Member, peer: Peer) -> None:
+def test_interest_is_announced_by_subject_and_queue_group(guarded: Member, peer: Peer) -> None:
     peer.send(connect(), info(), b"PING")
     while peer.line() != b"PONG":
         pass

@@ -206,7 +206,7 @@ def test_a_publisher_without_echo_reaches_others(mesh: Members) -> None:
         assert quiet.flush() == []
 
 
-def test_clients_are_told_of_all_servers(mesh: Members) -> None:
+def test_clients_learn_all_servers(mesh: Members) -> None:
     """Only real servers tell their clients here: what jetgate's are told is the assembly's."""
     urls = {f"127.0.0.1:{member.address[1]}" for member in mesh.values()}
 
@@ -223,7 +223,7 @@ def test_clients_are_told_of_all_servers(mesh: Members) -> None:
     eventually(lambda: set(here.call(routes.connect_urls)) == others)
 
 
-def test_clients_over_websocket_are_told_where_else_that_is_served(mesh: Members) -> None:
+def test_clients_over_websocket_learn_the_other_websocket_addresses(mesh: Members) -> None:
     serving = [mesh["jetgate"], mesh["single"]]
     places = [f"127.0.0.1:{member.ws_address[1]}" for member in serving]
     for member, own in zip(serving, places, strict=True):
@@ -261,7 +261,7 @@ def test_a_route_counts_what_it_carries(mesh: Members) -> None:
         assert subscriber.frame().payload == b"hello"
 
 
-def test_jetgate_tells_nothing_of_the_system_account(mesh: Members) -> None:
+def test_jetgate_announces_nothing_of_the_system_account(mesh: Members) -> None:
     single = mesh["single"]
     assert isinstance(single, NatsMember)
     routes: Any = single.page("routez?subs=1")["routes"]
@@ -344,7 +344,7 @@ def test_a_client_that_leaves_is_no_interest(mesh: Members) -> None:
         eventually(lambda: not asking.is_heard(b"PUB brief.a inbox 0\r\n\r\n"))
 
 
-def test_peers_are_told_of_lame_duck_mode(mesh: Members) -> None:
+def test_peers_are_notified_of_lame_duck_mode(mesh: Members) -> None:
     """Clients of others are no longer sent there; its routes stay until it ends."""
     leaving = jetgate([mesh["jetgate"]])
     try:

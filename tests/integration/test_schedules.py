@@ -54,7 +54,7 @@ async def in_table(dsn: str) -> list[tuple[str, int]]:
         await connection.close()
 
 
-def test_what_was_missed_is_sent_once(postgres: PostgresServer, database: str) -> None:
+def test_missed_schedules_are_sent_once(postgres: PostgresServer, database: str) -> None:
     """However long nobody was there, and whether a schedule came due before or not.
 
     By the nodes' clocks it is half past something, so that nothing comes due meanwhile.
@@ -141,7 +141,7 @@ def test_a_restart_knows_which_schedules_are_over(postgres: PostgresServer, data
     asyncio.run(scenario())
 
 
-def test_what_a_mirror_copied_comes_due_once_it_is_a_stream_with_schedules(
+def test_mirrored_schedules_come_due_once_the_mirror_is_a_stream_with_schedules(
     postgres: PostgresServer, database: str
 ) -> None:
     """On file storage too, where the reference server leaves it alone."""
@@ -171,7 +171,7 @@ def test_what_a_mirror_copied_comes_due_once_it_is_a_stream_with_schedules(
     asyncio.run(scenario())
 
 
-def test_a_hundred_at_once_are_one_commit_and_tell_consumers(
+def test_a_hundred_at_once_are_one_commit_and_reach_consumers(
     postgres: PostgresServer, database: str
 ) -> None:
     async def scenario() -> None:

@@ -349,7 +349,7 @@ def test_a_consumer_made_beforehand_is_used(server: Server) -> None:
     copies(server, test)
 
 
-def test_a_consumer_that_does_not_fit_is_told_of(server: Server) -> None:
+def test_a_consumer_that_does_not_fit_is_reported(server: Server) -> None:
     async def test(at: Copies) -> None:
         await at.stream("S")
         name = at.name("S")
@@ -430,7 +430,7 @@ def test_a_message_that_can_never_be_stored_blocks_nothing(
 
 
 @pytest.mark.parametrize("kind", ["mirror", "sources"])
-def test_what_waits_for_another_configuration_says_so(
+def test_a_source_that_waits_for_another_configuration_reports_it(
     jetgate_server: JetgateServer, kind: str
 ) -> None:
     """As in nats-server it holds up what comes behind it; here it shows, and ends at once."""

@@ -32,7 +32,7 @@ LONG = "s." + "0123456789abcdef" * 240
 _SUBJECTS = [b"s.0", b"s.1", b"s.\xff", LONG.encode()]
 
 
-def test_view_shows_what_the_head_says_is_there(database: str) -> None:
+def test_the_view_shows_messages_within_the_head(database: str) -> None:
     assert stored(database, first=3) == [3, 4, 5, 6]
 
 
@@ -215,7 +215,7 @@ async def _insert(connection: Any, n: int, config: StreamConfig, store: MemorySt
     )
 
 
-def test_views_and_functions_show_what_the_rule_says(database: str) -> None:
+def test_views_and_functions_show_the_messages_of_the_rule(database: str) -> None:
     async def scenario() -> None:
         connection = await asyncpg.connect(database)
         rng = random.Random(10)

@@ -180,7 +180,7 @@ def test_a_role_has_a_limited_number_of_sessions(streams: str) -> None:
     asyncio.run(scenario())
 
 
-def test_who_owns_the_tables_may_end_the_sessions_of_readers_it_has_made(
+def test_the_owner_of_the_tables_may_end_the_sessions_of_its_readers(
     postgres: PostgresServer,
 ) -> None:
     dsn = postgres.fresh_database(migrated=False)

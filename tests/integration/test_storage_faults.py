@@ -93,7 +93,7 @@ async def stored(admin: Any) -> list[tuple[str, int, str]]:
         ("XX001", 10077),  # data corrupted
     ],
 )
-def test_what_postgresql_refuses_is_refused_and_the_rest_is_kept(
+def test_a_publish_that_postgresql_refuses_is_refused_and_the_rest_is_kept(
     database: str, code: str, err_code: int
 ) -> None:
     async def step(node: Node, wire: Wire, admin: Any) -> None:
@@ -264,7 +264,7 @@ def test_a_node_ends_although_postgresql_does_not_answer(
     scenario(database, step)
 
 
-def test_what_leaves_the_head_as_it_is_does_not_count_as_written(database: str) -> None:
+def test_a_plan_that_leaves_the_head_alone_does_not_count_as_written(database: str) -> None:
     """When the answer to its COMMIT was lost, nothing tells; so it is written again."""
 
     async def step(node: Node, wire: Wire, admin: Any) -> None:

@@ -53,7 +53,7 @@ def play(messages: PostgresMessages, scenario: Callable[[], Awaitable[None]]) ->
     asyncio.run(run())
 
 
-def test_a_standby_that_is_away_is_done_without_and_told_once(
+def test_an_unreachable_standby_is_bypassed_and_reported_once(
     database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(database)
@@ -109,7 +109,7 @@ def test_a_standby_far_behind_is_left_alone_for_a_while(
         play(messages, scenario)
 
 
-def test_what_postgresql_does_not_answer_in_time_is_given_up_and_asked_again(
+def test_a_read_that_postgresql_does_not_answer_in_time_is_repeated(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(database)

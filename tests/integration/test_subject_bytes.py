@@ -118,7 +118,7 @@ def _shown(subject: bytes) -> str:
 
 
 @pytest.mark.parametrize("limit", [-1, 1, 2])
-def test_subjects_are_told_apart_and_purged(streams: Streams, limit: int) -> None:
+def test_subjects_are_distinguished_and_purged(streams: Streams, limit: int) -> None:
     streams.fill(max_msgs_per_subject=limit)
     for subject in streams.subjects * 2:
         assert "error" not in streams.ask(subject, b"again").json()

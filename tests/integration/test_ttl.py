@@ -106,7 +106,7 @@ async def in_sql(dsn: str) -> list[int]:
         await connection.close()
 
 
-def test_what_expired_while_no_node_was_there_is_gone_at_once(
+def test_messages_that_expired_without_a_node_are_gone_at_once(
     postgres: PostgresServer, database: str
 ) -> None:
     """Messages, the consumer's pending and unacknowledged ones, and the marker in their place."""
@@ -174,7 +174,7 @@ def test_a_short_time_does_not_wait_for_a_long_one(
     asyncio.run(scenario())
 
 
-def test_ten_thousand_expire_in_few_commits_and_tell_the_consumers(
+def test_ten_thousand_expire_in_few_commits_and_reach_the_consumers(
     postgres: PostgresServer, database: str
 ) -> None:
     async def scenario() -> tuple[int, Any, list[int], float]:

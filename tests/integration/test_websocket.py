@@ -114,7 +114,7 @@ def test_requests(bed: str, name: str, request: pytest.FixtureRequest) -> None:
     ],
     ids=["no host", "no target", "garbage", "bad header", "large", "version"],
 )
-def test_what_is_no_request(plain: Pair, data: bytes) -> None:
+def test_malformed_requests(plain: Pair, data: bytes) -> None:
     """The statuses agree; the reference's HTTP library words some of the phrases."""
     status = []
     for address in plain.websocket:
@@ -293,7 +293,7 @@ def test_frames(bed: str, name: str, request: pytest.FixtureRequest) -> None:
         agree(4)  # on a busy machine one of them may need longer
 
 
-def test_what_tcp_and_websocket_say_to_each_other(deflating: Pair) -> None:
+def test_tcp_and_websocket_clients_exchange_messages(deflating: Pair) -> None:
     """Small and large frames, in both directions, with and without compression."""
     text = b"PUB to.tcp 4000\r\n" + b"x" * 4000 + b"\r\n"
     for address, tcp in zip(deflating.websocket, deflating.tcp, strict=True):
@@ -393,7 +393,7 @@ def test_endings_have_codes() -> None:
         unless_late(attempt)
 
 
-def test_an_ending_server_says_so() -> None:
+def test_an_ending_server_announces_it() -> None:
     with CoreServer() as ours, WebSocket(ours.websocket) as web:
         web.open()
         ours.stop()
@@ -414,7 +414,7 @@ def test_a_user_may_be_bound_to_a_kind_of_connection() -> None:
             assert web.frame().payload == b"-ERR 'Authorization Violation'\r\n"
 
 
-def test_whoever_pings_without_listening_is_cut() -> None:
+def test_a_client_that_pings_without_reading_is_disconnected() -> None:
     limits = Limits(max_pending=200_000)
     with CoreServer(limits) as ours, WebSocket(ours.websocket) as web:
         web.open()

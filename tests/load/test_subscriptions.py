@@ -103,7 +103,7 @@ def _longest_wait(name: str, place: Path, lines: list[bytes]) -> float:
     return longest
 
 
-def test_what_comes_and_goes_leaves_no_object_behind() -> None:
+def test_subscriptions_that_come_and_go_leave_no_object_behind() -> None:
     lines = b"".join(
         b"SUB churn.%d.* g%d s%d\r\nSUB churn.%d t%d\r\nPUB churn.%d r.%d 1\r\nx\r\n"
         b"UNSUB s%d\r\nUNSUB t%d 1\r\nPUB churn.%d 1\r\ny\r\n" % ((n, n % 7) + (n,) * 8)

@@ -7,13 +7,13 @@ import pytest
 from tests.integration.test_migrations import (
     COLUMNS,
     migrated,  # noqa: F401  (a fixture)
+    test_a_role_that_may_not_create_the_schema_gets_an_error,  # noqa: F401
     test_a_second_migration_has_nothing_to_do,  # noqa: F401
     test_fence_moves_the_heads_that_are_where_the_writer_left_them,  # noqa: F401
     test_fence_refuses_a_stale_epoch_or_position,  # noqa: F401
     test_payload_is_shown_as_text_exactly_where_it_is_text,  # noqa: F401
     test_subjects_match_as_in_nats,  # noqa: F401
     test_two_nodes_may_migrate_at_once,  # noqa: F401
-    test_whoever_may_not_create_the_schema_is_told,  # noqa: F401
 )
 from tests.integration.test_sql_plans import (
     loaded,  # noqa: F401  (a fixture)
@@ -25,7 +25,7 @@ from tests.integration.test_sql_readers import (
     test_a_time_is_found_as_the_first_sequence_at_or_after_it,  # noqa: F401
     test_consumers_are_shown_by_the_name_of_their_stream_with_their_lag,  # noqa: F401
     test_view_hides_what_newer_messages_replace,  # noqa: F401
-    test_views_and_functions_show_what_the_rule_says,  # noqa: F401
+    test_views_and_functions_show_the_messages_of_the_rule,  # noqa: F401
     test_views_show_columns_that_people_can_read,  # noqa: F401
 )
 from tests.integration.test_sql_roles import (

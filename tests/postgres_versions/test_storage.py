@@ -8,9 +8,9 @@ from tests.integration.test_foreign_locks import (  # noqa: F401
     dsn,
     hasty,
     roles,
+    test_a_lock_queued_behind_a_leader_may_be_granted_after_its_request_was_abandoned,
     test_a_migration_ends_the_transaction_of_a_reader,
     test_a_prepared_transaction_holds_nothing_up_and_is_named,
-    test_who_waits_behind_a_leader_gets_what_nobody_asks_for_any_more,
 )
 from tests.integration.test_leases import (  # noqa: F401
     test_a_leader_whose_session_ended_leads_on_if_nobody_else_did,
@@ -22,6 +22,6 @@ from tests.integration.test_log import (  # noqa: F401
 )
 from tests.integration.test_storage_faults import (  # noqa: F401
     test_a_database_that_becomes_read_only,
+    test_a_publish_that_postgresql_refuses_is_refused_and_the_rest_is_kept,
     test_the_writing_session_ends_again_and_again,
-    test_what_postgresql_refuses_is_refused_and_the_rest_is_kept,
 )

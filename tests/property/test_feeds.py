@@ -124,7 +124,7 @@ async def tail_rests(tail: Tail) -> None:
     jumps=st.lists(st.integers(1, 5), min_size=1, max_size=10),
     first_seq=st.integers(0, 60),
 )
-def test_a_gap_is_told_wherever_the_beginning_has_passed_what_was_left_out(
+def test_a_gap_is_reported_where_the_beginning_has_passed_omitted_messages(
     position: int, jumps: list[int], first_seq: int
 ) -> None:
     messages, seq = [], position
@@ -189,7 +189,7 @@ def test_slices_of_a_page_are_the_page(
 
 
 @given(rows=_pages, begin=st.integers(0, 9), position=st.integers(0, 60), same=st.booleans())
-def test_a_page_is_found_by_who_goes_on_within_it(
+def test_a_reader_that_continues_within_a_page_finds_it(
     rows: list[tuple[int, int, bool]], begin: int, position: int, same: bool
 ) -> None:
     page, items = _page(begin, rows)

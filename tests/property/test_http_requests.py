@@ -190,5 +190,5 @@ def test_pieces_of_a_byte_are_read_like_the_whole(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"x" * 70_000, b"GET /" + b"x" * 70_000, b"\r\n" * 40_000])
-def test_what_never_becomes_a_request_is_refused(data: bytes) -> None:
+def test_malformed_requests_are_refused(data: bytes) -> None:
     assert read(data, list(range(0, len(data), 1000)))[1] in ("400", "414", "431")

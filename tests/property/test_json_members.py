@@ -87,7 +87,7 @@ def test_frames_with_a_member_twice_are_refused(said: list[tuple[str, bool]], on
         assert len(JSON_CODEC.decode(text)) == len(chosen)
 
 
-def test_what_is_inside_of_data_is_passed_on_as_it_came() -> None:
+def test_nested_data_is_passed_on_unchanged() -> None:
     data = '{"a":{"b":1,"b":2},"a":":"}'
     line = f'{{"subject":"a","data":{data},"msg_id":"\\u003a"}}'
 

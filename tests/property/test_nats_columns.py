@@ -98,7 +98,7 @@ def test_reads_of_one_byte_give_the_same_columns(sent: list[Message]) -> None:
         b"MSG a 1 3\r\nabcdef",
     ],
 )
-def test_what_is_no_message_is_an_error(line: bytes) -> None:
+def test_a_malformed_message_is_an_error(line: bytes) -> None:
     parser = Parser(lambda line: None)
     with pytest.raises(ProtocolError):
         parser.feed(line + b"PING\r\n")

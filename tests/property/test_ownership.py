@@ -408,7 +408,7 @@ def test_a_pair_without_a_row_fails_by_name() -> None:
 
 
 @pytest.mark.parametrize("acts", [True, False])
-def test_the_node_acts_as_the_table_says(acts: bool) -> None:
+def test_the_node_acts_as_in_the_table(acts: bool) -> None:
     """Without its command a transfer does not hold publishes."""
     row = TRANSITIONS[State.OWNED, TransferAsked]
     fewer = tuple(each for each in row.commands if acts or each is not Command.HOLD)

@@ -245,7 +245,7 @@ def check_columns(messages: list[Message], *, watches_acks: bool) -> None:
 
 
 @given(st.lists(st.tuples(RUN, st.integers(1, 20)), min_size=1, max_size=6), st.booleans())
-def test_messages_in_columns_reach_whom_they_would_one_by_one(
+def test_messages_in_columns_reach_the_same_receivers_as_one_by_one(
     runs: list[tuple[Message, int]], watches_acks: bool
 ) -> None:
     messages = [message for message, count in runs for _ in range(count)]

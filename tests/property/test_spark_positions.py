@@ -134,7 +134,7 @@ def _matches(tokens: list[str], words: list[str]) -> bool:
 
 
 @given(FILTER, STORED)
-def test_a_filter_matches_as_its_words_say(filter_: str, subject: str) -> None:
+def test_a_filter_matches_by_its_tokens(filter_: str, subject: str) -> None:
     expected = _matches(filter_.split("."), subject.split("."))
 
     assert subjects.matches((filter_,), subject) == expected

@@ -218,7 +218,9 @@ def test_an_acknowledgement_of_another_stream_is_an_error() -> None:
         b'{"stream":"S","seq":1,"domain":"hub","val":"5"}',
     ],
 )
-def test_what_servers_answer_is_known_without_reading_its_json(answer: bytes, target: str) -> None:
+def test_answers_of_servers_are_recognized_without_reading_their_json(
+    answer: bytes, target: str
+) -> None:
     assert acknowledge([answer, answer], usual(target))
     assert error_of(answer, b"", target) is None
 
@@ -243,7 +245,7 @@ _columns = st.lists(
 
 
 @given(_columns)
-def test_what_is_not_acknowledged_is_what_is_sent(
+def test_unacknowledged_messages_are_sent(
     rows: list[tuple[bytes, bytes, bytes, bytes | None]],
 ) -> None:
     subjects, blocks, payloads = ([row[part] or b"" for row in rows] for part in range(3))
@@ -284,7 +286,7 @@ def test_two_rows_have_one_id_only_if_they_are_the_same_at_the_same_place(
     assert not set(first) & set(_ids(one, "app/2/0")), "batches have other ids"
 
 
-def test_an_id_tells_where_a_row_is_from_and_its_own_id_is_kept() -> None:
+def test_an_id_names_the_origin_of_a_row_and_its_own_id_is_kept() -> None:
     own = [b"A: b\r\n", b"Nats-Msg-Id: x\r\n"]
     blocks = with_ids("app/17/3", 204, [b"s", b"s"], own, [b"", b""])
     assert blocks[0].startswith(b"NATS/1.0\r\nNats-Msg-Id: app/17/3/204/")

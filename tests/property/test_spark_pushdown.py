@@ -132,7 +132,7 @@ def test_nothing_is_lost_and_nothing_is_added(
 
 
 @given(st.lists(FILTER, max_size=4))
-def test_what_spark_has_to_evaluate_is_what_it_gave(filters: list[Any]) -> None:
+def test_filters_left_to_spark_are_those_it_gave(filters: list[Any]) -> None:
     _, rest = narrow(Narrowed(STREAMS, ()), filters)
 
     assert all(any(one is given_ for given_ in filters) for one in rest)

@@ -164,7 +164,7 @@ def test_deep_nesting_is_no_frame() -> None:
     assert isinstance(action, Close)
 
 
-def test_every_close_code_says_what_to_do() -> None:
+def test_every_close_code_has_an_advice() -> None:
     remedies = {
         40: Remedy.SIGN_IN,
         41: Remedy.REPORT,

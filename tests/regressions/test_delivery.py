@@ -70,7 +70,7 @@ def test_nothing_is_counted_down_twice(desk: Desk) -> None:
     assert desk.bodies("A", 2) == [b"m2", b"m4"]
 
 
-def test_what_is_left_is_counted_right_for_the_last_of_each_subject(desk: Desk) -> None:
+def test_pending_messages_are_counted_right_for_last_per_subject(desk: Desk) -> None:
     """Superseded and deleted messages were counted among those still to come."""
     desk.stream("A")
     desk.fill("A", 12, subjects=4)

@@ -237,7 +237,7 @@ def test_of_parallel_creates_through_all_nodes_one_wins(nodes: Nodes, same: bool
                 assert answer["created"] == found["created"]
 
 
-def test_what_was_created_through_one_node_is_known_to_all_at_once(nodes: Nodes) -> None:
+def test_streams_created_through_one_node_are_known_to_all_at_once(nodes: Nodes) -> None:
     _, (one, other) = nodes.roles
     for attempt in range(10):
         name = f"NEW-{attempt}"

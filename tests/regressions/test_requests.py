@@ -117,7 +117,7 @@ def test_null_among_the_members_of_a_list(desk: Desk) -> None:
     assert "config" in desk.ok("STREAM.INFO.A")
 
 
-def test_headers_whose_names_begin_alike_are_told_apart(desk: Desk) -> None:
+def test_headers_whose_names_begin_alike_are_distinguished(desk: Desk) -> None:
     """A header was found in the middle of another one, or in the value of one before it."""
     desk.stream("A", allow_direct=True)
     headers = {

@@ -167,7 +167,7 @@ def test_a_source_copies_nothing_twice(desk: Desk) -> Generator[None]:
 
 
 @across_restarts
-def test_what_was_deleted_stays_deleted(desk: Desk) -> Generator[None]:
+def test_deleted_messages_stay_deleted(desk: Desk) -> Generator[None]:
     """Deleted and purged messages were back after a start."""
     desk.stream("GONE", allow_rollup_hdrs=True)
     desk.fill("GONE", 12, subjects=3)

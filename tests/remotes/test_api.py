@@ -114,7 +114,7 @@ def test_a_pull_consumer_is_read_and_acknowledged(database: str, hub: NatsServer
     asyncio.run(work())
 
 
-def test_a_push_consumer_is_heard_and_its_interest_ends_with_the_listener(
+def test_a_push_consumer_delivers_and_its_interest_ends_with_the_listener(
     database: str, hub: NatsServer
 ) -> None:
     count = 20_000

@@ -90,7 +90,9 @@ def test_a_remote_is_added_used_listed_and_removed(node: JetgateServer, hub: Nat
     assert "hush-hush" not in said, "secrets are not shown"
 
 
-def test_one_that_lets_us_not_in_is_kept_and_says_why(node: JetgateServer, hub: NatsServer) -> None:
+def test_a_remote_that_refuses_the_login_is_kept_with_the_reason(
+    node: JetgateServer, hub: NatsServer
+) -> None:
     url = f"nats://ann:wrong@{hub.address[0]}:{hub.address[1]}"
 
     added = remote("add", "shut", url, on=node)
@@ -141,7 +143,7 @@ def test_the_configuration_file_has_remotes_and_mappings(node: JetgateServer) ->
         (["check", "none"], 1, "there is no remote none"),
     ],
 )
-def test_what_cannot_be_done_is_a_line(
+def test_an_impossible_command_prints_one_line(
     node: JetgateServer, arguments: list[str], code: int, said: str
 ) -> None:
     found = remote(*arguments, on=node)
@@ -150,7 +152,7 @@ def test_what_cannot_be_done_is_a_line(
     assert said in found.stderr
 
 
-def test_without_a_database_it_says_what_to_give(tmp_path: Path) -> None:
+def test_without_a_database_it_names_the_missing_option(tmp_path: Path) -> None:
     found = subprocess.run(
         [sys.executable, "-m", "jetgate", "remote", "list", "--data", str(tmp_path)],
         capture_output=True,

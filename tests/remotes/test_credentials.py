@@ -99,7 +99,7 @@ def test_a_file_that_is_none_is_named_without_what_is_in_it(
     assert "SU" not in str(caught.value)
 
 
-def test_a_leaf_node_says_who_it_is_and_is_refused_otherwise() -> None:
+def test_a_leaf_node_authenticates_and_is_refused_otherwise() -> None:
     port = free_port()
     who = "{ user: ann, password: right }"
     block = f"{{ host: 127.0.0.1, port: {port}, authorization: {who} }}"
@@ -153,7 +153,7 @@ def test_tls_that_is_insisted_on_is_not_done_without(nats_server: NatsServer) ->
         streams(Remote("r", url(nats_server).replace("nats", "tls", 1)))
 
 
-def test_whoever_does_not_greet_is_named() -> None:
+def test_a_server_that_does_not_greet_is_named() -> None:
     async def work() -> None:
         async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.close()

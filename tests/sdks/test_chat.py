@@ -50,7 +50,7 @@ def test_two_browsers_talk_over_a_restart_and_nothing_is_lost_or_doubled(
             assert browser.run("globalThis.neverLoadedAgain") is True
 
 
-def test_the_page_is_short_and_what_its_readme_says_leads_to_it() -> None:
+def test_the_page_is_short_and_its_readme_leads_to_it() -> None:
     readme = (_PAGE.parent / "README.md").read_text()
 
     assert len(_PAGE.read_text().splitlines()) <= 100

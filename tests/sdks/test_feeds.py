@@ -39,7 +39,7 @@ def test_typescript_in_a_page(typescript_sdk: Path, tmp_path: Path) -> None:
     assert passed_in_a_page(typescript_sdk, tmp_path, "feeds") == _NAMES
 
 
-def test_a_tail_goes_on_and_tells_its_gap(way: LossyWay, url: str, name: str) -> None:
+def test_a_tail_goes_on_and_reports_its_gap(way: LossyWay, url: str, name: str) -> None:
     async def scenario() -> None:
         async with stream(url, name) as js, sdk.connect(way.url, retry=QUICK) as follower:
             await js.publish(f"{name}.x", "0")

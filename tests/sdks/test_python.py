@@ -88,7 +88,7 @@ def test_a_batch_whose_answer_was_lost_is_stored_once(way: LossyWay, name: str) 
     run_within(60, scenario)
 
 
-def test_an_outcome_that_stays_unknown_is_told(name: str) -> None:
+def test_an_unknown_outcome_is_reported(name: str) -> None:
     async def scenario() -> None:
         brief = sdk.Retry(first=0.01, most=0.01, writes_for=0.05)
         async with sdk.connect("http://127.0.0.1:9", retry=brief) as js:
@@ -150,7 +150,7 @@ def test_consuming_goes_on_after_lost_connections(way: LossyWay, name: str) -> N
     run_within(60, scenario)
 
 
-def test_what_was_fetched_and_not_taken_is_given_back(url: str, name: str) -> None:
+def test_fetched_messages_that_were_not_taken_are_returned(url: str, name: str) -> None:
     async def scenario() -> None:
         async with stream(url, name) as js:
             await js.put_consumer(name, "C", ack_policy="explicit", ack_wait=3600 * 10**9)
@@ -165,7 +165,7 @@ def test_what_was_fetched_and_not_taken_is_given_back(url: str, name: str) -> No
     run_within(60, scenario)
 
 
-def test_who_drops_a_consumption_gives_back_what_was_not_taken(url: str, name: str) -> None:
+def test_ending_a_consumption_returns_messages_that_were_not_taken(url: str, name: str) -> None:
     async def scenario() -> None:
         async with stream(url, name) as js:
             await js.put_consumer(name, "C", ack_policy="explicit", ack_wait=3600 * 10**9)
@@ -260,7 +260,7 @@ def test_a_watch_misses_nothing_when_it_is_broken(way: LossyWay, name: str) -> N
     run_within(60, scenario)
 
 
-def test_a_watch_of_a_bucket_that_was_made_anew_says_so(way: LossyWay, name: str) -> None:
+def test_a_watch_of_a_recreated_bucket_reports_it(way: LossyWay, name: str) -> None:
     async def scenario() -> None:
         async with sdk.connect(way.url, retry=QUICK) as js:
             kv = await js.put_bucket(name)
@@ -277,7 +277,7 @@ def test_a_watch_of_a_bucket_that_was_made_anew_says_so(way: LossyWay, name: str
     run_within(60, scenario)
 
 
-def test_advisories_tell_of_their_gaps(way: LossyWay, name: str) -> None:
+def test_advisories_report_their_gaps(way: LossyWay, name: str) -> None:
     async def scenario() -> None:
         async with sdk.connect(way.url, retry=QUICK) as js:
             events = js.advisories("ADVISORY.STREAM.CREATED.*")
@@ -317,7 +317,7 @@ def test_a_request_is_answered(url: str, name: str) -> None:
     run_within(60, scenario)
 
 
-def test_what_is_left_open_ends_without_a_word(url: str, name: str) -> None:
+def test_an_unclosed_client_ends_without_a_warning(url: str, name: str) -> None:
     said: list[dict[str, object]] = []
 
     async def scenario() -> None:

@@ -50,7 +50,7 @@ def test_objects_go_up_and_come_down_in_any_form(url: str, name: str, tmp_path: 
     run_within(60, scenario)
 
 
-def test_what_is_known_of_objects_is_read_changed_and_listed(url: str, name: str) -> None:
+def test_metadata_of_objects_is_read_changed_and_listed(url: str, name: str) -> None:
     async def scenario() -> None:
         async with sdk.connect(url, retry=QUICK) as js:
             store = await js.put_store(name)

@@ -100,7 +100,7 @@ def test_refusals_are_exceptions(url: str, name: str) -> None:
     run_within(60, scenario)
 
 
-def test_what_nobody_answers_ends_in_the_time_that_was_given() -> None:
+def test_an_unanswered_request_ends_after_its_timeout() -> None:
     async def scenario() -> None:
         retry = sdk.Retry(first=0.01, most=0.01, writes_for=0.05)
         async with sdk.connect("http://127.0.0.1:9", retry=retry) as js, js.socket() as socket:
@@ -114,7 +114,7 @@ def test_what_nobody_answers_ends_in_the_time_that_was_given() -> None:
     run_within(60, scenario)
 
 
-def test_wrong_credentials_are_told_and_right_ones_let_in() -> None:
+def test_wrong_credentials_are_refused_and_right_ones_admitted() -> None:
     async def scenario(url: str) -> None:
         async with sdk.connect(url, token="wrong") as js, js.socket() as socket:
             with pytest.raises(sdk.Unauthorized):
@@ -129,7 +129,7 @@ def test_wrong_credentials_are_told_and_right_ones_let_in() -> None:
         run_within(60, lambda: scenario("http://{}:{}".format(*server.http)))
 
 
-def test_a_tail_goes_on_where_it_broke_and_tells_its_gap(
+def test_a_tail_goes_on_where_it_broke_and_reports_its_gap(
     way: LossyWay, url: str, name: str
 ) -> None:
     async def scenario() -> None:
@@ -247,7 +247,7 @@ def test_a_consumer_is_read_acknowledged_every_way_and_given_back(url: str, name
     run_within(60, scenario)
 
 
-def test_what_is_heard_is_no_stream_and_what_was_missed_is_told(
+def test_a_core_subscription_reports_missed_messages(
     way: LossyWay, nats_url: str, name: str
 ) -> None:
     async def scenario() -> None:

@@ -194,7 +194,7 @@ def test_names_that_no_url_can_have_are_refused(url: str, bad: str, typescript_s
     assert in_node(typescript_sdk, url, "name", bad)["name"] == "RangeError"
 
 
-def test_a_user_of_few_rights_is_told_the_limit_too() -> None:
+def test_a_user_of_few_rights_gets_the_limit_too() -> None:
     """It takes no permission to ask."""
     users = '{users: [{user: me, password: secret, permissions: {publish: ["a.>"]}}]}'
     with (

@@ -112,7 +112,7 @@ def test_each_row_is_there_once_after_a_death_and_a_restart_with_other_splits(
     assert archive.seqs() == [n for n in range(1, 201) if n not in gone]
 
 
-def test_what_was_removed_before_it_was_archived_is_told(archive: Runs, feed: Feed) -> None:
+def test_messages_removed_before_archiving_are_reported(archive: Runs, feed: Feed) -> None:
     feed.put(*"abc")
     archive()
     feed.put(*"defg")
@@ -147,7 +147,7 @@ def purge(jetgate_server: JetgateServer) -> dict[str, Any]:
     return {"options": {"servers": f"nats://{host}:{port}"}}
 
 
-def test_what_is_archived_is_purged(archive: Runs, feed: Feed, purge: dict[str, Any]) -> None:
+def test_archived_messages_are_purged(archive: Runs, feed: Feed, purge: dict[str, Any]) -> None:
     feed.put(*"abcdefgh")
     report = archive(purge=purge | {"keep": 3})
     assert report.notes == [f"{feed.name} was purged through sequence 5: 5 messages"]
@@ -158,7 +158,7 @@ def test_what_is_archived_is_purged(archive: Runs, feed: Feed, purge: dict[str, 
     assert archive.seqs() == list(range(1, 10))
 
 
-def test_what_a_consumer_has_not_acknowledged_stays(
+def test_messages_that_a_consumer_has_not_acknowledged_stay(
     archive: Runs, feed: Feed, purge: dict[str, Any]
 ) -> None:
     feed.put(*"abc")
@@ -192,7 +192,7 @@ def test_a_stream_is_not_purged_when_the_lake_lacks_a_message(
 
 
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])
-def test_a_format_that_this_spark_does_not_have_is_told(
+def test_a_format_that_this_spark_does_not_have_is_reported(
     archive: Runs, feed: Feed, format_: str
 ) -> None:
     feed.put("a")

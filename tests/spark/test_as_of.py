@@ -199,7 +199,7 @@ def test_some_keys_may_be_asked_for(bucket: Feed, current: Options) -> None:
     assert set(values(bucket, found)) == {"other.a", "other.b", "key7"}
 
 
-def test_what_is_gone_after_planning_the_start_of_a_log_is_left_to_the_log(
+def test_messages_replaced_after_planning_are_left_to_the_log(
     bucket: Feed, current: Options
 ) -> None:
     """The last message of each subject as a start: a newer one follows in the log."""

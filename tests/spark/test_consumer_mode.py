@@ -135,7 +135,7 @@ def test_a_batch_in_the_checkpoint_is_replayed_with_the_same_rows(
     assert queue.stored() == 2
 
 
-def test_what_was_pulled_and_got_into_no_checkpoint_is_delivered_again(
+def test_pulled_messages_without_a_checkpoint_are_delivered_again(
     queue: Queue, begin: Begin
 ) -> None:
     queue.create(ack_wait=500_000_000)
@@ -217,7 +217,7 @@ def test_consumers_that_do_not_fit_are_refused(queue: Queue, begin: Begin) -> No
         begin(queue.options)
 
 
-def test_the_lag_is_told(queue: Queue, begin: Begin) -> None:
+def test_the_lag_is_reported(queue: Queue, begin: Begin) -> None:
     queue.fill(1, 10)
     query = begin({**queue.options, "maxMessagesPerTrigger": "4"})
     assert query.next() is not None
@@ -270,7 +270,7 @@ def test_a_consumer_that_nobody_serves_is_given_up(nats_server: NatsServer) -> N
         Lease(settings, "S", "C", ())
 
 
-def test_a_consumer_that_was_deleted_is_told_when_its_batch_is_done(
+def test_a_consumer_that_was_deleted_is_reported_when_its_batch_is_done(
     queue: Queue, begin: Begin
 ) -> None:
     queue.fill(1, 3)

@@ -31,7 +31,7 @@ def java(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_servers_that_can_be_reached_are_told(
+def test_servers_that_can_be_reached_are_reported(
     server: Server, dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["doctor", "--no-spark", "--dsn", dsn, "--servers", url(server)])
@@ -43,7 +43,7 @@ def test_servers_that_can_be_reached_are_told(
     assert f"{transactions:<4}  transactional writes: " in told
 
 
-def test_what_a_file_names_is_looked_at(
+def test_places_named_in_a_file_are_checked(
     feed: Feed, dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     feed.put("a", "b")
@@ -58,7 +58,7 @@ def test_what_a_file_names_is_looked_at(
     assert "fail  stream NOT_HERE: " in told
 
 
-def test_a_target_that_is_not_there_is_told(
+def test_a_target_that_is_not_there_is_reported(
     feed: Feed,
     jetgate_server: JetgateServer,
     dsn: str,

@@ -50,7 +50,7 @@ def relaxed(options: Options) -> Options:
     return {**options, "failOnDataLoss": "false"}
 
 
-def test_what_was_trimmed_since_the_checkpoint_is_told(
+def test_messages_removed_since_the_checkpoint_are_reported(
     feed: Feed, options: Options, begin: Begin, caplog: pytest.LogCaptureFixture
 ) -> None:
     feed.put(*"ab")
@@ -71,7 +71,9 @@ def test_what_was_trimmed_since_the_checkpoint_is_told(
     assert "sequences 3 to 5 are not stored any more" in caplog.text
 
 
-def test_a_replay_of_what_was_trimmed_is_told(feed: Feed, options: Options, begin: Begin) -> None:
+def test_a_replay_of_removed_messages_is_reported(
+    feed: Feed, options: Options, begin: Begin
+) -> None:
     feed.put(*"abcde")
     query = begin({**options, "startingPosition": "earliest"})
     query.next()
@@ -83,7 +85,7 @@ def test_a_replay_of_what_was_trimmed_is_told(feed: Feed, options: Options, begi
     assert seqs(begin(relaxed(options), end).between(start, end)) == [3, 4, 5]
 
 
-def test_what_is_trimmed_while_a_batch_runs_is_told(feed: Feed, options: Options) -> None:
+def test_messages_removed_while_a_batch_runs_are_reported(feed: Feed, options: Options) -> None:
     feed.put(*"abcdef")
     reader = DefaultSource(options).reader(structure())
     planned = reader.partitions()
@@ -145,7 +147,7 @@ def test_a_stream_created_again_while_a_batch_runs_is_not_read(
     assert seqs(read(DefaultSource(relaxed(options)).reader(structure()), planned)) == []
 
 
-def test_a_stream_that_was_deleted_is_told(feed: Feed, options: Options, begin: Begin) -> None:
+def test_a_stream_that_was_deleted_is_reported(feed: Feed, options: Options, begin: Begin) -> None:
     feed.put(*"abc")
     query = begin({**options, "startingPosition": "earliest"})
     query.next()
@@ -187,7 +189,7 @@ def test_a_stream_that_is_created_again_between_two_polls_is_waited_for(
     stranger.stop()
 
 
-def test_a_position_behind_the_end_is_told_after_the_time_allowed(
+def test_a_position_behind_the_end_is_reported_after_the_time_allowed(
     feed: Feed, options: Options, begin: Begin
 ) -> None:
     feed.put(*"abc")
@@ -206,7 +208,7 @@ def test_a_position_behind_the_end_is_told_after_the_time_allowed(
     assert seqs(rows) == [4]
 
 
-def test_a_start_that_is_gone_and_an_end_that_is_not_there_are_told(
+def test_a_start_that_is_gone_and_an_end_that_is_not_there_are_reported(
     feed: Feed, options: Options
 ) -> None:
     feed.put(*"abcdef")
@@ -280,7 +282,7 @@ EVENTS: dict[str, tuple[Callable[[Feed], object], str, list[int]]] = {
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_what_happens_while_a_query_runs_gives_the_documented_result(
+def test_events_while_a_query_runs_have_the_documented_result(
     way: tuple[Server, Options], event: str
 ) -> None:
     server, reached = way

@@ -129,7 +129,7 @@ def test_a_range_is_read_exactly(server: Server, wire: Wire, make: Make, way: st
 
 
 @pytest.mark.parametrize("way", _WAYS)
-def test_what_was_removed_is_stepped_over(server: Server, wire: Wire, make: Make, way: str) -> None:
+def test_removed_messages_are_skipped(server: Server, wire: Wire, make: Make, way: str) -> None:
     config, options = way_of(way)
     name = make(**config)
     for seq in (3, 4, 5, *range(12, 30), 39, 40):
@@ -331,7 +331,7 @@ def test_a_sequence_that_the_server_does_not_know_yet_is_waited_for(
     transport.close()
 
 
-def test_a_page_tells_the_head_after_its_rows(server: Server, wire: Wire, make: Make) -> None:
+def test_a_page_has_the_head_after_its_rows(server: Server, wire: Wire, make: Make) -> None:
     name = make(40, allow_direct=True)
     transport = _transport(server)
     pages = transport.pages(name, 1, 40, (), Wanted())

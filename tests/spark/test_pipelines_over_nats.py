@@ -141,7 +141,7 @@ def test_tables_about_a_stream(go: Runs, feed: Feed, tmp_path: Path) -> None:
     }
 
 
-def test_what_takes_jetgate_says_so(go: Runs, other: Feed) -> None:
+def test_a_transactional_target_needs_a_jetgate_server(go: Runs, other: Feed) -> None:
     """Exactly once is the default of targets."""
     target = {"stream": other.name, "options": go.options}
     report = go("replay", target, subject="concat('copy.', seq)")

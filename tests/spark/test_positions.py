@@ -253,7 +253,7 @@ def test_everything_that_is_available_now_and_no_more(
     assert batches == [[1, 2], [3, 4], [5]]
 
 
-def test_the_progress_tells_how_far_the_query_is_behind(
+def test_the_progress_shows_the_lag_of_the_query(
     feed: Feed, options: dict[str, str], begin: Begin
 ) -> None:
     feed.put(*"abcde")
@@ -269,7 +269,7 @@ def test_the_progress_tells_how_far_the_query_is_behind(
     assert told == {"first_seq": 1, "last_seq": 5, "messages": 4, "num_deleted": 1, "lag": 3}
 
 
-def test_a_stream_that_joins_a_query_begins_where_the_option_says(
+def test_a_stream_that_joins_a_query_begins_at_the_option(
     jetgate_server: JetgateServer, feed: Feed, options: dict[str, str], begin: Begin
 ) -> None:
     feed.put(*"ab")
@@ -288,7 +288,7 @@ def test_a_stream_that_joins_a_query_begins_where_the_option_says(
         assert joined.between(start, end).equals(rows)
 
 
-def test_a_stream_that_is_not_there_is_told_by_name(options: dict[str, str]) -> None:
+def test_a_stream_that_is_not_there_is_reported_by_name(options: dict[str, str]) -> None:
     from pyspark_jetstream.transport.errors import StreamNotFound
 
     with pytest.raises(

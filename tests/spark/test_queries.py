@@ -130,7 +130,7 @@ def test_conditions_at_the_source_give_the_rows_that_spark_gives(
     everything.unpersist()
 
 
-def test_pushdown_needs_sparks_own_switch_and_says_so(
+def test_pushdown_needs_sparks_own_switch_and_names_it(
     spark: "SparkSession", feed: Feed, options: Options
 ) -> None:
     feed.put("a")
@@ -143,12 +143,12 @@ def test_pushdown_needs_sparks_own_switch_and_says_so(
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
-def test_a_mistake_is_told_by_name(spark: "SparkSession", options: Options) -> None:
+def test_a_mistake_is_reported_by_name(spark: "SparkSession", options: Options) -> None:
     with pytest.raises(Exception, match="did you mean filterSubjects"):
         read(spark, options, filterSubject="a.>")
 
 
-def test_a_query_goes_on_where_its_checkpoint_says(
+def test_a_query_goes_on_at_its_checkpoint(
     spark: "SparkSession", feed: Feed, options: Options, tmp_path: Path
 ) -> None:
     """The last batch of an AvailableNow run is never committed at the source: nothing needs it."""
@@ -222,7 +222,7 @@ def test_a_lost_first_batch_begins_where_it_began(
 
 
 @pytest.mark.thorough
-def test_a_query_that_was_stopped_tells_what_was_lost(
+def test_a_query_that_was_stopped_reports_lost_messages(
     spark: "SparkSession", feed: Feed, options: Options, tmp_path: Path
 ) -> None:
     feed.put(*"ab")

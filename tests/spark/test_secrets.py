@@ -187,7 +187,7 @@ def test_a_secret_of_a_pipeline_is_nowhere(
     assert SECRET not in files(event_log)
 
 
-def test_a_pipeline_that_fails_does_not_tell_a_secret(
+def test_a_pipeline_that_fails_discloses_no_secret(
     spark: "SparkSession", feed: Feed, dsn: str, tmp_path: Path
 ) -> None:
     feed.put("a")

@@ -423,7 +423,7 @@ def test_staging_through_connections_that_break_stages_each_block_once(ours: Tar
     ledger.close()
 
 
-def test_a_server_without_transactions_is_told_politely(nats_server: NatsServer) -> None:
+def test_a_server_without_transactions_is_reported(nats_server: NatsServer) -> None:
     with Feed(nats_server) as feed:
         target = Target(nats_server.address, feed)
         ledger = _ledger(target)

@@ -225,7 +225,7 @@ def test_a_read_goes_on_where_a_connection_was_lost(
     assert found == list(range(1, 201))
 
 
-def test_a_database_that_is_away_is_told_after_the_time_allowed() -> None:
+def test_a_database_that_is_away_is_reported_after_the_time_allowed() -> None:
     reading = opened("postgresql://reader:s3cret@127.0.0.1:9/db", timeout="100ms")
 
     with pytest.raises(NotReachable, match=r"given up after 0.1 s") as told:
@@ -242,14 +242,16 @@ def test_a_wrong_connection_string_is_not_repeated(dsn: str) -> None:
     assert "s3cret" not in str(told.value)
 
 
-def test_a_connection_string_that_is_none_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_string_that_is_none_is_reported_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("EMPTY", "")
     for value in ("env:EMPTY", "env:NOT_SET", "nothing"):
         with pytest.raises(InvalidOption, match="option 'dsn' is"):
             opened(value, timeout="60s").head("S")
 
 
-def test_what_the_database_refuses_is_told_at_once(postgres: PostgresServer) -> None:
+def test_refusals_of_the_database_are_reported_at_once(postgres: PostgresServer) -> None:
     """A database without jetgate, one that is not there, a role that is not there."""
     at = postgres.dsn
     name = at.partition("@/")[2].partition("?")[0]
@@ -265,7 +267,7 @@ def test_what_the_database_refuses_is_told_at_once(postgres: PostgresServer) -> 
         reading.close()
 
 
-def test_consumers_tell_how_far_they_are_behind(feed: Feed, transport: SqlTransport) -> None:
+def test_consumers_show_their_lag(feed: Feed, transport: SqlTransport) -> None:
     feed.put("a", "b", "c")
     feed.consumer("reader")
 

@@ -73,7 +73,7 @@ def test_a_page_behind_the_standby_is_waited_for_and_never_skipped(
     assert found == [1, 2, 3, 4]
 
 
-def test_a_standby_that_stays_behind_is_told(lagging: Standby, feed: Feed) -> None:
+def test_a_standby_that_stays_behind_is_reported(lagging: Standby, feed: Feed) -> None:
     feed.put("c")
     with (
         closing(opened(lagging, "200ms")) as transport,

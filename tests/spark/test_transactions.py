@@ -186,7 +186,7 @@ class Steady:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("is_copied", [False, True])
-def test_of_two_drivers_on_a_checkpoint_one_goes_on_and_the_other_is_told(
+def test_of_two_drivers_on_a_checkpoint_one_goes_on_and_the_other_fails(
     copy: Copy, driver: CopyDriver, tmp_path: Path, is_copied: bool
 ) -> None:
     """The same query started twice in steady work, on one checkpoint and on a copy of it."""

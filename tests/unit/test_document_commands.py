@@ -85,7 +85,7 @@ def _run_by(block: CommandBlock) -> tuple[str, str] | None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
-def test_every_block_is_run_or_says_that_it_is_not(block: CommandBlock) -> None:
+def test_every_block_is_run_or_marked_as_not_run(block: CommandBlock) -> None:
     test = _run_by(block)
 
     assert test or block.reason, f"{block.place}: no test runs {block.commands[0]!r}"
@@ -93,7 +93,7 @@ def test_every_block_is_run_or_says_that_it_is_not(block: CommandBlock) -> None:
         assert any("curl" in command for command in block.commands), block.place
 
 
-def test_what_is_run_is_run_by_tests_that_are_there() -> None:
+def test_commands_are_run_by_tests_that_exist() -> None:
     for test, word in RUN.values():
         if (ROOT / test).exists():  # the gate is no part of a distribution
             assert word in (ROOT / test).read_text(), test

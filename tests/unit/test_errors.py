@@ -7,7 +7,7 @@ import pytest
 from core import errors
 
 
-def test_each_error_says_what_it_knows() -> None:
+def test_each_error_shows_its_values() -> None:
     assert str(errors.ConfigError("nats.port", "not a number")) == "nats.port: not a number"
     assert str(errors.ApiError(404, 10059, "stream not found")) == "stream not found (10059)"
     assert str(errors.ProtocolError("Invalid Subject")) == "Invalid Subject"

@@ -31,7 +31,7 @@ def test_signed_numbers(text: str, value: int | None) -> None:
     assert parse_int(text) == value
 
 
-def test_what_overflows_wraps_around() -> None:
+def test_overflowing_numbers_wrap_around() -> None:
     assert parse_wrapped(b"18446744073709551617") == 1
     assert parse_wrapped(b"0" * 100) == 0
     assert parse_wrapped(b"9" * 5000) is None

@@ -34,7 +34,7 @@ def _payloads(data: bytes) -> list[int]:
     return [int(payload[:STAMP]) for payload in lines[1::2]]
 
 
-def test_a_message_is_sent_when_it_is_due_and_says_when_that_was(
+def test_a_message_is_sent_when_it_is_due_and_carries_that_time(
     ends: tuple[Publisher, socket.socket],
 ) -> None:
     publisher, server = ends

@@ -23,7 +23,7 @@ def found() -> Shown:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_required_is_shown(kind: str) -> None:
+def test_required_items_are_shown(kind: str) -> None:
     assert sorted(required(kind) - set(found()[kind])) == []
 
 

@@ -41,7 +41,7 @@ def test_only_where_time_plays_a_part_a_transcript_may_fail(
         raise Mismatch("too late")
 
     monkeypatch.setattr(Player, "play", play)
-    monkeypatch.setattr(transcript, "clean", Nobody.settle)
+    monkeypatch.setattr(transcript, "clean", Nobody.await_removal)
     with pytest.raises(Mismatch):
         play_file(path, Nobody(), TRIES if is_hurried(path) else 1)
 

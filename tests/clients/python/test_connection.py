@@ -23,7 +23,7 @@ from tests.support.dropin import NAMES, DropIn
 
 
 @on_both
-async def test_what_a_connection_knows(place: Place) -> Any:
+async def test_the_properties_of_a_connection(place: Place) -> Any:
     nc = await place.connect(name="known", connect_timeout=TIMEOUT)
     assert nc.is_connected
     busy = [nc.is_closed, nc.is_connecting, nc.is_reconnecting, nc.is_draining]
@@ -178,7 +178,7 @@ async def test_a_client_may_change_the_server_by_itself(place: Place) -> Any:
 
 
 @on_both
-async def test_who_finds_no_server_is_told(place: Place) -> Any:
+async def test_a_client_without_a_server_gets_an_error(place: Place) -> Any:
     attempts = {"max_reconnect_attempts": 1, "reconnect_time_wait": 0.01}
     async with Relay(place.address) as relay:
         await relay.shut()
@@ -271,7 +271,7 @@ def test_over_websocket(command: str, tmp_path: Path) -> None:
         asyncio.run(main(server.ports()["websocket"][0]))
 
 
-def test_a_server_that_goes_says_so(command: str, tmp_path: Path) -> None:
+def test_a_server_in_lame_duck_mode_announces_it(command: str, tmp_path: Path) -> None:
     told: list[str] = []
 
     async def leaving() -> None:

@@ -140,7 +140,7 @@ async def test_a_fetch_that_open_acks_hold_ends_with_its_first_heartbeat(place: 
 
 
 @on_both
-async def test_heartbeats_tell_that_the_server_lives(place: Place) -> Any:
+async def test_heartbeats_show_that_the_server_lives(place: Place) -> Any:
     js = await _filled(place, 0)
     sub = await js.pull_subscribe("c.>", durable="d")
     for batch in (1, 4):
@@ -152,7 +152,7 @@ async def test_heartbeats_tell_that_the_server_lives(place: Place) -> Any:
 
 
 @on_both
-async def test_several_who_fetch_share(place: Place) -> Any:
+async def test_concurrent_fetches_share_the_messages(place: Place) -> Any:
     js = await _filled(place, 100)
     await js.add_consumer("C", durable_name="d")
     seen: list[int] = []

@@ -220,7 +220,7 @@ async def test_an_inbox_is_where_answers_are_sent(place: Place) -> Any:
 
 
 @on_both
-async def test_a_slow_reader_is_told_by_its_own_client(place: Place) -> Any:
+async def test_a_slow_reader_gets_an_error_from_its_own_client(place: Place) -> Any:
     nc = await place.connect()
     few = await nc.subscribe("few", pending_msgs_limit=2)
     small = await nc.subscribe("small", pending_bytes_limit=10)

@@ -43,7 +43,7 @@ async def _filled(place: Place, count: int = 5) -> JetStreamContext:
 
 
 @on_both
-async def test_what_an_account_uses(place: Place) -> Any:
+async def test_the_usage_of_an_account(place: Place) -> Any:
     js = await _filled(place)
     await js.add_consumer("M", durable_name="c")
     info = await js.account_info()
@@ -117,7 +117,7 @@ async def test_streams_are_found_listed_and_deleted(place: Place) -> Any:
 
 
 @on_both
-async def test_what_a_stream_holds(place: Place) -> Any:
+async def test_the_contents_of_a_stream(place: Place) -> Any:
     js = await _filled(place)
     await js.delete_msg("M", 3)
     info = await js.stream_info("M", subjects_filter=">")

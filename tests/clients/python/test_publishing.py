@@ -85,7 +85,7 @@ async def test_many_publishes_wait_for_their_acknowledgements_together(place: Pl
 
 
 @on_both
-async def test_who_publishes_faster_than_is_acknowledged_is_held_up(place: Place) -> Any:
+async def test_a_publisher_ahead_of_its_acknowledgements_is_held(place: Place) -> Any:
     nc = await place.connect()
     await nc.subscribe("hole")
     js = nc.jetstream(publish_async_max_pending=2)

@@ -283,7 +283,7 @@ def test_bodies_are_judged_by_the_route(body: Body, payload: bytes, code: int) -
         (Level.NEVER, b"6", 10038),
     ],
 )
-def test_the_required_api_level_is_checked_where_the_route_says(
+def test_the_required_api_level_is_checked_on_marked_routes(
     level: Level, value: bytes, code: int
 ) -> None:
     async def steps() -> None:
@@ -379,7 +379,7 @@ def test_a_large_body_is_decoded_like_a_small_one() -> None:
     _run(steps())
 
 
-def test_when_too_many_wait_all_are_dropped_and_an_advisory_says_how_many(
+def test_when_too_many_wait_all_are_dropped_and_an_advisory_counts_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("core.api.dispatcher.QUEUE_MAX", 3)
@@ -497,7 +497,7 @@ def test_nobody_is_named_by_a_header_of_a_client_while_its_node_knows_of_no_list
     _run(steps())
 
 
-def test_what_cannot_be_read_names_nobody() -> None:
+def test_an_unreadable_request_names_no_client() -> None:
     async def steps() -> None:
         bench = Bench(_success)
         bench.account.heard.add(AUDIT)

@@ -46,7 +46,7 @@ class Led:
 
 
 @pytest.mark.parametrize("is_trusted", [True, False])
-def test_a_node_tells_of_its_streams_while_it_may_trust_that_it_leads_them(
+def test_a_node_reports_its_streams_while_its_lease_is_trusted(
     is_trusted: bool,
 ) -> None:
     """Without, another node may have changed or deleted them since."""

@@ -31,7 +31,7 @@ HELD = HeldSubjects([(GONE, 7)], ["LED"])
         "$JG.API.TXN.BEGIN",
     ],
 )
-def test_what_is_for_the_stream_waits(subject: str) -> None:
+def test_requests_for_the_stream_wait(subject: str) -> None:
     assert HELD(subject.encode())
     assert HELD(subject.encode())
 
@@ -52,7 +52,7 @@ def test_what_is_for_the_stream_waits(subject: str) -> None:
         "$JS.EVENT.ADVISORY.API",
     ],
 )
-def test_what_is_for_others_goes_on(subject: str) -> None:
+def test_requests_for_other_streams_go_on(subject: str) -> None:
     assert not HELD(subject.encode())
 
 

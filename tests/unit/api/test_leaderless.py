@@ -75,14 +75,14 @@ def test_publishes_and_requests_are_refused_and_nothing_else_is_answered() -> No
     assert not bench.account.has_interest(b"$JS.API.INFO")
 
 
-def test_what_comes_from_peers_is_left_to_who_leads() -> None:
+def test_requests_from_peers_are_left_to_the_leader() -> None:
     bench = Bench(*STREAMS)
     bench.leaderless.answer({0}, requests=True)
     assert bench.ask(b"t", from_peer=True) is None
     assert bench.ask(b"$JS.API.INFO", from_peer=True) is None
 
 
-def test_what_the_directory_has_is_refused_from_when_it_is_known() -> None:
+def test_streams_of_the_directory_are_refused_once_it_is_known() -> None:
     bench = Bench()
     learned: list[bool] = []
     bench.leaderless.learned.subscribe(lambda: learned.append(True))

@@ -55,7 +55,7 @@ def test_a_hash_is_computed_once() -> None:
     assert isinstance(_check(authenticator, "cheap", "dear"), SlowCheck)
 
 
-def test_what_was_right_still_is_after_a_reload_unless_its_hash_is_another() -> None:
+def test_a_checked_password_stays_valid_after_a_reload_unless_its_hash_changes() -> None:
     before = Authenticator(USERS)
     for user in ("cheap", "dear"):
         check = _check(before, user, user)

@@ -42,7 +42,7 @@ def test_queues_of_rules() -> None:
     assert not grant.may_deny(b"r.*", b"v1.x")
 
 
-def test_an_answer_is_allowed_as_often_and_as_long_as_said() -> None:
+def test_an_answer_is_allowed_as_often_and_as_long_as_configured() -> None:
     clock = ManualClock()
     guard = Guard(Grant(Permissions(responses=Responses(2, 1.0))), clock.monotonic)
     for reply in (b"r1", b"r2"):
@@ -73,12 +73,12 @@ def test_remembered_replies_are_bounded() -> None:
         lambda: Rule(("a b c",)),
     ],
 )
-def test_what_cannot_be_meant_is_refused(make: Callable[[], object]) -> None:
+def test_contradictory_values_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(ConfigError):
         make()
 
 
-def test_what_may_be_read_is_within_what_may_be_subscribed_to() -> None:
+def test_readable_subjects_are_within_those_that_may_be_subscribed_to() -> None:
     grant = Grant(Permissions(subscribe=Rule(("a.*", "b.>", "q v1"), ("b.no.>",))))
 
     assert all(map(grant.may_read, (b"a.x", b"a.*", b"b.>", b"b.x", b"b.*.y")))

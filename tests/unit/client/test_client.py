@@ -34,7 +34,7 @@ def reply_to(client: Client, token: bytes, payload: bytes, headers: bytes = b"")
     return b"MSG %s 1 %d\r\n%s\r\n" % (subject, len(payload), payload)
 
 
-def test_connecting_says_what_the_client_can_do() -> None:
+def test_connect_announces_the_features_of_the_client() -> None:
     async def scenario() -> None:
         server = ScriptedServer()
         client = await connect(server.connector)
@@ -115,7 +115,7 @@ def test_a_refusal_while_connecting_is_raised() -> None:
     run(scenario())
 
 
-def test_what_one_turn_publishes_leaves_in_one_write() -> None:
+def test_publishes_of_one_tick_leave_in_one_write() -> None:
     async def scenario() -> None:
         server = ScriptedServer()
         client = await connect(server.connector)

@@ -15,7 +15,7 @@ def test_a_block_survives_being_read_and_written() -> None:
 
 
 @pytest.mark.parametrize("item", [(b"", b"x"), (b"a:b", b"x"), (b"a", b"x\r\ny"), (b"a\0", b"x")])
-def test_what_would_break_a_line_is_refused(item: tuple[bytes, bytes]) -> None:
+def test_characters_that_would_break_a_line_are_refused(item: tuple[bytes, bytes]) -> None:
     with pytest.raises(ValueError, match="cannot be written"):
         header_block([item])
 

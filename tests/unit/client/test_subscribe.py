@@ -117,7 +117,7 @@ def test_a_pull_target_takes_what_pull_consumers_have() -> None:
             Target(subject="a", **given).check(Kind.PULL)
 
 
-def test_a_handler_needs_somebody_who_is_told_of_alarms() -> None:
+def test_a_handler_needs_a_receiver_of_alarms() -> None:
     with pytest.raises(ValueError, match="on_alarm"):
         Reading(handler=lambda messages: None)
 
@@ -130,12 +130,12 @@ def test_a_position_is_text_and_back(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "1", ":1", "1:", "-1:1", "1:+1", "1:1:1", "١:١", "1:" + "9" * 20]
 )
-def test_what_is_no_position_is_refused(text: str) -> None:
+def test_invalid_positions_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a position"):
         Position.parse(text)
 
 
-def test_an_inbox_has_one_reader_who_asks_for_something() -> None:
+def test_an_inbox_has_one_reader_with_a_request() -> None:
     async def scenario() -> None:
         inbox: Inbox[JsMsg] = Inbox(Limits(1, 1))
         with pytest.raises(ValueError, match="nothing"):

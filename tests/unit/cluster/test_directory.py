@@ -124,7 +124,7 @@ async def _turn() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_those_who_ask_during_a_reading_share_the_next_one(fails: bool) -> None:
+def test_requests_during_a_read_share_the_next_one(fails: bool) -> None:
     async def scenario() -> None:
         source = Source()
         follower = DirectoryFollower(source)
@@ -148,7 +148,7 @@ def test_those_who_ask_during_a_reading_share_the_next_one(fails: bool) -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_heard_of_is_read_until_it_is_known() -> None:
+def test_an_announced_version_is_read_until_it_is_known() -> None:
     async def scenario() -> None:
         source = Source()
         follower = DirectoryFollower(source)

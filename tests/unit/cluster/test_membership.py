@@ -45,7 +45,7 @@ def test_a_link_that_comes_meanwhile_and_goes_again_is_waited_for_anew() -> None
     assert members.follow(rows, (), 2 * LONE_GRACE + 1) == Changes(dial=[("h", 2)])
 
 
-def test_who_is_gone_silent_or_elsewhere_is_dialled_no_more() -> None:
+def test_nodes_that_are_gone_silent_or_moved_are_dialled_no_more() -> None:
     members = Membership("me")
     members.follow([OWN, older("a", 2), older("b", 3), older("c", 4)], (), 0)
 
@@ -55,7 +55,7 @@ def test_who_is_gone_silent_or_elsewhere_is_dialled_no_more() -> None:
     )
 
 
-def test_who_is_not_in_the_list_yet_dials_all_and_nobody_dials_himself_or_whom_he_cannot() -> None:
+def test_a_node_not_listed_yet_dials_all_but_itself_and_unreachable_nodes() -> None:
     members = Membership("me")
 
     assert members.follow([newer("a", 2), newer("b", 0)], (), 0) == Changes(dial=[("h", 2)])

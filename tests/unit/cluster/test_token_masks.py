@@ -13,17 +13,17 @@ CLAIMS = st.dictionaries(st.integers(0, 255), st.integers(1, 2**63 - 1))
 
 
 @given(GROUPS)
-def test_a_set_that_is_told_is_heard_as_it_was(groups: set[int]) -> None:
+def test_an_encoded_set_is_decoded_unchanged(groups: set[int]) -> None:
     assert groups_of(mask_of(groups)) == groups
 
 
 @given(CLAIMS)
-def test_claims_that_are_told_are_heard_as_they_were(claims: dict[int, int]) -> None:
+def test_encoded_claims_are_decoded_unchanged(claims: dict[int, int]) -> None:
     assert decode_tokens(encode_tokens(claims)) == claims
 
 
 @given(CLAIMS)
-def test_each_claim_is_told_once_the_lowest_first(claims: dict[int, int]) -> None:
+def test_each_claim_is_encoded_once_the_lowest_first(claims: dict[int, int]) -> None:
     assert [claim for claim, _ in encode_tokens(claims)] == sorted(set(claims.values()))
 
 
@@ -35,12 +35,12 @@ def test_the_text_is_a_bit_for_each_group() -> None:
     assert encode_tokens({}) == []
 
 
-def test_of_a_group_that_is_told_twice_the_higher_claim_counts() -> None:
+def test_of_a_group_listed_twice_the_higher_claim_counts() -> None:
     assert decode_tokens([(3, "3"), (7, "1")]) == {0: 7, 1: 3}
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "0x"])
-def test_what_is_no_number_is_refused(text: str) -> None:
+def test_invalid_numbers_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         groups_of(text)
     with pytest.raises(ValueError, match="invalid literal"):

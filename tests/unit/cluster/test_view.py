@@ -106,7 +106,7 @@ def test_a_node_is_offline_without_heartbeats_and_not_current_without_a_link() -
     assert (unlinked.offline, unlinked.current, unlinked.active) == (False, False, SECOND)
 
 
-def test_who_is_gone_is_no_replica_but_counts_until_it_is_removed() -> None:
+def test_a_node_that_is_gone_is_no_replica_but_counts_until_it_is_removed() -> None:
     cluster = cluster_of(row("a"), row("b", 60 * SECOND), row("c"))
     assert replicas(cluster) == ["c"]
     meta = cluster.meta()
@@ -127,7 +127,7 @@ def test_who_is_gone_is_no_replica_but_counts_until_it_is_removed() -> None:
         (Placement(preferred="b"), 'preferred server "b" not known'),
     ],
 )
-def test_nobody_can_lead_whom_this_node_does_not_reach(placement: Placement, text: str) -> None:
+def test_no_node_that_this_node_does_not_reach_can_lead(placement: Placement, text: str) -> None:
     nodes = Nodes("a", "a", linked="")
     cluster = led_by(nodes, row("a"), row("b"))
     with pytest.raises(ApiError, match=text):
@@ -136,7 +136,7 @@ def test_nobody_can_lead_whom_this_node_does_not_reach(placement: Placement, tex
     assert nodes.asked == []
 
 
-def test_whom_it_reaches_is_asked_to_lead_these_groups_alone() -> None:
+def test_a_node_in_reach_is_asked_to_lead_these_groups_alone() -> None:
     nodes = Nodes("a", "a", linked="B")
     cluster = led_by(nodes, row("a"), row("b"), row("c"))
     cluster.transfer((0, 3), cluster.successor(Placement(preferred="b")))
@@ -158,7 +158,7 @@ def test_of_a_stream_only_a_replica_may_be_named_to_lead_next() -> None:
     assert cluster.successor(Placement(preferred=other), Group(7, 1)) == other
 
 
-def test_who_is_to_lead_next_has_the_tags_that_were_asked_for_and_is_a_replica() -> None:
+def test_the_next_leader_has_the_requested_tags_and_is_a_replica() -> None:
     rows = row("a", 0, "x"), row("b", 0, "y"), row("c", 0, "x", "y"), row("d", 0, "x")
     cluster = cluster_of(*rows)
     assert cluster.successor(Placement(tags=("X ", "y"))) == "c"
@@ -220,7 +220,7 @@ def test_tags_that_all_nodes_have_may_not_be_excluded(tags: tuple[str, ...], tex
     assert refusal.value.description == f"no suitable peers for placement, {text}"
 
 
-def test_tags_of_who_is_gone_do_not_count_and_a_node_alone_takes_any() -> None:
+def test_tags_of_nodes_that_are_gone_do_not_count_and_a_single_node_takes_any() -> None:
     cluster = cluster_of(row("a"), row("b"), row("c", 60 * SECOND, "x"))
     with pytest.raises(ApiError, match="no suitable peers"):
         cluster.check(Placement(tags=("x",)))
@@ -250,7 +250,7 @@ def test_replicas_are_nodes_with_the_tags_of_the_stream_as_long_as_there_are_any
     assert len(replicas(cluster, Group(7, 3, tags=frozenset("z")))) == 2
 
 
-def test_who_is_silent_leads_no_more_long_before_it_is_no_replica() -> None:
+def test_a_silent_node_stops_leading_long_before_it_is_no_replica() -> None:
     clock = ManualClock()
     cluster = ClusterView(Nodes("a", "b", linked="B"), clock)
     cluster.met([row("a"), row("b", 4 * SECOND - 1)])
@@ -263,7 +263,7 @@ def test_who_is_silent_leads_no_more_long_before_it_is_no_replica() -> None:
     assert replicas(cluster) == []
 
 
-def test_what_is_shown_of_a_group_is_since_when_that_one_is_led() -> None:
+def test_the_time_shown_of_a_group_is_the_start_of_its_leadership() -> None:
     nodes = Nodes("a", "a", "BCD", since={3: 33, 4: 44})
     cluster = led_by(nodes, *map(row, NAMES))
     assert cluster.info(Group(7, 3, lease_group=4)).leader_since == 44

@@ -131,6 +131,6 @@ def test_odd_files_are_read_as_nats_server_reads_them(text: str, found: object) 
         ("a " + "[" * 3000, "nested too deeply"),
     ],
 )
-def test_what_cannot_be_read_is_told_in_the_words_of_nats_server(text: str, said: str) -> None:
+def test_unreadable_files_are_reported_in_the_words_of_nats_server(text: str, said: str) -> None:
     with pytest.raises(GrammarError, match=said):
         values(text)

@@ -73,7 +73,7 @@ def test_a_request_without_a_name_comes_from_no_browser() -> None:
     assert _head(_options())[0] != _WRONG
 
 
-def test_who_listens_for_other_machines_cannot_know_its_names() -> None:
+def test_a_port_open_to_other_machines_accepts_any_host_name() -> None:
     assert Access(_options(), "0.0.0.0").knows("any.example")
     assert not Access(_options(hosts=("one.example",)), "0.0.0.0").knows("any.example")
 
@@ -119,7 +119,7 @@ def test_a_request_that_does_not_end_is_closed(
     assert asyncio.run(run()) == b""
 
 
-def test_a_reload_changes_who_may_read() -> None:
+def test_a_reload_changes_the_users_that_may_read() -> None:
     allowed = _options(hosts=("evil.example",), origins=("https://a.example",))
     lines = _head(_options(), "Host: evil.example", "Origin: https://a.example", then=allowed)
 

@@ -41,7 +41,7 @@ def _lines(log_file: Path) -> list[str]:
     return [match[1] for match in map(_TIME.fullmatch, text.splitlines(keepends=True)) if match]
 
 
-def test_what_somebody_names_forges_no_line(log_file: Path) -> None:
+def test_names_from_clients_forge_no_line(log_file: Path) -> None:
     forged = "x\n[1] 2026/01/02 15:04:05.000000 [INF] all is well\r\x1b[2J\u2028\x85\u202e\ud800"
     logging.getLogger("core.route.link").info("Route from %s", forged)
     logging.getLogger("core.x").log(TRACE, "%s", forged)
@@ -59,7 +59,7 @@ def test_what_somebody_names_forges_no_line(log_file: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["größe", 'a "b" \\ c', "路 🚀", r"\n", "a  b"])
-def test_what_is_printable_stays(text: str) -> None:
+def test_printable_text_stays(text: str) -> None:
     record = logging.LogRecord("core.x", logging.INFO, "x.py", 1, text, (), None)
 
     assert Lines(with_time=False, in_utc=False).format(record) == f"[{os.getpid()}] [INF] {text}"

@@ -48,7 +48,7 @@ def test_a_wait_ends_with_its_caller() -> None:
     asyncio.run(run())
 
 
-def test_what_came_or_failed_in_time_is_passed_on() -> None:
+def test_results_and_errors_in_time_are_passed_on() -> None:
     async def run() -> None:
         async def late() -> str:
             await asyncio.sleep(0)

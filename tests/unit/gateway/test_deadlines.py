@@ -10,7 +10,7 @@ from gateway.http.deadlines import Deadlines
 _WAITERS = 200
 
 
-def test_of_many_who_are_late_together_few_go_on_in_a_turn_of_the_loop() -> None:
+def test_of_many_late_tasks_few_go_on_in_one_tick_of_the_loop() -> None:
     """Else who publishes would wait until all of them were answered."""
 
     async def scenario() -> list[int]:

@@ -34,7 +34,7 @@ class Reader:
             await self.may_read.wait()
 
 
-def test_who_reads_too_slowly_is_told_how_much_is_missing() -> None:
+def test_a_slow_reader_learns_how_many_messages_it_misses() -> None:
     async def run() -> bytes:
         hub = Hub(LoopTick(), SystemClock(), jetstream=False)
         login = login_to(hub)

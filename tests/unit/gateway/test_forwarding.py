@@ -70,7 +70,7 @@ def _x(*addresses: str) -> tuple[str, str]:
         ([("Forwarded", "for=203.0.113.9"), _x("203.0.113.9")], ("203.0.113.9", "http", "inner")),
     ],
 )
-def test_what_a_trusted_proxy_says(headers: list[tuple[str, str]], expected: Any) -> None:
+def test_headers_of_a_trusted_proxy(headers: list[tuple[str, str]], expected: Any) -> None:
     assert _called(headers) == expected
 
 
@@ -102,7 +102,7 @@ def test_every_form_of_a_trusted_address_is_known(peer: str) -> None:
         [_x(*["1.1.1.1"] * 65)],
     ],
 )
-def test_what_makes_no_sense_is_refused(headers: list[tuple[str, str]]) -> None:
+def test_malformed_headers_of_proxies_are_refused(headers: list[tuple[str, str]]) -> None:
     assert _called(headers) == 400
     assert _called(headers, kind="websocket") == 1008
 
@@ -112,6 +112,6 @@ def test_a_websocket_is_one_over_tls() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "*", "10.0.0.1/8", "10.0.0.0/33", "localhost", "a/b"])
-def test_what_is_no_network_is_refused(text: str) -> None:
+def test_invalid_networks_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         network_of(text)

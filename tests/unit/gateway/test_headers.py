@@ -55,7 +55,7 @@ def test_nothing_of_a_message_becomes_a_header_with_a_meaning() -> None:
     assert media_type == b"application/octet-stream"
 
 
-def test_what_http_cannot_carry_is_counted() -> None:
+def test_headers_that_http_cannot_carry_are_counted() -> None:
     shown, _ = response_headers([(b"a b", b"1"), (b"A", b"x\ny"), (b"B", b"ok")])
 
     assert shown == [(b"Nats-H-B", b"ok"), (b"Js-Headers-Omitted", b"2")]

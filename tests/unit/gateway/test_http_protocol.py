@@ -234,7 +234,7 @@ def test_requests_are_run_once_however_they_are_cut(
     assert not peer.transport.closing
 
 
-def test_what_ends_in_the_middle_is_not_run() -> None:
+def test_a_request_that_ends_early_is_not_run() -> None:
     for place in range(len(SENT[0])):
         with connected() as peer:
             peer.send(SENT[0][:place])
@@ -262,7 +262,7 @@ ENDLESS: dict[str, tuple[bytes, bytes, int]] = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 @pytest.mark.parametrize("size", [7, 4096])
-def test_what_does_not_end_is_refused_at_64_kib(peer: Peer, name: str, size: int) -> None:
+def test_an_endless_head_is_refused_at_64_kib(peer: Peer, name: str, size: int) -> None:
     begin, endless, status = ENDLESS[name]
     peer.send(begin)
     peer.loop.run_tick()
@@ -369,7 +369,7 @@ def test_a_peer_that_sends_on_behind_an_answer_is_left_after_20_s(peer: Peer) ->
     assert peer.transport.closing
 
 
-def test_what_fails_in_the_middle_is_not_run(peer: Peer) -> None:
+def test_a_request_that_fails_in_the_middle_is_not_run(peer: Peer) -> None:
     peer.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
     peer.loop.run_tick()
     peer.send(b"nonsense")
@@ -456,7 +456,7 @@ def test_a_peer_that_is_known_sends_any_number_of_frames(peer: Peer) -> None:
     assert peer.run == [("websocket", b"x")]
 
 
-def test_pings_of_who_reads_nothing_are_answered_by_the_last(peer: Peer) -> None:
+def test_only_the_last_ping_of_a_client_that_reads_nothing_is_answered(peer: Peer) -> None:
     peer.admits = True
     peer.send(request())
     peer.loop.run_tick()

@@ -34,7 +34,7 @@ def test_each_error_has_its_status(error: Exception, status: int, kind: str) -> 
     assert "secret" not in str(problem.members())
 
 
-def test_the_actual_sequence_is_told() -> None:
+def test_the_actual_sequence_is_in_the_problem() -> None:
     members = problem_of(ApiError(400, 10071, "wrong last sequence: 5")).members("/x")
 
     assert (members["current_sequence"], members["err_code"], members["instance"]) == (

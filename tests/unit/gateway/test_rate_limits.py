@@ -33,7 +33,7 @@ def test_a_quota_is_used_up_and_comes_back() -> None:
     assert rates.charge(b"a") == Quota(2, 20), "no more is saved up than the quota"
 
 
-def test_what_is_given_back_may_be_taken_again() -> None:
+def test_returned_tokens_may_be_used_again() -> None:
     rates = RateLimits(ManualClock(), 1, 1)
 
     rates.charge(b"a")
@@ -43,7 +43,7 @@ def test_what_is_given_back_may_be_taken_again() -> None:
     rates.charge(b"a")
 
 
-def test_who_pauses_is_forgotten() -> None:
+def test_an_idle_principal_is_forgotten() -> None:
     clock = ManualClock()
     rates = RateLimits(clock, 1, 1)
     for number in range(100_000):

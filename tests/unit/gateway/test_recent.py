@@ -84,7 +84,7 @@ def test_a_page_with_a_gap_is_for_one_reader() -> None:
     _in_a_loop(play)
 
 
-def test_a_consumer_is_lent_once_and_to_who_is_a_little_ahead_of_it() -> None:
+def test_a_consumer_is_lent_once_and_to_a_reader_a_little_ahead_of_it() -> None:
     def play(recent: RecentPages, loop: _Loop) -> None:
         told, pages = _consumer(100)
         recent.release(pages)

@@ -66,7 +66,7 @@ def test_a_path_means_the_same_however_often_it_is_asked_for(length: int) -> Non
         (b"/v1/kv/B/" + b"a/" * 4000 + b"b", "%2Fa%2Fa%2Fb"),
     ],
 )
-def test_a_path_with_a_slash_too_many_is_told_what_is_right(path: bytes, hint: str) -> None:
+def test_a_path_with_an_extra_slash_gets_the_right_one(path: bytes, hint: str) -> None:
     with pytest.raises(Problem) as refused:
         TABLE.find("GET", path)
 
@@ -97,7 +97,7 @@ def test_other_paths_are_not_found(path: bytes) -> None:
     assert caught.value.status == 404
 
 
-def test_other_methods_are_told_which_there_are() -> None:
+def test_other_methods_get_the_allowed_ones() -> None:
     with pytest.raises(Problem) as caught:
         TABLE.find("PUT", b"/v1/streams")
     assert caught.value.status == 405

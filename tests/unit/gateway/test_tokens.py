@@ -25,7 +25,7 @@ def test_both_forms_of_ack_subjects_are_read() -> None:
     assert tokens.open(tokens.seal(long)) == (long, ("S", "C"))
 
 
-def test_what_was_sealed_and_is_no_ack_subject_is_no_token() -> None:
+def test_sealed_text_that_is_no_ack_subject_is_no_token() -> None:
     with pytest.raises(BadToken):
         tokens.open(tokens.seal(b"$JS.ACK.S.C.2.30.4"))
 

@@ -34,7 +34,7 @@ def test_mappings_and_remotes_are_read(tmp_path: Path) -> None:
         ("remotes {", r"x\.conf: Parse error on line 1"),
     ],
 )
-def test_what_cannot_be_used_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_unusable_values_are_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "x.conf").write_text(text)
 
     with pytest.raises(ConfigError, match=said):

@@ -51,7 +51,7 @@ def test_a_command_that_is_asked_for_is_the_same_alone(name: str) -> None:
     assert "Example" in alone.output or name in ("remote", "reader", "version")
 
 
-def test_what_is_no_command_is_told_with_all_that_are() -> None:
+def test_an_unknown_command_is_refused_with_the_list_of_commands() -> None:
     assert set(get_group(command_line("servr")).commands) == set(COMMANDS)
 
 

@@ -60,7 +60,7 @@ def test_every_limit_is_documented() -> None:
         ('trusted_proxies: ["10.0.0.1/8"]', "--http-trusted-proxy: 10.0.0.1/8 has host bits set"),
     ],
 )
-def test_what_cannot_be_used_is_named(tmp_path: Path, block: str, said: str) -> None:
+def test_unusable_values_are_named(tmp_path: Path, block: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         _read(tmp_path, block)
     assert said in str(caught.value)

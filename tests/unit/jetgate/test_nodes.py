@@ -27,7 +27,7 @@ def node(name: str, state: str, *links: str, leads: Collection[int] = (), stream
     )
 
 
-def test_who_is_gone_need_not_be_reached() -> None:
+def test_a_node_that_is_gone_need_not_be_reached() -> None:
     nodes = [
         node("a", "leads", "b", leads=range(1, 256)),
         node("b", "leads", "a", "c", leads=(0,)),
@@ -55,7 +55,7 @@ def test_a_node_alone_is_whole() -> None:
     assert missing_links([node("a", "leads")]) == []
 
 
-def test_the_table_says_what_each_node_leads() -> None:
+def test_the_table_shows_the_groups_of_each_node() -> None:
     nodes = [
         node("a", "leads", "b", leads=range(100), streams=7),
         node("b", "follows", "a"),

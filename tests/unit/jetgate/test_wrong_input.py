@@ -15,14 +15,14 @@ HOSTS = ["999.1.1.1", "a b", "a..b", ".", "x" * 300, "\udcff", "no.such.host.inv
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_what_is_no_host_is_named(host: str) -> None:
+def test_invalid_hosts_are_named(host: str) -> None:
     for use in (listen, probe):
         with pytest.raises(OperatorError, match=r"cannot listen for NATS on .*--host"):
             use(host, 0, "NATS")
 
 
 @pytest.mark.parametrize("port", [-1, 65536, 10**30])
-def test_what_is_no_port_is_named(port: int) -> None:
+def test_invalid_ports_are_named(port: int) -> None:
     with pytest.raises(OperatorError, match="invalid port"):
         listen("127.0.0.1", port, "HTTP")
 

@@ -70,7 +70,7 @@ def test_a_change_that_could_not_be_planned_is_refused_then_too(failure: Excepti
     asyncio.run(scenario())
 
 
-def test_what_became_of_a_change_that_is_being_committed_is_not_known_then() -> None:
+def test_the_outcome_of_a_change_during_its_commit_is_unknown() -> None:
     async def scenario() -> None:
         planned = Planned()
         planned.found.set_result(StreamMachine(config()).unchanged())

@@ -66,7 +66,7 @@ def test_every_second_sends_at_the_full_second(
 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("kind", ["ttl", "max_age"])
-def test_what_expires_is_gone_within_20_ms(
+def test_expired_messages_are_gone_within_20_ms(
     make: Any, monkeypatch: pytest.MonkeyPatch, rate: float, kind: str
 ) -> None:
     """Two messages 100 ms apart: the first does not hold the second up."""
@@ -119,7 +119,7 @@ def test_a_busy_stream_fires_four_times_a_second(monkeypatch: pytest.MonkeyPatch
     assert 40 <= len(fired) <= 45
 
 
-def test_what_failed_is_tried_again_after_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_removal_is_repeated_after_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock()
     loop = DrivenLoop(clock)
     loop.install(monkeypatch)

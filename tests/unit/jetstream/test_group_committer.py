@@ -255,7 +255,7 @@ def test_the_group_committer_goes_on_after_a_refusal() -> None:
     assert run(scenario).said == [("fail", 1, 10077), ("ack", 2, 1)]
 
 
-def test_a_fenced_commit_deposes_and_says_nothing() -> None:
+def test_a_fenced_commit_deposes_without_answers() -> None:
     async def scenario(bench: Bench) -> None:
         bench.faults = [Fenced("stream 1")]
         bench.sifts = [Fenced("another node leads the stream directory")]
@@ -299,7 +299,7 @@ def test_when_all_streams_of_a_fenced_commit_are_given_up_the_group_committer_go
     assert not bench.deposed
 
 
-def test_when_nobody_can_tell_what_was_fenced_the_group_committer_leads_again_first() -> None:
+def test_when_the_fenced_plans_are_unknown_the_group_committer_leads_again_first() -> None:
     async def scenario(bench: Bench) -> None:
         bench.faults = [Fenced("1 of 2 heads")]
         bench.sifts = [Unavailable("no connection")]
@@ -374,7 +374,7 @@ def test_two_plans_of_one_stream_never_share_a_transaction() -> None:
     assert run(scenario).written == [[(1, 1), (2, 1)], [(1, 2), (2, 2)], [(1, 3)]]
 
 
-def test_what_arrives_during_a_commit_goes_into_the_next_one() -> None:
+def test_publishes_during_a_commit_go_into_the_next_one() -> None:
     async def scenario(bench: Bench) -> None:
         one, two = FakeRunner(bench, 1), FakeRunner(bench, 2)
         bench.go.clear()

@@ -38,7 +38,7 @@ def blocks(bench: StreamBench) -> dict[int, bytes]:
     return {row[0]: row[3] for row in bench.live()}
 
 
-def test_what_expired_before_a_crash_is_gone_after_it(make: Any) -> None:
+def test_messages_that_expired_before_a_crash_are_gone_after_it(make: Any) -> None:
     bench = make()
     bench.publish("a", Nats_TTL="1")
     bench.publish("a", Nats_TTL="3")
@@ -226,7 +226,7 @@ def test_without_being_asked_removals_leave_no_markers(make: Any) -> None:
     assert bench.machine.last_seq == 2
 
 
-def test_what_was_foreseen_to_be_the_last_may_be_gone_by_then(make: Any) -> None:
+def test_the_expected_last_message_may_be_gone_by_then(make: Any) -> None:
     """The group committer had other work for longer than the janitor needs to forget a row."""
     bench = make()
     runner = bench.runner

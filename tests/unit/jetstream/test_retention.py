@@ -54,7 +54,7 @@ def test_only_what_somebody_wants_is_stored(interest: StreamBench) -> None:
     assert interest.machine.last_seq == 7
 
 
-def test_the_last_who_settles_lets_it_go(interest: StreamBench) -> None:
+def test_the_last_consumer_to_settle_a_message_removes_it(interest: StreamBench) -> None:
     a, b = Reader(interest, "a"), Reader(interest, "b", "s.b")
     _publish(interest, b"s.a", b"s.b")
     a.take(1, 2)
@@ -101,7 +101,7 @@ def test_newest_of_a_subject_goes_first(queue: StreamBench) -> None:
     }
 
 
-def test_what_left_memory_goes_too() -> None:
+def test_messages_outside_of_memory_are_removed_too() -> None:
     bench = StreamBench(config(retention=Retention.WORKQUEUE), tail_bytes=1)
     worker = Reader(bench, "w")
     for _ in range(5):
@@ -186,7 +186,7 @@ def test_nobody_left_to_want_it(interest: StreamBench) -> None:
 
 
 @pytest.mark.parametrize("wants", ["state", "sweep"])
-def test_who_asks_is_answered_while_consumers_go_on(interest: StreamBench, wants: str) -> None:
+def test_requests_are_answered_while_consumers_go_on(interest: StreamBench, wants: str) -> None:
     reader = Reader(interest, "a", "s.a")
     Reader(interest, "b", "s.b")
     _publish(interest, b"s.b", *[b"s.a"] * 50)

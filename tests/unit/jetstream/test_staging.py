@@ -86,7 +86,7 @@ def test_reading_goes_on_with_the_row_at_any_place(row: int) -> None:
     assert payloads(read_all(reader_of(Blocks(), place))) == [b"%d" % n for n in range(row, 9)]
 
 
-def test_what_was_read_before_storage_failed_is_kept() -> None:
+def test_blocks_read_before_storage_failed_are_kept() -> None:
     blocks = Blocks()
     there, blocks.blocks[2] = blocks.blocks[2], None
     reader = reader_of(blocks)

@@ -201,7 +201,7 @@ def test_a_consumer_that_is_gone_keeps_nobody_waiting() -> None:
     assert bench.writes == []
 
 
-def test_what_is_not_written_when_the_node_ends_is_not_confirmed() -> None:
+def test_states_that_are_not_written_when_the_node_ends_are_not_confirmed() -> None:
     """A consumer that ends with its node has nothing to write either, but its row is there."""
 
     async def scenario(bench: Bench) -> None:

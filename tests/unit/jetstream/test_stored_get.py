@@ -129,7 +129,7 @@ def test_answers_are_those_of_a_leader() -> None:
     play(scenario)
 
 
-def test_what_storage_does_not_answer_is_answered_by_nobody() -> None:
+def test_a_request_that_storage_does_not_answer_stays_unanswered() -> None:
     async def scenario(bench: Bench) -> None:
         assert await bench.ask({"last_by_subj": "s.a"}) == NOBODY
         assert await bench.ask({"seq": 7, "batch": 1}) == NOBODY

@@ -149,7 +149,7 @@ def test_the_message_of_a_time_is_the_next_when_it_is_deleted_meanwhile(
     assert found[0] == 5
 
 
-def test_a_list_of_what_is_gone_is_as_long_as_it_says(
+def test_a_list_of_removed_messages_is_as_long_as_its_count(
     bench: StreamBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = bench.store.names

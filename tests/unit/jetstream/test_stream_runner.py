@@ -49,7 +49,7 @@ def test_rolled_up_messages_do_not_come_back_after_a_crash(make: Any, limit: int
 
 @pytest.mark.parametrize("limit", [-1, 1, 3])
 @pytest.mark.parametrize("count", [3, 100])
-def test_what_wildcards_rolled_up_does_not_come_back_after_a_crash(
+def test_messages_rolled_up_by_wildcards_do_not_come_back_after_a_crash(
     make: Any, limit: int, count: int
 ) -> None:
     """Few subjects are looked up one by one, for many all messages are looked through."""
@@ -204,7 +204,7 @@ def test_deleting_the_last_message_does_not_lower_the_last_sequence(make: Any) -
 
 
 @pytest.mark.parametrize("seq", [0, 9])
-def test_what_is_not_there_cannot_be_deleted(make: Any, seq: int) -> None:
+def test_missing_messages_cannot_be_deleted(make: Any, seq: int) -> None:
     bench = make()
     bench.publish("a")
 
@@ -232,7 +232,7 @@ def test_a_refused_commit_is_refused_to_every_publisher_and_changes_nothing(make
     assert bench.seqs() == [1, 2]
 
 
-def test_what_was_swept_is_no_longer_remembered_as_dead(make: Any) -> None:
+def test_swept_messages_are_no_longer_recorded_as_removed(make: Any) -> None:
     bench = make()
     bench.publish(*["a"] * 100)
     bench.publish(*["a"] * 100)

@@ -49,7 +49,7 @@ def test_a_sequence_in_a_gap_finds_the_next_message() -> None:
     assert seq_at(gappy.at(80)) == 100
 
 
-def test_what_is_before_the_start_is_not_in_memory() -> None:
+def test_messages_before_the_start_are_not_in_memory() -> None:
     late, _ = tail(start=50)
     late.append(segment(50, 10))
 
@@ -177,7 +177,7 @@ def test_a_cleared_tail_begins_anew() -> None:
     assert seq_at(cleared.at(101)) == 101
 
 
-def test_what_was_cleared_leaves_the_budget_without_harm() -> None:
+def test_a_cleared_tail_leaves_the_budget_consistent() -> None:
     cleared, dropped = tail(limit=50_000)
     cleared.append(segment(1, 100))
     cleared.clear(101)

@@ -31,7 +31,7 @@ def played(test: Callable[[Played], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(run())
 
 
-def test_who_may_not_deliver_is_called_once_when_he_may() -> None:
+def test_a_held_consumer_is_called_once_when_it_may_deliver() -> None:
     async def test(play: Played) -> None:
         assert play.trust.allows(play.go_on)
         play.trust.confirm()

@@ -280,7 +280,7 @@ def test_every_json_text_is_parsed(value: object) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_garbage_is_json_exactly_when_the_standard_parser_says_so(body: bytes) -> None:
+def test_garbage_is_json_exactly_when_the_standard_parser_accepts_it(body: bytes) -> None:
     def refuse(constant: str) -> None:
         raise ValueError(constant)
 
@@ -340,7 +340,7 @@ def test_consecutive_values_are_counted_together() -> None:
         list(parse_all(b"0 " * 10, 9))
 
 
-def test_what_is_read_on_the_event_loop_has_fewer() -> None:
+def test_json_read_on_the_event_loop_has_fewer_levels() -> None:
     body = b'{"Batch":null,"a":[%b0]}' % (b"0," * MAX_VALUES_ON_LOOP)
 
     with pytest.raises(BadRequest, match=r"more than \d+ values"):

@@ -87,7 +87,7 @@ def test_every_node_computes_the_same_whatever_the_order(sight: Sight, random: o
 
 
 @given(sights())
-def test_what_is_led_stays_where_nothing_is_to_be_levelled(sight: Sight) -> None:
+def test_led_groups_stay_where_no_rebalancing_is_needed(sight: Sight) -> None:
     assigned = sight.assigned(level=False)
     for group, node in sight.led.items():
         if node in sight.nodes:
@@ -95,7 +95,7 @@ def test_what_is_led_stays_where_nothing_is_to_be_levelled(sight: Sight) -> None
 
 
 @given(sights())
-def test_what_is_even_stays_as_it_is(sight: Sight) -> None:
+def test_an_even_placement_stays(sight: Sight) -> None:
     """So groups come to rest, whoever looks again."""
     settled = replace(sight, led=sight.assigned())
     assert settled.assigned() == settled.led
@@ -136,7 +136,7 @@ def test_groups_without_streams_are_spread_too(sight: Sight) -> None:
 
 
 @given(sights(has_leaders=False, most_streams=1))
-def test_what_nobody_leads_is_spread_from_the_start(sight: Sight) -> None:
+def test_groups_without_a_leader_are_spread_from_the_start(sight: Sight) -> None:
     """Groups without streams too: else they would be taken by one node and handed over again."""
     taken = sight.assigned(level=False)
     counts = groups_of(taken, sight.nodes)

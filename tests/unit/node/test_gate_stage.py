@@ -37,7 +37,7 @@ def test_after_a_loss_they_are_held_so_long_and_then_refused() -> None:
     assert gate.stage(13, can_refuse=True) is Stage.OPEN
 
 
-def test_what_is_no_news_does_not_begin_the_time_anew() -> None:
+def test_a_repeated_state_does_not_restart_the_time() -> None:
     gate = Stages()
     gate.found()
     gate.lost(12)
@@ -48,7 +48,7 @@ def test_what_is_no_news_does_not_begin_the_time_anew() -> None:
     assert not gate.found()
 
 
-def test_who_does_not_know_what_to_refuse_holds_on() -> None:
+def test_a_gate_that_does_not_know_the_streams_keeps_holding() -> None:
     gate = Stages()
     gate.found()
     gate.lost(12)
@@ -57,7 +57,7 @@ def test_who_does_not_know_what_to_refuse_holds_on() -> None:
     assert gate.stage(1000, can_refuse=True) is Stage.REFUSING
 
 
-def test_who_is_alone_holds_until_it_leads() -> None:
+def test_a_single_node_holds_until_it_leads() -> None:
     gate = Stages()
     gate.found()
     gate.lost(None)
@@ -79,7 +79,7 @@ def test_when_one_more_leader_is_gone_they_are_held_longer_never_shorter() -> No
     assert gate.stage(20, can_refuse=True) is Stage.REFUSING
 
 
-def test_who_waits_without_end_is_not_made_to_refuse() -> None:
+def test_a_gate_that_holds_without_limit_does_not_refuse() -> None:
     gate = Stages()
     gate.found()
     gate.lost(None)

@@ -229,7 +229,7 @@ def test_storage_that_is_away_is_waited_for(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [Unavailable("away"), Fenced("another"), OSError("away")])
-def test_who_cannot_load_what_it_leads_lets_go_of_it_and_keeps_its_clients(
+def test_a_node_that_cannot_load_its_groups_releases_them_and_keeps_its_clients(
     error: Exception,
 ) -> None:
     async def scenario() -> None:
@@ -255,7 +255,7 @@ def test_a_failure_that_no_other_runtime_can_mend_ends_the_process() -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_loaded_no_longer_matters_once_the_process_is_stopped() -> None:
+def test_loading_does_not_matter_once_the_process_is_stopped() -> None:
     """The loading is cancelled, and over before anything else happens."""
 
     async def scenario() -> None:
@@ -292,7 +292,7 @@ def test_a_port_that_cannot_be_had_ends_the_process() -> None:
     asyncio.run(scenario())
 
 
-def test_who_retires_keeps_its_connections_until_the_end_whoever_leads() -> None:
+def test_a_retiring_node_keeps_its_connections_until_the_end() -> None:
     async def scenario() -> None:
         happenings = Happenings()
         run = asyncio.create_task(happenings.life.run())
@@ -311,7 +311,7 @@ def test_who_retires_keeps_its_connections_until_the_end_whoever_leads() -> None
     asyncio.run(scenario())
 
 
-def test_who_is_stopped_while_another_leads_ends_no_runtime() -> None:
+def test_stopping_a_follower_ends_no_runtime() -> None:
     async def scenario() -> None:
         happenings = Happenings()
         campaign = asyncio.Event()
@@ -358,7 +358,7 @@ class Links:
         self.happenings.note("wait for peers")
 
 
-def test_who_is_stopped_hands_over_before_clients_have_to_leave() -> None:
+def test_a_stopping_node_transfers_its_groups_before_it_disconnects_clients() -> None:
     async def scenario() -> None:
         links = Links()
         links.happenings = happenings = Happenings(links=links)

@@ -141,7 +141,7 @@ def test_a_node_takes_its_share_of_what_nobody_leads_and_the_rest_when_nobody_el
     played(play)
 
 
-def test_what_another_node_holds_or_leads_is_not_taken() -> None:
+def test_groups_that_another_node_owns_or_leads_are_not_acquired() -> None:
     async def play(world: World) -> None:
         world.locks = dict.fromkeys(range(10), "b")  # it is loading them
         world.led_by("c", range(10, 20))
@@ -165,7 +165,7 @@ def test_after_an_outage_nothing_is_taken_before_its_time() -> None:
     played(play)
 
 
-def test_what_a_node_left_is_shared_by_those_that_are_there() -> None:
+def test_groups_of_a_node_that_left_are_shared_by_the_others() -> None:
     async def play(world: World) -> None:
         world.led_by("a", range(20))
         world.led_by("b", range(20, 40))
@@ -194,7 +194,7 @@ def test_groups_that_are_offered_are_taken_and_those_for_others_left_to_them() -
     played(play)
 
 
-def test_what_was_left_to_another_node_a_moment_ago_is_taken_as_soon_as_it_is_offered() -> None:
+def test_a_group_just_left_to_another_node_is_acquired_as_soon_as_it_is_offered() -> None:
     async def play(world: World) -> None:
         world.led_by("b", GROUPS)
         world.let_go([1])
@@ -241,7 +241,7 @@ def test_many_streams_move_some_at_a_time() -> None:
     played(play)
 
 
-def test_who_steps_down_leaves_groups_to_those_who_have_least_and_keeps_them_alone() -> None:
+def test_stepping_down_leaves_groups_to_the_nodes_with_the_fewest() -> None:
     async def play(world: World) -> None:
         world.led_by("a", GROUPS)
         await world.placement.step_down(GROUPS)
@@ -258,7 +258,7 @@ def test_who_steps_down_leaves_groups_to_those_who_have_least_and_keeps_them_alo
     played(play)
 
 
-def test_what_a_node_hands_over_it_does_not_take_back_before_the_other_could() -> None:
+def test_a_transferred_group_is_not_acquired_again_before_the_other_node_could() -> None:
     async def play(world: World) -> None:
         world.led_by("a", GROUPS[:2])
         world.led_by("b", GROUPS[2:32])
@@ -292,7 +292,7 @@ def test_two_nodes_that_hand_over_to_each_other_need_not_wait() -> None:
 
 
 @pytest.mark.parametrize("is_asked", [True, False])
-def test_what_a_client_wanted_here_stays_for_a_while_and_nothing_else_does(is_asked: bool) -> None:
+def test_groups_that_a_client_moved_here_stay_for_a_while_and_no_others(is_asked: bool) -> None:
     async def play(world: World) -> None:
         world.nodes = {"b"}
         world.led_by("a", [group for group in GROUPS[:32] if group != 1])
@@ -310,7 +310,7 @@ def test_what_a_client_wanted_here_stays_for_a_while_and_nothing_else_does(is_as
     played(play)
 
 
-def test_who_leaves_takes_nothing_and_hands_over_what_may_move_again() -> None:
+def test_a_leaving_node_acquires_nothing_and_transfers_groups_that_may_move_again() -> None:
     async def play(world: World) -> None:
         world.led_by("a", GROUPS[:10])
         await world.leave()
@@ -323,7 +323,7 @@ def test_who_leaves_takes_nothing_and_hands_over_what_may_move_again() -> None:
     played(play)
 
 
-def test_who_leaves_waits_for_no_node_that_leaves_too() -> None:
+def test_a_leaving_node_waits_for_no_node_that_leaves_too() -> None:
     """The clock stands still, so nothing here ends because of the time."""
 
     async def play(world: World) -> None:
@@ -344,7 +344,7 @@ def test_who_leaves_waits_for_no_node_that_leaves_too() -> None:
     played(play)
 
 
-def test_what_nobody_is_left_for_stays_with_who_leaves() -> None:
+def test_groups_without_another_node_stay_with_the_leaving_one() -> None:
     async def play(world: World) -> None:
         world.led_by("a", GROUPS)
         world.streams = dict.fromkeys(GROUPS, 8)
@@ -417,7 +417,7 @@ def test_a_node_that_has_just_come_is_given_time_before_it_gets_what_asks_for_it
     played(play)
 
 
-def test_what_a_client_wanted_where_its_tags_are_missing_stays_for_a_while() -> None:
+def test_a_group_that_a_client_moved_to_a_node_without_its_tags_stays_for_a_while() -> None:
     async def play(world: World) -> None:
         even(world)
         world.let_go([30])
@@ -432,7 +432,7 @@ def test_what_a_client_wanted_where_its_tags_are_missing_stays_for_a_while() -> 
     played(play)
 
 
-def test_what_asks_for_tags_is_left_to_who_has_them_and_not_left_without_a_leader() -> None:
+def test_streams_with_tags_are_left_to_nodes_that_have_them_but_never_without_a_leader() -> None:
     async def play(world: World) -> None:
         world.tagged, world.wanted = {"b": {"x"}}, dict.fromkeys(GROUPS, frozenset("x"))
         await world.later(0)

@@ -94,7 +94,7 @@ def of_groups(values: st.SearchStrategy[T]) -> st.SearchStrategy[dict[int, T]]:
 
 
 @given(sights())
-def test_who_leads_has_the_tags_if_anybody_has_and_nothing_would_be_better_elsewhere(
+def test_the_leader_has_the_tags_if_any_node_has_and_no_move_would_be_better(
     sight: Sight,
 ) -> None:
     assigned = sight.assigned()
@@ -103,7 +103,7 @@ def test_who_leads_has_the_tags_if_anybody_has_and_nothing_would_be_better_elsew
 
 
 @given(sights())
-def test_what_is_free_goes_to_who_has_its_tags_and_the_rest_stays_until_it_is_levelled(
+def test_free_groups_go_to_nodes_with_their_tags_and_others_stay_until_rebalanced(
     sight: Sight,
 ) -> None:
     for group, node in sight.assigned(level=False).items():
@@ -114,7 +114,7 @@ def test_what_is_free_goes_to_who_has_its_tags_and_the_rest_stays_until_it_is_le
 
 
 @given(sights())
-def test_what_is_right_stays_as_it_is(sight: Sight) -> None:
+def test_a_correct_assignment_stays(sight: Sight) -> None:
     settled = replace(sight, led=sight.assigned())
     assert settled.assigned() == settled.led
     free = sight.assigned(level=False)

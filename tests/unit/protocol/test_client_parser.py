@@ -61,7 +61,7 @@ LINE = OTHER | MESSAGE.map(lambda m: (encoder.message(*m), ("msg", *m)))
 
 
 @given(st.lists(LINE, max_size=20), st.data())
-def test_what_is_encoded_is_read_in_any_division(
+def test_encoded_operations_are_read_in_any_division(
     lines: list[tuple[bytes, Event]], data: st.DataObject
 ) -> None:
     stream = b"".join(line for line, _ in lines)

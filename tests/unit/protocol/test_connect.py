@@ -14,7 +14,7 @@ from core.protocol.connect import (
 )
 
 
-def test_the_defaults_are_those_of_a_client_that_said_nothing() -> None:
+def test_the_defaults_are_those_of_an_empty_connect() -> None:
     connect = decode_connect(b"{}")
 
     assert (connect.verbose, connect.pedantic, connect.echo) == (True, True, True)
@@ -31,7 +31,7 @@ def test_the_defaults_are_those_of_a_client_that_said_nothing() -> None:
         b'{"verbose":false,"lang":"\xff\xfe"}',
     ],
 )
-def test_what_is_understood(body: bytes) -> None:
+def test_accepted_connects(body: bytes) -> None:
     assert decode_connect(body).verbose is False
 
 
@@ -50,7 +50,7 @@ def test_what_is_understood(body: bytes) -> None:
         b'{"x":' + b"[" * 1500 + b"]" * 1500 + b"}",
     ],
 )
-def test_what_closes_in_silence(body: bytes) -> None:
+def test_connects_closed_without_a_text(body: bytes) -> None:
     with pytest.raises(ProtocolError) as caught:
         decode_connect(body)
 
@@ -67,7 +67,7 @@ def test_half_a_character_is_replaced_as_javascript_may_write_it() -> None:
     assert found.version == '"/'
 
 
-def test_what_closes_with_a_text() -> None:
+def test_connects_closed_with_a_text() -> None:
     with pytest.raises(ProtocolError, match=r"^invalid client protocol$"):
         decode_connect(b'{"protocol":2}')
     with pytest.raises(ProtocolError, match=r"^no responders requires headers support$"):

@@ -55,7 +55,7 @@ def test_lines_are_added_and_removed() -> None:
 
 
 @given(st.lists(st.tuples(NAME, VALUE), max_size=5))
-def test_what_is_built_is_parsed_again_and_cannot_break_out(
+def test_built_headers_are_parsed_again_and_cannot_break_out(
     pairs: list[tuple[bytes, bytes]],
 ) -> None:
     block = headers.build(pairs)

@@ -58,7 +58,7 @@ class Sink:
 
 
 @pytest.mark.parametrize("cut", range(len(SENT) + 1))
-def test_what_is_read_before_and_after(cut: int) -> None:
+def test_bytes_read_before_and_after_a_hold(cut: int) -> None:
     sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, EVERYTHING)
     for part in (SENT[:cut], SENT[cut:]):
         parser.feed(hold.split(part, EVERYTHING), sink)
@@ -89,7 +89,7 @@ def test_the_end_of_a_line_is_no_publish(cut: int) -> None:
 
 
 @pytest.mark.parametrize("wrong", [b"PUB\r\n", b"PUBLISH a 1\r\n", b"P U B\r\n"])
-def test_what_is_no_publish_is_refused_at_once(wrong: bytes) -> None:
+def test_a_malformed_publish_is_refused_at_once(wrong: bytes) -> None:
     with pytest.raises(ProtocolError):
         Parser(1024, 4096).feed(PublishHold(None, EVERYTHING).split(wrong, EVERYTHING), Sink())
 

@@ -64,7 +64,7 @@ def test_no_other_is(host: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a b", "a:80", "https://a", "*.a", "a*", "a..b", ".a", "a/b"])
-def test_what_is_no_name_is_refused(text: str) -> None:
+def test_invalid_names_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no name"):
         checked_host(text)
 

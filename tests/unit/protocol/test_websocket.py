@@ -75,7 +75,7 @@ def test_borders_of_reads_mean_nothing(parts: list[Any], data: Any) -> None:
 
 
 @given(st.binary(max_size=2000), st.booleans(), st.sampled_from([0, 7, 4096]), st.booleans())
-def test_what_is_framed_is_read_again(
+def test_encoded_frames_are_read_again(
     data: bytes, compressed: bool, frame_max: int, whole: bool
 ) -> None:
     reader = ws.FrameReader(masked=False, compressed=True, max_payload=1 << 20)
@@ -98,7 +98,7 @@ def test_an_announced_size_allocates_nothing() -> None:
     ],
     ids=["bomb", "wire", "fragments"],
 )
-def test_what_becomes_too_large_is_1009(make: Callable[[], bytes]) -> None:
+def test_a_message_that_grows_too_large_is_closed_with_1009(make: Callable[[], bytes]) -> None:
     payload, _, _, code = _read([make()])
     assert code == ws.TOO_BIG
     assert len(payload) <= _MAX

@@ -79,7 +79,7 @@ def test_the_sessions_of_a_delivery_become_dirty_once(account: Account) -> None:
     assert account.loop_tick.dirty == [session]
 
 
-def test_no_echo_for_who_does_not_want_it(account: Account) -> None:
+def test_no_echo_for_clients_that_disabled_it(account: Account) -> None:
     me, other = ListSession(echo=False), ListSession()
     listen(account, me, b"a")
 
@@ -240,7 +240,7 @@ def test_acks_take_the_short_way(account: Account) -> None:
     assert account.deliver_ack(None, subject, b"", b"", b"+ACK")
 
 
-def test_interest_of_clients_is_told(account: Account) -> None:
+def test_interest_of_clients_is_announced(account: Account) -> None:
     told: list[bytes] = []
     account.on_interest.append(told.append)
     account.subscribe(b"service", Service())

@@ -120,7 +120,7 @@ def test_acknowledgements_of_an_inbox_elsewhere(
     assert messages_of(link.sent) == 20
 
 
-def test_what_is_subscribed_elsewhere_is_interest(account: Account, link: ListLink) -> None:
+def test_remote_subscriptions_are_interest(account: Account, link: ListLink) -> None:
     assert account.has_interest(b"s.a")
     told: list[bytes] = []
     call: Callable[[bytes], None] = told.append

@@ -22,13 +22,13 @@ def test_a_single_destination_takes_everything() -> None:
     assert [mappings.of(b"a.x"), mappings.of(b"a.x"), mappings.of(b"c")] == [b"b.x", b"b.x", b"c"]
 
 
-def test_what_is_missing_to_a_hundred_stays() -> None:
+def test_the_rest_of_a_hundred_percent_stays() -> None:
     found = drawn(Mapping("a", (Destination("b", 30), Destination("c", 20))), b"a")
 
     assert (found.count(b"b"), found.count(b"c"), found.count(b"a")) == (30, 20, 50)
 
 
-def test_what_is_missing_is_lost_when_the_source_is_a_destination() -> None:
+def test_the_rest_is_lost_when_the_source_is_a_destination() -> None:
     found = drawn(Mapping("a", (Destination("a", 70), Destination("b", 10))), b"a")
 
     assert (found.count(b"a"), found.count(b"b"), found.count(b"")) == (70, 10, 20)

@@ -81,7 +81,7 @@ class _World:
 
 
 @running
-async def test_who_comes_from_another_address_is_next_but_few() -> None:
+async def test_a_check_from_another_address_is_soon_next() -> None:
     world = _World()
     for number in range(200):
         world.ask("192.0.2.1", "bob", f"guess {number}")
@@ -92,7 +92,7 @@ async def test_who_comes_from_another_address_is_next_but_few() -> None:
 
 
 @running
-async def test_who_is_another_user_is_next_but_few() -> None:
+async def test_a_check_of_another_user_is_soon_next() -> None:
     world = _World()
     for number in range(200):
         world.ask(f"192.0.2.{number}", "bob", "guess")
@@ -102,7 +102,7 @@ async def test_who_is_another_user_is_next_but_few() -> None:
 
 
 @running
-async def test_who_comes_last_of_the_same_user_and_address_is_next() -> None:
+async def test_the_last_check_of_the_same_user_and_address_is_next() -> None:
     world = _World()
     for number in range(200):
         world.ask("192.0.2.1", "ann", f"guess {number}")
@@ -174,7 +174,7 @@ async def test_the_same_credentials_of_one_address_are_computed_once() -> None:
 
 
 @running
-async def test_what_was_found_right_for_one_address_is_right_for_others() -> None:
+async def test_a_password_checked_for_one_address_is_valid_for_others() -> None:
     world = _World()
     asked = [world.ask(f"192.0.2.{number}", "ann", "right") for number in range(30)]
     await world.end(is_right=True)

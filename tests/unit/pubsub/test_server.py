@@ -34,7 +34,7 @@ def test_a_client_does_not_choose_its_account() -> None:
         hub.authenticate(Connect(account="other"))
 
 
-def test_a_client_can_ask_who_it_is() -> None:
+def test_a_client_can_request_its_user_information() -> None:
     hub = idle_hub()
     account = hub.default_account()
     session = ListSession()

@@ -99,7 +99,7 @@ def test_the_deliver_subject_of_a_consumer_is_exchanged() -> None:
         {"durable_name": "D"},
     ],
 )
-def test_what_is_no_subject_reaches_no_line_of_the_protocol(config: dict[str, str]) -> None:
+def test_invalid_subjects_reach_no_line_of_the_protocol(config: dict[str, str]) -> None:
     async def work(bench: Bench) -> None:
         payload = json.dumps({"stream_name": "S", "config": config}).encode()
 
@@ -112,7 +112,7 @@ def test_what_is_no_subject_reaches_no_line_of_the_protocol(config: dict[str, st
     on_a_bench(work)
 
 
-def test_what_is_too_large_there_is_not_sent() -> None:
+def test_messages_too_large_for_the_remote_are_not_sent() -> None:
     async def work(bench: Bench) -> None:
         assert await bench.ask("STREAM.INFO.S", b"x" * 1025) == b""
         assert await bench.ask("STREAM.INFO.S", b"x" * 1024) != b""

@@ -26,7 +26,7 @@ def with_a_leaf(
     asyncio.run(run())
 
 
-def test_it_says_who_it_is_and_what_it_serves() -> None:
+def test_it_sends_its_identity_and_its_subjects() -> None:
     async def work(leaf: Leaf, server: ScriptedServer) -> None:
         end = leaf.serve(b"$JS.gate.API.>", lambda *message: None)
         await asyncio.sleep(0)
@@ -59,7 +59,7 @@ def test_listeners_are_known_until_the_last_is_gone() -> None:
     with_a_leaf(work)
 
 
-def test_a_delivery_tells_its_subject_with_its_reply() -> None:
+def test_a_delivery_has_its_subject_in_its_reply() -> None:
     async def work(leaf: Leaf, server: ScriptedServer) -> None:
         ack, block = b"$JS.ACK.S.C.1.1.1.17.0", b"NATS/1.0\r\nA: b\r\n\r\n"
         size = len(block)
@@ -85,7 +85,7 @@ def test_a_delivery_tells_its_subject_with_its_reply() -> None:
     with_a_leaf(work)
 
 
-def test_what_is_served_is_served_on_the_next_connection() -> None:
+def test_served_subjects_are_served_on_the_next_connection() -> None:
     async def run() -> None:
         server = ScriptedServer()
         leaf = Leaf(server.connector, Options())

@@ -97,7 +97,7 @@ def test_everything_is_read_in_any_pieces(size: int) -> None:
     "line",
     [b"RMSG x y 1\r\n", b"LMSG a\r\n", b"LMSG a x\r\n", b"HMSG a 5 3\r\n", b"LMSG a 1\r\nxyz"],
 )
-def test_what_no_server_says_ends_the_connection(line: bytes) -> None:
+def test_unknown_operations_end_the_connection(line: bytes) -> None:
     with pytest.raises(ProtocolError):
         LeafParser(Sink()).feed(line)
 

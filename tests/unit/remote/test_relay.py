@@ -86,7 +86,7 @@ def test_a_push_is_carried_while_somebody_listens() -> None:
     assert (before, during, after) == ({}, {relay.inbox: b"crew"}, {})
 
 
-def test_a_listener_who_went_without_a_word_is_noticed() -> None:
+def test_a_listener_that_vanished_is_noticed() -> None:
     bench = Bench()
     bench.here.listening.add(b"to")
     relay = bench.relays.push(b"to", b"", without_acks=True)

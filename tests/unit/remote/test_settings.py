@@ -40,7 +40,7 @@ def test_an_address_is_read_and_shown_without_secrets(
         ("r", "ws://h", "ws:// is not served"),
     ],
 )
-def test_what_cannot_be_used_is_explained(name: str, url: str, why: str) -> None:
+def test_unusable_settings_are_explained(name: str, url: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Remote(name, url)
 

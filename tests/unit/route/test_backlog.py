@@ -47,7 +47,7 @@ def one_turn(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.events._set_running_loop(loop)
 
 
-def test_those_who_wait_go_on_in_order_and_not_all_at_once() -> None:
+def test_waiting_senders_go_on_in_order_and_not_all_at_once() -> None:
     with standing_loop() as loop:
         blocked = [False]
         waiting = Waiting(lambda: blocked[0])
@@ -92,7 +92,7 @@ class Place:
         return session, socket
 
 
-def test_who_sends_into_a_link_with_much_unsent_waits_and_nobody_else() -> None:
+def test_only_senders_into_a_link_with_much_unsent_wait() -> None:
     with standing_loop() as loop:
         place = Place()
         feeder, fed = place.client()
@@ -151,7 +151,7 @@ def test_remotes_wait_for_links_too() -> None:
         assert remote.is_reading
 
 
-def test_who_waits_for_a_link_goes_on_when_it_is_lost() -> None:
+def test_senders_that_wait_for_a_link_go_on_when_it_is_lost() -> None:
     with standing_loop() as loop:
         place = Place()
         feeder, fed = place.client()
@@ -196,7 +196,7 @@ def test_a_peer_for_which_too_much_gathers_all_the_same_is_dropped() -> None:
         place.link.connection_lost(None)
 
 
-def test_a_peer_is_told_of_overload_and_of_its_end_once() -> None:
+def test_a_peer_is_notified_of_overload_and_of_its_end_once() -> None:
     with standing_loop():
         place = Place()
         place.hub.loop_tick.run()
@@ -208,7 +208,7 @@ def test_a_peer_is_told_of_overload_and_of_its_end_once() -> None:
         assert place.socket.take() == b"HOLD\r\nRELEASE\r\n"
 
 
-def test_a_server_that_becomes_a_peer_during_overload_is_told_too() -> None:
+def test_a_server_that_becomes_a_peer_during_overload_is_notified_too() -> None:
     with standing_loop():
         place = Place()
         place.hub.begin_backpressure()
@@ -220,7 +220,7 @@ def test_a_server_that_becomes_a_peer_during_overload_is_told_too() -> None:
         assert b"\r\nHOLD\r\n" in socket.take()
 
 
-def test_who_sends_to_a_peer_that_is_overloaded_waits() -> None:
+def test_senders_to_an_overloaded_peer_wait() -> None:
     with standing_loop() as loop:
         place = Place()
         feeder, fed = place.client()
@@ -237,7 +237,7 @@ def test_who_sends_to_a_peer_that_is_overloaded_waits() -> None:
         assert fed.reading
 
 
-def test_a_peer_that_cannot_be_told_is_read_slowly() -> None:
+def test_a_peer_that_cannot_be_notified_is_read_slowly() -> None:
     large = b"RMSG $G x 40000\r\n%b\r\n" % bytes(40_000)
     with standing_loop():
         place = Place(holds=False)
@@ -276,7 +276,7 @@ def test_a_link_is_blocked_by_what_gathers_within_a_turn() -> None:
         assert called == [True]
 
 
-def test_what_a_peer_listened_to_goes_with_its_link_whatever_fails_then() -> None:
+def test_the_interest_of_a_peer_ends_with_its_link_even_if_closing_fails() -> None:
     def fail() -> None:
         raise RuntimeError("another part of the server")
 
@@ -300,7 +300,7 @@ def test_a_link_whose_socket_is_gone_already_ends_without_a_write() -> None:
         assert place.socket.writes == writes
 
 
-def test_what_follows_in_the_read_in_which_a_link_is_closed_is_not_taken() -> None:
+def test_bytes_behind_the_close_of_a_link_are_not_read() -> None:
     told = encode_info(RouteInfo(server_id="P", cluster="test", ldm=True))
     with standing_loop():
         place = Place()

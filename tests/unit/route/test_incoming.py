@@ -65,7 +65,7 @@ def test_an_account_that_is_not_here_gets_nothing() -> None:
     assert session.take() == b""
 
 
-def test_only_what_a_node_sends_to_this_node_itself_is_served_and_no_client_hears_of_it() -> None:
+def test_only_requests_to_this_node_itself_are_served_and_no_client_gets_them() -> None:
     hub, taken = idle_hub(), list[tuple[bytes, ...]]()
     account, session = hub.default_account(), ListSession()
     listen(account, session, b">")

@@ -33,14 +33,14 @@ class Peer:
         return sum(self.look(1 / LOOKS) for _ in range(int(seconds * LOOKS))) > 0
 
 
-def test_who_says_nothing_is_asked_each_second_and_then_gone() -> None:
+def test_a_silent_peer_is_pinged_each_second_and_then_closed() -> None:
     peer = Peer()
     assert not peer.silent_for(SILENCE_S - 0.25)
     assert peer.pings == [1.0, 2.0, 3.0]
     assert peer.look(0.25)
 
 
-def test_who_answers_stays() -> None:
+def test_a_peer_that_answers_stays() -> None:
     peer = Peer()
     for _ in range(30):
         assert not peer.silent_for(SILENCE_S - 0.25)
@@ -79,7 +79,7 @@ def test_a_peer_that_takes_output_lives_though_its_answers_are_late() -> None:
     assert peer.look(0.25), "nothing more was taken"
 
 
-def test_output_that_the_kernel_took_at_once_says_nothing() -> None:
+def test_output_that_the_kernel_took_at_once_proves_nothing() -> None:
     peer = Peer()
     for _ in range(int(SILENCE_S * LOOKS) - 1):
         peer.taken += 100
@@ -88,7 +88,7 @@ def test_output_that_the_kernel_took_at_once_says_nothing() -> None:
     assert peer.look(0.25)
 
 
-def test_who_speaks_and_takes_nothing_is_slow() -> None:
+def test_a_peer_that_sends_and_reads_nothing_is_slow() -> None:
     peer = Peer()
     peer.unsent = 1
     for second in range(30):

@@ -24,14 +24,14 @@ def pair(secret: bytes = SECRET, other: bytes = SECRET) -> tuple[Proving, Provin
     return accepted, dialled
 
 
-def test_both_who_know_the_secret_prove_it() -> None:
+def test_peers_with_the_same_secret_prove_it() -> None:
     accepted, dialled = pair()
 
     assert accepted.holds(info("D", dialled, dialled.own()))
     assert dialled.holds(info("A", accepted, accepted.own()))
 
 
-def test_who_has_another_secret_or_none_proves_nothing() -> None:
+def test_a_peer_with_another_secret_or_none_proves_nothing() -> None:
     accepted, dialled = pair(SECRET, OTHER)
 
     assert not accepted.holds(info("D", dialled, dialled.own()))
@@ -69,7 +69,7 @@ def test_every_part_counts() -> None:
 
 
 @pytest.mark.parametrize("nonce", ["", "short", "x" * 31, "a\n" * 20])
-def test_who_sends_no_nonce_gets_no_proof(nonce: str) -> None:
+def test_a_peer_without_a_nonce_gets_no_proof(nonce: str) -> None:
     proving = Proving(SECRET, "D", has_dialled=True)
     with pytest.raises(ProtocolError):
         proving.meet(RouteInfo(server_id="A", nonce=nonce))

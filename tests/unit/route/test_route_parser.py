@@ -100,7 +100,7 @@ def heard(*reads: bytes) -> list[tuple[Any, ...]]:
     return found
 
 
-def test_what_a_real_server_says() -> None:
+def test_operations_of_a_real_server() -> None:
     assert heard(SAID) == HEARD
 
 
@@ -119,7 +119,7 @@ QUEUES = st.lists(TOKEN, max_size=3).map(tuple)
 
 
 @given(TOKEN, TOKEN, st.just(b"") | TOKEN, QUEUES, st.just(b"") | st.just(H), st.binary())
-def test_what_is_sent_is_read(
+def test_sent_operations_are_read(
     account: bytes,
     subject: bytes,
     reply: bytes,
@@ -218,7 +218,7 @@ def test_lines_of_interest() -> None:
         (b"RS+ $G " + b"a" * MAX_LINE, "maximum control line exceeded"),
     ],
 )
-def test_what_is_refused(sent: bytes, text: str) -> None:
+def test_refused_operations(sent: bytes, text: str) -> None:
     with pytest.raises(ProtocolError) as caught:
         heard(sent)
     assert caught.value.text == text
@@ -232,7 +232,7 @@ def test_what_is_refused(sent: bytes, text: str) -> None:
         b"",
     ],
 )
-def test_what_means_nothing(sent: bytes) -> None:
+def test_ignored_operations(sent: bytes) -> None:
     assert heard(sent) == []
 
 

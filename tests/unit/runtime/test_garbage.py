@@ -58,7 +58,7 @@ def test_a_full_collection_looks_at_what_came_since_the_last_one(clock: SlowColl
     assert old() is not None
 
 
-def test_what_nothing_refers_to_is_gone_at_once(clock: SlowCollections) -> None:
+def test_unreferenced_objects_are_freed_at_once(clock: SlowCollections) -> None:
     knot = Knot()
     gc.collect()
     told = weakref.ref(knot)
@@ -120,7 +120,7 @@ def test_everything_is_looked_at_when_as_much_may_have_come_as_was_in_use(
     assert knot() is None
 
 
-def test_what_is_stopped_leaves_collections_to_python() -> None:
+def test_a_stopped_collector_leaves_collections_to_python() -> None:
     collections = FullCollections(SlowCollections())
     collections.stop()  # before it began
     collections.start()

@@ -45,7 +45,7 @@ def test_short_steps_share_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(check())
 
 
-def test_who_waits_for_a_turn_has_a_tick_for_himself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_step_has_a_tick_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
         monkeypatch.setattr(module, "TICK_NS", 1 << 60)
         taken = 0
@@ -67,7 +67,7 @@ def test_who_waits_for_a_turn_has_a_tick_for_himself(monkeypatch: pytest.MonkeyP
     asyncio.run(check())
 
 
-def test_who_has_stopped_waiting_keeps_nobody_from_a_turn() -> None:
+def test_a_cancelled_step_delays_no_other() -> None:
     async def check() -> None:
         gone = asyncio.create_task(step_queue().wait())
         await asyncio.sleep(0)

@@ -144,7 +144,7 @@ def test_each_row_is_there_once_after_a_death_and_a_restart(
     assert list(tmp_path.rglob("*.staged")) == []
 
 
-def test_what_was_written_down_first_wins_over_later_removals(tmp_path: Path) -> None:
+def test_the_first_record_wins_over_later_removals(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         ParquetLake.open(archive(tmp_path), dying("begun")).write(
             frame(range(1, 31)), round_of(1, 30)

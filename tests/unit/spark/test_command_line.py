@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_read_is_named(told: Told, tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize("command", ["check", "run", "doctor"])
-def test_yaml_without_pyyaml_is_told(
+def test_yaml_without_pyyaml_is_reported(
     told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
@@ -113,7 +113,7 @@ def test_a_package_that_is_missing_is_named(tmp_path: Path, missing: str) -> Non
 
 
 @pytest.mark.parametrize("report", ["absent/report.json", "."])
-def test_a_report_that_could_not_be_written_is_told_before_anything_runs(
+def test_a_report_that_could_not_be_written_is_reported_before_anything_runs(
     told: Told, tmp_path: Path, report: str
 ) -> None:
     (tmp_path / "lake.yaml").write_text(LAKE)
@@ -161,7 +161,9 @@ def test_the_doctor_looks_at_the_pythons_that_spark_takes(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("program", ["", "/no/python", "/bin/true", "/bin/false", "/bin/echo", "/"])
-def test_what_is_no_python_is_a_finding(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+def test_a_file_that_is_no_python_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
     monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
     monkeypatch.setenv("PYSPARK_PYTHON", program)
 

@@ -94,7 +94,7 @@ def test_an_interpreter_that_runs_tasks_has_the_drivers_version_and_the_format()
     assert "does not have the format: ImportError: no" in lacks.found
 
 
-def test_an_interpreter_that_cannot_be_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpreter_that_cannot_be_run_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/no/python")
     monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
 
@@ -118,14 +118,14 @@ def test_a_database_that_does_not_answer_is_told_and_the_password_is_not(
     assert "hunter2" not in found.text()
 
 
-def test_options_that_are_wrong_are_told() -> None:
+def test_options_that_are_wrong_are_reported() -> None:
     pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
     (found,) = reach("read", {"dsn": "env:DSN", "stream": "S", "colums": "a"})
     assert (found.what, found.state) == ("options", "fail")
     assert "did you mean columns?" in found.found
 
 
-def test_a_target_table_whose_database_is_away_is_told_by_its_field() -> None:
+def test_a_target_table_whose_database_is_away_is_reported_by_its_field() -> None:
     pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
     pytest.importorskip("adbc_driver_postgresql", reason="needs the driver: '.[all-tests]'")
     from pyspark_jetstream.pipelines.declaration import Materialize, Source, Table
@@ -158,7 +158,7 @@ AWAY = {"servers": "nats://127.0.0.1:1"}
         ("archive", {"colums": "a"}, "did you mean columns?"),
     ],
 )
-def test_the_doctor_and_check_say_the_same_of_options(
+def test_the_doctor_and_check_report_the_same_about_options(
     kind: str, options: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One check of options is that of the doctor, of `check`, of `run` and of the source."""

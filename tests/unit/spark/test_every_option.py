@@ -168,5 +168,7 @@ def told(use: str, options: dict[str, str]) -> str | None:
         (READ, {"timeout": f"nats://u:{SECRET}@h"}, "'timeout' is 'nats://***@h', expected"),
     ],
 )
-def test_what_users_met_is_named(use: str, options: dict[str, str], expected: str) -> None:
+def test_mistakes_that_users_made_are_named(
+    use: str, options: dict[str, str], expected: str
+) -> None:
     assert expected in (told(use, {**LEAST[use], **options}) or "")

@@ -13,7 +13,7 @@ def test_a_name_is_read_back_as_it_was_written(stream: str) -> None:
     assert parsed("s3/lake/" + one.path) == one
 
 
-def test_a_name_says_day_stream_creation_and_sequences() -> None:
+def test_a_name_has_day_stream_creation_and_sequences() -> None:
     assert LakeFile("2026-11-22", "a b", 1763830348183912345, 1, 63666).path == (
         "day=2026-11-22/stream=a%20b/"
         "20251122T165228.183912345Z-00000000000000000001-00000000000000063666.parquet"

@@ -81,7 +81,7 @@ def listening(speak: Callable[[socket.socket], None]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("speak", [http, at_once])
-def test_a_server_of_http_is_told_by_name(speak: Callable[[socket.socket], None]) -> None:
+def test_a_server_of_http_is_reported_by_name(speak: Callable[[socket.socket], None]) -> None:
     with listening(speak) as server:
         settings = nats_settings(Values({"servers": server}), 60.0)
         assert settings is not None
@@ -94,7 +94,7 @@ def test_a_server_of_http_is_told_by_name(speak: Callable[[socket.socket], None]
 @pytest.mark.parametrize(
     ("speak", "said"), [(banner, "began with b'Hello, this is mail"), (endless, "began with b'xxx")]
 )
-def test_another_server_is_told_by_its_first_bytes(
+def test_another_server_is_recognized_by_its_first_bytes(
     speak: Callable[[socket.socket], None], said: str
 ) -> None:
     with listening(speak) as server, pytest.raises(Rejected, match=f"is no NATS server: it {said}"):
@@ -103,7 +103,7 @@ def test_another_server_is_told_by_its_first_bytes(
 
 @pytest.mark.parametrize("retries", [{}, {"retries": "0"}])
 @pytest.mark.parametrize("speak", [nothing, slow])
-def test_a_server_that_says_nothing_takes_no_longer_than_the_timeout(
+def test_a_silent_server_takes_no_longer_than_the_timeout(
     speak: Callable[[socket.socket], None], retries: dict[str, str]
 ) -> None:
     with listening(speak) as server:

@@ -55,7 +55,7 @@ def test_everything_becomes_settings() -> None:
         ({"retries": "-1"}, "retries"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(options: dict[str, str], expected: str) -> None:
+def test_contradictory_values_are_refused(options: dict[str, str], expected: str) -> None:
     with pytest.raises(InvalidOption) as refused:
         connection_options(Values({**_BASE, **options}))
     assert expected in str(refused.value)

@@ -30,7 +30,7 @@ def _rows(raw: Raw) -> list[tuple[Any, ...]]:
     return list(zip(*(array.to_pylist() for array in raw.arrays), strict=True))
 
 
-def test_what_direct_get_adds_becomes_columns_and_leaves_the_headers() -> None:
+def test_headers_added_by_direct_get_become_columns() -> None:
     own = b"A: b\r\nNats-Stream: forged\r\nNats-Subject: forged\r\n"
     raw = from_direct(
         [_direct(7), _direct(9, own, time="2026-11-22T16:52:58Z")],
@@ -72,7 +72,7 @@ def test_a_reply_that_is_none_of_direct_get_is_an_error() -> None:
         f"$JS.ACK.hub.hash.S.C.1.17.1.{_NS}.5.more",
     ],
 )
-def test_deliveries_tell_sequence_and_time_by_their_ack_subject(reply: str) -> None:
+def test_deliveries_have_sequence_and_time_in_their_ack_subject(reply: str) -> None:
     raw = from_deliveries(
         [b"a.b"], [reply.encode()], [b""], [b"data"], with_headers=True, with_data=True
     )
@@ -108,7 +108,7 @@ def test_every_subject_has_the_text_that_sql_shows(subject: bytes, text: str) ->
     assert direct.arrays[1].to_pylist() == [text]
 
 
-def test_deliveries_of_headers_tell_the_size_and_do_not_show_it_as_a_header() -> None:
+def test_deliveries_of_headers_have_the_size_apart_from_the_headers() -> None:
     reply = f"$JS.ACK.S.C.1.17.1.{_NS}.5".encode()
     own = b"NATS/1.0\r\nNats-Msg-Size: 12\r\nA: b\r\nNats-Msg-Size: 99\r\n\r\n"
     raw = from_deliveries(

@@ -23,7 +23,7 @@ from pyspark_jetstream.values import InvalidOption  # noqa: E402
 LEAST = {"dsn": "postgresql://reader@/db", "stream": "ORDERS"}
 
 
-def test_little_has_to_be_said() -> None:
+def test_few_options_are_required() -> None:
     options = batch_options(LEAST)
 
     assert options.streams == ("ORDERS",)
@@ -53,13 +53,13 @@ def test_little_has_to_be_said() -> None:
         ("minPartitions", "0", "a whole number of at least 1"),
     ],
 )
-def test_a_mistake_is_told_with_what_was_expected(option: str, value: str, said: str) -> None:
+def test_a_mistake_is_reported_with_what_was_expected(option: str, value: str, said: str) -> None:
     with pytest.raises(InvalidOption, match=said.replace("(", r"\(")):
         batch_options({**LEAST, option: value})
 
 
 @pytest.mark.parametrize("option", ["endingPosition", "asOf", "pushdown"])
-def test_what_only_a_batch_has_is_refused_in_a_stream(option: str) -> None:
+def test_options_of_batches_are_refused_in_a_stream(option: str) -> None:
     with pytest.raises(InvalidOption, match=r"it is an option of spark\.read$"):
         stream_options({**LEAST, option: "latest"})
 
@@ -77,12 +77,12 @@ def test_a_filter_that_another_includes_is_left_out() -> None:
     assert found.filters == ("a.>", "b")
 
 
-def test_missing_sequences_cannot_be_told_from_subjects_that_do_not_match() -> None:
+def test_missing_sequences_look_like_subjects_that_do_not_match() -> None:
     with pytest.raises(InvalidOption, match="failOnDataLoss"):
         batch_options({**LEAST, "failOnDataLoss": "strict", "filterSubjects": "a.>"})
 
 
-def test_positions_are_told_per_stream_as_json() -> None:
+def test_positions_are_reported_per_stream_as_json() -> None:
     text = '{"A": 7, "B": "time:1970-01-01T00:00:01Z"}'
     found = batch_options({**LEAST, "stream": "A,B,C", "startingPosition": text})
 
@@ -139,7 +139,7 @@ def test_a_type_of_payloads_is_what_spark_parses(text: str, ddl: str) -> None:
         ("a int, a int", "it has the field a twice"),
     ],
 )
-def test_what_is_no_type_of_payloads_is_told(text: str, said: str) -> None:
+def test_an_invalid_type_of_payloads_is_named(text: str, said: str) -> None:
     with pytest.raises(InvalidOption) as told:
         schema_text({"payload": "json", "jsonSchema": text})
 

@@ -121,7 +121,7 @@ def test_a_number_that_is_larger_than_any_use_is_named(values: dict[str, Any]) -
         pipeline(ARCHIVE | values)
 
 
-def test_an_archive_has_defaults_for_what_it_does_not_say() -> None:
+def test_an_archive_has_defaults() -> None:
     source = Source(("A", "B"), {"dsn": "env:DSN", "filterSubjects": "a.>"})
     assert pipeline(ARCHIVE) == Archive("lake", source, "/lake")
 
@@ -177,7 +177,7 @@ def test_the_other_kinds() -> None:
         ({"path": "/latest"}, Snapshot("/latest")),
     ],
 )
-def test_what_can_be_materialized(target: dict[str, str], expected: object) -> None:
+def test_tables_that_can_be_materialized(target: dict[str, str], expected: object) -> None:
     latest = pipeline(MATERIALIZE | {"target": target})
     assert isinstance(latest, Materialize)
     assert latest.target == expected
@@ -324,7 +324,7 @@ def test_two_pipelines_of_one_name_are_refused(tmp_path: Path) -> None:
         load(file)
 
 
-def test_what_the_documents_declare_can_be_run(tmp_path: Path) -> None:
+def test_pipelines_of_the_documents_can_be_run(tmp_path: Path) -> None:
     names = [one.name for one in load(ROOT / "examples/spark/host.yaml")]
     readme = (ROOT / "spark/README.md").read_text()
     blocks = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)

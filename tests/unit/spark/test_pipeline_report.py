@@ -9,7 +9,7 @@ from pyspark_jetstream.pipelines.progress import Progress
 from pyspark_jetstream.pipelines.report import Report, as_json, grid
 
 
-def test_a_report_says_what_was_read_written_and_skipped() -> None:
+def test_a_report_counts_messages_read_written_and_skipped() -> None:
     report = Report("lake", "archive", 1500, 1490, batches=2, seconds=0.5)
     report.skip("removed before they were read", 10)
     report.skip("nothing", 0)
@@ -34,7 +34,7 @@ def test_a_report_says_what_was_read_written_and_skipped() -> None:
     }
 
 
-def test_a_failed_run_says_why() -> None:
+def test_a_failed_run_gives_the_reason() -> None:
     assert Report("a", "replay", failed="no server").text().startswith("replay a: failed: no ser")
 
 

@@ -88,7 +88,7 @@ def test_a_start_behind_the_end_of_a_standby_is_waited_for() -> None:
     assert beginning(Standby({"A": (1, 50)}), 60).ranges == {"A": Range(1, 60, 60)}
 
 
-def test_what_was_removed_fails_or_is_counted() -> None:
+def test_removed_messages_fail_the_run_or_are_counted() -> None:
     streams = Streams({"A": (31, 50)})
     with pytest.raises(DataLoss, match="10 sequences of stream 'A' behind 20"):
         following(streams, {"A": 20})

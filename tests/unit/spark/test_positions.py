@@ -6,7 +6,7 @@ import pytest
 from pyspark_jetstream.positions import Position, from_json, to_json
 
 
-def test_an_offset_says_no_more_than_it_must() -> None:
+def test_an_offset_has_no_more_than_it_must() -> None:
     value = to_json({"B": Position(5, 0), "A": Position(3, 42, snapshot=50, origin=0)})
 
     assert value == {
@@ -19,6 +19,6 @@ def test_an_offset_says_no_more_than_it_must() -> None:
 
 
 @pytest.mark.parametrize("value", [{}, {"v": 1}, {"v": 1, "streams": {"A": {"seq": 1}}}, {"v": 2}])
-def test_what_is_no_offset_is_shown(value: dict[str, object]) -> None:
+def test_an_invalid_offset_is_shown(value: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="offset"):
         from_json(value)

@@ -143,7 +143,7 @@ def test_text_that_is_not_utf8_is_null() -> None:
     assert found.to_pylist() == ["grün", None, None, ""]
 
 
-def test_a_corrupt_payload_is_told_by_its_sequence() -> None:
+def test_a_corrupt_payload_is_reported_by_its_sequence() -> None:
     kind = StructType([StructField("data", StructType([StructField("a", LongType())]))])
     rows = raw(seq=[4, 9], data=[b'{"a": 1}', b'{"a": "x"}'])
     assert shaped(kind, rows, "json").column("data").to_pylist() == [{"a": 1}, {"a": None}]

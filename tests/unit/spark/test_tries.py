@@ -46,7 +46,7 @@ def test_tries_that_are_asked_for_are_made(paused: list[float]) -> None:
     assert paused == [0.2, 0.4, 0.2]
 
 
-def test_an_api_whose_storage_is_away_is_told_from_one_that_refuses() -> None:
+def test_an_api_whose_storage_is_away_is_distinguished_from_one_that_refuses() -> None:
     away = {"code": 503, "err_code": 10008, "description": "JetStream system temporarily ..."}
     assert type(refused(away)) is Away
     found = refused({"code": 404, "err_code": 10059, "description": "stream not found"})

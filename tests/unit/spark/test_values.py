@@ -28,7 +28,7 @@ def test_a_size_has_a_unit_or_is_bytes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "1e3", "much", "٣"])
-def test_what_is_no_number_is_refused_by_name(text: str) -> None:
+def test_invalid_numbers_are_refused_by_name(text: str) -> None:
     if not text:
         assert values(most=text).number("most") is None
         return
@@ -59,7 +59,7 @@ def test_a_secret_is_taken_from_where_it_is_kept_and_never_shown(
         assert "s3cret" not in repr(secret) + str(secret)
 
 
-def test_a_secret_that_is_not_there_is_told_by_its_place() -> None:
+def test_a_secret_that_is_not_there_is_reported_by_its_place() -> None:
     with pytest.raises(InvalidOption, match="option 'dsn' is 'env:NOT_SET'"):
         Secret("dsn", "env:NOT_SET").resolve()
     with pytest.raises(InvalidOption, match="option 'dsn' is 'file:/no/file'"):
@@ -90,7 +90,7 @@ def test_a_time_is_exact_to_the_nanosecond(text: str, ns: int | None) -> None:
         "s3cret is no connection string",
     ],
 )
-def test_what_is_said_of_a_connection_string_does_not_repeat_its_password(value: str) -> None:
+def test_errors_of_a_connection_string_do_not_repeat_its_password(value: str) -> None:
     secret = Secret("dsn", value)
     said = f'missing "=" after "s3cret" in {value}, host h'
     assert "s3cret" not in secret.without(said)

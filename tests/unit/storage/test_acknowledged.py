@@ -32,7 +32,7 @@ def test_nothing_is_lost_where_everything_is_there_or_more() -> None:
     assert Acknowledged().losses(LATER, [row(50)], THERE) == []
 
 
-def test_what_was_on_its_way_is_no_loss_and_yet_not_given_again() -> None:
+def test_unacknowledged_publishes_are_no_loss_and_their_sequences_are_not_reused() -> None:
     doubted = remembered(AcknowledgedStream(1, 50, doubtful=55))
 
     assert doubted.losses(LATER, [row(50)], THERE) == []
@@ -58,7 +58,7 @@ def test_a_stream_that_is_gone_is_lost_only_if_the_directory_went_back() -> None
     assert loss == LostData(S, "the database lost stream S which was empty", 0)
 
 
-def test_changes_of_consumers_are_told_beside_messages() -> None:
+def test_changes_of_consumers_are_reported_beside_messages() -> None:
     known = remembered(AcknowledgedStream(1, 50, consumer_changes=5))
     later = StreamRow(1, "$G", "S", 0, 7, "{}", Head(6, 1, 50, 0, 50, 0), consumer_changes=6)
 

@@ -34,7 +34,7 @@ def test_lines_are_the_same_however_they_come(lines: list[bytes], sizes: list[in
     assert found == lines
 
 
-def test_sequences_are_told_as_ranges() -> None:
+def test_sequences_are_reported_as_ranges() -> None:
     assert ranges([]) == ""
     assert ranges([1, 5, 6, 7, 9]) == "1, 5 to 7, 9"
     assert ranges(range(1, 100, 2)) == "1, 3, 5, 7, 9, 11, 13, 15, 17, 19, ..."

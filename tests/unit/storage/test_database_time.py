@@ -168,7 +168,7 @@ def test_a_leader_follows_a_database_that_was_set_within_ten_times_as_long(
     ]
 
 
-def test_setting_the_machines_clock_changes_nothing_and_is_told_once(
+def test_setting_the_machines_clock_changes_nothing_and_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     machine = Machine()

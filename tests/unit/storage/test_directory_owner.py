@@ -51,13 +51,13 @@ class _GiveAway:
         return f"{found.st_dev} {found.st_ino}"
 
 
-def test_what_we_have_made_there_is_ours(shared: Path) -> None:
+def test_entries_that_this_user_made_are_accepted(shared: Path) -> None:
     (shared / "nats").mkdir(0o755)
     os.close(lock_directory(shared / "nats" / "jetstream"))
     refuse_foreign(shared / "nats" / "jetstream")
 
 
-def test_what_another_made_there_is_refused(shared: Path, give_away: _GiveAway) -> None:
+def test_entries_that_another_user_made_are_refused(shared: Path, give_away: _GiveAway) -> None:
     (shared / "nats").mkdir()
     give_away(shared / "nats")
 

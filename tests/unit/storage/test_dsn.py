@@ -58,7 +58,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", FORMS)
-def test_a_connection_string_says_what_libpq_reads_in_it(text: str) -> None:
+def test_a_connection_string_means_the_same_to_libpq(text: str) -> None:
     expected = libpq.parsed(text)
     assert expected is not None
 
@@ -68,7 +68,7 @@ def test_a_connection_string_says_what_libpq_reads_in_it(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_libpq_refuses_is_refused(text: str) -> None:
+def test_strings_that_libpq_refuses_are_refused(text: str) -> None:
     assert libpq.parsed(text) is None
     with pytest.raises(ConfigError):
         split(text, "--dsn")
@@ -104,7 +104,7 @@ def test_what_libpq_refuses_is_refused(text: str) -> None:
         ("mysql://u:SECRET@h/db", "--dsn: expected postgresql://user@host:port/name, or host=..."),
     ],
 )
-def test_what_cannot_be_used_is_named_and_no_value_is_shown(text: str, words: str) -> None:
+def test_unusable_settings_are_named_and_no_value_is_shown(text: str, words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         read(text, environment={})
 
@@ -124,7 +124,7 @@ def test_no_text_shows_a_password() -> None:
     assert read(dsn.url(), environment={}).hosts == dsn.hosts
 
 
-def test_what_a_service_says_comes_before_the_environment_and_after_the_text(
+def test_settings_of_a_service_precede_the_environment_and_follow_the_text(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "services"
@@ -177,7 +177,7 @@ def test_a_variable_that_cannot_be_used_is_named() -> None:
         read("postgresql://h/db", environment={"PGSSLMODE": "full"})
 
 
-def test_settings_of_a_connection_are_what_the_text_says() -> None:
+def test_settings_of_a_connection_are_those_of_the_text() -> None:
     dsn = read(
         "postgresql://h/db?keepalives_idle=30&keepalives=1&connect_timeout=4"
         "&options=-c%20work_mem%3D8MB&application_name=shop&sslrootcert=system",
@@ -222,7 +222,7 @@ def test_a_file_of_a_password_comes_first_and_is_read_each_time(tmp_path: Path) 
     assert dsn.password(dsn.hosts[0]) == "second"
 
 
-def test_the_page_shows_what_is_said() -> None:
+def test_the_page_shows_the_messages() -> None:
     page = (Path(__file__).parents[3] / "docs/operations/dsn.md").read_text()
     [text] = re.findall(r"^\$ jetgate migrate --dsn '(.+)'$", page, re.MULTILINE)
     with pytest.raises(ConfigError) as refused:

@@ -74,7 +74,7 @@ def test_a_long_outage_is_remembered_again_and_again(
     assert texts[-1] == "storage outage ends after 0.0 s"
 
 
-def test_what_is_slow_has_failed_until_it_answers() -> None:
+def test_a_slow_session_has_failed_until_it_answers() -> None:
     async def scenario() -> None:
         found = StorageHealth(ManualClock())
         found.slow(SESSION, 60, "never said")()
@@ -86,7 +86,7 @@ def test_what_is_slow_has_failed_until_it_answers() -> None:
     asyncio.run(scenario())
 
 
-def test_what_waits_is_logged_when_it_goes_on_without_an_outage(
+def test_waits_are_logged_when_they_go_on_without_an_outage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def lines() -> list[logging.LogRecord]:

@@ -82,7 +82,7 @@ class SmallPool:
         return [page(found)]
 
 
-def test_what_does_not_fit_one_answer_comes_in_several() -> None:
+def test_messages_that_do_not_fit_one_answer_come_in_several() -> None:
     async def scenario() -> None:
         reader = PostgresReader(SmallPool())
         some = await reader.range(1, 0, 4, 2000)

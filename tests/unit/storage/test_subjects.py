@@ -54,7 +54,7 @@ def test_a_filter_matches_the_text_as_it_matches_the_subject(subject: bytes, nam
 
 @pytest.mark.parametrize("size", [INDEXED_MAX - 1, INDEXED_MAX, INDEXED_MAX + 1, 65535])
 @pytest.mark.parametrize("char", ["x", "é", "\U0001f600"])
-def test_what_is_indexed_is_short_and_told_from_every_text(size: int, char: str) -> None:
+def test_index_keys_are_short_and_differ_from_every_text(size: int, char: str) -> None:
     text = char * (size // len(char.encode()))
     kept = indexed_text(text)
 

@@ -36,7 +36,7 @@ def test_it_finds_what_a_list_would_find(
 
 
 @given(st.lists(FILTER, max_size=20), LITERAL, LITERAL)
-def test_subjects_with_the_same_head_agree_when_the_last_token_has_no_say(
+def test_subjects_with_the_same_head_agree_when_the_last_token_does_not_matter(
     patterns: list[bytes], one: bytes, other: bytes
 ) -> None:
     tree: Sublist[int] = Sublist()

@@ -27,7 +27,7 @@ def test_a_suite_is_over_when_it_takes_longer_than_it_may() -> None:
     assert [line.endswith(" OVER BUDGET") for line in budget.lines()] == [True, False]
 
 
-def test_what_is_not_listed_may_take_nothing() -> None:
+def test_a_suite_that_is_not_listed_has_no_budget() -> None:
     budget = Budget({"unit": 10})
     budget.count("tests/new/test_a.py", 0.1)
     assert budget.over() == ["new"]

@@ -88,7 +88,7 @@ def _run(where: Path, *chosen: str) -> tuple[int, str]:
     ("left", "shown"),
     [("as_transport", "unclosed transport <"), ("as_accepted", "unclosed <socket.socket ")],
 )
-def test_what_a_passing_test_left_open_fails_another_and_is_told(
+def test_a_socket_left_open_by_a_passing_test_fails_another_with_a_warning(
     tmp_path: Path, left: str, shown: str
 ) -> None:
     code, said = _run(tmp_path, "-k", f"{left} or collects")
@@ -101,7 +101,7 @@ def test_what_a_passing_test_left_open_fails_another_and_is_told(
         assert f", opened in test_it.py::test_leaves_open[{left}]>" in line
 
 
-def test_what_a_failing_test_left_open_fails_no_other(tmp_path: Path) -> None:
+def test_a_socket_left_open_by_a_failing_test_fails_no_other(tmp_path: Path) -> None:
     _, said = _run(tmp_path, "-k", "fails or collects or still")
 
     assert "2 failed, 2 passed" in said, said

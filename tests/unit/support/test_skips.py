@@ -95,7 +95,7 @@ def test_other_runs(tmp_path: Path, arguments: list[str], expected: pytest.ExitC
     assert _run(tmp_path, *arguments)[0] == expected
 
 
-def test_what_is_allowed_is_there() -> None:
+def test_allowed_skips_name_tests_that_exist() -> None:
     for test in ALLOWED:
         path, _, name = test.partition("::")
         function, _, parameter = name.rstrip("]").partition("[")

@@ -107,7 +107,7 @@ def test_more_than_that_fail_the_run(tmp_path: Path) -> None:
     assert "4 failed" in said
 
 
-def test_what_fails_again_or_is_about_promises_fails_the_run(tmp_path: Path) -> None:
+def test_a_second_failure_or_one_about_promises_fails_the_run(tmp_path: Path) -> None:
     always = "def test_always():\n    assert not '\\udcff'\n"
     files = {"test_ends.py": _ENDS, "test_always.py": always}
     code, said = _run(tmp_path, files | {"test_flaky.py": _flaky("nothing_is_lost", "other")})

@@ -125,7 +125,7 @@ def test_the_setting_holds_for_connected_clients_too() -> None:
         ((b"a.>", b"b"), False, ("a.>", "$JS.API.STREAM.PURGE.T"), False),
     ],
 )
-def test_who_may_purge_or_has_all_subjects_rolls_up_all(
+def test_a_client_that_may_purge_or_has_all_subjects_rolls_up_all(
     filters: tuple[bytes, ...], copies: bool, publish: tuple[str, ...], may: bool
 ) -> None:
     hub = a_hub(Permissions(Rule(publish)))
@@ -134,7 +134,7 @@ def test_who_may_purge_or_has_all_subjects_rolls_up_all(
     assert (bool(stream.taken), said) == (may, b"" if may else VIOLATION)
 
 
-def test_what_is_denied_within_a_filter_is_not_all_of_it() -> None:
+def test_a_filter_with_a_denied_part_is_not_wholly_allowed() -> None:
     grant = Grant(Permissions(Rule(("a.>",), ("a.secret",))))
     assert not grant.may_publish_all(b"a.>")
     assert not grant.may_publish_all(b"a.*")
@@ -143,7 +143,7 @@ def test_what_is_denied_within_a_filter_is_not_all_of_it() -> None:
 
 
 @pytest.mark.parametrize("asks", [b"", b"Nats-Trace-Dest: td\r\n"])
-def test_streams_alone_learn_whose_a_batch_is(asks: bytes) -> None:
+def test_streams_alone_learn_the_author_of_a_batch(asks: bytes) -> None:
     """Nobody who listens could go on with the batch as its author."""
     hub = a_hub()
     account = hub.default_account()
@@ -174,7 +174,7 @@ def test_a_message_of_a_fast_batch_has_an_author_too() -> None:
     assert without_author(with_author(b"", author_of(session))) == b""
 
 
-def test_what_a_message_says_of_its_author_counts_for_nothing() -> None:
+def test_an_author_header_sent_by_a_client_is_ignored() -> None:
     hub = a_hub()
     stream = Stream(hub.default_account(), b"a.>")
     session, socket = join(hub)
@@ -188,7 +188,7 @@ def test_what_a_message_says_of_its_author_counts_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("is_node", [True, False])
-def test_only_nodes_of_the_database_are_told_the_author(is_node: bool) -> None:
+def test_only_nodes_of_the_database_get_the_author(is_node: bool) -> None:
     hub, link = a_hub(), ListLink()
     account = hub.default_account()
     account.split = Splitter(account).split
@@ -201,7 +201,7 @@ def test_only_nodes_of_the_database_are_told_the_author(is_node: bool) -> None:
     assert link.messages() == [(b"a.x", b"", sent, b"x")]
 
 
-def test_what_comes_from_another_node_has_its_author_for_the_stream_alone() -> None:
+def test_a_message_of_another_node_has_its_author_for_the_stream_alone() -> None:
     account = a_hub().default_account()
     stream, listener = Stream(account, b"a.>"), ListSession()
     listen(account, listener, b"a.x")

@@ -38,7 +38,7 @@ def test_once_enough_is_kept_nobody_is_read_any_more(monkeypatch: pytest.MonkeyP
         assert (first.reading, second.reading, third.reading) == (True, True, True)
 
 
-def test_what_may_go_on_is_kept_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_released_publishes_are_held_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HELD_MAX", 2 * len(_PUBLISH))
     with world() as w:
         (one, first), (two, second) = (w.join() for _ in range(2))
@@ -54,9 +54,7 @@ def test_what_may_go_on_is_kept_no_longer(monkeypatch: pytest.MonkeyPatch) -> No
         assert (first.reading, second.reading) == (True, False)
 
 
-def test_what_is_refused_goes_on_and_what_a_client_had_kept_is_not_counted_once_it_is_gone() -> (
-    None
-):
+def test_refused_publishes_go_on_and_those_of_a_closed_client_do_not_count() -> None:
     class Limited(Only):
         """Holds one publish."""
 

@@ -64,7 +64,7 @@ def test_a_port_that_is_taken_is_not_taken_for_want_of_ipv6() -> None:
     assert refused.value.errno == errno.EADDRINUSE
 
 
-def test_a_peer_over_ipv4_is_told_by_its_own_address() -> None:
+def test_a_peer_over_ipv4_is_identified_by_its_own_address() -> None:
     assert unmapped("::ffff:10.1.2.3") == "10.1.2.3"
     assert unmapped("10.1.2.3") == "10.1.2.3"
     assert unmapped("::ffff:a") == "::ffff:a"
@@ -76,7 +76,7 @@ def test_a_probe_accepts_nobody() -> None:
         socket.create_connection(bound.getsockname())
 
 
-def test_a_probe_says_what_listening_would() -> None:
+def test_a_probe_fails_as_listening_would() -> None:
     with listen("127.0.0.1", 0, "NATS") as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OperatorError) as listening:

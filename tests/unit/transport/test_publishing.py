@@ -151,7 +151,7 @@ def test_new_permissions_hold_for_deliveries_to_subscriptions_that_stay() -> Non
     assert b"".join(session.out) == b"MSG secret.a 1 1\r\n3\r\n"
 
 
-def test_who_could_not_connect_under_new_users_is_closed() -> None:
+def test_a_connection_that_new_users_would_refuse_is_closed() -> None:
     hub = new_hub()
     session = join(hub)
 
@@ -269,7 +269,7 @@ def test_a_reply_that_no_client_may_use_is_refused_among_acknowledgements() -> N
     assert b"Permissions Violation for Publish with Reply" in b"".join(whole.session.out)
 
 
-def test_who_listens_to_acknowledgements_gets_those_of_one_read() -> None:
+def test_a_subscriber_to_acknowledgements_gets_those_of_one_read() -> None:
     chance = Random(2)
     lines = [acknowledgement(number, chance) for number in range(50)]
     whole = Acknowledged()

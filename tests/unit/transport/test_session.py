@@ -86,7 +86,7 @@ def test_a_silent_client_is_pinged_and_then_closed() -> None:
         assert not w.hub.sessions
 
 
-def test_clients_are_told_of_places_that_they_can_reach() -> None:
+def test_clients_learn_addresses_that_they_can_reach() -> None:
     """Again when these change: those over WebSocket of places over WebSocket."""
     with world() as w:
         first = b'CONNECT {"protocol":1,"verbose":false}\r\nPING\r\n'
@@ -239,7 +239,7 @@ def test_a_socket_without_progress_is_cut_after_the_write_deadline() -> None:
         assert session.close_reason == "Slow Consumer (Write Deadline)"
 
 
-def test_a_blocked_session_wakes_who_waits_for_it() -> None:
+def test_a_blocked_session_wakes_its_waiters() -> None:
     with world() as w:
         session, _ = w.join()
         woken: list[int] = []
@@ -255,7 +255,7 @@ def test_a_blocked_session_wakes_who_waits_for_it() -> None:
         assert not w.hub.blocked
 
 
-def test_a_closing_session_wakes_who_waits_for_it() -> None:
+def test_a_closing_session_wakes_its_waiters() -> None:
     with world() as w:
         session, _ = w.join()
         woken: list[int] = []
@@ -471,7 +471,7 @@ def test_a_held_publish_waits_with_all_that_follows_and_comes_first_then() -> No
         assert session.count().in_msgs == 3
 
 
-def test_who_publishes_nothing_is_not_held() -> None:
+def test_a_session_that_publishes_nothing_is_not_held() -> None:
     with world() as w:
         w.hub.hold_publishes()
         session, socket = w.join()
@@ -513,7 +513,7 @@ def test_a_part_of_this_server_publishes_while_clients_are_held() -> None:
         assert socket.take() == b"MSG a 1 1\r\nx\r\n"
 
 
-def test_who_is_connected_already_is_read_up_to_what_is_held() -> None:
+def test_a_connected_session_is_read_up_to_its_first_held_publish() -> None:
     """The hold may begin in the middle of anything, and what was read by then is not lost."""
     with world() as w:
         session, socket = w.join()
@@ -540,7 +540,7 @@ def test_who_is_connected_already_is_read_up_to_what_is_held() -> None:
         assert socket.take() == b"PONG\r\n"
 
 
-def test_only_who_publishes_what_is_held_waits() -> None:
+def test_only_sessions_with_held_publishes_wait() -> None:
     with world() as w:
         one, one_socket = w.join(CONNECT + b"SUB * 1\r\n")
         two, two_socket = w.join()

@@ -18,7 +18,7 @@ def _read_all(peer: socket.socket) -> int:
     return taken
 
 
-def test_what_the_kernel_holds_is_not_taken() -> None:
+def test_a_port_that_the_kernel_holds_is_not_taken() -> None:
     async def scenario() -> int:
         loop = asyncio.get_running_loop()
         with socket.create_server(("127.0.0.1", 0)) as listening:

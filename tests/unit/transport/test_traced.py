@@ -58,7 +58,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_it_says_the_same_as_one_that_is_not_traced(seed: int) -> None:
+def test_a_traced_session_answers_as_one_that_is_not_traced(seed: int) -> None:
     plain, traced, switched = asyncio.run(played(random.Random(seed), LAST[seed % len(LAST)]))
 
     assert plain.seen() == traced.seen() == switched.seen()

@@ -57,7 +57,7 @@ def in_a_loop(test: Any) -> None:
     asyncio.run(main())
 
 
-def test_a_report_is_compressed_for_who_accepts_it() -> None:
+def test_a_report_is_compressed_for_callers_that_accept_it() -> None:
     def check() -> None:
         client = Client()
         block = ASKS[:-2] + b"Accept-Encoding: deflate, gzip\r\n\r\n"
@@ -85,7 +85,7 @@ def test_a_message_is_traced_wherever_the_read_is_cut() -> None:
     in_a_loop(check)
 
 
-def test_a_client_that_is_gone_in_the_middle_is_told() -> None:
+def test_a_client_that_is_gone_in_the_middle_is_reported() -> None:
     def check() -> None:
         client = Client()
         gone = ListSession(client_id=5)

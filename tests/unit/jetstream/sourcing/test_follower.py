@@ -151,7 +151,7 @@ def test_it_asks_at_once_and_follows() -> None:
     played(test, SOURCE)
 
 
-def test_what_comes_before_the_answer_is_not_lost() -> None:
+def test_messages_before_the_answer_are_not_lost() -> None:
     def test(play: Played) -> None:
         play.deliver((1, 1))
         assert not play.follower.has_waiting()
@@ -182,7 +182,7 @@ def test_a_missing_delivery_makes_it_ask_again_behind_what_is_stored() -> None:
     played(test, SOURCE)
 
 
-def test_what_cannot_be_stored_shows_in_the_info_until_it_is() -> None:
+def test_a_source_that_cannot_store_shows_it_in_the_info() -> None:
     full = ErrorBody(code=503, err_code=10077, description="message 1: maximum bytes exceeded")
 
     def test(play: Played) -> None:
@@ -240,7 +240,7 @@ def test_it_does_not_ask_before_what_came_is_stored() -> None:
     played(test, SOURCE)
 
 
-def test_a_heartbeat_tells_of_what_is_missing() -> None:
+def test_a_heartbeat_reveals_missing_messages() -> None:
     def test(play: Played) -> None:
         play.answer()
         play.deliver((1, 1))
@@ -328,7 +328,7 @@ def test_flow_control_before_the_answer_is_not_forgotten() -> None:
     played(test, SOURCE)
 
 
-def test_a_durable_consumer_is_told_what_is_stored() -> None:
+def test_stored_messages_are_acknowledged_to_a_durable_consumer() -> None:
     def test(play: Played) -> None:
         play.answer(acks="flow_control")
         play.deliver((5, 1), (7, 2))
@@ -342,7 +342,7 @@ def test_a_durable_consumer_is_told_what_is_stored() -> None:
     played(test, SOURCE)
 
 
-def test_a_durable_consumer_that_lost_its_position_is_told_no_more_than_it_sent() -> None:
+def test_a_durable_consumer_that_lost_its_position_gets_acks_for_its_own_messages_alone() -> None:
     """It ignores what it has not delivered yet, and with all it may have pending waits for ever."""
 
     def test(play: Played) -> None:
@@ -438,7 +438,7 @@ def test_a_consumer_made_beforehand_is_reset_and_must_acknowledge_by_flow() -> N
     played(test, StreamSource(name="S", consumer=consumer))
 
 
-def test_what_cannot_be_read_is_asked_for_again() -> None:
+def test_unreadable_messages_are_requested_again() -> None:
     def test(play: Played) -> None:
         play.answer()
         inbox: Any = play.follower._inbox

@@ -25,7 +25,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_the_key_is_what_headers_tell(key: str) -> None:
+def test_the_key_is_that_of_the_headers(key: str) -> None:
     source = KEYS[key]
     origin = Origin(source, "A", "$G", "", mirrors=False)
 
@@ -83,7 +83,7 @@ def test_origins_elsewhere_have_keys_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("tail", ["x" * 3900, "é" * 1900, "a\0b"])
-def test_the_key_of_any_filter_fits_into_storage_and_is_what_headers_tell(tail: str) -> None:
+def test_the_key_of_any_filter_fits_into_storage_and_is_that_of_the_headers(tail: str) -> None:
     origin = _origin(StreamSource(name="S", filter_subject=f"s.{tail}"))
 
     (block,) = origin.blocks([b""], [7], [b"s.a"], "OGukcTEP")

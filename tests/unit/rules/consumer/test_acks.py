@@ -67,7 +67,9 @@ def floor(stream: FakeStream) -> tuple[int, int]:
         (b"ack", AckKind.UNKNOWN, b""),
     ],
 )
-def test_payload_says_what_to_do(payload: bytes, kind: AckKind, argument: bytes) -> None:
+def test_the_payload_chooses_the_kind_of_ack(
+    payload: bytes, kind: AckKind, argument: bytes
+) -> None:
     assert parse(payload) == (kind, argument)
 
 
@@ -477,7 +479,7 @@ async def test_nothing_is_skipped_before_it_is_counted_what_is_left(how: str) ->
 
 
 @running
-async def test_messages_after_a_purge_tell_how_many_are_left() -> None:
+async def test_messages_after_a_purge_have_the_number_pending() -> None:
     stream = FakeStream()
     frames = Frames(stream.client(b"in.*"))
     await stream.create(filter_subject="s.a", ack_policy=AckPolicy.NONE)
@@ -489,7 +491,7 @@ async def test_messages_after_a_purge_tell_how_many_are_left() -> None:
 
 
 @running
-async def test_who_purges_in_a_loop_does_not_hold_deliveries(
+async def test_purges_in_a_loop_do_not_hold_deliveries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stream = FakeStream()

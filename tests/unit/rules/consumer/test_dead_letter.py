@@ -89,7 +89,7 @@ def test_a_message_is_settled_once_its_letter_is_stored() -> None:
     assert not consumer.needs(1, b"a")
 
 
-def test_what_is_given_up_is_noted_and_then_done_with() -> None:
+def test_abandoned_messages_are_recorded_and_then_settled() -> None:
     consumer = machine(max_deliver=1)
     consumer.deliver([1], 0)
 
@@ -142,7 +142,7 @@ def test_giving_up_the_option_settles_what_waits() -> None:
     assert (consumer.settled, len(consumer.endings)) == ([1], 0)
 
 
-def test_a_letter_says_what_it_is_about() -> None:
+def test_a_dead_letter_has_headers_about_its_message() -> None:
     block = dead_letter_headers(
         ORIGIN, DeadLetter(7, 3, EndingReason.TERMINATED, b"no\r\nway")
     ).split(b"\r\n")

@@ -167,7 +167,7 @@ async def test_a_message_that_is_removed_while_it_is_counted(
 
 @pytest.mark.parametrize(("how", "left"), [("filter", 2), ("reset", 3), ("purge", 2)])
 @running
-async def test_what_is_left_is_counted_when_storage_is_back(
+async def test_pending_messages_are_counted_when_storage_is_back(
     how: str, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream, _ = await filled()
@@ -331,7 +331,7 @@ async def test_crash_before_it_is_written_that_the_last_chosen_message_was_delet
 
 @pytest.mark.parametrize("policy", [DeliverPolicy.ALL, DeliverPolicy.LAST_PER_SUBJECT])
 @running
-async def test_what_a_removal_does_to_a_consumer_is_written(policy: DeliverPolicy) -> None:
+async def test_effects_of_a_removal_on_a_consumer_are_written(policy: DeliverPolicy) -> None:
     stream, _ = await filled()
     runner = await stream.create(deliver_policy=policy, filter_subject="s.*")
     if policy is DeliverPolicy.ALL:

@@ -70,7 +70,7 @@ async def test_request_waits_and_gets_what_is_stored_later() -> None:
 
 
 @running
-async def test_expiry_tells_what_was_not_delivered() -> None:
+async def test_expiry_reports_undelivered_messages() -> None:
     stream, frames = await started(1)
     await pulled(stream, frames, b'{"batch":3,"max_bytes":1000,%s}' % EXPIRES)
     await stream.advance(1.1)
@@ -182,7 +182,7 @@ async def test_no_wait_behind_others_that_wait_for_more() -> None:
 
 
 @running
-async def test_filled_batch_tells_the_bytes_that_are_left() -> None:
+async def test_a_filled_batch_reports_the_bytes_that_are_left() -> None:
     stream, frames = await started()
     stream.pull(b'{"batch":1,"max_bytes":500}')
     await stream.rest()
@@ -293,7 +293,7 @@ async def test_line_is_full() -> None:
 
 
 @running
-async def test_line_is_full_is_not_told_to_a_request_with_heartbeats() -> None:
+async def test_a_full_queue_is_not_reported_to_a_request_with_heartbeats() -> None:
     stream, frames = await started(0, max_waiting=1)
     await pulled(stream, frames, b'{"batch":1,%s}' % EXPIRES)
     assert await pulled(stream, frames, b'{"idle_heartbeat":100000000,%s}' % EXPIRES) == []
@@ -365,7 +365,7 @@ async def test_deleted_consumer_ends_its_requests() -> None:
 
 
 @running
-async def test_shutdown_tells_what_is_left() -> None:
+async def test_shutdown_reports_the_rest_of_requests() -> None:
     stream, frames = await started(0)
     await pulled(stream, frames, b"7")
     stream.consumers.close(shutdown=True)
@@ -395,7 +395,7 @@ async def test_headers_are_delivered_as_stored() -> None:
 
 @pytest.mark.parametrize("block", [None, b"NATS/1.0\r\nA: b\r\n\r\n"])
 @running
-async def test_headers_only_tells_the_size(block: bytes | None) -> None:
+async def test_headers_only_has_the_size(block: bytes | None) -> None:
     stream, frames = await started(0, headers_only=True)
     stream.publish((b"s.x", b"12345"), header=block)
     stream.pull(b"1")

@@ -23,7 +23,7 @@ async def _stream(retention: Retention, **config: Any) -> tuple[FakeStream, Cons
 
 
 @running
-async def test_acks_of_a_turn_are_told_in_one_go() -> None:
+async def test_acks_of_a_tick_are_passed_on_together() -> None:
     stream, _, frames = await _stream(Retention.INTEREST)
     replies = [frame[1] for frame in frames.take()]
     stream.ack(replies[0])

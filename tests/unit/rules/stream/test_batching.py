@@ -165,7 +165,7 @@ def test_ids_are_quoted_as_go_does(name: bytes, text: bytes) -> None:
     assert quoted(name) == text
 
 
-def test_ends_are_told_by_both_headers() -> None:
+def test_both_headers_end_a_batch() -> None:
     head = b"NATS/1.0\r\n"
 
     assert ends_batch(head + b"Nats-Batch-Id: b\r\nNats-Batch-Commit: 1\r\n\r\n")

@@ -110,7 +110,7 @@ def test_without_headers_nothing_is_stored() -> None:
     assert stream.machine.last_seq == 0
 
 
-def test_what_is_stored_and_not_told_is_never_taken_for_zero() -> None:
+def test_a_counter_with_unread_values_is_never_taken_for_zero() -> None:
     stream = Counters()
     stream.values(incr("a", "1"))
     stream.newest = {}
@@ -292,7 +292,7 @@ def test_markers_are_no_increments() -> None:
         ({"max_bytes": 1000}, ["5", "5", "5", "10", "15", "10"]),
     ],
 )
-def test_what_a_batch_pushes_out_does_not_count_within_it(
+def test_messages_that_a_batch_pushes_out_do_not_count_within_it(
     limits: dict[str, int], values: list[str]
 ) -> None:
     together, apart = Counters(**limits), Counters(**limits)

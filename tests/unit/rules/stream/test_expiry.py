@@ -44,7 +44,7 @@ def test_messages_leave_by_time_and_those_of_one_moment_by_sequence() -> None:
     assert expiry.next_due() == 0 or leave(expiry, 99) == []
 
 
-def test_what_is_shown_and_not_taken_is_shown_again() -> None:
+def test_expired_messages_that_were_not_removed_are_returned_again() -> None:
     expiry = Expiry(0)
     put(expiry, 1, ["1", "2"])
 
@@ -102,7 +102,7 @@ def test_markers_are_known_as_such_and_their_size_is_right() -> None:
     assert due.markers == {7}
 
 
-def test_what_left_for_another_reason_does_not_leave_again() -> None:
+def test_a_removed_message_does_not_expire_again() -> None:
     expiry = Expiry(0)
     put(expiry, 1, ["1", "1", "1"])
     expiry.forget([(2, b"s", 100)])

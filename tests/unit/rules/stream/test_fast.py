@@ -124,7 +124,7 @@ def test_acks_become_rarer_up_to_the_share_of_a_batch_and_more_frequent_with_oth
         (b"r." + b"b" * 65 + b".10.ok.1.0.$FI", 10207),
     ],
 )
-def test_what_is_no_place_in_a_batch_is_refused(reply: bytes, error: int) -> None:
+def test_invalid_batch_sequences_are_refused(reply: bytes, error: int) -> None:
     with pytest.raises(ApiError) as caught:
         parse_reply(reply)
 
@@ -132,7 +132,7 @@ def test_what_is_no_place_in_a_batch_is_refused(reply: bytes, error: int) -> Non
 
 
 @pytest.mark.parametrize(("flow", "meant"), [(b"7", 7), (b"0", 10), (b"x", 10), (b"-1", 10)])
-def test_who_asks_for_no_number_of_messages_gets_ten(flow: bytes, meant: int) -> None:
+def test_a_reply_without_a_flow_means_ten_messages(flow: bytes, meant: int) -> None:
     assert parse_reply(b"r.b.%b.ok.1.0.$FI" % flow).flow == meant
 
 
@@ -153,7 +153,7 @@ def test_other_replies_are_not_looked_at() -> None:
         (b'{"type":"ack","seq":1,"msgs":10}', False),
     ],
 )
-def test_what_holds_of_answers_when_nothing_behind_4_was_stored(answer: bytes, true: bool) -> None:
+def test_answers_when_no_message_behind_4_was_stored(answer: bytes, true: bool) -> None:
     assert survives_failed_commit(answer, 4) is true
 
 
@@ -195,7 +195,7 @@ def played(sent: list[tuple[bytes, bytes]], sizes: Iterator[int]) -> tuple[list[
     return told, machine.msgs
 
 
-def test_what_is_decided_and_not_committed_does_not_count() -> None:
+def test_decisions_without_a_commit_do_not_count() -> None:
     bench = Bench()
     bench.send("a", 1, START)
     for name, seq, op in (("a", 2, APPEND), ("a", 3, COMMIT), ("b", 1, START)):
@@ -221,7 +221,7 @@ def test_a_plan_brings_no_batch_back_that_was_forgotten_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_decided_at_once_is_told_as_if_it_came_one_by_one(seed: int) -> None:
+def test_messages_decided_together_are_answered_as_if_one_by_one(seed: int) -> None:
     chance = random.Random(seed)
     sent = gathered(chance)
 

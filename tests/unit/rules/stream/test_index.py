@@ -123,6 +123,6 @@ def test_large_sequences_and_sizes_fit() -> None:
 
 
 @pytest.mark.parametrize("index", [LastIndex(), HistoryIndex()], ids=["last", "history"])
-def test_only_a_log_is_told_a_last_sequence(index: LastIndex | HistoryIndex) -> None:
+def test_only_a_log_has_last_sequences(index: LastIndex | HistoryIndex) -> None:
     with pytest.raises(AssertionError):
         index.set_last(b"a", 1)

@@ -189,7 +189,7 @@ def test_a_batch_is_done_with_the_last_chunk() -> None:
     assert (done.promoted, done.first_seq, done.last_seq, done.stop) == (42, 3, 9, None)
 
 
-def test_a_batch_with_other_rows_than_it_says_stops_at_its_end() -> None:
+def test_a_batch_with_a_wrong_count_of_rows_stops_at_its_end() -> None:
     last = ChunkProgress(1, 0, range(8, 9), RowPosition(2), is_last=True)
 
     batch = advance(going(promoted=40), last, NOW).batch

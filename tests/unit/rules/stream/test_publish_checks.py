@@ -450,7 +450,7 @@ def test_a_roll_up_is_taken_by_a_full_subject_and_refused_by_a_full_stream() -> 
     assert stream.error("c", Nats_Rollup="all")[2] == "maximum messages exceeded"
 
 
-def test_what_a_roll_up_of_the_batch_frees_is_free_for_the_rest_of_it() -> None:
+def test_space_freed_by_a_roll_up_of_the_batch_is_free_for_the_rest_of_it() -> None:
     stream = Stream(discard=Discard.NEW, max_msgs=3)
 
     said = stream.publish(

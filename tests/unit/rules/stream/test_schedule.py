@@ -80,7 +80,7 @@ def test_an_interval_counts_from_the_nearest_second() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["@every 10s", "*/10 * * * * *"])
-def test_what_was_missed_is_left_out(pattern: str) -> None:
+def test_missed_times_are_left_out(pattern: str) -> None:
     schedule = read(pattern)
     due = NOON + 10 * NANOS_PER_SECOND
 

@@ -80,7 +80,7 @@ def test_cancelling_within_one_batch() -> None:
     assert made.written == [5, 6], "each subject keeps its newest, what was ended has none"
 
 
-def test_what_is_cancelled_is_erased_with_the_same_plan() -> None:
+def test_cancelled_schedules_are_erased_with_the_same_plan() -> None:
     for limit in (1, 2):
         made = stream(max_msgs_per_subject=limit)
         made.publish(scheduled("a"))
@@ -136,7 +136,7 @@ def test_firing_is_one_plan() -> None:
     assert (known(made).next_due(), len(known(made))) == (NOW + 65 * SECOND, 1)
 
 
-def test_what_the_stream_cannot_take_is_sent_later() -> None:
+def test_messages_that_the_stream_refuses_are_sent_later() -> None:
     made = stream(max_msg_size=150)
     made.publish(scheduled("a", "@at 1970-01-01T00:00:01Z"), scheduled("e", "@every 5s"))
     made.now += 60 * SECOND

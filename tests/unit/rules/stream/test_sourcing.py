@@ -170,7 +170,7 @@ def test_a_run_of_which_nothing_may_be_left_out_ends_there() -> None:
     assert copied.plan.positions == [Position("dead S C", 1, "one")]
 
 
-def test_what_is_left_out_before_a_message_without_room_stays_so() -> None:
+def test_messages_left_out_before_one_without_room_stay_left_out() -> None:
     machine = machine_of(max_msg_size=65600, duplicate_window=0)
     never, large = (b"a" * 65536, b"", b""), message("a", bytes(65601))
 
@@ -225,7 +225,7 @@ def test_roll_ups_count_where_they_are_allowed() -> None:
     assert (plain.msgs, rolling.msgs) == (3, 1)
 
 
-def test_what_an_origin_begins_behind_is_skipped() -> None:
+def test_sequences_before_the_first_of_an_origin_are_skipped() -> None:
     machine = machine_of()
 
     machine.apply(plan_skip(machine, 41).build())

@@ -287,7 +287,7 @@ def test_a_roll_up_on_wildcards_takes_all_that_they_match(limit: int) -> None:
     assert stream.machine.msgs == 7
 
 
-def test_what_no_newer_message_replaces_is_erased() -> None:
+def test_messages_that_no_newer_one_replaces_are_erased() -> None:
     stream = Stream(max_msgs_per_subject=1)
     stream.publish(message("k.a"), message("k.b"), message("k.*"))
 

@@ -155,7 +155,7 @@ def test_many_rows_of_one_size_are_read() -> None:
     ],
 )
 @pytest.mark.parametrize("before", [0, 1, 30])
-def test_what_is_no_row_ends_a_block(bad: bytes, before: int) -> None:
+def test_a_malformed_row_ends_a_block(bad: bytes, before: int) -> None:
     good = encoded(("a", b"abc"))
 
     rows, whole = decode_rows(good * before + bad + good)

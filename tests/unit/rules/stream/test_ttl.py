@@ -73,13 +73,13 @@ def test_a_short_time_is_raised_and_stands_last() -> None:
 
 
 @pytest.mark.parametrize("value", ["2", "1h", "never", "00", "soon"])
-def test_what_is_long_enough_or_no_time_stays_as_it_was_sent(value: str) -> None:
+def test_a_ttl_that_is_long_enough_or_malformed_stays_as_sent(value: str) -> None:
     sent = block(Nats_TTL=value, B="2")
 
     assert raised(sent, 2) == sent
 
 
-def test_a_marker_tells_why_for_how_many_whole_seconds_and_replaces_its_subject() -> None:
+def test_a_marker_has_its_reason_and_ttl_and_replaces_its_subject() -> None:
     made = marker_block(MAX_AGE, 90_900_000_000)
 
     assert made == block(Nats_Marker_Reason="MaxAge", Nats_TTL="1m30s", Nats_Rollup="sub")
@@ -95,7 +95,7 @@ def test_a_marker_tells_why_for_how_many_whole_seconds_and_replaces_its_subject(
         ({"Nats_Marker_Reason": ""}, False),
     ],
 )
-def test_what_counts_as_a_marker(headers: dict[str, str], marks: bool) -> None:
+def test_headers_of_markers(headers: dict[str, str], marks: bool) -> None:
     assert is_marker(block(**headers)) is marks
 
 
