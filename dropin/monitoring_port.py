@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from core.config.addresses import listen
 from core.errors import OperatorError
 from core.monitor.pages import Page, serve
-from core.monitor.query import Query
-from core.monitor.source import About, JetStream, Source
+from core.monitor.query import PageQuery
+from core.monitor.source import About, JetStreamSource, MonitoringSource
 from core.node.server import Server
 from core.runtime.clock import Clock
 from core.runtime.step_queue import step_queue
@@ -58,7 +58,7 @@ class Monitor:
         self._options = options
         self._clock = clock
         self._started = clock.now()
-        self._source: Source | None = None
+        self._source: MonitoringSource | None = None
         self._shown = asyncio.Event()
         self._nats: Server
         self._access: Access
@@ -94,7 +94,7 @@ class Monitor:
         """
         self._nats = server
         about = _about(self._options, server)
-        self._source = Source(about, server.hub, self._clock, self._started)
+        self._source = MonitoringSource(about, server.hub, self._clock, self._started)
         self._source.watch(server.hub)
         self._source.mesh, self._source.cluster = server.mesh, cluster
 
@@ -102,7 +102,7 @@ class Monitor:
         """Serve the pages; without a runtime they show the JetStream of peers, if any."""
         assert self._source is not None, "watch comes first"
         if runtime is not None:
-            self._source.jetstream = JetStream(registry=runtime.registry, api=runtime.api)
+            self._source.jetstream = JetStreamSource(registry=runtime.registry, api=runtime.api)
         elif self._options.jetstream.enabled:
             self._source.stand_by()
         if self._options.jetstream.enabled and self._options.jetstream.is_given:
@@ -174,7 +174,7 @@ class Monitor:
 
     async def _page(self, target: str) -> Page:
         parts = urlsplit(target)
-        query = Query(dict(parse_qsl(parts.query, keep_blank_values=True)))
+        query = PageQuery(dict(parse_qsl(parts.query, keep_blank_values=True)))
         if not parts.path.endswith("/healthz"):
             await self._until_shown()
         source = self._source

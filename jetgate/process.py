@@ -346,9 +346,9 @@ class Process:
         assert self._node is not None
         self._node.runtime = runtime
         if self._system is not None:
-            from core.monitor.source import JetStream
+            from core.monitor.source import JetStreamSource
 
-            self._system.show(JetStream(registry=runtime.registry, api=runtime.api))
+            self._system.show(JetStreamSource(registry=runtime.registry, api=runtime.api))
         gate = self._life.gate
         if self._changed is None:
             self._changed = gate.changed.subscribe(self._owners_changed)

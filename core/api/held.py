@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from core.model.stream import StreamConfig
-from core.protocol.holding import Held
+from core.protocol.holding import HoldRule
 from core.subjects.sublist import Sublist
 
 _JETSTREAM = (b"$JS.", b"$JG.")
@@ -25,7 +25,7 @@ STREAM_MAX = 16 * 2**20
 """Bytes of publishes that are held for one stream at most."""
 
 
-class HeldSubjects(Held):
+class HeldSubjects(HoldRule):
     """Decides whether a publish to a subject is held, and counts the bytes held.
 
     Args:

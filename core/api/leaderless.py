@@ -116,14 +116,14 @@ class Leaderless:
             self._account.unsubscribe(subscription)
         if self._answers_requests:
             self._subscriptions += (
-                self._account.subscribe(subject, self._refuse_request, here=True)
+                self._account.subscribe(subject, self._refuse_request, local_only=True)
                 for subject in API_SUBJECTS
             )
         for stream in self._directory.of(self._account.name).values():
             if stream.lease_group in self._groups and not stream.config.no_ack:
                 call = self._refuser(stream.name)
                 self._subscriptions += (
-                    self._account.subscribe(each.encode(), call, here=True)
+                    self._account.subscribe(each.encode(), call, local_only=True)
                     for each in stream.config.subjects
                 )
 

@@ -19,7 +19,7 @@ from core.model.stream import StreamInfo
 
 if TYPE_CHECKING:
     from core.jetstream.registry import Registry
-    from core.pubsub.receivers import Link
+    from core.pubsub.receivers import ServerLink
 
 _INFOS, _USAGE, _EVACUATE = b"INFOS", b"USAGE", b"EVACUATE"
 
@@ -51,7 +51,7 @@ class NodeQueries:
 
     async def infos(self, names: Iterable[str]) -> tuple[dict[str, StreamInfo], list[str]]:
         """Return ({name: info} of streams, names without an answer), from all nodes."""
-        by_link: dict[Link | None, list[str]] = {}
+        by_link: dict[ServerLink | None, list[str]] = {}
         for name in names:
             by_link.setdefault(self._places.leader(name), []).append(name)
         found = {each.config.name: each for each in await self._own(by_link.pop(None, ()))}

@@ -11,7 +11,7 @@ from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn, stop
 
 if TYPE_CHECKING:
-    from core.pubsub.receivers import Link
+    from core.pubsub.receivers import ServerLink
 
 _WITHIN_S = 2.0
 _NODE = b"NODE."
@@ -54,7 +54,7 @@ class PeerRequests:
         for link in self._places.nodes().values():
             self._places.send(link, _NODE + verb, b"", b"", body)
 
-    async def ask(self, verb: bytes, bodies: Mapping[Link, bytes]) -> list[bytes]:
+    async def ask(self, verb: bytes, bodies: Mapping[ServerLink, bytes]) -> list[bytes]:
         """Send each link its body; return the answers that arrive within two seconds."""
         asked = []
         for link, body in bodies.items():

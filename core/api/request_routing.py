@@ -10,7 +10,7 @@ from typing import Protocol
 from core.cluster.directory import StreamDirectory
 from core.protocol.routed import routed_message
 from core.pubsub.account import NODES, Account, NodeCall
-from core.pubsub.receivers import MESSAGE, Link
+from core.pubsub.receivers import MESSAGE, ServerLink
 
 _DIRECTORY = 0
 
@@ -23,11 +23,11 @@ class GroupOwners(Protocol):
         """True if this node owns any lease group."""
         ...
 
-    def link(self, group: int) -> Link | None:
+    def link(self, group: int) -> ServerLink | None:
         """Return the link to the peer that owns a lease group; None: no peer owns it."""
         ...
 
-    def nodes(self) -> dict[str, Link]:
+    def nodes(self) -> dict[str, ServerLink]:
         """Return the links to the other nodes, by node name."""
         ...
 
@@ -37,11 +37,11 @@ class NoPeers:
 
     leads = True
 
-    def link(self, group: int) -> Link | None:
+    def link(self, group: int) -> ServerLink | None:
         """Return None."""
         return None
 
-    def nodes(self) -> dict[str, Link]:
+    def nodes(self) -> dict[str, ServerLink]:
         """Return an empty dict."""
         return {}
 
@@ -60,7 +60,7 @@ class RequestRouting:
         self._directory = directory
         self._leaders = leaders
 
-    def of(self, names: Collection[str], *, is_meta: bool) -> Link | None:
+    def of(self, names: Collection[str], *, is_meta: bool) -> ServerLink | None:
         """Return the link to the node that serves a request; None: this node serves it.
 
         Args:
@@ -78,16 +78,16 @@ class RequestRouting:
             return self._leaders.link(stream.lease_group)
         return None if self._leaders.leads else self._leaders.link(_DIRECTORY)
 
-    def nodes(self) -> dict[str, Link]:
+    def nodes(self) -> dict[str, ServerLink]:
         """Return the links to the other nodes, by node name."""
         return self._leaders.nodes()
 
-    def leader(self, name: str) -> Link | None:
+    def leader(self, name: str) -> ServerLink | None:
         """Return the link to the leader of a stream; None: this node leads it, or no node does."""
         return self.of((name,), is_meta=False)
 
     def send(
-        self, link: Link, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+        self, link: ServerLink, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
         """Send a request over a link: the peer passes it to its `listen` callback only."""
         name = NODES + self._account.name.encode()

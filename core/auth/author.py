@@ -41,7 +41,7 @@ class StreamScope(NamedTuple):
     copies: bool
 
 
-class Lacking(NamedTuple):
+class MissingPermission(NamedTuple):
     """A permission that an author lacks: to publish to a subject, or to read it (`reads`)."""
 
     subject: bytes
@@ -50,7 +50,7 @@ class Lacking(NamedTuple):
 
 def lacking(
     grant: Grant, subject: bytes, headers: bytes, scopes: Iterable[StreamScope]
-) -> Lacking | None:
+) -> MissingPermission | None:
     """Return the first permission that the author of a message lacks (None: it lacks none).
 
     Args:
@@ -63,20 +63,20 @@ def lacking(
         target = find(headers, b"Nats-Schedule-Target")
         source = find(headers, b"Nats-Schedule-Source")
         if target and not grant.may_publish(target):
-            return Lacking(target)
+            return MissingPermission(target)
         if source and not grant.may_read(source):
-            return Lacking(source, reads=True)
+            return MissingPermission(source, reads=True)
     if find(headers, b"Nats-Schedule-Next"):
         scheduler = find(headers, b"Nats-Scheduler")
         if scheduler and not grant.may_publish(scheduler):
-            return Lacking(scheduler)
+            return MissingPermission(scheduler)
     other = find(headers, b"Nats-Expected-Last-Subject-Sequence-Subject")
     if other and other != subject and not (grant.may_publish_all(other) or grant.may_read(other)):
-        return Lacking(other, reads=True)
+        return MissingPermission(other, reads=True)
     if (find(headers, b"Nats-Rollup") or b"").lower() == b"all":
         for scope in scopes:
             if not _may_empty(grant, scope):
-                return Lacking(_PURGE + scope.name.encode())
+                return MissingPermission(_PURGE + scope.name.encode())
     return None
 
 

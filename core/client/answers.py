@@ -2,13 +2,13 @@
 
 from core.client.client import Client
 from core.client.errors import PayloadTooLarge
-from core.client.gathering import Gathering
+from core.client.gathering import InboxCollector
 from core.client.msg import Msg, status_of
 
 _NO_RESPONDERS = 503
 
 
-class Answers(Gathering):
+class Answers(InboxCollector):
     """The replies to one request, until `most` have come or a status ends them.
 
     Creating one sends the request. Raises NotPermitted, PayloadTooLarge or ConnectionLost.

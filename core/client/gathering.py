@@ -7,7 +7,7 @@ from core.client.errors import NotPermitted
 from core.client.msg import Msg
 
 
-class Gathering:
+class InboxCollector:
     """Messages that arrive on an inbox of their own.
 
     The end of the subscription informs the server that no more replies are wanted.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from core.client.client import Client
-from core.client.gathering import Gathering
+from core.client.gathering import InboxCollector
 from core.client.msg import Msg, status_of
 from core.model.codec import encode
 from core.model.consumer import NextRequest
@@ -24,7 +24,7 @@ class Fetched:
     text: str = ""
 
 
-class Pull(Gathering):
+class Pull(InboxCollector):
     """A pull request that waits for messages.
 
     The request has its own subscription, and the server drops the request when that ends. With

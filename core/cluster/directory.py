@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StreamChange:
     """A stream that was created, changed or deleted.
 
     Attributes:
@@ -88,7 +88,7 @@ class StreamDirectory:
 
     def __init__(self) -> None:
         self.version = UNREAD
-        self.changed: Subscribers[[Sequence[Change]]] = Subscribers()
+        self.changed: Subscribers[[Sequence[StreamChange]]] = Subscribers()
         self.updates = 0
         self._streams: dict[int, KnownStream] = {}
         self._accounts: dict[str, dict[str, KnownStream]] = {}
@@ -189,12 +189,12 @@ class StreamDirectory:
 
     def _changes(
         self, before: Mapping[int, KnownStream], numbers: Iterable[int]
-    ) -> Iterator[Change]:
+    ) -> Iterator[StreamChange]:
         """Yield the changes of those of some streams that differ from before."""
         for number in numbers:
             old, new = before.get(number), self._streams.get(number)
             if (stream := new or old) is not None and old != new:
-                yield Change(stream, is_new=old is None)
+                yield StreamChange(stream, is_new=old is None)
 
     def _forget_all(self) -> None:
         self._streams = {}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Sharing(Protocol):
+class DirectoryPeers(Protocol):
     """The other nodes that change the stream directory (`core.node.peers.Peers`)."""
 
     @property
@@ -34,8 +34,8 @@ class Sharing(Protocol):
         ...
 
 
-class Unshared:
-    """The `Sharing` of a process without other nodes."""
+class NoDirectoryPeers:
+    """The `DirectoryPeers` of a process without other nodes."""
 
     has_peers = False
 
@@ -56,9 +56,9 @@ class DirectoryFollower:
         damage: Error of a stored row that cannot be read; None if there is none.
     """
 
-    def __init__(self, source: DirectorySource, sharing: Sharing | None = None) -> None:
+    def __init__(self, source: DirectorySource, sharing: DirectoryPeers | None = None) -> None:
         self.directory = StreamDirectory()
-        self.sharing: Sharing = sharing or Unshared()
+        self.sharing: DirectoryPeers = sharing or NoDirectoryPeers()
         self._source = source
         self._lock = asyncio.Lock()
         self._asked = self._read = 0

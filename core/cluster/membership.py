@@ -21,7 +21,7 @@ Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class DialChanges:
     """Addresses (host, port) to dial from now on, and those to dial no longer."""
 
     dial: list[Address] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Membership:
         self._dialled: dict[str, Address] = {}
         self._alone_since: dict[str, int] = {}
 
-    def follow(self, rows: Sequence[PeerRow], linked: Container[str], now: int) -> Changes:
+    def follow(self, rows: Sequence[PeerRow], linked: Container[str], now: int) -> DialChanges:
         """Apply the rows of all nodes; return the changes of the dialled addresses.
 
         `linked` has the ids of servers with a link; `now` is in monotonic nanoseconds.
@@ -51,7 +51,7 @@ class Membership:
             for row in rows
             if row.silence < SILENT and row.port and row.server_id != self._server_id
         }
-        changes = Changes()
+        changes = DialChanges()
         for server_id, address in list(self._dialled.items()):
             row = there.get(server_id)
             if row is None or (row.host, row.port) != address:

@@ -57,7 +57,7 @@ class Alone:
         return {}
 
 
-class Nodes(Protocol):
+class NodeLinks(Protocol):
     """The links and the lease groups of this node (`core.node.peers.Peers`)."""
 
     @property
@@ -110,7 +110,7 @@ class ClusterView:
         own: Name of this node.
     """
 
-    def __init__(self, nodes: Nodes, clock: Clock) -> None:
+    def __init__(self, nodes: NodeLinks, clock: Clock) -> None:
         self.own = nodes.own
         self._nodes = nodes
         self._members_then = frozenset[str]()

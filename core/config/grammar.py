@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.config.numbers import NOTHING, scan_number
-from core.config.scanner import SEPARATORS, SPACES, Ended, GrammarError, Scanner, shown
+from core.config.scanner import SEPARATORS, SPACES, EndOfText, GrammarError, Scanner, shown
 
 __all__ = ["GrammarError", "Item", "Reader", "parse", "plain"]
 
@@ -103,7 +103,7 @@ class _Parser:
         self._maps.append(top)
         try:
             self._top(top)
-        except Ended:
+        except EndOfText:
             if self._key_before not in (None, "}"):
                 line, column = self._scan.position()
                 place = f"{self._name}:{line}:{column}"
@@ -195,7 +195,7 @@ class _Parser:
         if scan.peek() in SEPARATORS:
             scan.advance()
         elif scan.peek() == "\0" and not in_map:
-            raise Ended
+            raise EndOfText
         if in_map:
             scan.skip(SPACES)
             if scan.peek() == ",":

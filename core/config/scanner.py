@@ -31,7 +31,7 @@ class GrammarError(Exception):
     """An invalid configuration. The operator sees the text."""
 
 
-class Ended(Exception):
+class EndOfText(Exception):
     """The text ends directly after an opening quote, which nats-server accepts."""
 
 
@@ -144,7 +144,7 @@ class Scanner:
         while (letter := self.peek()) != quote:
             if letter == _END:
                 if not why and self._at == start:
-                    raise Ended
+                    raise EndOfText
                 raise self.error(f"Unexpected EOF{why or '.'}")
             self.advance()
         found = self.since(start)
@@ -185,7 +185,7 @@ class Scanner:
         while (letter := self.peek()) != quote:
             if letter == _END:
                 if self._at == start and self.at_end():
-                    raise Ended
+                    raise EndOfText
                 raise self.error("Unexpected EOF.")
             if letter == "\\" and quote == '"':
                 parts += (self.since(start), self._escape())

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from core.cluster.directory import Change, KnownStream, stored_config
+from core.cluster.directory import KnownStream, StreamChange, stored_config
 from core.cluster.tags import tags_of
 from core.errors import ApiError, StorageError
 from core.jetstream.availability import unavailable_as_api_error
@@ -281,7 +281,7 @@ class Registry:
         for runner in self.streams.values():
             runner.sourcing.poke(name, is_new=is_new)
 
-    def heard(self, changes: Sequence[Change]) -> None:
+    def heard(self, changes: Sequence[StreamChange]) -> None:
         """Notify mirrors and sources of streams that peers created, changed or deleted."""
         account, led = self.account.name, self.services.groups()
         names = {

@@ -5,8 +5,8 @@ from typing import Any
 
 from core.goinput import text_of
 from core.monitor.connection import describe, describe_subscription
-from core.monitor.query import BadQuery, Query
-from core.monitor.source import Closed, Source
+from core.monitor.query import BadQuery, PageQuery
+from core.monitor.source import ClosedConnection, MonitoringSource
 from core.pubsub.server import Connection
 from core.subjects.subject import overlap
 from core.transport.session import ClientSession
@@ -33,7 +33,7 @@ _SORTS: dict[str, tuple[Callable[[dict[str, Any]], Any], bool]] = {
 _STATES = {"": "open", "open": "open", "closed": "closed", "any": "any", "all": "any"}
 
 
-def connz(source: Source, query: Query) -> dict[str, Any]:
+def connz(source: MonitoringSource, query: PageQuery) -> dict[str, Any]:
     """Return the page. Raises BadQuery."""
     sort, state = query.text("sort") or "cid", query.text("state").lower()
     (offset, limit), cid = query.page(PAGE), query.unsigned("cid")
@@ -88,7 +88,7 @@ def _is_of(session: Connection, account: str) -> bool:
     return is_client and (not account or session.account.name == account)
 
 
-def _is_wanted(session: ClientSession, query: Query) -> bool:
+def _is_wanted(session: ClientSession, query: PageQuery) -> bool:
     user, subject = query.text("user"), query.text("filter_subject").encode()
     if (user and session.user != user) or query.text("mqtt_client"):
         return False
@@ -97,7 +97,7 @@ def _is_wanted(session: ClientSession, query: Query) -> bool:
     )
 
 
-def _closed(dead: list[Closed], query: Query, auth: bool) -> list[dict[str, Any]]:
+def _closed(dead: list[ClosedConnection], query: PageQuery, auth: bool) -> list[dict[str, Any]]:
     user = query.text("user")
     found = []
     for closed in dead:

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from core.model.release import API_LEVEL
-from core.monitor.query import BadQuery, Query
-from core.monitor.source import Source
+from core.monitor.query import BadQuery, PageQuery
+from core.monitor.source import MonitoringSource
 from core.monitor.times import moment
 from core.monitor.varz import stats
 
@@ -17,7 +17,7 @@ _NOTHING = dict.fromkeys(
 _STREAM = ("config", "state", "mirror", "sources")
 
 
-async def jsz(source: Source, query: Query) -> dict[str, Any]:
+async def jsz(source: MonitoringSource, query: PageQuery) -> dict[str, Any]:
     """Return the page. Raises BadQuery."""
     wants = {
         name: query.flag(name)
@@ -52,7 +52,7 @@ async def jsz(source: Source, query: Query) -> dict[str, Any]:
     return shown | {"total": 1}
 
 
-def _follower(source: Source) -> dict[str, Any]:
+def _follower(source: MonitoringSource) -> dict[str, Any]:
     """Return the page of a node that leads no stream."""
     return {
         **_NOTHING,
@@ -64,7 +64,7 @@ def _follower(source: Source) -> dict[str, Any]:
     }
 
 
-def _disabled(source: Source) -> dict[str, Any]:
+def _disabled(source: MonitoringSource) -> dict[str, Any]:
     return {
         **_NOTHING,
         "api": {"level": 0, "total": 0, "errors": 0},
@@ -75,7 +75,7 @@ def _disabled(source: Source) -> dict[str, Any]:
     }
 
 
-async def _account(source: Source, wants: dict[str, bool]) -> dict[str, Any]:
+async def _account(source: MonitoringSource, wants: dict[str, bool]) -> dict[str, Any]:
     assert source.jetstream is not None
     registry, api = source.jetstream.registry, source.jetstream.api
     usage = registry.usage()
@@ -98,7 +98,7 @@ async def _account(source: Source, wants: dict[str, bool]) -> dict[str, Any]:
     return shown
 
 
-async def _stream(source: Source, runner: Any, wants: dict[str, bool]) -> dict[str, Any]:
+async def _stream(source: MonitoringSource, runner: Any, wants: dict[str, bool]) -> dict[str, Any]:
     info = _plain(await runner.info())
     shown: dict[str, Any] = {
         "name": runner.name,

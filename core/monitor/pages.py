@@ -12,9 +12,9 @@ from typing import Any
 from core.monitor.connection import describe_subscription
 from core.monitor.connz import PAGE, connz
 from core.monitor.jsz import jsz
-from core.monitor.query import BadQuery, Query
+from core.monitor.query import BadQuery, PageQuery
 from core.monitor.routez import routez
-from core.monitor.source import LedElsewhere, Source
+from core.monitor.source import LedElsewhere, MonitoringSource
 from core.monitor.times import moment
 from core.monitor.varz import varz
 from core.pubsub.account import Account
@@ -35,14 +35,14 @@ class Page:
     kind: str = _JSON
 
 
-async def serve(source: Source, path: str, query: Query) -> Page:
+async def serve(source: MonitoringSource, path: str, query: PageQuery) -> Page:
     """Answer one request and count it; `path` has no base path."""
     if path in _PAGES and path not in _UNCOUNTED:
         source.requests["/subsz" if path == "/subscriptionsz" else path] += 1
     return await page_of(source, path, query)
 
 
-async def page_of(source: Source, path: str, query: Query) -> Page:
+async def page_of(source: MonitoringSource, path: str, query: PageQuery) -> Page:
     """Return a page, without counting the request."""
     page = _PAGES.get(path)
     if page is None:
@@ -63,19 +63,19 @@ def _escaped(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-async def _varz(source: Source, query: Query) -> Page:
+async def _varz(source: MonitoringSource, query: PageQuery) -> Page:
     return _pretty(varz(source))
 
 
-async def _connz(source: Source, query: Query) -> Page:
+async def _connz(source: MonitoringSource, query: PageQuery) -> Page:
     return _pretty(connz(source, query))
 
 
-async def _jsz(source: Source, query: Query) -> Page:
+async def _jsz(source: MonitoringSource, query: PageQuery) -> Page:
     return _pretty(await jsz(source, query))
 
 
-async def _subsz(source: Source, query: Query) -> Page:
+async def _subsz(source: MonitoringSource, query: PageQuery) -> Page:
     wanted, test = query.text("acc"), query.text("test")
     offset, limit = query.page(PAGE)
     subs = query.flag("subs")
@@ -123,7 +123,7 @@ def _sublist_stats(accounts: list[Account]) -> dict[str, Any]:
     }
 
 
-async def _accountz(source: Source, query: Query) -> Page:
+async def _accountz(source: MonitoringSource, query: PageQuery) -> Page:
     shown: dict[str, Any] = {**source.head, "system_account": "$SYS"}
     name = query.text("acc")
     if not name:
@@ -147,7 +147,7 @@ async def _accountz(source: Source, query: Query) -> Page:
     return _pretty(shown | {"account_detail": detail})
 
 
-async def _accstatz(source: Source, query: Query) -> Page:
+async def _accstatz(source: MonitoringSource, query: PageQuery) -> Page:
     unused = query.flag("unused")
     found = []
     for name, account in sorted(source.hub.accounts.items()):
@@ -194,7 +194,7 @@ def _flow(clients: tuple[int, int], routes: tuple[int, int]) -> dict[str, Any]:
     }
 
 
-async def _healthz(source: Source, query: Query) -> Page:
+async def _healthz(source: MonitoringSource, query: PageQuery) -> Page:
     for name in ("js-enabled-only", "js-enabled", "js-server-only", "js-meta-only", "details"):
         query.flag(name)
     problem = _health_problem(source, query)
@@ -213,7 +213,7 @@ async def _healthz(source: Source, query: Query) -> Page:
 _HEALTH_PARAMETERS = ("account", "stream", "consumer")
 
 
-def _health_problem(source: Source, query: Query) -> tuple[int, str, str] | None:
+def _health_problem(source: MonitoringSource, query: PageQuery) -> tuple[int, str, str] | None:
     """Return status, type and text of a problem; None if there is none."""
     account, stream, consumer = (query.text(name) for name in _HEALTH_PARAMETERS)
     if (stream or consumer) and not account:
@@ -239,29 +239,31 @@ def _health_problem(source: Source, query: Query) -> tuple[int, str, str] | None
     return None
 
 
-def _empty_page(flag: str, **fields: Any) -> Callable[[Source, Query], Awaitable[Page]]:
+def _empty_page(
+    flag: str, **fields: Any
+) -> Callable[[MonitoringSource, PageQuery], Awaitable[Page]]:
     """Return a page about a feature that this server lacks; the page accepts one flag."""
 
-    async def page(source: Source, query: Query) -> Page:
+    async def page(source: MonitoringSource, query: PageQuery) -> Page:
         query.flag(flag)
         return _pretty({**source.head, **fields})
 
     return page
 
 
-async def _routez(source: Source, query: Query) -> Page:
+async def _routez(source: MonitoringSource, query: PageQuery) -> Page:
     return _pretty(routez(source, query))
 
 
-async def _raftz(source: Source, query: Query) -> Page:
+async def _raftz(source: MonitoringSource, query: PageQuery) -> Page:
     return Page(b"No Raft nodes registered", 404, _TEXT)
 
 
-async def _ipqueuesz(source: Source, query: Query) -> Page:
+async def _ipqueuesz(source: MonitoringSource, query: PageQuery) -> Page:
     return Page(b"{}")
 
 
-async def _index(source: Source, query: Query) -> Page:
+async def _index(source: MonitoringSource, query: PageQuery) -> Page:
     links = "".join(
         f"<a href=.{path}>{title}<span class='endpoint'> {path}</span></a><br/>\n"
         for path, title in _TITLES.items()
@@ -285,7 +287,7 @@ _TITLES = {
 
 _UNCOUNTED = ("/ipqueuesz", "/raftz")
 
-_PAGES: dict[str, Callable[[Source, Query], Awaitable[Page]]] = {
+_PAGES: dict[str, Callable[[MonitoringSource, PageQuery], Awaitable[Page]]] = {
     "/": _index,
     "/varz": _varz,
     "/connz": _connz,

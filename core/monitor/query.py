@@ -14,7 +14,7 @@ class BadQuery(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PageQuery:
     """The parameters of one request."""
 
     values: Mapping[str, str]

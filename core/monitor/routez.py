@@ -3,13 +3,13 @@
 from typing import Any
 
 from core.model.gotime import format_duration
-from core.monitor.query import Query
-from core.monitor.source import Source
+from core.monitor.query import PageQuery
+from core.monitor.source import MonitoringSource
 from core.monitor.times import age, moment
 from core.route.view import RouteInterest, RouteView
 
 
-def routez(source: Source, query: Query) -> dict[str, Any]:
+def routez(source: MonitoringSource, query: PageQuery) -> dict[str, Any]:
     """Return the page. Raises BadQuery."""
     details = query.text("subs").lower() == "detail"
     subs = details or query.flag("subs")

@@ -43,7 +43,7 @@ class About:
     """The configuration of the cluster without its name; empty: there is none."""
 
 
-class Api(Protocol):
+class ApiCounts(Protocol):
     """Counters of API requests."""
 
     total: int
@@ -51,11 +51,11 @@ class Api(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class JetStream:
+class JetStreamSource:
     """The streams of the node (`core.jetstream.registry.Registry`) and its API's counters."""
 
     registry: Any
-    api: Api
+    api: ApiCounts
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class LedElsewhere:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosedConnection:
     """A closed connection.
 
     Attributes:
@@ -105,7 +105,7 @@ class Closed:
     user: str
 
 
-class Source:
+class MonitoringSource:
     """The values that the pages read."""
 
     def __init__(self, about: About, hub: Hub, clock: Clock, started: int = 0) -> None:
@@ -113,14 +113,14 @@ class Source:
         self.about = about
         self.hub = hub
         self.clock = clock
-        self.jetstream: JetStream | None = None
+        self.jetstream: JetStreamSource | None = None
         self.has_leader: Callable[[], bool] = lambda: True
         self.mesh: Mesh | None = None
         self.cluster: ClusterView | None = None
         self.requests: Counter[str] = Counter()
         self.started = started or clock.now()
         self.config_loaded = self.started
-        self.closed: deque[Closed] = deque(maxlen=max(about.max_closed_clients, 1))
+        self.closed: deque[ClosedConnection] = deque(maxlen=max(about.max_closed_clients, 1))
         self.cpu_seen: tuple[int, float] = (clock.monotonic(), sum(os.times()[:2]))
 
     @property
@@ -131,7 +131,7 @@ class Source:
     def stand_by(self) -> None:
         """Show JetStream without streams, because another server leads them."""
         elsewhere = LedElsewhere(self.hub.default_account())
-        self.jetstream = JetStream(registry=elsewhere, api=NoRequests())
+        self.jetstream = JetStreamSource(registry=elsewhere, api=NoRequests())
 
     def watch(self, hub: Hub) -> None:
         """Read from this hub from now on, and keep the connections that it closes for connz."""
@@ -142,4 +142,4 @@ class Source:
         if isinstance(session, ClientSession):
             now = self.clock.now()
             shown = describe(session, now, stopped=True)
-            self.closed.append(Closed(session.account.name, now, shown, session.user))
+            self.closed.append(ClosedConnection(session.account.name, now, shown, session.user))

@@ -16,8 +16,8 @@ from core.errors import ApiError
 from core.goinput import folded
 from core.model.tags import clean_tag
 from core.monitor.pages import page_of
-from core.monitor.query import Query
-from core.monitor.source import About, JetStream, Source
+from core.monitor.query import PageQuery
+from core.monitor.source import About, JetStreamSource, MonitoringSource
 from core.monitor.times import moment
 from core.monitor.varz import summary
 from core.pubsub.receivers import Session
@@ -54,7 +54,7 @@ class SystemServices:
 
     def __init__(self, hub: Hub, clock: Clock, mesh: Mesh | None, cluster: ClusterView) -> None:
         about = About(jetstream={"max_memory": 0, "max_storage": 0, "strict": True})
-        self._source = source = Source(about, hub, clock)
+        self._source = source = MonitoringSource(about, hub, clock)
         source.mesh, source.cluster = mesh, cluster
         self._account = hub.accounts[SYSTEM_ACCOUNT]
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,7 +66,7 @@ class SystemServices:
         for place in ("PING", "PING.*", f"{own}.*"):
             self._account.subscribe(f"{_PREFIX}{place}".encode(), self._asked)
 
-    def show(self, led: JetStream | None) -> None:
+    def show(self, led: JetStreamSource | None) -> None:
         """Show the streams that this node leads; None: it leads none."""
         self._source.jetstream = led
 
@@ -104,7 +104,7 @@ class SystemServices:
     async def _answer_page(self, path: str, reply: bytes, asked: dict[str, Any]) -> None:
         values = {_NAMES.get(name, name): _text(value) for name, value in asked.items()}
         try:
-            page = await page_of(self._source, path, Query(values))
+            page = await page_of(self._source, path, PageQuery(values))
         except ApiError as error:  # storage is unavailable
             self._answer_json(
                 reply, {"error": {"code": error.code, "description": error.description}}

@@ -5,7 +5,7 @@ import resource
 from typing import Any
 
 from core.model.release import API_LEVEL, FEATURE_FLAGS, SERVER_VERSION
-from core.monitor.source import Source
+from core.monitor.source import MonitoringSource
 from core.monitor.times import age, moment
 from core.pubsub.server import Traffic
 from core.transport.info import GO_VERSION
@@ -14,7 +14,7 @@ from core.units import NANOS_PER_SECOND
 _KINDS = ("clients", "routes", "gateways", "leafs")
 
 
-def varz(source: Source) -> dict[str, Any]:
+def varz(source: MonitoringSource) -> dict[str, Any]:
     """Return the page."""
     hub, limits, about = source.hub, source.hub.limits, source.about
     now = source.clock.now()
@@ -69,7 +69,7 @@ def varz(source: Source) -> dict[str, Any]:
     return shown
 
 
-def _counts(source: Source) -> dict[str, Any]:
+def _counts(source: MonitoringSource) -> dict[str, Any]:
     hub, traffic = source.hub, source.hub.totals()
     mesh = source.mesh
     routes, routed = ((), Traffic()) if mesh is None else (mesh.routes(), mesh.totals())
@@ -94,7 +94,7 @@ def _counts(source: Source) -> dict[str, Any]:
     }
 
 
-def summary(source: Source) -> dict[str, Any]:
+def summary(source: MonitoringSource) -> dict[str, Any]:
     """Return the statistics that servers report over NATS (`STATSZ`)."""
     hub, machine = source.hub, _machine(source)
     routes = () if source.mesh is None else source.mesh.routes()
@@ -125,7 +125,7 @@ def summary(source: Source) -> dict[str, Any]:
     }
 
 
-def jetstream(source: Source) -> dict[str, Any]:
+def jetstream(source: MonitoringSource) -> dict[str, Any]:
     """Return the member `jetstream`; empty if JetStream is off."""
     if source.jetstream is None or source.about.jetstream is None:
         return {}
@@ -136,7 +136,7 @@ def jetstream(source: Source) -> dict[str, Any]:
     }
 
 
-def stats(source: Source) -> dict[str, Any]:
+def stats(source: MonitoringSource) -> dict[str, Any]:
     """Return stored and reserved bytes of JetStream, and its API requests."""
     assert source.jetstream is not None
     usage, api = source.jetstream.registry.usage(), source.jetstream.api
@@ -151,7 +151,7 @@ def stats(source: Source) -> dict[str, Any]:
     }
 
 
-def _machine(source: Source) -> dict[str, Any]:
+def _machine(source: MonitoringSource) -> dict[str, Any]:
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds, now = used.ru_utime + used.ru_stime, source.clock.monotonic()
     before, seconds_before = source.cpu_seen

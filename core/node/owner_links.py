@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from core.node.ownership.dispatch import Dispatch
 
 if TYPE_CHECKING:
-    from core.pubsub.receivers import Link
+    from core.pubsub.receivers import ServerLink
     from core.route.database_mesh import DatabaseMesh
     from core.route.link import RouteLink
 
@@ -30,11 +30,11 @@ class OwnerLinks:
         """True if this node owns a lease group."""
         return bool(self._ownership.owned)
 
-    def link(self, group: int) -> Link | None:
+    def link(self, group: int) -> ServerLink | None:
         """Return the link to the peer that owns a group; None if this node does, or no node."""
         return self._ownership.owners.get(group)
 
-    def nodes(self) -> dict[str, Link]:
+    def nodes(self) -> dict[str, ServerLink]:
         """Return the links to the other nodes, by name."""
         peers = () if self._mesh is None else self._mesh.nodes
         return {link.info.server_name: link for link in peers}

@@ -23,7 +23,7 @@ from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
     from core.node.server import Server
-    from core.protocol.holding import Held
+    from core.protocol.holding import HoldRule
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Refusals(Protocol):
         """
         ...
 
-    def held(self, groups: Collection[int], refusable: Collection[int]) -> Held:
+    def held(self, groups: Collection[int], refusable: Collection[int]) -> HoldRule:
         """Return a decider of publishes that have to wait for the streams of these groups.
 
         Publishes to `refusable` groups are refused once too many bytes are held.

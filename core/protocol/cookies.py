@@ -9,7 +9,7 @@ _ATTRIBUTES = ("user", "password", "auth_token")
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class CookieCredentials:
     """The credentials in the cookies of a request; empty if there is no such cookie."""
 
     user: str = ""

@@ -17,7 +17,7 @@ _LINE_MAX = 8192
 _SIZE_DIGITS = 9
 
 
-class Held:
+class HoldRule:
     """The rule for publishes that must wait, and the count of bytes kept for them.
 
     In this base class all publishes wait, without a limit.
@@ -38,7 +38,7 @@ class Held:
         return False
 
 
-EVERYTHING = Held()
+EVERYTHING = HoldRule()
 
 
 class PublishHold:

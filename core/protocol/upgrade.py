@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from core.errors import ConfigError
-from core.protocol.cookies import Credentials, cookies
+from core.protocol.cookies import CookieCredentials, cookies
 
 HEAD_MAX = 64 * 1024
 HEADERS_MAX = 256
@@ -65,7 +65,7 @@ class WebSocketOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedUpgrade:
     """A successful handshake.
 
     Attributes:
@@ -84,10 +84,10 @@ class Accepted:
     client_ip: str
     browser: bool
     safari: bool
-    credentials: Credentials | None
+    credentials: CookieCredentials | None
 
 
-class Refusal(Exception):
+class RefusedUpgrade(Exception):
     """A refused handshake; `answer` is the complete HTTP response."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -110,7 +110,7 @@ class _Headers:
         for line in lines:
             name, colon, value = line.partition(":")
             if not colon or not _NAME.fullmatch(name):
-                raise Refusal(400, "malformed header")
+                raise RefusedUpgrade(400, "malformed header")
             self._values.setdefault(name.lower(), []).append(value.strip(" \t"))
 
     def first(self, name: str) -> str:
@@ -119,11 +119,11 @@ class _Headers:
     def tokens(self, name: str) -> list[str]:
         """Return the elements of a comma-separated list in one or more headers, in lower case.
 
-        Raises Refusal if there are too many.
+        Raises RefusedUpgrade if there are too many.
         """
         text = ",".join(self._values.get(name, ()))
         if text.count(",") >= ELEMENTS_MAX:
-            raise Refusal(431, "too many elements in a header")
+            raise RefusedUpgrade(431, "too many elements in a header")
         parts = text.split(",")
         return [part.strip(" \t").lower() for part in parts]
 
@@ -131,27 +131,27 @@ class _Headers:
         return self._values.get(name, [])
 
 
-def upgrade(head: bytes, options: WebSocketOptions) -> Accepted:
-    """Check a request (from the request line to the empty line). Raises Refusal."""
+def upgrade(head: bytes, options: WebSocketOptions) -> AcceptedUpgrade:
+    """Check a request (from the request line to the empty line). Raises RefusedUpgrade."""
     if head.count(b"\r\n") > HEADERS_MAX + 2:
-        raise Refusal(431, "too many headers")
+        raise RefusedUpgrade(431, "too many headers")
     lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     request = _REQUEST.fullmatch(lines[0])
     if request is None:
-        raise Refusal(400, "malformed request")
+        raise RefusedUpgrade(400, "malformed request")
     method, target, major, minor = request.groups()
     if major != "1":
-        raise Refusal(505, "unsupported protocol version")
+        raise RefusedUpgrade(505, "unsupported protocol version")
     headers = _Headers(lines[1:])
     host = headers.first("host")
     if not host and minor != "0":
-        raise Refusal(400, "'Host' missing in request")
+        raise RefusedUpgrade(400, "'Host' missing in request")
     if target.partition("?")[0].endswith(_UNSERVED_PATHS):
-        raise Refusal(404, "not served here")
+        raise RefusedUpgrade(404, "not served here")
     if method != "GET":
-        raise Refusal(405, "request method must be GET")
+        raise RefusedUpgrade(405, "request method must be GET")
     if not host:
-        raise Refusal(400, "'Host' missing in request")
+        raise RefusedUpgrade(400, "'Host' missing in request")
     key = _checked_key(headers)
     _check_origin(headers, host, options)
     compressed = options.compression and any(
@@ -160,7 +160,7 @@ def upgrade(head: bytes, options: WebSocketOptions) -> Accepted:
     )
     masked = headers.first("nats-no-masking") != "true"
     agent = headers.first("user-agent")
-    return Accepted(
+    return AcceptedUpgrade(
         _answer(key, compressed, masked, options),
         compressed,
         masked,
@@ -173,18 +173,18 @@ def upgrade(head: bytes, options: WebSocketOptions) -> Accepted:
 
 def _checked_key(headers: _Headers) -> str:
     if "websocket" not in headers.tokens("upgrade"):
-        raise Refusal(400, "invalid value for header 'Upgrade'")
+        raise RefusedUpgrade(400, "invalid value for header 'Upgrade'")
     if "upgrade" not in headers.tokens("connection"):
-        raise Refusal(400, "invalid value for header 'Connection'")
+        raise RefusedUpgrade(400, "invalid value for header 'Connection'")
     key = headers.first("sec-websocket-key")
     try:
         decoded = b64decode(key, validate=True)
     except ValueError:
         decoded = b""
     if len(decoded) != 16:
-        raise Refusal(400, "invalid websocket key")
+        raise RefusedUpgrade(400, "invalid websocket key")
     if "13" not in headers.tokens("sec-websocket-version"):
-        raise Refusal(400, "invalid version")
+        raise RefusedUpgrade(400, "invalid version")
     return key
 
 
@@ -196,9 +196,9 @@ def _check_origin(headers: _Headers, host: str, options: WebSocketOptions) -> No
         return  # not from a web page
     given = _origin(origin)
     if given is None or (options.same_origin and given != _origin(f"http://{host}")):
-        raise Refusal(403, "origin not allowed: not same origin")
+        raise RefusedUpgrade(403, "origin not allowed: not same origin")
     if options.allowed_origins and given not in map(_origin, options.allowed_origins):
-        raise Refusal(403, "origin not allowed: not in the allowed list")
+        raise RefusedUpgrade(403, "origin not allowed: not in the allowed list")
 
 
 def is_origin(text: str) -> bool:
@@ -218,12 +218,12 @@ def _origin(text: str) -> tuple[str, str, int] | None:
     return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80)
 
 
-def _credentials(headers: _Headers, options: WebSocketOptions) -> Credentials | None:
+def _credentials(headers: _Headers, options: WebSocketOptions) -> CookieCredentials | None:
     names = (options.user_cookie, options.pass_cookie, options.token_cookie)
     if not any(names):
         return None
     found = cookies(headers.all("cookie"))
-    return Credentials(*(found.get(name, "") if name else "" for name in names))
+    return CookieCredentials(*(found.get(name, "") if name else "" for name in names))
 
 
 def _forwarded(value: str) -> str:

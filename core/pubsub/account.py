@@ -27,11 +27,11 @@ from core.pubsub.hub_view import HubView
 from core.pubsub.receivers import (
     MESSAGE,
     AckHandler,
-    Link,
     Member,
-    Onward,
     Receivers,
+    RemoteForwarder,
     RemoteInterest,
+    ServerLink,
     ServiceCall,
     ServiceSubscription,
     Session,
@@ -62,7 +62,7 @@ _SEARCH_MAX = 16 * RECEIVERS_MAX
 _FEW = 8
 ACK_PREFIX = b"$JS.ACK."
 _NOBODY = Receivers([], None)
-_LED = b"_JG.ACK."
+_LEADS = b"_JG.ACK."
 """Prefix of a stream's name. A peer that subscribes to it gets the acknowledgements of the
 stream."""
 _SHORT_ACK = 9
@@ -75,7 +75,7 @@ NodeCall = Callable[[bytes, bytes, bytes, bytes], None]
 Scopes = Callable[[bytes], Iterable[StreamScope]]
 Watch = Callable[[Member, bool], None]
 """Called with a subscription and True if it has begun, False if it has ended."""
-Split = Callable[[list[Any]], tuple[list[Member], Onward | None]]
+Split = Callable[[list[Any]], tuple[list[Member], RemoteForwarder | None]]
 """Separates matching subscriptions into local ones and the forwarder to other servers."""
 
 
@@ -133,8 +133,8 @@ class Account:
         call: ServiceCall,
         queue: bytes = b"",
         *,
-        here: bool = False,
-        instead: bool = False,
+        local_only: bool = False,
+        not_forwarded: bool = False,
     ) -> ServiceSubscription:
         """Call `call` with every message on `subject`, which may have wildcards.
 
@@ -142,10 +142,10 @@ class Account:
             subject: The filter.
             call: Called for each message.
             queue: Queue group; empty: none.
-            here: Receive only messages that clients of this server publish.
-            instead: Messages for this subscription are not forwarded to other servers.
+            local_only: Receive only messages that clients of this server publish.
+            not_forwarded: Messages for this subscription are not forwarded to other servers.
         """
-        subscription = ServiceSubscription(subject, call, queue, here, instead)
+        subscription = ServiceSubscription(subject, call, queue, local_only, not_forwarded)
         self._ack_services += _may_watch_acks(subject)
         self._sublist.insert(subject, subscription)
         self._touch(subject)
@@ -273,17 +273,17 @@ class Account:
             members = [m for m in members if not _is_denied(m, subject)]
         if not members and b"" in subject.split(b"."):
             return _NOBODY
-        onward = None
+        forwarder = None
         if self.split is not None:
-            members, onward = self.split(members)
+            members, forwarder = self.split(members)
         if head and not last_matters:
             if len(self.receivers_by_prefix) >= RECEIVERS_MAX:
                 _drop(self.receivers_by_prefix)
-            receivers = self.receivers_by_prefix[head] = Receivers(members, None, onward)
+            receivers = self.receivers_by_prefix[head] = Receivers(members, None, forwarder)
         else:
             if len(self.receivers_by_subject) >= RECEIVERS_MAX:
                 _drop(self.receivers_by_subject)
-            receivers = self.receivers_by_subject[subject] = Receivers(members, subject, onward)
+            receivers = self.receivers_by_subject[subject] = Receivers(members, subject, forwarder)
         return receivers
 
     def _resolve_ack(self, subject: bytes) -> Receivers:
@@ -299,12 +299,12 @@ class Account:
         is_watched = self._ack_watchers or self._ack_services
         members = self._sublist.match(subject)[0] if is_watched else []
         if head not in self.ack_handlers:
-            leaders = self._sublist.match(_LED + stream_of_ack(subject))[0]
+            leaders = self._sublist.match(_LEADS + stream_of_ack(subject))[0]
             members = [*members, *(each for each in leaders if isinstance(each, RemoteInterest))]
-        onward = None
+        forwarder = None
         if self.split is not None:
-            members, onward = self.split(members)
-        receivers = Receivers(members, None, onward)
+            members, forwarder = self.split(members)
+        receivers = Receivers(members, None, forwarder)
         if not is_watched:
             if len(self._ack_receivers) >= RECEIVERS_MAX:
                 _drop(self._ack_receivers)
@@ -313,7 +313,7 @@ class Account:
 
     def announce_acks_of(self, stream: str) -> ServiceSubscription:
         """Have other servers send the acknowledgements of a stream here, until unsubscribed."""
-        return self.subscribe(_LED + stream.encode(), _nothing)
+        return self.subscribe(_LEADS + stream.encode(), _nothing)
 
     def has_interest(self, subject: bytes) -> bool:
         """Return True if a message on `subject` would have a receiver now."""
@@ -331,7 +331,7 @@ class Account:
         first = int(self._chance() * len(group))
         return group[first:] + group[:first]
 
-    def choose_link(self, members: Sequence[RemoteInterest]) -> Link:
+    def choose_link(self, members: Sequence[RemoteInterest]) -> ServerLink:
         """Return the link to the server that gets a message of a queue group: random, by weight."""
         place = self._chance() * sum(each.weight for each in members)
         for each in members:
@@ -421,12 +421,12 @@ class Account:
         for group in receivers.groups:
             if self.deliver_group(group, source, subject, reply, headers, payload):
                 delivered = True
-            elif receivers.onward is not None:
+            elif receivers.forwarder is not None:
                 refused.append(group[0].queue)
-        onward = receivers.onward if to or refused else None
+        forwarder = receivers.forwarder if to or refused else None
         for service in receivers.services:
-            if onward is not None and service is onward:
-                onward.forward((subject, reply, headers, payload), to, refused)
+            if forwarder is not None and service is forwarder:
+                forwarder.forward((subject, reply, headers, payload), to, refused)
             else:
                 service.call(source, subject, reply, headers, payload)
             delivered = True
@@ -531,7 +531,7 @@ class Account:
 
     def _touch(self, subject: bytes) -> None:
         """Drop the cached receivers that a subscription to `subject` can change."""
-        if self._ack_receivers and (subject.startswith(_LED) or _may_watch_acks(subject)):
+        if self._ack_receivers and (subject.startswith(_LEADS) or _may_watch_acks(subject)):
             _drop(self._ack_receivers)
         if not has_wildcard(subject):
             _discard(self.receivers_by_subject, subject)

@@ -49,7 +49,7 @@ def deliver_authored(
     others: list[Member] = [*receivers.targets]
     others += (member for group in receivers.groups for member in group)
     others += (service for service in receivers.services if not service.takes_authors)
-    rest = Receivers(others, None, receivers.onward)
+    rest = Receivers(others, None, receivers.forwarder)
     delivered = account.deliver(rest, source, subject, reply, headers, payload)
     for service in handlers:
         service.call(source, subject, reply, authored, payload)

@@ -1,9 +1,9 @@
 """Interest of other servers of a cluster, and the forwarding of messages to them.
 
 Subscriptions on other servers are in the same trie as those of clients. Receivers that include such
-interest have one more service, a `Forward`. It is called with each message like any other service,
-and appends the message once to the output of every link that needs it. Receivers without such
-interest are built and used as if there were no cluster.
+interest have one more service, a `ClusterForwarder`. It is called with each message like any other
+service, and appends the message once to the output of every link that needs it. Receivers without
+such interest are built and used as if there were no cluster.
 
 A message goes one hop: `deliver_here` delivers a message from a link only to receivers of this
 server.
@@ -25,10 +25,10 @@ from core.pubsub.authored import AUTHOR_LINE, without_author
 from core.pubsub.receivers import (
     MESSAGE,
     BatchCall,
-    Link,
     Member,
-    Onward,
+    RemoteForwarder,
     RemoteInterest,
+    ServerLink,
     ServiceSubscription,
     Session,
     Trace,
@@ -46,23 +46,23 @@ class Splitter:
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._batches: dict[tuple[Link, ...], BatchCall] = {}
+        self._batches: dict[tuple[ServerLink, ...], BatchCall] = {}
 
-    def split(self, found: list[Any]) -> tuple[list[Member], Onward | None]:
+    def split(self, found: list[Any]) -> tuple[list[Member], RemoteForwarder | None]:
         """Return the local receivers, and the forwarder to other servers (None: no interest)."""
         remote = [each for each in found if isinstance(each, RemoteInterest)]
         if not remote:
             return found, None
         here: list[Member] = [each for each in found if not isinstance(each, RemoteInterest)]
-        forward = Forward(self._account, remote, {member.queue for member in here})
+        forward = ClusterForwarder(self._account, remote, {member.queue for member in here})
         if forward.takes_batches:
             forward.batch = self._batch_to(forward.links)
             forward.sole = forward.links[0] if not here and len(forward.links) == 1 else None
-        if not any(isinstance(each, ServiceSubscription) and each.instead for each in here):
+        if not any(isinstance(each, ServiceSubscription) and each.not_forwarded for each in here):
             here.append(forward)
         return here, forward
 
-    def _batch_to(self, links: tuple[Link, ...]) -> BatchCall:
+    def _batch_to(self, links: tuple[ServerLink, ...]) -> BatchCall:
         """Return the sender of batches to these servers; one object serves all subjects."""
         if (found := self._batches.get(links)) is None:
             if len(self._batches) >= _BATCHES_MAX:
@@ -72,13 +72,13 @@ class Splitter:
         return found
 
 
-class Forward(Onward):
+class ClusterForwarder(RemoteForwarder):
     """The service that sends messages to the servers with subscribers.
 
     Attributes:
         links: Links to the servers with subscriptions in no queue group.
         takes_batches: True if no queue group takes part, so that all messages go the same way.
-        sole, head, subjects, grouped: See `core.pubsub.receivers.Onward`.
+        sole, head, subjects, grouped: See `core.pubsub.receivers.RemoteForwarder`.
     """
 
     __slots__ = (
@@ -110,10 +110,10 @@ class Forward(Onward):
                 groups = self._spare if each.queue in groups_here else self._groups
                 groups.setdefault(each.queue, []).append(each)
         self.takes_batches = not self.grouped
-        self.sole: Link | None = None
+        self.sole: ServerLink | None = None
         self.head = b"RMSG %b " % self._name
 
-    def blocked(self) -> Link | None:
+    def blocked(self) -> ServerLink | None:
         """Return a blocked link among those that a message may use; None if all accept output."""
         for link in self._reached:
             if link.blocked:
@@ -121,7 +121,7 @@ class Forward(Onward):
         return None
 
     def forward(self, message: Message, to: bytes, refused: Sequence[bytes]) -> None:
-        """Send a message once to each server that has receivers (see `Onward.forward`)."""
+        """Send a message once to each server that has receivers (see `RemoteForwarder.forward`)."""
         subject, reply, headers, payload = message
         if to:
             if reply.startswith(ACK_PREFIX):
@@ -154,12 +154,12 @@ class Forward(Onward):
         if not trace.only:
             self._forward(None, subject, reply, headers, payload)
 
-    def _choose(self, wanted: Sequence[bytes]) -> dict[Link, list[bytes]]:
+    def _choose(self, wanted: Sequence[bytes]) -> dict[ServerLink, list[bytes]]:
         """Choose a server for each queue group without local members and for each of `wanted`.
 
         Return the groups by link.
         """
-        chosen: dict[Link, list[bytes]] = {}
+        chosen: dict[ServerLink, list[bytes]] = {}
         for queue, members in self._groups.items():
             chosen.setdefault(self._account.choose_link(members), []).append(queue)
         for queue in wanted:
@@ -167,7 +167,7 @@ class Forward(Onward):
         return chosen
 
 
-def send_batch(account: bytes, links: tuple[Link, ...], batch: MessageColumns) -> None:
+def send_batch(account: bytes, links: tuple[ServerLink, ...], batch: MessageColumns) -> None:
     """Send messages in columns to some servers. The caller arms the loop tick."""
     if batch.has_headers:
         lines = [routed_message(account, s, r, (), h, p) for s, r, h, p in batch.messages()]
@@ -241,6 +241,6 @@ def deliver_here(
             if group[0].queue in queues:
                 account.deliver_group(group, None, subject, reply, headers, payload)
     for service in receivers.services:
-        if not (service.here or isinstance(service, Forward)):
+        if not (service.local_only or isinstance(service, ClusterForwarder)):
             block = authored if service.takes_authors else headers
             service.call(None, subject, reply, block, payload)

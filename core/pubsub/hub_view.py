@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from core.pubsub.limits import Limits
-from core.pubsub.receivers import Link
+from core.pubsub.receivers import ServerLink
 from core.runtime.clock import Clock
 from core.runtime.loop_tick import LoopTick
 
@@ -44,7 +44,7 @@ class HubView(Protocol):
     jetstream: bool
     overloaded: bool
     output_nearly_full: bool
-    blocked_links: list[Link]
+    blocked_links: list[ServerLink]
     author_connection_types: frozenset[str]
     author_key: bytes
     stripped_bytes: int

@@ -157,9 +157,9 @@ class ServiceSubscription:
     """A subscription inside the process.
 
     Attributes:
-        here: It receives only messages that are published on this server; other servers of a
+        local_only: It receives only messages that are published on this server; other servers of a
             cluster do not know of it.
-        instead: Messages for it are not forwarded to other servers.
+        not_forwarded: Messages for it are not forwarded to other servers.
         batch: Takes several messages in one call; None: `call` is called for each.
         traced: Takes a message that is traced; None: the service adds no events.
         withdrawn: Other servers knew of it, and were sent its end (`Account.withdraw`).
@@ -170,8 +170,8 @@ class ServiceSubscription:
     __slots__ = (
         "batch",
         "call",
-        "here",
-        "instead",
+        "local_only",
+        "not_forwarded",
         "queue",
         "subject",
         "takes_authors",
@@ -184,16 +184,16 @@ class ServiceSubscription:
         subject: bytes,
         call: ServiceCall,
         queue: bytes,
-        here: bool = False,
-        instead: bool = False,
+        local_only: bool = False,
+        not_forwarded: bool = False,
     ) -> None:
         self.batch: BatchCall | None = None
         self.traced: TracedCall | None = None
         self.subject = subject
         self.call = call
         self.queue = queue
-        self.here = here
-        self.instead = instead
+        self.local_only = local_only
+        self.not_forwarded = not_forwarded
         self.withdrawn = False
         self.takes_authors = False
 
@@ -214,7 +214,7 @@ class Output(Protocol):
     def blocked(self) -> bool: ...
 
 
-class Link(Output, Protocol):
+class ServerLink(Output, Protocol):
     """The part of a connection to another server of the cluster that senders use.
 
     `sent` is the sum of the numbers passed to `send`. The calls in `on_writable` are made a few at
@@ -239,7 +239,7 @@ class RemoteInterest:
     __slots__ = ("is_of_node", "link", "queue", "subject", "weight")
 
     def __init__(
-        self, link: Link, subject: bytes, queue: bytes, weight: int, is_of_node: bool = False
+        self, link: ServerLink, subject: bytes, queue: bytes, weight: int, is_of_node: bool = False
     ) -> None:
         self.link = link
         self.subject = subject
@@ -248,7 +248,7 @@ class RemoteInterest:
         self.is_of_node = is_of_node
 
 
-class Onward(ServiceSubscription):
+class RemoteForwarder(ServiceSubscription):
     """The receivers of a subject on other servers (`core.pubsub.forwarding`).
 
     Attributes:
@@ -261,7 +261,7 @@ class Onward(ServiceSubscription):
 
     __slots__ = ("grouped", "head", "sole", "subjects")
 
-    sole: Link | None
+    sole: ServerLink | None
     head: bytes
     subjects: frozenset[bytes]
     grouped: frozenset[tuple[bytes, bytes]]
@@ -278,7 +278,7 @@ class Onward(ServiceSubscription):
         """
         raise NotImplementedError
 
-    def blocked(self) -> Link | None:
+    def blocked(self) -> ServerLink | None:
         """Return a blocked link among those that a message may use; None if all accept output."""
         raise NotImplementedError
 
@@ -301,18 +301,18 @@ class Receivers:
         only: The call of the only receiver, if that is one service.
         batch: The call of that service for many messages at once.
         interest: True if there is any receiver.
-        onward: The service that forwards messages to other servers; None: no interest there.
+        forwarder: The service that forwards messages to other servers; None: no interest there.
         stale: True once the cache has dropped this entry.
     """
 
     __slots__ = (
         "batch",
+        "forwarder",
         "groups",
         "head",
         "heads",
         "interest",
         "only",
-        "onward",
         "plain",
         "services",
         "sole",
@@ -321,7 +321,7 @@ class Receivers:
     )
 
     def __init__(
-        self, members: list[Member], subject: bytes | None, onward: Onward | None = None
+        self, members: list[Member], subject: bytes | None, forwarder: RemoteForwarder | None = None
     ) -> None:
         targets: list[Subscription] = []
         services: list[ServiceSubscription] = []
@@ -344,7 +344,7 @@ class Receivers:
         self.only = services[0].call if alone and services else None
         self.interest = bool(targets or groups or services)
         self.batch = services[0].batch if self.only is not None else None
-        self.onward = onward
+        self.forwarder = forwarder
         self.stale = False
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from core.protocol.messages import MessageColumns
 from core.pubsub.account import ACK_PREFIX, Account
 from core.pubsub.batch import deliver_ack_row, deliver_together
-from core.pubsub.forwarding import Forward, ack_and_subject, deliver_here, names_of_ack
+from core.pubsub.forwarding import ClusterForwarder, ack_and_subject, deliver_here, names_of_ack
 from core.pubsub.receivers import MESSAGE, Receivers, Subscription
 
 _FEW = 8
@@ -24,7 +24,7 @@ def deliver_batch_here(account: Account, batch: MessageColumns) -> None:
     if not subjects[0].startswith(ACK_PREFIX):
         receivers = account.receivers(subjects[0])
         if (
-            receivers.onward is None
+            receivers.forwarder is None
             and receivers.batch is not None
             and deliver_together(account, batch)
         ):
@@ -81,7 +81,9 @@ def _sole_target(receivers: Receivers) -> Subscription | None:
     target = receivers.targets[0]
     if target.guard is not None or target.session.closed:
         return None
-    return target if all(isinstance(each, Forward) for each in receivers.services) else None
+    return (
+        target if all(isinstance(each, ClusterForwarder) for each in receivers.services) else None
+    )
 
 
 def _end_of_run(account: Account, receivers: Receivers, subjects: Sequence[bytes], at: int) -> int:

@@ -10,14 +10,14 @@ from core.auth.authenticator import HIDDEN, Authenticator, Identity, SlowCheck
 from core.auth.users import Users
 from core.errors import AuthError
 from core.protocol.connect import Connect
-from core.protocol.holding import EVERYTHING, Held
+from core.protocol.holding import EVERYTHING, HoldRule
 from core.protocol.parser import Publisher
 from core.pubsub.account import Account
 from core.pubsub.disconnect_log import DisconnectLog
 from core.pubsub.hub_view import PausedConnection
 from core.pubsub.limits import Limits
 from core.pubsub.password_checks import PasswordChecks
-from core.pubsub.receivers import Link, Session
+from core.pubsub.receivers import ServerLink, Session
 from core.pubsub.trace_log import TraceLog
 from core.pubsub.user_info import answer_user_info
 from core.runtime.clock import Clock
@@ -212,7 +212,7 @@ class Hub:
         self.is_held = EVERYTHING
         self.held_bytes = 0
         self.blocked: dict[Connection, tuple[int, int]] = {}
-        self.blocked_links: list[Link] = []
+        self.blocked_links: list[ServerLink] = []
         self.overload_changed: Subscribers[[]] = Subscribers()
         self.output_nearly_full = False
         self.ldm = False
@@ -408,7 +408,7 @@ class Hub:
 
     # -- holding publishes while streams are loading
 
-    def hold_publishes(self, is_held: Held = EVERYTHING) -> None:
+    def hold_publishes(self, is_held: HoldRule = EVERYTHING) -> None:
         """Hold publishes until `resume_publishes`: stop reading a session at its first one.
 
         `is_held` decides which publishes are held. A new one may pass publishes that the old one

@@ -37,7 +37,7 @@ def answer_user_info(account: Account) -> None:
             user["permissions"] = permissions_json(session.guard.grant.permissions)
         account.publish(reply, b"", b"", msgspec.json.encode({"server": server, "data": user}))
 
-    account.subscribe(SUBJECT, answer, here=True)
+    account.subscribe(SUBJECT, answer, local_only=True)
 
 
 def server_json(hub: HubView, number: int) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class AccountSide:
         ) -> None:
             call(subject, reply, headers, payload)
 
-        service = self._account.subscribe(subject, on_message, here=True)
+        service = self._account.subscribe(subject, on_message, local_only=True)
         return lambda: self._account.unsubscribe(service)
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:

@@ -12,7 +12,7 @@ HIGH_WATER = 8 * 1024 * 1024
 _AT_ONCE = 16
 
 
-class Waiting:
+class WaitingSenders:
     """The callbacks of senders that wait for a link.
 
     Args:

@@ -8,14 +8,14 @@ from core.errors import ProtocolError
 from core.pubsub.server import Hub
 from core.route.handshake import RouteConnect, RouteInfo
 from core.route.interest import LocalInterest
-from core.route.proof import Proving
+from core.route.proof import LinkProof
 from core.route.settings import ClusterSettings, RouteUrl
 
 L = TypeVar("L")
 """The kind of connection (`core.route.link`)."""
 
 
-class Refused(ProtocolError):
+class JoinRefused(ProtocolError):
     """The peer may not join the cluster, or has broken the protocol.
 
     Args:
@@ -59,7 +59,7 @@ class Cluster(Protocol[L]):
     def own_info(self) -> RouteInfo: ...
     def connect_for(self, url: RouteUrl) -> RouteConnect: ...
 
-    def proving(self, *, has_dialled: bool) -> Proving | None:
+    def proving(self, *, has_dialled: bool) -> LinkProof | None:
         """Return the proofs of a new link; None if the mesh asks for none."""
         ...
 
@@ -72,11 +72,11 @@ class Cluster(Protocol[L]):
         ...
 
     def check_connect(self, connect: RouteConnect) -> None:
-        """Raise Refused if a server may not connect."""
+        """Raise JoinRefused if a server may not connect."""
         ...
 
     def register(self, link: L, info: RouteInfo) -> None:
-        """Add a link whose handshake is complete. Raises Refused."""
+        """Add a link whose handshake is complete. Raises JoinRefused."""
         ...
 
     def met(self, info: RouteInfo) -> None:

@@ -33,9 +33,9 @@ from core.route.handshake import RouteInfo, encode_info
 from core.route.interest import LocalInterest
 from core.route.link import RouteLink
 from core.route.mesh import Mesh
-from core.route.proof import Proving, cluster_name
+from core.route.proof import LinkProof, cluster_name
 from core.route.settings import ClusterSettings
-from core.route.versions import Versions
+from core.route.versions import DirectoryVersions
 from core.runtime.subscribers import Subscribers
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _NO_GOSSIP = 1
 _DIRECTORY = 0
 
 
-class Owning(Protocol):
+class GroupOwnership(Protocol):
     """The ownership of lease groups (`core.node.ownership.dispatch.Dispatch`)."""
 
     def claims(self) -> Mapping[int, int]:
@@ -84,7 +84,7 @@ class DatabaseMesh(Mesh):
 
     holds_messages = False
 
-    def __init__(self, hub: Hub, settings: ClusterSettings, ownership: Owning) -> None:
+    def __init__(self, hub: Hub, settings: ClusterSettings, ownership: GroupOwnership) -> None:
         super().__init__(hub, settings)
         self.reached: Subscribers[[]] = Subscribers()
         self.linked: Subscribers[[]] = Subscribers()
@@ -96,7 +96,7 @@ class DatabaseMesh(Mesh):
         self._api, self._members_interest = LocalInterest(), LocalInterest()
         self._takes_acks = self._takes_requests = False
         self.accepts_members = bool(settings.name)
-        self.versions = Versions(self.peers, self.announce)
+        self.versions = DirectoryVersions(self.peers, self.announce)
 
     def join(self, secret: bytes) -> None:
         """Set the secret that the nodes of this database share; call it before `listen`."""
@@ -199,9 +199,9 @@ class DatabaseMesh(Mesh):
         )
         return info if self.accepts_members else replace(info, gossip_mode=_NO_GOSSIP)
 
-    def proving(self, *, has_dialled: bool) -> Proving:
+    def proving(self, *, has_dialled: bool) -> LinkProof:
         """Return the proofs of a new link."""
-        return Proving(self._secret, self.hub.server_id, has_dialled=has_dialled)
+        return LinkProof(self._secret, self.hub.server_id, has_dialled=has_dialled)
 
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool

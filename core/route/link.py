@@ -27,8 +27,8 @@ from core.protocol.messages import MessageColumns
 from core.protocol.routed import Queues
 from core.pubsub.receivers import MESSAGE, bytes_of, messages_of
 from core.pubsub.server import Traffic
-from core.route.backlog import HIGH_WATER, Waiting
-from core.route.cluster import Cluster, Refused
+from core.route.backlog import HIGH_WATER, WaitingSenders
+from core.route.cluster import Cluster, JoinRefused
 from core.route.handshake import (
     RouteInfo,
     decode_connect,
@@ -38,8 +38,8 @@ from core.route.handshake import (
     without_leadership,
 )
 from core.route.incoming import Incoming
-from core.route.liveness import Liveness
-from core.route.proof import Proving
+from core.route.liveness import PeerLiveness
+from core.route.proof import LinkProof
 from core.route.remote_subscriptions import RemoteSubscriptions
 from core.route.round_trips import RoundTrips
 from core.route.route_parser import RouteParser
@@ -104,12 +104,12 @@ class RouteLink(asyncio.Protocol):
         self._is_full = self._is_held = self._has_read = False
         self._high = min(HIGH_WATER, max(hub.limits.max_pending // 8, 1))
         self._most = max(hub.limits.max_pending, 8 * HIGH_WATER)
-        self._waiting = Waiting(lambda: self.blocked)
+        self._waiting = WaitingSenders(lambda: self.blocked)
         self.on_writable: list[Callable[[], None]] = self._waiting.calls
         self._parser = RouteParser(self)
         self.sent = self._flushed = self._received = 0
         self._started = hub.clock.now()
-        self._liveness = Liveness(hub.clock.monotonic())
+        self._liveness = PeerLiveness(hub.clock.monotonic())
         self._written = 0
         self._round_trips = RoundTrips()
         self._timer: asyncio.TimerHandle | None = None
@@ -148,7 +148,7 @@ class RouteLink(asyncio.Protocol):
         self._liveness.record_read(self._hub.clock.monotonic())
         try:
             self._parser.feed(data)
-        except Refused as refusal:
+        except JoinRefused as refusal:
             self.close(refusal.why, refusal.text)
         except ProtocolError as error:
             self.close(_REASONS.get(error.text, "Protocol Violation"), error.text)
@@ -300,7 +300,7 @@ class RouteLink(asyncio.Protocol):
     # -- the handshake
 
     def on_connect(self, body: bytes) -> None:
-        """Check the CONNECT of a server that dialled. Raises Refused."""
+        """Check the CONNECT of a server that dialled. Raises JoinRefused."""
         connect = decode_connect(body)
         if self.did_solicit:
             return
@@ -310,7 +310,7 @@ class RouteLink(asyncio.Protocol):
     def on_info(self, body: bytes) -> None:
         """Apply an INFO about the peer itself or about another server.
 
-        Raises Refused if the peer may not join, and ProtocolError if the INFO is malformed.
+        Raises JoinRefused if the peer may not join, and ProtocolError if the INFO is malformed.
         """
         self._check_connected()
         info = decode_info(body)
@@ -362,10 +362,10 @@ class RouteLink(asyncio.Protocol):
         """True once the registered peer has proved to be a node of the same database."""
         return self._proving is not None
 
-    def _is_known(self, proving: Proving, info: RouteInfo) -> bool:
+    def _is_known(self, proving: LinkProof, info: RouteInfo) -> bool:
         """Check the proof in an INFO. Return False if this server has to send its INFO first.
 
-        Raises Refused if the peer does not prove that it knows the secret of the database.
+        Raises JoinRefused if the peer does not prove that it knows the secret of the database.
         """
         try:
             return proving.verify(info)
@@ -374,7 +374,7 @@ class RouteLink(asyncio.Protocol):
             if self._cluster.accepts_members:
                 text = f'this server and "{info.server_name}" have JetStream over two databases'
             why = "Authentication Failure"
-            raise Refused(why, f"Rejecting connection, {text}") from None
+            raise JoinRefused(why, f"Rejecting connection, {text}") from None
 
     def announce_overload(self) -> None:
         """Send HOLD if this server is overloaded, else RELEASE; nothing to a peer without HOLD."""
@@ -383,16 +383,16 @@ class RouteLink(asyncio.Protocol):
 
     def _check_connected(self) -> None:
         if not self._is_connected:
-            raise Refused("Authentication Failure", _VIOLATION)
+            raise JoinRefused("Authentication Failure", _VIOLATION)
 
     def _check_registered(self) -> None:
         if not self._has_read:
-            raise Refused("Authentication Failure", _VIOLATION)
+            raise JoinRefused("Authentication Failure", _VIOLATION)
 
     # -- operations of the peer
 
     def on_message_begun(self) -> None:
-        """Raise Refused before any byte of a message from an unregistered peer is stored."""
+        """Raise JoinRefused before any byte of a message from an unregistered peer is stored."""
         self._check_registered()
 
     def on_message(
@@ -404,19 +404,19 @@ class RouteLink(asyncio.Protocol):
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Deliver a message to the receivers of this server. Raises Refused before registration."""
+        """Deliver a message to local receivers. Raises JoinRefused before registration."""
         self._check_registered()
         self._received += MESSAGE + len(headers) + len(payload)
         self._incoming.deliver(account, subject, reply, queues, headers, payload)
 
     def on_batch(self, account: bytes, batch: MessageColumns) -> None:
-        """Deliver messages to the receivers of this server. Raises Refused before registration."""
+        """Deliver messages to local receivers. Raises JoinRefused before registration."""
         self._check_registered()
         self._received += len(batch.payloads) * MESSAGE + batch.nbytes
         self._incoming.deliver_batch(account, batch)
 
     def on_sub(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None:
-        """Add a subscription of the peer. Raises Refused before registration."""
+        """Add a subscription of the peer. Raises JoinRefused before registration."""
         self._check_registered()
         if can_subscribe(subject):
             self.remote.add(account, subject, queue, weight)
@@ -424,7 +424,7 @@ class RouteLink(asyncio.Protocol):
             self.write_line(encoder.error("Invalid Subscription"))
 
     def on_unsub(self, account: bytes, subject: bytes, queue: bytes) -> None:
-        """Remove a subscription of the peer. Raises Refused before registration."""
+        """Remove a subscription of the peer. Raises JoinRefused before registration."""
         self._check_registered()
         self.remote.remove(account, subject, queue)
 
@@ -445,14 +445,14 @@ class RouteLink(asyncio.Protocol):
         self._round_trips.answered()
 
     def on_err(self, text: bytes) -> None:
-        """Close the route, because the peer has refused something. Raises Refused.
+        """Close the route, because the peer has refused something. Raises JoinRefused.
 
         A nats-server also tries a route for each single account, and abandons it after such an
         error.
         """
         level = logging.DEBUG if text.startswith(_ACCOUNT_ROUTE) else logging.ERROR
         log.log(level, "%s - Route Error %r", self, text.decode(errors="replace"))
-        raise Refused("Parse Error")
+        raise JoinRefused("Parse Error")
 
     # -- time
 

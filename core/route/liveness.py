@@ -18,7 +18,7 @@ _UPDATE_S = 0.5
 except after a stall of this server."""
 
 
-class Liveness:
+class PeerLiveness:
     """The silence and round trips of one peer; times in nanoseconds of a monotonic clock.
 
     Attributes:

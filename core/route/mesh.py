@@ -28,7 +28,7 @@ from core.pubsub.forwarding import Splitter
 from core.pubsub.receivers import Member, ServiceSubscription, Subscription
 from core.pubsub.server import Hub, Traffic
 from core.route.addresses import host_port, joined, own_addresses
-from core.route.cluster import Refused
+from core.route.cluster import JoinRefused
 from core.route.dialing import Dialer
 from core.route.handshake import (
     RouteConnect,
@@ -39,7 +39,7 @@ from core.route.handshake import (
 )
 from core.route.interest import LocalInterest
 from core.route.link import RouteLink
-from core.route.proof import Proving
+from core.route.proof import LinkProof
 from core.route.settings import ClusterSettings, RouteUrl
 from core.route.view import RouteView
 from core.runtime.listening import WILDCARDS, listening_socket
@@ -363,17 +363,17 @@ class Mesh:
         )
 
     def check_connect(self, connect: RouteConnect) -> None:
-        """Raise Refused if the CONNECT has wrong credentials, client fields or another cluster."""
+        """Raise JoinRefused for wrong credentials, client fields or another cluster."""
         settings = self.settings
         given = f"{connect.user}\n{connect.password}".encode()
         wanted = f"{settings.user}\n{settings.password}".encode()
         if settings.user and not compare_digest(given, wanted):
-            raise Refused("Authentication Failure", "Authorization Violation")
+            raise JoinRefused("Authentication Failure", "Authorization Violation")
         if connect.lang:
-            raise Refused("Incorrect Port", "attempted to connect to route port")
+            raise JoinRefused("Incorrect Port", "attempted to connect to route port")
         if not self._agrees(connect.cluster, connect.cluster_dynamic, connect.name):
             text = f'cluster name "{connect.cluster}" does not match "{self.name}"'
-            raise Refused("Cluster Name Conflict", f"Rejecting connection, {text}")
+            raise JoinRefused("Cluster Name Conflict", f"Rejecting connection, {text}")
 
     def _agrees(self, name: str, is_dynamic: bool, server_id: str) -> bool:
         """Return True if the cluster names match, or if this server now takes the peer's name."""
@@ -392,14 +392,14 @@ class Mesh:
     def register(self, link: RouteLink, info: RouteInfo) -> None:
         """Add a link whose handshake is complete, and make the peer known to the others.
 
-        Raises Refused if the peer is this server, known already, of another cluster or
+        Raises JoinRefused if the peer is this server, known already, of another cluster or
         incompatible.
         """
         if info.server_id == self.hub.server_id:
-            raise Refused("Duplicate Route")
+            raise JoinRefused("Duplicate Route")
         if info.route_account:
             what = f'a dedicated route for account "{info.route_account}"'
-            raise Refused(
+            raise JoinRefused(
                 "Protocol Violation", f"Not possible to have {what} between those servers"
             )
         will_follow = link.did_solicit and takes_name(
@@ -407,16 +407,16 @@ class Mesh:
         )
         agrees = will_follow or self._agrees(info.cluster, info.cluster_dynamic, info.server_id)
         if not agrees:
-            raise Refused("Cluster Name Conflict")
+            raise JoinRefused("Cluster Name Conflict")
         if info.tls_required:
-            raise Refused("TLS Handshake Failure")
+            raise JoinRefused("TLS Handshake Failure")
         self.check_jetstream(link, info)
         if self.is_leaving:
-            raise Refused("Server Shutdown")
+            raise JoinRefused("Server Shutdown")
         if (other := self.peers.get(info.server_id)) is not None:
             other.did_solicit = other.did_solicit or link.did_solicit
             other.is_configured = other.is_configured or link.is_configured
-            raise Refused("Duplicate Route")
+            raise JoinRefused("Duplicate Route")
         if not self.peers:
             self._split()
         self.peers[info.server_id] = link
@@ -429,12 +429,12 @@ class Mesh:
             account.split = account.split or Splitter(account).split
 
     def check_jetstream(self, link: RouteLink, info: RouteInfo) -> None:
-        """Raise Refused if both have JetStream and the peer is not a node of the same database."""
+        """Raise JoinRefused if both have JetStream and the peer is of another database."""
         if info.jetstream and self.hub.jetstream and not link.is_proved:
             text = f'this server and "{info.server_name}" both have JetStream'
-            raise Refused("Protocol Violation", f"Rejecting connection, {text}")
+            raise JoinRefused("Protocol Violation", f"Rejecting connection, {text}")
 
-    def proving(self, *, has_dialled: bool) -> Proving | None:
+    def proving(self, *, has_dialled: bool) -> LinkProof | None:
         """Return None: user and password suffice for members of a cluster."""
         return None
 
@@ -485,4 +485,4 @@ class Mesh:
 
 def _is_told(service: ServiceSubscription) -> bool:
     """Return True if peers are to know of a subscription inside the process."""
-    return not (service.here or service.withdrawn)
+    return not (service.local_only or service.withdrawn)

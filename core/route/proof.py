@@ -54,7 +54,7 @@ def cluster_name(secret: bytes) -> str:
     return "jetgate-" + hmac.new(secret, b"jetgate cluster", "sha256").hexdigest()[:12]
 
 
-class Proving:
+class LinkProof:
     """The proofs of one link.
 
     Args:

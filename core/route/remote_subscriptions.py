@@ -4,7 +4,7 @@ A subscription in an account that this server lacks is kept for monitoring only.
 """
 
 from core.pubsub.account import Account
-from core.pubsub.receivers import Link, RemoteInterest
+from core.pubsub.receivers import RemoteInterest, ServerLink
 from core.route.view import RouteInterest
 
 Key = tuple[bytes, bytes, bytes]
@@ -18,7 +18,7 @@ class RemoteSubscriptions:
         are_of_node: True if the peer is a node of the same database.
     """
 
-    def __init__(self, link: Link, accounts: dict[str, Account]) -> None:
+    def __init__(self, link: ServerLink, accounts: dict[str, Account]) -> None:
         self.are_of_node = False
         self._link = link
         self._accounts = {name.encode(): account for name, account in accounts.items()}

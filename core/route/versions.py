@@ -22,7 +22,7 @@ WITHIN_S = 0.25
 """Longest time, in seconds, for which a client waits until other nodes have read its change."""
 
 
-class Versions:
+class DirectoryVersions:
     """The directory versions of one mesh.
 
     Args:

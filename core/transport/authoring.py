@@ -9,7 +9,7 @@ permission. A message of a batch is delivered with the connection that published
 from collections.abc import Callable
 from hashlib import blake2b
 
-from core.auth.author import ASKED, Lacking, lacking
+from core.auth.author import ASKED, MissingPermission, lacking
 from core.protocol import headers as header_blocks
 from core.protocol.messages import Message, MessageColumns
 from core.protocol.parser import Publisher
@@ -71,7 +71,9 @@ def asks_author(client: Connection) -> bool:
     return client.connection_type in client.account.hub.author_connection_types
 
 
-def missing_permission(client: Connection, subject: bytes, headers: bytes) -> Lacking | None:
+def missing_permission(
+    client: Connection, subject: bytes, headers: bytes
+) -> MissingPermission | None:
     """Return a permission that a message requires and its author lacks; None: none is missing."""
     guard = client.guard
     if guard is None or not headers:
@@ -79,7 +81,7 @@ def missing_permission(client: Connection, subject: bytes, headers: bytes) -> La
     return lacking(guard.grant, subject, headers, client.account.scopes(subject))
 
 
-def violation(missing: Lacking) -> str:
+def violation(missing: MissingPermission) -> str:
     """Return the text of nats-server for a missing permission."""
     doing = "Subscription" if missing.reads else "Publish"
     return f"{doing} to {quoted(missing.subject)}"

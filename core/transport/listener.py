@@ -7,7 +7,7 @@ from core.auth.users import Users
 from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.server import Hub
 from core.runtime.listening import listening_socket
-from core.transport.liveness import Liveness
+from core.transport.liveness import SessionLiveness
 from core.transport.session import ClientSession
 from core.transport.websocket import WebSocketConnection
 
@@ -24,7 +24,7 @@ class Listener:
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
-        self.liveness = Liveness(hub)
+        self.liveness = SessionLiveness(hub)
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._websocket: asyncio.Server | None = None

@@ -13,7 +13,7 @@ from core.transport.session import ClientSession
 from core.units import NANOS_PER_SECOND
 
 
-class Liveness:
+class SessionLiveness:
     """The checks of all sessions of a hub. Call `tick` a few times per second."""
 
     def __init__(self, hub: Hub) -> None:

@@ -30,7 +30,7 @@ from core.protocol.connect import Connect, Info, decode_connect, encode_info, se
 from core.protocol.holding import IsHeld, PublishHold
 from core.protocol.parser import Parser
 from core.pubsub.account import Account, Subscription
-from core.pubsub.receivers import Link, bytes_of, messages_of
+from core.pubsub.receivers import ServerLink, bytes_of, messages_of
 from core.pubsub.server import IN_PROCESS, TRUSTED, Hub, Traffic
 from core.runtime.listening import unmapped
 from core.subjects.subject import can_subscribe
@@ -225,7 +225,7 @@ class ClientSession(asyncio.Protocol):
                     if not self._waits_for(blocked_links):
                         self.resume()
 
-    def _waits_for(self, blocked_links: list[tuple[Link, int]]) -> bool:
+    def _waits_for(self, blocked_links: list[tuple[ServerLink, int]]) -> bool:
         """Wait for a blocked link that this read has sent into. Return False if there is none."""
         for link, sent in blocked_links:
             if link.sent != sent and link.blocked:

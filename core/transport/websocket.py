@@ -10,7 +10,13 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from core.protocol import websocket as ws
-from core.protocol.upgrade import HEAD_MAX, Accepted, Refusal, WebSocketOptions, upgrade
+from core.protocol.upgrade import (
+    HEAD_MAX,
+    AcceptedUpgrade,
+    RefusedUpgrade,
+    WebSocketOptions,
+    upgrade,
+)
 from core.pubsub.server import Hub
 from core.runtime.listening import unmapped
 from core.runtime.step_queue import step_queue
@@ -88,11 +94,11 @@ class WebSocketConnection(asyncio.Protocol):
         end = self._head.find(b"\r\n\r\n")
         try:
             if end < 0 and len(self._head) > HEAD_MAX:
-                raise Refusal(431, "request too large")
+                raise RefusedUpgrade(431, "request too large")
             if end < 0:
                 return
             accepted = upgrade(self._head[: end + 4], self._options)
-        except Refusal as refusal:
+        except RefusedUpgrade as refusal:
             self._stop_timer()
             self._transport.write(refusal.answer)
             self._transport.close()
@@ -102,7 +108,7 @@ class WebSocketConnection(asyncio.Protocol):
             return
         self._accept(accepted)
 
-    def _accept(self, accepted: Accepted) -> None:
+    def _accept(self, accepted: AcceptedUpgrade) -> None:
         self._stop_timer()
         self._head = b""
         self._transport.write(accepted.answer)
@@ -201,7 +207,7 @@ class FrameTransport(asyncio.Transport):
     """
 
     def __init__(
-        self, below: asyncio.Transport, session: ClientSession, accepted: Accepted
+        self, below: asyncio.Transport, session: ClientSession, accepted: AcceptedUpgrade
     ) -> None:
         super().__init__()
         self.close_payload: bytes | None = None

@@ -17,7 +17,7 @@ from core.client.subscribe import (
     JsMsg,
     OrderedSubscription,
     PositionLost,
-    Target,
+    SubscriptionTarget,
     ordered,
 )
 from core.errors import ApiError
@@ -56,7 +56,9 @@ class Listing(StreamingResponse):
         self._last_seq = last_seq
 
     @classmethod
-    async def begin(cls, call: Call, target: Target, member: str, last_seq: int) -> Self:
+    async def begin(
+        cls, call: Call, target: SubscriptionTarget, member: str, last_seq: int
+    ) -> Self:
         """Start to read. Raises ApiError and ClientError.
 
         Args:
@@ -107,7 +109,7 @@ class Source(Protocol):
         """True if the feed omits the current entries."""
         ...
 
-    def target(self, info: dict[str, Any]) -> Target:
+    def target(self, info: dict[str, Any]) -> SubscriptionTarget:
         """Return the stream and subjects to read from the beginning of the feed."""
         ...
 

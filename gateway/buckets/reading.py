@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 from core.client import ClientError, RequestTimeout
-from core.client.subscribe import JsMsg, Limits, OrderedReading, OrderedSubscription
+from core.client.subscribe import BufferLimits, JsMsg, OrderedSettings, OrderedSubscription
 from core.goinput import text_of
 from core.model.message import StoredMsg
 from core.runtime.tasks import outcome, spawn
@@ -16,8 +16,8 @@ def _repaired(_: ClientError) -> None:
     """Ignore an error that the ordered subscription repairs."""
 
 
-FINITE = OrderedReading(
-    on_alarm=_repaired, limits=Limits(512, 1 << 20), inactive=300.0, finite=True
+FINITE = OrderedSettings(
+    on_alarm=_repaired, limits=BufferLimits(512, 1 << 20), inactive=300.0, finite=True
 )
 """Options for reading all present messages and no later ones."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from core.client import NoResponders, header_items
-from core.client.subscribe import Target, target_of
+from core.client.subscribe import SubscriptionTarget, target_of
 from core.errors import ApiError
 from core.model.api_errors import err_code
 from core.model.consumer import DeliverPolicy
@@ -225,7 +225,7 @@ def entry_of(bucket: str, key: str, msg: StoredMsg) -> KvEntry:
 
 def filtered(
     bucket: str, prefix: str, keys: tuple[str, ...], begin: DeliverPolicy, *, headers_only: bool
-) -> Target:
+) -> SubscriptionTarget:
     """Return the stream and subjects to read for these keys; for all keys if there are none."""
     followed(keys, "bad-key")
     subjects = tuple(prefix + key for key in keys) or (prefix + ">",)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from core.client.subscribe import Target
+from core.client.subscribe import SubscriptionTarget
 from core.model.consumer import DeliverPolicy
 from core.model.gotime import format_time
 from core.model.message import StoredMsg
@@ -35,7 +35,7 @@ class KvFeed:
         """True if the feed omits the current values."""
         return self.updates_only
 
-    def target(self, info: dict[str, Any]) -> Target:
+    def target(self, info: dict[str, Any]) -> SubscriptionTarget:
         """Return the stream and subjects to read from the beginning of the feed."""
         self._prefix = kv_store.place_of(info).reads
         begin = DeliverPolicy.LAST_PER_SUBJECT

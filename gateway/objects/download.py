@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from core.client.subscribe import Limits, OrderedSubscription, ordered, target_of
+from core.client.subscribe import BufferLimits, OrderedSubscription, ordered, target_of
 from core.errors import ApiError
 from core.model.consumer import DeliverPolicy
 from core.model.message import MsgGetRequest
@@ -112,7 +112,7 @@ class Download(Response):
             opt_start_seq=begin,
         )
         most = self._call.gateway.settings.object_read_bytes
-        reading = replace(FINITE, limits=Limits(_CHUNKS, most * 2))
+        reading = replace(FINITE, limits=BufferLimits(_CHUNKS, most * 2))
         self._reader = await ordered(self._call.gateway.js, target, reading)
         if self._reader.pending != info.chunks - number:
             end_reading(self._reader)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from core.client import ClientError, NoResponders
-from core.client.subscribe import Target, target_of
+from core.client.subscribe import SubscriptionTarget, target_of
 from core.errors import ApiError
 from core.model.api_errors import err_code
 from core.model.consumer import DeliverPolicy
@@ -85,7 +85,7 @@ def chunk_subject(bucket: str, nuid: str) -> str:
     return f"$O.{bucket}.C.{nuid}"
 
 
-def information(bucket: str, begin: DeliverPolicy, **config: object) -> Target:
+def information(bucket: str, begin: DeliverPolicy, **config: object) -> SubscriptionTarget:
     """Return the information of a store's objects as a target; `config`: more for its consumer."""
     subjects = (f"$O.{bucket}.M.>",)
     return target_of(f"OBJ_{bucket}", subjects, deliver_policy=begin, **config)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from core.client.subscribe import Target
+from core.client.subscribe import SubscriptionTarget
 from core.model.consumer import DeliverPolicy
 from core.model.message import StoredMsg
 from gateway.buckets.models import ObjectChange, ObjectInfo
@@ -23,7 +23,7 @@ class ObjectFeed:
         """True if the feed omits the current objects."""
         return self.updates_only
 
-    def target(self, info: dict[str, Any]) -> Target:
+    def target(self, info: dict[str, Any]) -> SubscriptionTarget:
         """Return the stream and subjects to read from the beginning of the feed."""
         begin = DeliverPolicy.NEW if self.updates_only else DeliverPolicy.LAST_PER_SUBJECT
         return object_store.information(self.bucket, begin)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from core.client import ClientError, ConnectionLost, JetStream, Msg, Subscription
 from core.client.subscribe import (
     JsMsg,
-    OrderedReading,
+    OrderedSettings,
     OrderedSubscription,
     Position,
     PositionLost,
@@ -327,7 +327,7 @@ class Tails:
     async def _make(self, key: Key) -> _Outcome:
         stream, filters = key
         target = target_of(stream, filters, deliver_policy=DeliverPolicy.NEW)
-        reading = OrderedReading(heartbeat=_HEARTBEAT_S, inactive=3 * _HEARTBEAT_S)
+        reading = OrderedSettings(heartbeat=_HEARTBEAT_S, inactive=3 * _HEARTBEAT_S)
         try:
             subscription = await ordered(self.js, target, reading)
         except (ApiError, ClientError) as error:

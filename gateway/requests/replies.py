@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from core.client import Msg
-from core.client.gathering import Gathering
+from core.client.gathering import InboxCollector
 from core.runtime.tasks import spawn, stop
 from gateway.http.disconnects import Disconnected
 from gateway.requests.call import Call
 
 
 @asynccontextmanager
-async def interrupted_on_disconnect(call: Call, gathering: Gathering) -> AsyncIterator[None]:
+async def interrupted_on_disconnect(call: Call, gathering: InboxCollector) -> AsyncIterator[None]:
     """Interrupt a gathering when the client disconnects, and release it at the end."""
     watch = spawn(_watch(call, gathering), name="disconnect watch")
     try:
@@ -22,7 +22,7 @@ async def interrupted_on_disconnect(call: Call, gathering: Gathering) -> AsyncIt
         await gathering.release()
 
 
-async def next_messages(gathering: Gathering, within: float) -> list[Msg] | None:
+async def next_messages(gathering: InboxCollector, within: float) -> list[Msg] | None:
     """Return the next messages; None if the gathering ended, or nothing came in `within` seconds.
 
     An empty list stands for a status without a message, such as a heartbeat. Raises Disconnected.
@@ -36,7 +36,7 @@ async def next_messages(gathering: Gathering, within: float) -> list[Msg] | None
 
 
 async def message_batches(
-    gathering: Gathering, seconds: float, stall: float | None = None
+    gathering: InboxCollector, seconds: float, stall: float | None = None
 ) -> AsyncIterator[list[Msg]]:
     """Yield messages as they arrive, until the gathering ends or `seconds` have passed.
 
@@ -52,7 +52,7 @@ async def message_batches(
         yield some
 
 
-async def _watch(call: Call, gathering: Gathering) -> None:
+async def _watch(call: Call, gathering: InboxCollector) -> None:
     while (await call.receive())["type"] != "http.disconnect":
         pass
     gathering.interrupt()

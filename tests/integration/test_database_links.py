@@ -22,7 +22,7 @@ from core.pubsub.authored import with_author
 from core.route import dialing
 from core.route.database_mesh import DatabaseMesh
 from core.route.handshake import RouteInfo
-from core.route.proof import Proving
+from core.route.proof import LinkProof
 from core.route.settings import ClusterSettings
 from core.runtime.clock import SystemClock
 from core.transport.authoring import author_of
@@ -186,7 +186,7 @@ def test_a_node_that_does_not_prove_the_secret_is_refused(
             assert "jetgate_proof" not in greeting
             assert "jetgate_claims" not in greeting
             info = {"server_id": "X", "server_name": "x", "cluster": mesh.name, "jetstream": True}
-            proving = Proving(b"t" * 32, "X", has_dialled=True)
+            proving = LinkProof(b"t" * 32, "X", has_dialled=True)
             proving.meet(RouteInfo(server_id=mesh.hub.server_id, nonce=greeting["jetgate_nonce"]))
             if proves != "nothing":
                 info["jetgate_nonce"] = proving.nonce
@@ -212,7 +212,7 @@ def test_an_imposter_that_listens_gets_nothing() -> None:
     name, over = "", asyncio.Event()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonce = Proving(SECRET, "X", has_dialled=False).nonce
+        nonce = LinkProof(SECRET, "X", has_dialled=False).nonce
         mine = {"server_id": "X", "cluster": name, "jetstream": True, "jetgate_nonce": nonce}
         writer.write(b"INFO %b\r\n" % json.dumps(mine).encode())
         told.append(await reader.readline())
@@ -299,7 +299,7 @@ def test_in_a_cluster_with_a_name_another_jetstream_is_refused(
             reader, writer = await asyncio.open_connection(*mesh.address)
             greeting = await info_of(reader)
             info = {"server_id": "X", "server_name": "x", "cluster": "east", "jetstream": True}
-            proving = Proving(b"t" * 32, "X", has_dialled=True)
+            proving = LinkProof(b"t" * 32, "X", has_dialled=True)
             proving.meet(RouteInfo(server_id=mesh.hub.server_id, nonce=greeting["jetgate_nonce"]))
             if proves != "nothing":
                 info |= {"jetgate_nonce": proving.nonce, "jetgate_proof": proving.own()}

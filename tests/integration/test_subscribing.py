@@ -12,7 +12,7 @@ import pytest
 
 from core.client import JetStream, Link, attach, connect, dial
 from core.client.link import Closed, Receive
-from core.client.subscribe import OrderedReading, Target, ordered
+from core.client.subscribe import OrderedSettings, SubscriptionTarget, ordered
 from core.model.stream import StreamConfig
 from core.transport.loopback import connect_loopback
 from tests.integration.subscribing import (
@@ -66,7 +66,7 @@ async def _restarted(server: Server) -> None:
     await js.create_stream(StreamConfig(name="S", subjects=("s",)))
     for _ in range(3):
         await js.publish(b"s", b"before")
-    sub = await ordered(js, Target(subject="s"), OrderedReading(heartbeat=1.0))
+    sub = await ordered(js, SubscriptionTarget(subject="s"), OrderedSettings(heartbeat=1.0))
     assert [msg.stream_seq for msg in await taken(sub, 3)] == [1, 2, 3]
     incarnation = sub.incarnation
     await asyncio.to_thread(server.restart)

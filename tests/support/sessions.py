@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from core.auth.grant import Guard
-from core.protocol.holding import Held
+from core.protocol.holding import HoldRule
 from core.pubsub.account import Account, Subscription
 from core.pubsub.receivers import Session
 from core.pubsub.server import Hub
@@ -35,7 +35,7 @@ class IdleTick(LoopTick):
         self.armed = True
 
 
-class Only(Held):
+class Only(HoldRule):
     """A filter for held publishes on some subjects, without a limit of bytes."""
 
     def __init__(self, *subjects: bytes) -> None:

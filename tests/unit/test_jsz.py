@@ -9,8 +9,8 @@ from typing import cast
 
 from core.model.stream import StreamConfig, StreamInfo
 from core.monitor.jsz import jsz
-from core.monitor.query import Query
-from core.monitor.source import Source
+from core.monitor.query import PageQuery
+from core.monitor.source import MonitoringSource
 
 
 class Stream:
@@ -56,7 +56,7 @@ def test_streams_that_go_or_come_meanwhile_are_left_out() -> None:
         hub=SimpleNamespace(server_name="n"),
     )
 
-    page = asyncio.run(jsz(cast(Source, source), Query({"streams": "true"})))
+    page = asyncio.run(jsz(cast(MonitoringSource, source), PageQuery({"streams": "true"})))
 
     details = page["account_details"][0]["stream_detail"]
     assert [stream["name"] for stream in details] == ["FIRST", "LAST"]

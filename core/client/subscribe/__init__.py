@@ -4,8 +4,8 @@
     pull     the client requests messages
     ordered  every message of a stream, each once, in order, across restarts and lost connections
 
-A `Target` names the messages to read, and its stream is found by the subject. Each of the three
-binds to the named consumer, or creates one and deletes it at the end.
+A `SubscriptionTarget` names the messages to read; its stream is found by the subject. Each of the
+three binds to the named consumer, or creates one and deletes it at the end.
 """
 
 from core.client.subscribe.acks import Acking, JsMsg, ack_fields
@@ -23,36 +23,36 @@ from core.client.subscribe.errors import (
     StatusRaised,
     SubscribeError,
 )
-from core.client.subscribe.inbox import Limits
-from core.client.subscribe.ordered import OrderedReading, OrderedSubscription, Position, ordered
-from core.client.subscribe.pull import Fetch, PullSubscription, pull
-from core.client.subscribe.push import PushSubscription, Reading, push
-from core.client.subscribe.target import Target, target_of
+from core.client.subscribe.message_buffer import BufferLimits
+from core.client.subscribe.ordered import OrderedSettings, OrderedSubscription, Position, ordered
+from core.client.subscribe.pull import FetchOptions, PullSubscription, pull
+from core.client.subscribe.push import PushSettings, PushSubscription, push
+from core.client.subscribe.target import SubscriptionTarget, target_of
 
 __all__ = [
     "Acking",
     "Alarm",
-    "Fetch",
+    "BufferLimits",
+    "FetchOptions",
     "HandlerFailed",
     "HeartbeatsMissed",
     "Interrupted",
     "JsMsg",
-    "Limits",
     "MessagesMissed",
     "NotDeleted",
     "NotJetStream",
-    "OrderedReading",
+    "OrderedSettings",
     "OrderedSubscription",
     "Position",
     "PositionLost",
     "PullSubscription",
+    "PushSettings",
     "PushSubscription",
-    "Reading",
     "Reason",
     "SlowConsumer",
     "StatusRaised",
     "SubscribeError",
-    "Target",
+    "SubscriptionTarget",
     "ack_fields",
     "ordered",
     "pull",

@@ -10,7 +10,7 @@ from core.client.client import Subscription
 from core.client.errors import ClientError, ConnectionLost
 from core.client.jetstream import JetStream
 from core.client.subscribe.errors import Reason, SubscribeError
-from core.client.subscribe.target import Kind, Target
+from core.client.subscribe.target import DeliveryKind, SubscriptionTarget
 from core.errors import ApiError
 from core.model.api_errors import err_code
 from core.model.consumer import ConsumerInfo
@@ -27,7 +27,7 @@ Subscribe = Callable[[bytes], Subscription]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BoundConsumer:
     """A consumer to read from.
 
     Attributes:
@@ -41,7 +41,7 @@ class Found:
     created: bool
 
 
-async def find_stream(js: JetStream, target: Target) -> str:
+async def find_stream(js: JetStream, target: SubscriptionTarget) -> str:
     """Return the name of the stream. Raises SubscribeError unless exactly one matches."""
     if target.stream:
         return target.stream
@@ -53,43 +53,43 @@ async def find_stream(js: JetStream, target: Target) -> str:
     raise SubscribeError(Reason.SEVERAL_STREAMS, ", ".join(names))
 
 
-async def find_pull(js: JetStream, target: Target) -> Found:
+async def find_pull(js: JetStream, target: SubscriptionTarget) -> BoundConsumer:
     """Find or create a pull consumer.
 
     A named consumer whose lookup fails is used as it is: a fetch will report errors.
 
     Raises SubscribeError, ApiError or ClientError.
     """
-    target.check(Kind.PULL)
+    target.check(DeliveryKind.PULL)
     stream = await find_stream(js, target)
     try:
         info = await _look_up(js, stream, target)
     except (ApiError, ClientError) as error:
         if not target.consumer or isinstance(error, ConnectionLost):
             raise
-        return Found(stream, target.consumer, None, created=False)
+        return BoundConsumer(stream, target.consumer, None, created=False)
     if info is not None:
-        target.check_existing(info, Kind.PULL)
-        return Found(stream, info.name, info, created=False)
+        target.check_existing(info, DeliveryKind.PULL)
+        return BoundConsumer(stream, info.name, info, created=False)
     try:
         info = await js.add_consumer(stream, target.new_config(""))
     except ApiError as error:
         if error.err_code not in _EXISTS:
             raise
         info = await js.consumer_info(stream, target.consumer_name)
-        target.check_existing(info, Kind.PULL)
-        return Found(stream, info.name, info, created=False)
-    return Found(stream, info.name, info, created=True)
+        target.check_existing(info, DeliveryKind.PULL)
+        return BoundConsumer(stream, info.name, info, created=False)
+    return BoundConsumer(stream, info.name, info, created=True)
 
 
 async def find_push(
-    js: JetStream, target: Target, subscribe: Subscribe
-) -> tuple[Found, Subscription]:
+    js: JetStream, target: SubscriptionTarget, subscribe: Subscribe
+) -> tuple[BoundConsumer, Subscription]:
     """Find or create a push consumer; subscribe before creating it.
 
     Raises SubscribeError, ApiError or ClientError.
     """
-    target.check(Kind.PUSH)
+    target.check(DeliveryKind.PUSH)
     stream = await find_stream(js, target)
     info = await _look_up(js, stream, target)
     if info is not None:
@@ -106,7 +106,7 @@ async def find_push(
         sub.unsubscribe()
         raise
     else:
-        return Found(stream, info.name, info, created=True), sub
+        return BoundConsumer(stream, info.name, info, created=True), sub
     # The consumer did not exist at the lookup: another client has just created it.
     if not target.queue:
         raise SubscribeError(Reason.ALREADY_EXISTS, target.consumer_name)
@@ -114,7 +114,7 @@ async def find_push(
     return _bind(subscribe, target, stream, info)
 
 
-async def _look_up(js: JetStream, stream: str, target: Target) -> ConsumerInfo | None:
+async def _look_up(js: JetStream, stream: str, target: SubscriptionTarget) -> ConsumerInfo | None:
     """Return the consumer, or None if one has to be created."""
     if not target.consumer_name:
         return None
@@ -127,9 +127,9 @@ async def _look_up(js: JetStream, stream: str, target: Target) -> ConsumerInfo |
 
 
 def _bind(
-    subscribe: Subscribe, target: Target, stream: str, info: ConsumerInfo
-) -> tuple[Found, Subscription]:
-    target.check_existing(info, Kind.PUSH)
+    subscribe: Subscribe, target: SubscriptionTarget, stream: str, info: ConsumerInfo
+) -> tuple[BoundConsumer, Subscription]:
+    target.check_existing(info, DeliveryKind.PUSH)
     subject = info.config.deliver_subject.encode()
     sub = subscribe(subject)
-    return Found(stream, info.name, info, created=False), sub
+    return BoundConsumer(stream, info.name, info, created=False), sub

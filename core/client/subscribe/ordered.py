@@ -27,11 +27,11 @@ from core.client.subscribe.errors import (
     Reason,
     SubscribeError,
 )
-from core.client.subscribe.inbox import Inbox, Limits
 from core.client.subscribe.lookup import find_stream
+from core.client.subscribe.message_buffer import BufferLimits, MessageBuffer
 from core.client.subscribe.puller import ANY_SIZE, Puller
 from core.client.subscribe.push import OnAlarm
-from core.client.subscribe.target import Kind, Target
+from core.client.subscribe.target import DeliveryKind, SubscriptionTarget
 from core.errors import ApiError
 from core.model.api_errors import err_code
 from core.model.consumer import AckPolicy, ConsumerConfig, DeliverPolicy
@@ -39,9 +39,9 @@ from core.model.stream import StreamInfo
 from core.runtime.tasks import spawn, stop
 from core.units import NANOS_PER_SECOND
 
-ORDERED_LIMITS = Limits(8192, 4 * 1024 * 1024)
+ORDERED_LIMITS = BufferLimits(8192, 4 * 1024 * 1024)
 
-NOTHING = Limits(0, 0)
+NOTHING = BufferLimits(0, 0)
 _FEW_FIRST = 8
 _FEW_MOST = 64
 _STREAM_NOT_FOUND = err_code("JSStreamNotFound")
@@ -85,7 +85,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderedReading:
+class OrderedSettings:
     """The settings of an ordered subscription.
 
     Attributes:
@@ -102,7 +102,7 @@ class OrderedReading:
 
     after: Position | None = None
     on_alarm: OnAlarm | None = None
-    limits: Limits = ORDERED_LIMITS
+    limits: BufferLimits = ORDERED_LIMITS
     heartbeat: float = 5.0
     inactive: float = 30.0
     finite: bool = False
@@ -120,12 +120,12 @@ class OrderedSubscription(Batched):
         incarnation: Creation time of the stream, in nanoseconds since the epoch.
         start: The sequence behind which it began.
         pending: Number of messages at the creation of the current consumer.
-        recovered: False once a position was lost, at the beginning (`OrderedReading.after`) or
+        recovered: False once a position was lost, at the beginning (`OrderedSettings.after`) or
             later.
         restarts: How often the consumer was recreated.
     """
 
-    def __init__(self, js: JetStream, target: Target, reading: OrderedReading) -> None:
+    def __init__(self, js: JetStream, target: SubscriptionTarget, reading: OrderedSettings) -> None:
         self.stream = target.stream
         self.consumer = ""
         self.incarnation = reading.after.incarnation if reading.after else 0
@@ -137,7 +137,7 @@ class OrderedSubscription(Batched):
         self._client = js.client
         self._target = target
         self._reading = reading
-        self.inbox: Inbox[JsMsg] = Inbox(reading.limits, on_taken=self._ask)
+        self.inbox: MessageBuffer[JsMsg] = MessageBuffer(reading.limits, on_taken=self._ask)
         self._position: int | None = reading.after.seq if reading.after else None
         self._is_moved = reading.after is not None
         self._expected = 1
@@ -319,7 +319,7 @@ class OrderedSubscription(Batched):
 
     # -- the puller's receiver ------------------------------------------------------------------
 
-    def room(self) -> Limits:
+    def room(self) -> BufferLimits:
         """Return no room while the buffer is more than half full, which avoids small requests.
 
         A consumer of last messages per subject gets small requests without a byte limit, because
@@ -332,7 +332,7 @@ class OrderedSubscription(Batched):
             return room
         few = max(1, min(self._few, room.messages, room.nbytes // self._largest))
         self._few = min(self._few * 2, _FEW_MOST)
-        return Limits(few, ANY_SIZE)
+        return BufferLimits(few, ANY_SIZE)
 
     def on_message(self, msg: JsMsg) -> None:
         if msg.consumer_seq != self._expected:
@@ -388,21 +388,21 @@ def _is_gone(error: Exception) -> bool:
     return isinstance(error, ConnectionLost) or (isinstance(error, ApiError) and error.code == 404)
 
 
-def _check(target: Target) -> None:
+def _check(target: SubscriptionTarget) -> None:
     for name in ("consumer", "durable", "queue"):
         if getattr(target, name):
             raise SubscribeError(Reason.RESERVED, name)
     for name in _OWN:
         if name in target.config:
             raise SubscribeError(Reason.RESERVED, name)
-    target.check(Kind.PUSH)
+    target.check(DeliveryKind.PUSH)
 
 
 async def ordered(
-    js: JetStream, target: Target, reading: OrderedReading | None = None
+    js: JetStream, target: SubscriptionTarget, reading: OrderedSettings | None = None
 ) -> OrderedSubscription:
     """Read a stream in order. Raises SubscribeError, ApiError or ClientError."""
     _check(target)
-    subscription = OrderedSubscription(js, target, reading or OrderedReading())
+    subscription = OrderedSubscription(js, target, reading or OrderedSettings())
     await subscription._open()
     return subscription

@@ -17,7 +17,7 @@ from core.client.subscribe.acks import NAK, Acking, JsMsg
 from core.client.subscribe.deleting import delete_consumer
 from core.client.subscribe.errors import HeartbeatsMissed, NotJetStream, StatusRaised
 from core.client.subscribe.status import HIDDEN
-from core.client.subscribe.target import Target
+from core.client.subscribe.target import SubscriptionTarget
 from core.model.consumer import ConsumerInfo, NextRequest
 from core.units import NANOS_PER_SECOND
 
@@ -25,7 +25,7 @@ _GRACE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FetchOptions:
     """The settings of one fetch.
 
     Attributes:
@@ -74,7 +74,7 @@ class PullSubscription(Acking):
         info: The consumer as found or created; None if it could not be looked up.
     """
 
-    def __init__(self, js: JetStream, found: lookup.Found) -> None:
+    def __init__(self, js: JetStream, found: lookup.BoundConsumer) -> None:
         super().__init__(js.client, js.timeout)
         self.stream = found.stream
         self.consumer = found.consumer
@@ -85,7 +85,7 @@ class PullSubscription(Acking):
         self._pulls: set[Pull] = set()
         self._stray: NotJetStream | None = None
 
-    async def fetch(self, wanted: Fetch | None = None) -> list[JsMsg]:
+    async def fetch(self, wanted: FetchOptions | None = None) -> list[JsMsg]:
         """Request messages and return those that arrive; an empty list after `expires`.
 
         Raises StatusRaised and HeartbeatsMissed if no message came before. When the call is
@@ -94,7 +94,7 @@ class PullSubscription(Acking):
         if self._ended:
             return []
         self._raise_stray()
-        wanted = wanted or Fetch()
+        wanted = wanted or FetchOptions()
         pull = self._js.pull(self.stream, self.consumer, wanted.request())
         self._pulls.add(pull)
         missed = False
@@ -116,14 +116,14 @@ class PullSubscription(Acking):
                 raise HeartbeatsMissed(wanted.heartbeat * 3)
         return messages
 
-    async def batches(self, wanted: Fetch | None = None) -> AsyncIterator[list[JsMsg]]:
+    async def batches(self, wanted: FetchOptions | None = None) -> AsyncIterator[list[JsMsg]]:
         """Fetch repeatedly until the subscription ends or a status is raised."""
         while not self._ended:
             if batch := await self.fetch(wanted):
                 yield batch
 
     async def __aiter__(self) -> AsyncIterator[JsMsg]:
-        async for batch in self.batches(Fetch(messages=500)):
+        async for batch in self.batches(FetchOptions(messages=500)):
             for msg in batch:
                 yield msg
 
@@ -149,7 +149,7 @@ class PullSubscription(Acking):
     async def __aexit__(self, *_: object) -> None:
         await self.unsubscribe()
 
-    async def _wait(self, pull: Pull, wanted: Fetch) -> bool:
+    async def _wait(self, pull: Pull, wanted: FetchOptions) -> bool:
         """Wait for the end of a request; return True if its heartbeats were missed."""
         loop = asyncio.get_running_loop()
         limit = (self._timeout if wanted.no_wait else wanted.expires) + _GRACE_S
@@ -184,7 +184,7 @@ class PullSubscription(Acking):
             return  # the ack wait causes redelivery
 
 
-async def pull(js: JetStream, target: Target) -> PullSubscription:
+async def pull(js: JetStream, target: SubscriptionTarget) -> PullSubscription:
     """Subscribe to a pull consumer, which is found or created.
 
     Raises SubscribeError, ApiError (of the lookup or of the creation) or ClientError.

@@ -12,7 +12,7 @@ from core.client.jetstream import JetStream
 from core.client.msg import Msg
 from core.client.subscribe.acks import PREFIX, JsMsg
 from core.client.subscribe.errors import HeartbeatsMissed, NotJetStream, StatusRaised
-from core.client.subscribe.inbox import Limits
+from core.client.subscribe.message_buffer import BufferLimits
 from core.client.subscribe.status import CONTROL, HIDDEN, Control, HeartbeatWatch, read_status
 from core.model.codec import encode
 from core.model.consumer import NextRequest
@@ -33,7 +33,7 @@ class PullReceiver(Protocol):
     Every method but `room` may close the puller or start another.
     """
 
-    def room(self) -> Limits:
+    def room(self) -> BufferLimits:
         """Return how much may be pulled now. One message may exceed the bytes."""
         ...
 

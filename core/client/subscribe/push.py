@@ -26,9 +26,9 @@ from core.client.subscribe.errors import (
     SlowConsumer,
     StatusRaised,
 )
-from core.client.subscribe.inbox import Inbox, Limits
+from core.client.subscribe.message_buffer import BufferLimits, MessageBuffer
 from core.client.subscribe.status import CONTROL, HIDDEN, Control, HeartbeatWatch, read_status
-from core.client.subscribe.target import Target
+from core.client.subscribe.target import SubscriptionTarget
 from core.model.consumer import AckPolicy, ConsumerInfo
 from core.runtime.tasks import spawn
 from core.units import NANOS_PER_SECOND
@@ -36,13 +36,13 @@ from core.units import NANOS_PER_SECOND
 OnMessages = Callable[[list[JsMsg]], None]
 OnAlarm = Callable[[ClientError], None]
 
-PUSH_LIMITS = Limits(65_536, 64 * 1024 * 1024)
+PUSH_LIMITS = BufferLimits(65_536, 64 * 1024 * 1024)
 
 _ALL = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PushSettings:
     """The settings of a push subscription.
 
     Attributes:
@@ -57,7 +57,7 @@ class Reading:
 
     handler: OnMessages | None = None
     on_alarm: OnAlarm | None = None
-    limits: Limits = PUSH_LIMITS
+    limits: BufferLimits = PUSH_LIMITS
     heartbeats_missed: int = 3
     finds_gaps: bool = True
 
@@ -79,7 +79,7 @@ class PushSubscription(Acking, Batched):
         dropped: Number of messages dropped because the buffer was full.
     """
 
-    def __init__(self, js: JetStream, reading: Reading) -> None:
+    def __init__(self, js: JetStream, reading: PushSettings) -> None:
         super().__init__(js.client, js.timeout)
         self.stream = ""
         self.consumer = ""
@@ -89,7 +89,9 @@ class PushSubscription(Acking, Batched):
         self._js = js
         self._reading = reading
         self._handler = reading.handler
-        self._inbox: Inbox[JsMsg] = Inbox(reading.limits, self._answer, self._on_taken)
+        self._inbox: MessageBuffer[JsMsg] = MessageBuffer(
+            reading.limits, self._answer, self._on_taken
+        )
         self._sub: Subscription | None = None
         self._watch: HeartbeatWatch | None = None
         self._expected: int | None = None
@@ -182,7 +184,7 @@ class PushSubscription(Acking, Batched):
 
     # -- the beginning -----------------------------------------------------------------------
 
-    async def _open(self, target: Target) -> None:
+    async def _open(self, target: SubscriptionTarget) -> None:
         def subscribe(subject: bytes) -> Subscription:
             watch, queue = Watch(self._on_client_closed), target.queue.encode()
             client = self._js.client
@@ -301,13 +303,15 @@ class PushSubscription(Acking, Batched):
             self._inbox.put_alarm(alarm)
 
 
-async def push(js: JetStream, target: Target, reading: Reading | None = None) -> PushSubscription:
+async def push(
+    js: JetStream, target: SubscriptionTarget, reading: PushSettings | None = None
+) -> PushSubscription:
     """Subscribe to a push consumer, which is found or created.
 
     Raises SubscribeError, ApiError (of the lookup or of the creation) or ClientError; then nothing
     is left on the server. One exception: if the response to a creation is lost, the consumer stays.
     It ends by itself, unless it is durable.
     """
-    subscription = PushSubscription(js, reading or Reading())
+    subscription = PushSubscription(js, reading or PushSettings())
     await subscription._open(target)
     return subscription

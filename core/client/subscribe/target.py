@@ -23,7 +23,7 @@ _ANY = ("deliver_subject",)
 """The only changeable settings: an existing consumer may differ in them."""
 
 
-class Kind(Enum):
+class DeliveryKind(Enum):
     """The kind of delivery."""
 
     PUSH = "push"
@@ -31,7 +31,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SubscriptionTarget:
     """The stream, consumer and subject that a subscription reads.
 
     Attributes:
@@ -64,7 +64,7 @@ class Target:
         """The name to look up a consumer by; empty for an ephemeral."""
         return self.consumer or self.durable_name
 
-    def check(self, kind: Kind) -> None:
+    def check(self, kind: DeliveryKind) -> None:
         """Raise SubscribeError if the target is invalid or contradicts itself."""
         self._check_names()
         unknown = [name for name in self.config if name not in ConsumerConfig.__struct_fields__]
@@ -74,7 +74,7 @@ class Target:
         reserved = [name for name in own if name in self.config]
         if reserved:
             raise SubscribeError(Reason.RESERVED, reserved[0])
-        if kind is Kind.PULL:
+        if kind is DeliveryKind.PULL:
             self._check_pull()
         elif self.queue:
             _check_queue(self.config.get("idle_heartbeat"), self.config.get("flow_control"))
@@ -109,10 +109,10 @@ class Target:
         wanted["deliver_subject"] = deliver_subject
         return replace(ConsumerConfig(), **wanted)
 
-    def check_existing(self, info: ConsumerInfo, kind: Kind) -> None:
+    def check_existing(self, info: ConsumerInfo, kind: DeliveryKind) -> None:
         """Raise SubscribeError if an existing consumer differs from the target."""
         config = info.config
-        if kind is Kind.PULL:
+        if kind is DeliveryKind.PULL:
             if config.deliver_subject:
                 raise SubscribeError(Reason.IS_PUSH, info.name)
         elif not config.deliver_subject:
@@ -140,11 +140,11 @@ class Target:
         _check_queue(info.config.idle_heartbeat, info.config.flow_control)
 
 
-def target_of(stream: str, filters: tuple[str, ...], **config: object) -> Target:
+def target_of(stream: str, filters: tuple[str, ...], **config: object) -> SubscriptionTarget:
     """Return the target for these subjects of a stream; without filters, for all subjects."""
     if len(filters) == 1:
-        return Target(stream=stream, subject=filters[0], config=config)
-    return Target(stream=stream, config=config | {"filter_subjects": filters})
+        return SubscriptionTarget(stream=stream, subject=filters[0], config=config)
+    return SubscriptionTarget(stream=stream, config=config | {"filter_subjects": filters})
 
 
 def _check_queue(idle_heartbeat: object, flow_control: object) -> None:

@@ -75,11 +75,11 @@ class Listeners:
         receivers = self._account.receivers(subject)
         if not config.deliver_group:
             direct = any(target.subject == subject for target in receivers.targets)
-            if receivers.onward is not None and subject in receivers.onward.subjects:
+            if receivers.forwarder is not None and subject in receivers.forwarder.subjects:
                 return True
             return direct or any(service.subject == subject for service in receivers.services)
         group = config.deliver_group.encode()
-        if receivers.onward is not None and (group, subject) in receivers.onward.grouped:
+        if receivers.forwarder is not None and (group, subject) in receivers.forwarder.grouped:
             return True
         return any(
             member.queue == group and member.subject == subject

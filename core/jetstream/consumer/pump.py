@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from core.jetstream.consumer.cursor import Cursor
     from core.jetstream.log.stream_log import StreamLog
     from core.pubsub.account import Account, Receivers, Target
-    from core.pubsub.receivers import Onward, Output
+    from core.pubsub.receivers import Output, RemoteForwarder
     from core.rules.consumer.machine import ConsumerMachine
     from core.runtime.loop_tick import LoopTick
 
@@ -175,8 +175,8 @@ class Pump:
         output: Output | None = None
         if receivers.sole is not None:
             output = receivers.sole.session
-        elif receivers.onward is not None:
-            output = receivers.onward.blocked()
+        elif receivers.forwarder is not None:
+            output = receivers.forwarder.blocked()
         if output is None or not output.blocked:
             return False
         if output not in self._held:
@@ -234,10 +234,10 @@ class Pump:
             request.frame = frame(target.mid, self._head)
         return request.frame
 
-    def _routed_frame(self, request: PullRequest, onward: Onward) -> bytes:
-        if request.frame_for is not onward:
-            request.frame_for = onward
-            request.frame = routed_frame(onward.head, request.reply, self._head)
+    def _routed_frame(self, request: PullRequest, forwarder: RemoteForwarder) -> bytes:
+        if request.frame_for is not forwarder:
+            request.frame_for = forwarder
+            request.frame = routed_frame(forwarder.head, request.reply, self._head)
         return request.frame
 
     # the next messages
@@ -401,7 +401,7 @@ class Pump:
         receivers = self._receivers_of(request)
         target = receivers.sole
         if target is None:
-            if not self._emit_onward(receivers.onward, request, batch, cseq, left):
+            if not self._emit_to_peer(receivers.forwarder, request, batch, cseq, left):
                 for index in range(len(batch)):
                     self._send_one(request, batch, index, cseq + index, left - index)
             return
@@ -415,20 +415,25 @@ class Pump:
         out += written
         self._loop_tick.arm()
 
-    def _emit_onward(
-        self, onward: Onward | None, request: PullRequest, batch: Segment, cseq: int, left: int
+    def _emit_to_peer(
+        self,
+        forwarder: RemoteForwarder | None,
+        request: PullRequest,
+        batch: Segment,
+        cseq: int,
+        left: int,
     ) -> bool:
         """Send a batch over a link to the server of its only receiver.
 
         Returns False if there are other receivers, or the batch needs the path per message.
         """
-        if onward is None or onward.sole is None or batch.headers is not None:
+        if forwarder is None or forwarder.sole is None or batch.headers is not None:
             return False
         if request.reply in batch.subjects:
             return False  # A message on the reply subject itself is sent as it was published.
-        routed = self._routed_frame(request, onward)
+        routed = self._routed_frame(request, forwarder)
         written, size = routed_lines(batch, routed, cseq, left)
-        onward.sole.send(written, len(batch) * MESSAGE + size)
+        forwarder.sole.send(written, len(batch) * MESSAGE + size)
         self._loop_tick.arm()
         return True
 

@@ -224,7 +224,9 @@ class _Reply:
         """
         await asyncio.sleep(0)
         receivers = self._account.receivers(self._reply)
-        output: Output | None = receivers.onward.blocked() if receivers.onward is not None else None
+        output: Output | None = (
+            receivers.forwarder.blocked() if receivers.forwarder is not None else None
+        )
         if receivers.targets:
             output = receivers.targets[0].session
         while output is not None and output.blocked and not output.closed:

@@ -66,8 +66,8 @@ def forward(account: Account, request: Request) -> None:
     """Forward a request to the stream's leader; without one answer 503 no responders."""
     session, subject, reply, headers, body = request
     receivers = account.receivers(subject)
-    if receivers.onward is not None:
-        receivers.onward.call(session, subject, reply, headers, body)
+    if receivers.forwarder is not None:
+        receivers.forwarder.call(session, subject, reply, headers, body)
     elif getattr(session, "no_responders", False) and not (receivers.targets or receivers.groups):
         block = build(((b"Nats-Subject", subject),), 503)
         account.publish(reply, b"", block, b"")

@@ -21,7 +21,7 @@ from core.goinput import text_of
 from core.jetstream.direct.answers import Answers
 from core.jetstream.direct.held import forward
 from core.jetstream.direct.request import read_request
-from core.pubsub.forwarding import Forward
+from core.pubsub.forwarding import ClusterForwarder
 from core.pubsub.receivers import ServiceSubscription
 from core.runtime.tasks import spawn, stop
 from core.units import NANOS_PER_SECOND
@@ -92,7 +92,7 @@ class StoredGet:
         if self._subscription is None:
             subject = _PREFIX + b"*"
             self._subscription = self._account.subscribe(
-                subject, self._on_request, here=True, instead=True
+                subject, self._on_request, local_only=True, not_forwarded=True
             )
 
     def unlisten(self) -> None:
@@ -138,7 +138,8 @@ class StoredGet:
         receivers = self._account.receivers(subject)
         others = (*receivers.services, *(each for group in receivers.groups for each in group))
         return any(
-            isinstance(each, ServiceSubscription) and not (each.here or isinstance(each, Forward))
+            isinstance(each, ServiceSubscription)
+            and not (each.local_only or isinstance(each, ClusterForwarder))
             for each in others
         )
 

@@ -18,7 +18,7 @@ from core.jetstream.sourcing.origin import Origin, StartPosition, origins_of
 from core.jetstream.sourcing.origin_follower import DeliveredPosition, OriginFollower
 from core.model.response import ErrorBody
 from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
-from core.pubsub.forwarding import Forward
+from core.pubsub.forwarding import ClusterForwarder
 from core.rules.stream.plan import PlanBuilder, Position, StreamPlan
 from core.rules.stream.plans.sourced import (
     SourcedBatch,
@@ -349,8 +349,8 @@ class StreamSourcing:
             receivers = self._account.receivers(subject)
             # Services other than the origin's leader: links to other servers, and answers from
             # storage (`here`).
-            others = (each for each in receivers.services if not isinstance(each, Forward))
-            wanted = wanted and all(each.here for each in others)
+            others = (each for each in receivers.services if not isinstance(each, ClusterForwarder))
+            wanted = wanted and all(each.local_only for each in others)
         self._serve_origin(wanted)
 
     def _serve_origin(self, wanted: bool) -> None:

@@ -60,11 +60,11 @@ class AckEmitter:
             target.sent += sent
             out.append(line * count % tuple(pairs))
             return True
-        onward = receivers.onward
-        if onward is None or onward.sole is None:
+        forwarder = receivers.forwarder
+        if forwarder is None or forwarder.sole is None:
             return False
-        line = _format(onward.head, self._middle(b" ", digits))
-        onward.sole.send(line * count % tuple(pairs), sent)
+        line = _format(forwarder.head, self._middle(b" ", digits))
+        forwarder.sole.send(line * count % tuple(pairs), sent)
         return True
 
     def _middle(self, mid: bytes, digits: int) -> bytes:

@@ -3,7 +3,7 @@
 import pytest
 
 from core.client import ConnectionLost
-from core.client.subscribe import Fetch, JsMsg, NotJetStream, pull
+from core.client.subscribe import FetchOptions, JsMsg, NotJetStream, pull
 from core.model.consumer import AckPolicy, ConsumerInfo
 from tests.integration.subscribing.table import Desk, row, taken, until
 
@@ -50,13 +50,13 @@ async def published_as_it_is(desk: Desk) -> None:
 async def metadata(desk: Desk) -> None:
     await desk.fill(3)
     async with await pull(desk.js, desk.target(durable="D")) as sub:
-        messages = await sub.fetch(Fetch(2, expires=30))
+        messages = await sub.fetch(FetchOptions(2, expires=30))
         last = messages[-1]
         assert (last.stream, last.consumer, last.domain) == (desk.name, "D", "")
         assert (last.delivered, last.stream_seq, last.consumer_seq, last.pending) == (1, 2, 2, 1)
         sub.nak(messages[:1])
         # The third message may overtake the one that is asked for again.
-        others = await sub.fetch(Fetch(2, expires=30))
+        others = await sub.fetch(FetchOptions(2, expires=30))
         (again,) = [msg for msg in others if msg.stream_seq == 1]
         assert (again.delivered, again.consumer_seq in (3, 4)) == (2, True)
         info = await desk.other.stream_info(desk.name)
@@ -179,7 +179,7 @@ async def that_cannot_be_published(desk: Desk) -> None:
 async def double_acks(desk: Desk) -> None:
     await desk.fill(600)
     async with await pull(desk.js, desk.target()) as sub:
-        messages = await sub.fetch(Fetch(600, expires=30))
+        messages = await sub.fetch(FetchOptions(600, expires=30))
         assert await sub.ack_sync(messages) == []
         info = await desk.info(sub.consumer)
         assert info is not None

@@ -1,6 +1,6 @@
 """Rows about subscriptions to a consumer that is there already."""
 
-from core.client.subscribe import Reason, Target, pull, push
+from core.client.subscribe import Reason, SubscriptionTarget, pull, push
 from core.model.consumer import AckPolicy, DeliverPolicy
 from tests.integration.subscribing.table import HEARTBEAT, Desk, refused, row, taken
 
@@ -61,7 +61,7 @@ async def filter_subject(desk: Desk) -> None:
     await refused(Reason.OTHER_SUBJECT, pull(desk.js, desk.target(consumer="P")))
     await desk.push(consumer="C", subject=desk.subject("a"))
     await desk.push(consumer="all", subject=desk.subject("a"))
-    await pull(desk.js, Target(stream=desk.name, consumer="P"))
+    await pull(desk.js, SubscriptionTarget(stream=desk.name, consumer="P"))
 
 
 @row(BINDING, "a pull subscription for a push consumer is an error")

@@ -6,10 +6,10 @@ import pytest
 
 from core.client import NoResponders
 from core.client.subscribe import (
-    Fetch,
+    FetchOptions,
     Reason,
     StatusRaised,
-    Target,
+    SubscriptionTarget,
     pull,
     push,
 )
@@ -53,8 +53,8 @@ async def queue_with_flow_control(desk: Desk) -> None:
 
 @row(CONFIGURATION, "without subject and stream name the consumer cannot be located")
 async def neither_subject_nor_stream(desk: Desk) -> None:
-    await refused(Reason.NO_SUBJECT, push(desk.js, Target(consumer="C")))
-    await refused(Reason.NO_SUBJECT, pull(desk.js, Target(durable="C")))
+    await refused(Reason.NO_SUBJECT, push(desk.js, SubscriptionTarget(consumer="C")))
+    await refused(Reason.NO_SUBJECT, pull(desk.js, SubscriptionTarget(durable="C")))
 
 
 @row(CONFIGURATION, "for pull subscriptions the ack policies none and all are errors")
@@ -67,7 +67,7 @@ async def pull_without_explicit_acks(desk: Desk) -> None:
 
 @row(STREAM, "the subject is sent to STREAM.NAMES, and a single entry is the stream")
 async def stream_by_subject(desk: Desk) -> None:
-    async with await push(desk.js, Target(subject=desk.subject("a.b"))) as sub:
+    async with await push(desk.js, SubscriptionTarget(subject=desk.subject("a.b"))) as sub:
         assert sub.stream == desk.name
     assert b"PUB $JS.API.STREAM.NAMES " in desk.written()
     assert b'{"subject":"%s.a.b"}' % desk.prefix.encode() in desk.written()
@@ -75,7 +75,7 @@ async def stream_by_subject(desk: Desk) -> None:
 
 @row(STREAM, "no matching stream name is an error")
 async def no_stream(desk: Desk) -> None:
-    await refused(Reason.NO_STREAM, push(desk.js, Target(subject=f"not.{desk.all}")))
+    await refused(Reason.NO_STREAM, push(desk.js, SubscriptionTarget(subject=f"not.{desk.all}")))
 
 
 @row(STREAM, "a response that is not a single entry is an error")
@@ -84,7 +84,7 @@ async def several_streams(desk: Desk) -> None:
     config = StreamConfig(name=name, subjects=(f"x.{desk.prefix}",), storage=Storage.MEMORY)
     await desk.other.create_stream(config)
     try:
-        await refused(Reason.SEVERAL_STREAMS, push(desk.js, Target(subject="*.*")))
+        await refused(Reason.SEVERAL_STREAMS, push(desk.js, SubscriptionTarget(subject="*.*")))
     finally:
         await desk.other.delete_stream(name)
 
@@ -103,7 +103,7 @@ async def stream_and_subject(desk: Desk) -> None:
 async def another_prefix(desk: Desk) -> None:
     desk.js.prefix = "$JS.nowhere.API"
     with pytest.raises(NoResponders) as caught:
-        await push(desk.js, Target(subject=desk.all))
+        await push(desk.js, SubscriptionTarget(subject=desk.all))
     assert caught.value.subject == b"$JS.nowhere.API.STREAM.NAMES"
 
 
@@ -129,11 +129,11 @@ async def missing_consumer(desk: Desk) -> None:
 async def missing_pull_consumer(desk: Desk) -> None:
     sub = await pull(desk.js, desk.target(consumer="C"))
     with pytest.raises(StatusRaised) as caught:
-        await sub.fetch(Fetch(expires=30))
+        await sub.fetch(FetchOptions(expires=30))
     assert caught.value.code == 503
     await desk.consumer("C")
     await desk.fill(1)
-    assert len(await sub.fetch(Fetch(expires=30))) == 1
+    assert len(await sub.fetch(FetchOptions(expires=30))) == 1
 
 
 @row(QUEUE, "without consumer and durable the queue's name is the durable's, and members share")
@@ -260,7 +260,7 @@ async def race_of_pulls(desk: Desk) -> None:
     sub = await pull(desk.js, desk.target(durable="D"))
     assert not sub.created
     await desk.fill(1)
-    assert len(await sub.fetch(Fetch(expires=30))) == 1
+    assert len(await sub.fetch(FetchOptions(expires=30))) == 1
 
 
 @row(CREATING, "already exists: a pull subscription refuses a push consumer")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.client.subscribe import Fetch, NotDeleted, Target, pull
+from core.client.subscribe import FetchOptions, NotDeleted, SubscriptionTarget, pull
 from core.errors import ApiError
 from tests.integration.subscribing.table import Desk, consumers, gone, row, taken, until
 
@@ -40,7 +40,7 @@ async def bound_and_kept(desk: Desk) -> None:
     sub = await desk.push(durable="C")
     await sub.drain()
     await sub.over()
-    for target in (Target(stream=desk.name, consumer="P"), desk.target(durable="P")):
+    for target in (SubscriptionTarget(stream=desk.name, consumer="P"), desk.target(durable="P")):
         await (await pull(desk.js, target)).unsubscribe()
     assert await consumers(desk) == 2
 
@@ -121,7 +121,7 @@ async def drain_fails(desk: Desk) -> None:
 async def fetch_under_way(desk: Desk) -> None:
     await desk.consumer("P", ack_wait=60_000_000_000)
     sub = await pull(desk.js, desk.target(consumer="P"))
-    fetching = asyncio.create_task(sub.fetch(Fetch(5, expires=30)))
+    fetching = asyncio.create_task(sub.fetch(FetchOptions(5, expires=30)))
     await until(lambda: sub._pulls)
     (waiting,) = sub._pulls
     await desk.fill(1)
@@ -129,9 +129,9 @@ async def fetch_under_way(desk: Desk) -> None:
     fetching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await fetching
-    (again,) = await sub.fetch(Fetch(1, expires=30))
+    (again,) = await sub.fetch(FetchOptions(1, expires=30))
     assert again.delivered == 2
-    fetching = asyncio.create_task(sub.fetch(Fetch(5, expires=30)))
+    fetching = asyncio.create_task(sub.fetch(FetchOptions(5, expires=30)))
     await until(lambda: sub._pulls)
     await sub.unsubscribe()
     assert await fetching == []

@@ -9,16 +9,16 @@ import pytest
 
 from core.client import ConnectionLost
 from core.client.subscribe import (
+    BufferLimits,
     HeartbeatsMissed,
-    Limits,
-    OrderedReading,
+    OrderedSettings,
     OrderedSubscription,
     Position,
     PositionLost,
     Reason,
     StatusRaised,
     SubscribeError,
-    Target,
+    SubscriptionTarget,
     ordered,
 )
 from core.errors import ApiError
@@ -73,7 +73,7 @@ async def misconfigured(desk: Desk) -> None:
     for config in ({"ack_policy": AckPolicy.EXPLICIT}, {"flow_control": True}, {"max_deliver": 2}):
         await refused(Reason.RESERVED, ordered(desk.js, desk.target(config=config)))
     with pytest.raises(SubscribeError):
-        await ordered(desk.js, Target())
+        await ordered(desk.js, SubscriptionTarget())
 
 
 @row(ORDERED, "after a gap it is made anew behind the last message")
@@ -163,7 +163,7 @@ async def lost_connection(desk: Desk) -> None:
 @row(ORDERED, "again and again, without losing or repeating a message")
 async def again_and_again(desk: Desk) -> None:
     found: list[int] = []
-    async with await read(desk, limits=Limits(50, 1 << 20), heartbeat=0.2) as sub:
+    async with await read(desk, limits=BufferLimits(50, 1 << 20), heartbeat=0.2) as sub:
         for turn in range(8):
             await desk.fill(40)
             found += await seqs(sub, 13)
@@ -252,7 +252,7 @@ async def behind_the_end(desk: Desk) -> None:
     await desk.fill(3)
     created = (await desk.other.stream_info(desk.name)).created
     async with await ordered(
-        desk.js, desk.target(), OrderedReading(after=Position(created, 4))
+        desk.js, desk.target(), OrderedSettings(after=Position(created, 4))
     ) as sub:
         assert not sub.recovered
         with pytest.raises(PositionLost):
@@ -308,7 +308,7 @@ async def without_a_client(desk: Desk) -> None:
 @row(ORDERED, "a slow reader costs bounded memory and loses nothing")
 async def slow_ordered_reader(desk: Desk) -> None:
     await desk.fill(300, body=bytes(1000))
-    for limits in (Limits(40, 1 << 20), Limits(1000, 10_000), Limits(1000, 100)):
+    for limits in (BufferLimits(40, 1 << 20), BufferLimits(1000, 10_000), BufferLimits(1000, 100)):
         async with await read(desk, limits=limits) as sub:
             assert sub._puller is not None
             puller = sub._puller
@@ -324,7 +324,7 @@ async def slow_ordered_reader(desk: Desk) -> None:
 @row(ORDERED, "a consumer that the server forgot meanwhile is made anew")
 async def forgotten(desk: Desk) -> None:
     await desk.fill(60)
-    async with await read(desk, limits=Limits(10, 1 << 20), inactive=0.1) as sub:
+    async with await read(desk, limits=BufferLimits(10, 1 << 20), inactive=0.1) as sub:
         await gone(desk, sub.consumer)
         assert await seqs(sub, 60) == list(range(1, 61))
         assert sub.restarts >= 1
@@ -360,7 +360,7 @@ async def by_chance(desk: Desk, chance: random.Random) -> None:
     published = first = state.last_seq
     found: list[int] = []
     after = Position(0, first)
-    reading = desk.ordered(after=after, heartbeat=0.2, limits=Limits(30, 1 << 20))
+    reading = desk.ordered(after=after, heartbeat=0.2, limits=BufferLimits(30, 1 << 20))
     async with await ordered(desk.js, desk.target(), reading) as sub:
         for _ in range(25):
             number = chance.randrange(20)

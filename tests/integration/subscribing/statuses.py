@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from core.client.subscribe import (
-    Fetch,
+    BufferLimits,
+    FetchOptions,
     HeartbeatsMissed,
-    Limits,
     MessagesMissed,
+    PushSettings,
     PushSubscription,
-    Reading,
     SlowConsumer,
     StatusRaised,
     pull,
@@ -86,7 +86,7 @@ async def silence(desk: Desk) -> None:
     is_hurried=True,
 )
 async def silence_of_a_reader(desk: Desk) -> None:
-    sub = await desk.push(Reading(heartbeats_missed=2), config=IDLE)
+    sub = await desk.push(PushSettings(heartbeats_missed=2), config=IDLE)
     await desk.other.delete_consumer(desk.name, sub.consumer)
     sub.created = False
     with pytest.raises(HeartbeatsMissed, match=r"0\.2 s"):
@@ -164,7 +164,7 @@ async def no_gaps_wanted(desk: Desk) -> None:
 async def flow_control(desk: Desk) -> None:
     await desk.fill(2400, body=bytes(4096))
     config = CONTROLLED | {"ack_policy": AckPolicy.NONE}
-    sub = await desk.push(desk.reading(limits=Limits(100_000, 1 << 30)), config=config)
+    sub = await desk.push(desk.reading(limits=BufferLimits(100_000, 1 << 30)), config=config)
     messages = await taken(sub, 2400)
     assert [m.stream_seq for m in messages] == list(range(1, 2401))
     assert b"PUB $JS.FC." in desk.written()
@@ -233,18 +233,18 @@ async def answered_once(desk: Desk) -> None:
 @row(PULL, "404 and 408 are neither shown nor counted")
 async def hidden_in_pulls(desk: Desk) -> None:
     async with await pull(desk.js, desk.target()) as sub:
-        assert await sub.fetch(Fetch(5, no_wait=True)) == []
-        assert await sub.fetch(Fetch(5, expires=0.05)) == []
+        assert await sub.fetch(FetchOptions(5, no_wait=True)) == []
+        assert await sub.fetch(FetchOptions(5, expires=0.05)) == []
         await desk.fill(3)
-        assert [m.stream_seq for m in await sub.fetch(Fetch(2, expires=30))] == [1, 2]
-        assert [m.stream_seq for m in await sub.fetch(Fetch(5, no_wait=True))] == [3]
-        assert await sub.fetch(Fetch(5, no_wait=True)) == []
+        assert [m.stream_seq for m in await sub.fetch(FetchOptions(2, expires=30))] == [1, 2]
+        assert [m.stream_seq for m in await sub.fetch(FetchOptions(5, no_wait=True))] == [3]
+        assert await sub.fetch(FetchOptions(5, no_wait=True)) == []
 
 
 @row(PULL, "heartbeats of a pull are neither shown nor counted", is_hurried=True)
 async def heartbeats_of_pulls(desk: Desk) -> None:
     async with await pull(desk.js, desk.target()) as sub:
-        fetching = asyncio.create_task(sub.fetch(Fetch(2, expires=30, heartbeat=0.1)))
+        fetching = asyncio.create_task(sub.fetch(FetchOptions(2, expires=30, heartbeat=0.1)))
         await until(lambda: sub._pulls)
         (waiting,) = sub._pulls
         await waiting.changed(30)
@@ -258,9 +258,9 @@ async def conflicts(desk: Desk) -> None:
     await desk.consumer("C", max_batch=10)
     sub = await pull(desk.js, desk.target(consumer="C"))
     with pytest.raises(StatusRaised, match="Exceeded MaxRequestBatch of 10") as caught:
-        await sub.fetch(Fetch(11, expires=30))
+        await sub.fetch(FetchOptions(11, expires=30))
     assert caught.value.code == 409
-    fetching = asyncio.create_task(sub.fetch(Fetch(1, expires=30)))
+    fetching = asyncio.create_task(sub.fetch(FetchOptions(1, expires=30)))
     await until(lambda: sub._pulls)
     await desk.settle()
     await desk.other.delete_consumer(desk.name, "C")
@@ -273,7 +273,7 @@ async def messages_before_a_conflict(desk: Desk) -> None:
     await desk.fill(2, body=bytes(200))
     await desk.fill(1, body=bytes(2000))
     async with await pull(desk.js, desk.target()) as sub:
-        wanted = Fetch(5, nbytes=1000, expires=30)
+        wanted = FetchOptions(5, nbytes=1000, expires=30)
         assert [m.stream_seq for m in await sub.fetch(wanted)] == [1, 2]
         with pytest.raises(StatusRaised, match="Message Size Exceeds MaxBytes"):
             await sub.fetch(wanted)
@@ -283,13 +283,13 @@ async def messages_before_a_conflict(desk: Desk) -> None:
 async def no_responders(desk: Desk) -> None:
     sub = await pull(desk.js, desk.target(consumer="nobody"))
     with pytest.raises(StatusRaised) as caught:
-        await sub.fetch(Fetch(1, expires=30))
+        await sub.fetch(FetchOptions(1, expires=30))
     assert caught.value.code == 503
 
 
 @row(ERRORS, "statuses that are not known are raised, not shown")
 async def unknown_statuses(desk: Desk) -> None:
-    sub = await desk.push(Reading())
+    sub = await desk.push(PushSettings())
     await desk.send(sub, delivery(1))
     await desk.send(sub, headers=b"NATS/1.0 499 What Is This\r\n\r\n")
     await desk.send(sub, headers=b"NATS/1.0 409 Consumer Deleted\r\n\r\n")
@@ -312,7 +312,7 @@ async def delivered_status(desk: Desk) -> None:
 
 @row(MANAGEMENT, "a reader that is too slow is told what was dropped, and memory is bounded")
 async def slow_reader(desk: Desk) -> None:
-    reading = desk.reading(limits=Limits(10, 1 << 20))
+    reading = desk.reading(limits=BufferLimits(10, 1 << 20))
     sub = await desk.push(reading, config={"ack_policy": AckPolicy.NONE})
     await desk.fill(25)
     await until(lambda: sub.dropped == 15)

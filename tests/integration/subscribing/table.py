@@ -17,12 +17,12 @@ from core.client.link import Closed, Receive
 from core.client.subscribe import (
     HeartbeatsMissed,
     JsMsg,
-    OrderedReading,
+    OrderedSettings,
+    PushSettings,
     PushSubscription,
-    Reading,
     Reason,
     SubscribeError,
-    Target,
+    SubscriptionTarget,
     push,
 )
 from core.errors import ApiError
@@ -126,17 +126,17 @@ class Desk:
                 raise
             return None
 
-    def target(self, **given: Any) -> Target:
+    def target(self, **given: Any) -> SubscriptionTarget:
         """A target over the whole stream."""
-        return Target(**{"subject": self.all} | given)
+        return SubscriptionTarget(**{"subject": self.all} | given)
 
-    def reading(self, **given: Any) -> Reading:
-        return Reading(**{"on_alarm": self.alarms.append} | given)
+    def reading(self, **given: Any) -> PushSettings:
+        return PushSettings(**{"on_alarm": self.alarms.append} | given)
 
-    def ordered(self, **given: Any) -> OrderedReading:
-        return OrderedReading(**{"on_alarm": self.alarms.append, **given})
+    def ordered(self, **given: Any) -> OrderedSettings:
+        return OrderedSettings(**{"on_alarm": self.alarms.append, **given})
 
-    async def push(self, reading: Reading | None = None, **given: Any) -> PushSubscription:
+    async def push(self, reading: PushSettings | None = None, **given: Any) -> PushSubscription:
         return await push(self.js, self.target(**given), reading or self.reading())
 
     async def send(

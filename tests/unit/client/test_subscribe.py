@@ -9,11 +9,18 @@ from typing import Any
 import pytest
 
 from core.client.msg import Msg
-from core.client.subscribe import Limits, Position, Reading, Reason, SubscribeError, Target
+from core.client.subscribe import (
+    BufferLimits,
+    Position,
+    PushSettings,
+    Reason,
+    SubscribeError,
+    SubscriptionTarget,
+)
 from core.client.subscribe.acks import JsMsg
-from core.client.subscribe.inbox import Inbox
+from core.client.subscribe.message_buffer import MessageBuffer
 from core.client.subscribe.status import Control, HeartbeatWatch
-from core.client.subscribe.target import Kind
+from core.client.subscribe.target import DeliveryKind
 from core.model.consumer import AckPolicy
 from tests.unit.client.scripted import run
 
@@ -106,20 +113,22 @@ def test_the_headers_of_a_heartbeat_are_read_whatever_their_case() -> None:
 )
 def test_a_target_that_contradicts_itself_is_refused(given: dict[str, Any], reason: Reason) -> None:
     with pytest.raises(SubscribeError) as caught:
-        Target(**given).check(Kind.PUSH)
+        SubscriptionTarget(**given).check(DeliveryKind.PUSH)
     assert caught.value.reason is reason
 
 
 def test_a_pull_target_takes_what_pull_consumers_have() -> None:
-    Target("a", durable="D", config={"ack_policy": AckPolicy.EXPLICIT}).check(Kind.PULL)
+    SubscriptionTarget("a", durable="D", config={"ack_policy": AckPolicy.EXPLICIT}).check(
+        DeliveryKind.PULL
+    )
     for given in ({"queue": "q"}, {"config": {"deliver_subject": "x"}}):
         with pytest.raises(SubscribeError):
-            Target(subject="a", **given).check(Kind.PULL)
+            SubscriptionTarget(subject="a", **given).check(DeliveryKind.PULL)
 
 
 def test_a_handler_needs_a_receiver_of_alarms() -> None:
     with pytest.raises(ValueError, match="on_alarm"):
-        Reading(handler=lambda messages: None)
+        PushSettings(handler=lambda messages: None)
 
 
 @pytest.mark.parametrize("text", ["0:0", "1700000000000000000:42", "1:9999999999999999999"])
@@ -137,7 +146,7 @@ def test_invalid_positions_are_refused(text: str) -> None:
 
 def test_an_inbox_has_one_reader_with_a_request() -> None:
     async def scenario() -> None:
-        inbox: Inbox[JsMsg] = Inbox(Limits(1, 1))
+        inbox: MessageBuffer[JsMsg] = MessageBuffer(BufferLimits(1, 1))
         with pytest.raises(ValueError, match="nothing"):
             await inbox.batch(0, 1, None)
         reading = asyncio.create_task(inbox.batch(1, 1, None))
@@ -151,7 +160,7 @@ def test_an_inbox_has_one_reader_with_a_request() -> None:
 
 
 def test_alarms_that_nobody_reads_are_bounded() -> None:
-    inbox: Inbox[JsMsg] = Inbox(Limits(1, 1))
+    inbox: MessageBuffer[JsMsg] = MessageBuffer(BufferLimits(1, 1))
     for _ in range(1000):
         inbox.put_alarm(SubscribeError(Reason.DUPLICATE))
     raised = 0

@@ -11,7 +11,7 @@ from core.node.ownership.dispatch import Dispatch
 from core.node.ownership.state import Drained, Released, TransferAsked
 from core.node.publish_gate import PublishGate
 from core.node.server import Server
-from core.protocol.holding import Held
+from core.protocol.holding import HoldRule
 from core.pubsub.server import Hub
 from core.runtime.loop_tick import LoopTick
 from core.runtime.subscribers import Subscribers
@@ -48,7 +48,7 @@ class _Refusals:
     def answer(self, groups: Collection[int], *, requests: bool) -> None:
         self.is_refusing = bool(groups)
 
-    def held(self, groups: Collection[int], refusable: Collection[int]) -> Held:
+    def held(self, groups: Collection[int], refusable: Collection[int]) -> HoldRule:
         self.refusable = set(refusable)
         return Only(*(str(group).encode() for group in groups))
 

@@ -4,7 +4,7 @@
 
 import pytest
 
-from core.protocol.cookies import Credentials, cookies
+from core.protocol.cookies import CookieCredentials, cookies
 from core.protocol.upgrade import WebSocketOptions, upgrade
 from tests.support.websocket import request
 
@@ -25,7 +25,7 @@ def test_cookies(headers: list[str], found: dict[str, str]) -> None:
 
 
 def test_a_connect_goes_first() -> None:
-    brought = Credentials("u", "p", "t")
+    brought = CookieCredentials("u", "p", "t")
     connect = brought.read_connect(b'{"user":"v"}')
     assert (connect.user, connect.password, connect.auth_token) == ("v", "p", "t")
 
@@ -34,4 +34,4 @@ def test_cookies_are_read_only_where_they_are_named() -> None:
     head = request({"Cookie": "u=a; p=b; =c"})
     assert upgrade(head, WebSocketOptions()).credentials is None
     given = upgrade(head, WebSocketOptions(user_cookie="u")).credentials
-    assert given == Credentials("a", "", "")
+    assert given == CookieCredentials("a", "", "")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from core.errors import ConfigError
 from core.protocol import websocket as ws
-from core.protocol.upgrade import Refusal, WebSocketOptions, upgrade
+from core.protocol.upgrade import RefusedUpgrade, WebSocketOptions, upgrade
 from tests.support.websocket import deflate, frame, request
 
 _MAX = 1000
@@ -175,7 +175,7 @@ def test_very_many_frames_are_read_in_several_calls() -> None:
 )
 def test_a_handshake_has_a_few_hundred_headers_and_elements_of_lists(more: str) -> None:
     head = request()[:-2] + more.encode() + b"\r\n"
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(RefusedUpgrade) as refused:
         upgrade(head, WebSocketOptions())
 
     assert refused.value.status == 431

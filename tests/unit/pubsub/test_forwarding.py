@@ -127,12 +127,12 @@ def test_remote_subscriptions_are_interest(account: Account, link: ListLink) -> 
     account.on_interest.append(call)
     interest = RemoteInterest(link, b"deliver", b"group", 2)
     account.add_remote(interest)
-    onward = account.receivers(b"deliver").onward
-    assert onward is not None
-    assert not onward.subjects
-    assert onward.grouped == frozenset([(b"group", b"deliver")])
+    forwarder = account.receivers(b"deliver").forwarder
+    assert forwarder is not None
+    assert not forwarder.subjects
+    assert forwarder.grouped == frozenset([(b"group", b"deliver")])
     account.remove_remotes([interest])
-    assert account.receivers(b"deliver").onward is None
+    assert account.receivers(b"deliver").forwarder is None
     assert not account.has_interest(b"deliver")
     assert told == [b"deliver", b"deliver"]
 

@@ -14,7 +14,7 @@ from core.protocol.routed import interest
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub
 from core.remote.request_side import AccountSide
-from core.route.backlog import Waiting
+from core.route.backlog import WaitingSenders
 from core.route.handshake import RouteInfo, encode_info
 from core.route.link import RouteLink
 from core.route.mesh import Mesh
@@ -50,7 +50,7 @@ def one_turn(loop: asyncio.AbstractEventLoop) -> None:
 def test_waiting_senders_go_on_in_order_and_not_all_at_once() -> None:
     with standing_loop() as loop:
         blocked = [False]
-        waiting = Waiting(lambda: blocked[0])
+        waiting = WaitingSenders(lambda: blocked[0])
         gone_on: list[int] = []
         for number in range(50):
             waiting.calls.append(partial(gone_on.append, number))

@@ -2,7 +2,7 @@
 
 # Subject: routes
 
-from core.route.liveness import SILENCE_S, Liveness
+from core.route.liveness import SILENCE_S, PeerLiveness
 
 SECOND = 1_000_000_000
 LOOKS = 4
@@ -15,7 +15,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.now = 17 * SECOND
-        self.liveness = Liveness(self.now)
+        self.liveness = PeerLiveness(self.now)
         self.taken = self.unsent = 0
         self.pings: list[float] = []
 

@@ -6,19 +6,19 @@ import pytest
 
 from core.errors import ProtocolError
 from core.route.handshake import RouteInfo
-from core.route.proof import Proving, Side, cluster_name, proof_of
+from core.route.proof import LinkProof, Side, cluster_name, proof_of
 
 SECRET, OTHER = b"s" * 32, b"t" * 32
 
 
-def info(server_id: str, proving: Proving, proof: str = "") -> RouteInfo:
+def info(server_id: str, proving: LinkProof, proof: str = "") -> RouteInfo:
     return RouteInfo(server_id=server_id, nonce=proving.nonce, proof=proof)
 
 
-def pair(secret: bytes = SECRET, other: bytes = SECRET) -> tuple[Proving, Proving]:
+def pair(secret: bytes = SECRET, other: bytes = SECRET) -> tuple[LinkProof, LinkProof]:
     """Who accepted and who dialled, once each knows the other's nonce."""
-    accepted = Proving(secret, "A", has_dialled=False)
-    dialled = Proving(other, "D", has_dialled=True)
+    accepted = LinkProof(secret, "A", has_dialled=False)
+    dialled = LinkProof(other, "D", has_dialled=True)
     dialled.meet(info("A", accepted))
     accepted.meet(info("D", dialled))
     return accepted, dialled
@@ -48,7 +48,7 @@ def test_a_proof_of_another_link_direction_or_server_is_worth_nothing() -> None:
     assert not accepted.holds(info("A", accepted, accepted.own()))
     assert not accepted.holds(info("X", dialled, dialled.own()))
     # What the one who accepted said cannot be said back to it, by whatever name.
-    echo = Proving(SECRET, "A", has_dialled=False)
+    echo = LinkProof(SECRET, "A", has_dialled=False)
     echo.meet(RouteInfo(server_id="D", nonce=dialled.nonce))
     assert not dialled.holds(info("A", accepted, dialled.own()))
 
@@ -70,7 +70,7 @@ def test_every_part_counts() -> None:
 
 @pytest.mark.parametrize("nonce", ["", "short", "x" * 31, "a\n" * 20])
 def test_a_peer_without_a_nonce_gets_no_proof(nonce: str) -> None:
-    proving = Proving(SECRET, "D", has_dialled=True)
+    proving = LinkProof(SECRET, "D", has_dialled=True)
     with pytest.raises(ProtocolError):
         proving.meet(RouteInfo(server_id="A", nonce=nonce))
     assert not proving.has_met

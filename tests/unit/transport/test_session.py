@@ -16,7 +16,7 @@ from core.pubsub.server import IN_PROCESS, TRUSTED, Hub
 from core.runtime.loop_tick import LoopTick
 from core.runtime.tasks import counters
 from core.transport import session as session_module
-from core.transport.liveness import Liveness
+from core.transport.liveness import SessionLiveness
 from core.transport.session import ClientSession
 from tests.support.gathering import reads_are_worth_gathering  # noqa: F401  (a fixture)
 from tests.support.sessions import ManualClock, Only, Socket
@@ -32,7 +32,7 @@ class World:
         self.loop = loop
         self.clock = ManualClock()
         self.hub = Hub(LoopTick(), self.clock, limits=limits)
-        self.liveness = Liveness(self.hub)
+        self.liveness = SessionLiveness(self.hub)
 
     def join(self, first: bytes = CONNECT) -> tuple[ClientSession, Socket]:
         session, socket = ClientSession(self.hub), Socket()

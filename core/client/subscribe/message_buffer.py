@@ -19,7 +19,7 @@ _ALARMS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BufferLimits:
     """Capacity of a buffer. The last message may exceed `nbytes`."""
 
     messages: int
@@ -33,7 +33,7 @@ class _FlowControl:
         self.subject = subject
 
 
-class Inbox(Generic[M]):
+class MessageBuffer(Generic[M]):
     """A bounded queue of messages with one reader.
 
     Args:
@@ -44,7 +44,7 @@ class Inbox(Generic[M]):
 
     def __init__(
         self,
-        limits: Limits,
+        limits: BufferLimits,
         answer: Callable[[bytes], None] | None = None,
         on_taken: Callable[[], None] | None = None,
     ) -> None:
@@ -68,10 +68,10 @@ class Inbox(Generic[M]):
         return self.messages >= self._limits.messages or self.nbytes >= self._limits.nbytes
 
     @property
-    def room(self) -> Limits:
+    def room(self) -> BufferLimits:
         """The free capacity."""
         limits = self._limits
-        return Limits(limits.messages - self.messages, limits.nbytes - self.nbytes)
+        return BufferLimits(limits.messages - self.messages, limits.nbytes - self.nbytes)
 
     @property
     def is_half_empty(self) -> bool:
