@@ -14,6 +14,12 @@ from tests.tools.documents import UNREAD, documents
 DOCUMENTS = sorted([*documents(), *(ROOT / name for name in UNREAD)])
 MAP = ROOT / "docs/README.md"
 _LINK = re.compile(r"\]\(([^()\s]*)\)")
+TESTS_PAGE = ROOT / "tests/README.md"
+"""Its paths are relative to the tests; `test_tests_page` checks them."""
+_PLACES = ("core", "gateway", "jetgate", "dropin", "migrations", "spark", "sdks", "deploy", "tests")
+_PATH = re.compile(
+    r"`((?:core|gateway|jetgate|dropin|migrations|bench|examples|deploy)/[\w./*-]+)`"
+)
 _NOT_A_WORD = re.compile(r"[^\w\- ]")
 
 
@@ -49,3 +55,25 @@ def test_the_map_has_each_page_once() -> None:
 
     assert sorted(pages - set(linked)) == []
     assert sorted(page for page in pages if linked.count(page) > 1) == []
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_path_of_code_exists(document: Path) -> None:
+    paths = _PATH.findall(document.read_text()) if document != TESTS_PAGE else []
+
+    assert [path for path in paths if not glob(path, root_dir=ROOT)] == []
+
+
+def test_every_page_that_code_refers_to_exists() -> None:
+    """Help texts, errors, advice for problems and comments name pages, such as docs/sql.md."""
+    sources = [path for place in _PLACES for path in (ROOT / place).rglob("*.*")]
+    named = {
+        (str(path.relative_to(ROOT)), page)
+        for path in sources
+        if path.suffix in (".py", ".js", ".ts", ".yml", ".yaml", ".sql", ".service")
+        and not {"node_modules", "dist", "__pycache__"} & set(path.parts)
+        for page in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text())
+    }
+
+    assert len(named) > 20
+    assert sorted((path, page) for path, page in named if not (ROOT / page).is_file()) == []
