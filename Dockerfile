@@ -20,7 +20,7 @@ RUN useradd --system --uid 10001 --user-group --no-create-home --shell /usr/sbin
 USER 10001:10001
 ENV PATH=/opt/jetgate/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 EXPOSE 4222 6222 8080
-# The process works. Whether it can store anything now, /readyz tells: no reason to start it anew.
+# The process works. /readyz reports whether it can store messages, which is no reason for a restart.
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \
   CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=2)"]
 STOPSIGNAL SIGTERM

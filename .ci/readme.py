@@ -1,4 +1,4 @@
-"""Do what the first screen of the README says, literally, and see that it comes out as it says.
+"""Run the commands of the README literally, and check that they work.
 
     python .ci/readme.py ENVIRONMENT LOG
 
@@ -64,10 +64,10 @@ def read(url: str) -> bytes:
 
 
 class Served:
-    """`jetgate dev`, or whatever the README says, in a directory; Ctrl-C at the end.
+    """`jetgate dev`, or the command of the README, in a directory; Ctrl-C at the end.
 
     Args:
-        command: As the README has it.
+        command: The command of the README.
         where: The directory.
         url: The page that answers once it serves.
         log: Gets what the command prints.
@@ -114,7 +114,7 @@ def main() -> None:
     install, serve, test = commands(text)
     found = _URL.search(text)
     if found is None:
-        sys.exit("README: says of no page that it is to be opened")
+        sys.exit("README: names no page to open")
     url = found[1]
     venv.create(place, with_pip=True)
     path = os.pathsep.join([str(place / "bin"), os.environ["PATH"]])
