@@ -75,3 +75,10 @@ def test_paragraphs_entries_and_cells_are_read_and_code_is_not(
         Sentence("a.md", 15, "a"),
         Sentence("a.md", 15, "`` c"),
     ]
+
+
+def test_the_readme_is_one_screen_and_leads_to_the_map() -> None:
+    page = (ROOT / "README.md").read_text()
+
+    assert len(page.splitlines()) <= 80
+    assert "(docs/README.md)" in page
