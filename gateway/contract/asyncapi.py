@@ -47,7 +47,7 @@ def document(
         "info": {
             "title": "jetgate",
             "version": version,
-            "description": "What JetStream pushes over HTTP.",
+            "description": "Feeds of JetStream over HTTP.",
             "license": {"name": "Apache-2.0"},
         },
         "defaultContentType": "application/json",

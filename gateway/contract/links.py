@@ -26,7 +26,7 @@ _STREAM_LINKS = {
     "delete": _link("deleteStream", "Delete it.", **_STREAM),
     "purge": _link("purgeStream", "Remove its messages.", **_STREAM),
     "messages": _link("findMessage", "A message of it.", **_STREAM),
-    "subjects": _link("listSubjects", "What is in it.", **_STREAM),
+    "subjects": _link("listSubjects", "List its subjects.", **_STREAM),
     "readMany": _link("readMessages", "Many messages of it.", **_STREAM),
     "consumers": _link("createConsumer", "A consumer of it.", **_STREAM),
 }
@@ -59,7 +59,7 @@ _KEY_LINKS = {
 }
 _STORE_LINKS = {
     "read": _link("readObjectStore", "The store.", **_BUCKET),
-    "clean": _link("cleanObjectStore", "Remove what uploads left.", **_BUCKET),
+    "clean": _link("cleanObjectStore", "Remove chunks of unfinished uploads.", **_BUCKET),
     "list": _link("listObjects", "Its objects.", **_BUCKET),
     "put": _link("putObject", "Store an object in it.", **_BUCKET),
     "delete": _link("deleteObjectStore", "Delete it.", **_BUCKET),
@@ -67,8 +67,8 @@ _STORE_LINKS = {
 _OBJECT = {"bucket": _BODY + "bucket", "name": _BODY + "name"}
 _OBJECT_LINKS = {
     "read": _link("readObject", "The object.", **_OBJECT),
-    "info": _link("readObjectInfo", "What is known of it.", **_OBJECT),
-    "change": _link("patchObject", "Change what is known of it.", **_OBJECT),
+    "info": _link("readObjectInfo", "Information about it.", **_OBJECT),
+    "change": _link("patchObject", "Change its information.", **_OBJECT),
     "delete": _link("deleteObject", "Delete it.", **_OBJECT),
 }
 

@@ -72,7 +72,7 @@ QUERY: dict[str, Parameter] = {
         _TEXT | {"examples": ["all", "42"]},
         "Where to begin: `all`, `new`, `last`, `last_per_subject`, a sequence, or a time.",
     ),
-    "deleted": (_FLAG, "Whether what was removed is listed, too."),
+    "deleted": (_FLAG, "Lists deleted objects, too."),
     "erase": (_FLAG | {"default": True}, "Whether the payload is overwritten."),
     "filter": (
         _SUBJECT | {"examples": ["orders.*"]},
@@ -130,7 +130,7 @@ REQUEST_HEADERS: dict[str, Parameter] = {
     ),
     "Idempotency-Key": (
         _LINE | {"examples": ['"payment-7"']},
-        "What makes a repetition within the duplicate window harmless: nothing is stored again.",
+        "Makes a repetition within the duplicate window harmless: nothing is stored again.",
     ),
     "If-Match#sequence": (
         _SEQUENCE_TAG | {"examples": ['"7"']},
@@ -191,7 +191,7 @@ REQUEST_HEADERS: dict[str, Parameter] = {
     ),
     "Prefer": (
         _OPTIONAL | {"examples": ["return=minimal"]},
-        "`return=minimal`: only what went wrong is answered, and counts at the end.",
+        "`return=minimal`: only errors are answered, and counts at the end.",
     ),
     "ce-id": (_ASCII, "The id of an event (CloudEvents 1.0 in binary mode)."),
     "ce-source": (_ASCII, "Where an event comes from: a URI reference."),
@@ -210,8 +210,8 @@ RESPONSE_HEADERS: dict[str, Parameter] = {
     "Cache-Control": (_TEXT, "Whether the answer may be kept."),
     "Content-Range": (_TEXT, "Which bytes these are."),
     "Content-Range#none": (_TEXT | {"examples": ["bytes */4"]}, "How many bytes there are."),
-    "ETag": (_TEXT, "What If-Match and If-None-Match name: of messages and keys the sequence."),
-    "ETag#now": (_TEXT, "The tag of what is there now: of streams, consumers, buckets, objects."),
+    "ETag": (_TEXT, "The tag for If-Match and If-None-Match: of messages and keys the sequence."),
+    "ETag#now": (_TEXT, "The current tag: of streams, consumers, buckets, objects."),
     "Idempotency-Replayed": ({"type": "string", "enum": ["true"]}, "It was stored before."),
     "Js-Created": (_TIME, "When it was stored."),
     "Js-Delivered": (_COUNT, "How often it was delivered, this time included."),
@@ -239,7 +239,7 @@ RESPONSE_HEADERS: dict[str, Parameter] = {
     "Retry-After": (_COUNT, "Seconds after which it may be tried again."),
     "Sec-WebSocket-Version": ({"type": "string", "enum": ["13"]}, "The version that is spoken."),
     "Set-Cookie": (_TEXT, "The cookie of the session."),
-    "Upgrade": ({"type": "string", "enum": ["websocket"]}, "What the path takes."),
+    "Upgrade": ({"type": "string", "enum": ["websocket"]}, "The protocol that the path takes."),
     "WWW-Authenticate": (_TEXT, "How to name oneself."),
 }
 SOMETIMES = frozenset(

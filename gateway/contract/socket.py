@@ -49,7 +49,7 @@ def channel(frames: Sequence[Frame]) -> Document:
 
 def operations(frames: Sequence[Frame]) -> Document:
     """Return the operations of the channel: frames from the client, and frames from the server."""
-    said = {"receive": "What the server takes", "send": "What the server gives"}
+    said = {"receive": "Frames of the client", "send": "Frames of the server"}
     place = "#/channels/socket"
     return {
         f"{way}Frames": {

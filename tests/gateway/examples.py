@@ -136,7 +136,7 @@ ASKED: tuple[Example, ...] = (
     _ask("listKvBuckets", "All buckets"),
     _ask("putKey", "A value", "blue", params=_COLOR, media_type="application/octet-stream"),
     _ask("readKey", "The value", params=_COLOR, headers=_AS_JSON),
-    _ask("readKeyHistory", "What it was", params=_COLOR),
+    _ask("readKeyHistory", "Its history", params=_COLOR),
     _ask("listKeys", "All keys", params=_PROFILES),
     _ask("watchKeys", "As lines", params=_PROFILES),
     _ask(
@@ -148,7 +148,10 @@ ASKED: tuple[Example, ...] = (
     _ask("cleanKvBucket", "Old markers", {"older_than": "1h"}, params=_PROFILES),
     _ask("createObjectStore", "A store", {"bucket": "plans"}),
     _ask(
-        "cleanObjectStore", "What uploads left", {"older_than": "24h"}, params={"bucket": "plans"}
+        "cleanObjectStore",
+        "Chunks of unfinished uploads",
+        {"older_than": "24h"},
+        params={"bucket": "plans"},
     ),
     _ask(
         "putObject",
@@ -159,14 +162,14 @@ ASKED: tuple[Example, ...] = (
         media_type="application/octet-stream",
     ),
     _ask("readObject", "All of it", params=_HOUSE),
-    _ask("readObjectInfo", "What is known of it", params=_HOUSE),
+    _ask("readObjectInfo", "Information about it", params=_HOUSE),
     _ask(
         "linkObject", "Another name of it", {"bucket": "plans", "name": "house.txt"}, params=_HOME
     ),
     _ask("listObjects", "All objects", params={"bucket": "plans"}),
     _ask("readObjectStore", "Its state", params={"bucket": "plans"}),
     _ask("listObjectStores", "All stores"),
-    _ask("readAccount", "What is used"),
+    _ask("readAccount", "Its usage"),
     _ask("healthz", "It lives"),
     _ask("readyz", "It serves"),
 )

@@ -63,7 +63,7 @@ ASKED: tuple[Line, ...] = (
     _line("A token", "hello", "welcome", token="s3cret"),
     _line("A message for a stream", "pub", "published", id=1, subject="chat.room", text="hello"),
     _line(
-        "With what must be true",
+        "With conditions",
         "pub",
         "published",
         id=2,
@@ -74,7 +74,7 @@ ASKED: tuple[Line, ...] = (
         expect={"last_subject_seq": 1},
     ),
     _line("To a subject of nobody", "pub", "error", id=3, subject="nobody", text="x"),
-    _line("To whoever listens", "pub", subject="loud", text="hello", receipt=False),
+    _line("To the current subscribers", "pub", subject="loud", text="hello", receipt=False),
     _line(
         "The whole stream",
         "sub",
@@ -95,7 +95,7 @@ ASKED: tuple[Line, ...] = (
         after=_PLACE,
     ),
     _line(
-        "What is published now",
+        "Messages published from now on",
         "sub",
         "subscribed",
         id=6,
@@ -145,7 +145,7 @@ ASKED: tuple[Line, ...] = (
     ),
     _after(
         ("POST", f"{_NEWS}:purge", None),
-        _line("Goes on behind what was removed", "credit", "gap", sid=6, msgs=100),
+        _line("Continues behind removed messages", "credit", "gap", sid=6, msgs=100),
     ),
     _after(
         ("DELETE", _WORK, None), _line("A feed whose consumer was deleted", "ping", "ended", id=18)
