@@ -104,10 +104,10 @@ def verdict(feature: Feature, run: Run) -> str:
     if any(run.outcomes[test] == "failed" for test in ids):
         return FAILS
     if feature.refused:
-        said = sorted({run.refusals[test] for test in ids if test in run.refusals})
-        if not said:
+        output = sorted({run.refusals[test] for test in ids if test in run.refusals})
+        if not output:
             raise NotRun(f"{feature.name}: no test tells what it is refused with")
-        return "not served: " + "; ".join(said)
+        return "not served: " + "; ".join(output)
     if feature.differs:
         return f"differs: {feature.differs}"
     return SAME if run.compared.intersection(ids) else ALONE
@@ -117,7 +117,7 @@ def _tests_of(feature: Feature, run: Run) -> list[str]:
     ids: list[str] = []
     for written, pattern in feature.patterns:
         found = [
-            t for t, said in run.outcomes.items() if said != "skipped" and pattern.fullmatch(t)
+            t for t, output in run.outcomes.items() if output != "skipped" and pattern.fullmatch(t)
         ]
         if not found:
             raise NotRun(f"{feature.name}: {written}")
@@ -139,13 +139,13 @@ def render(sections: Iterable[Section], run: Run) -> str:
     return "\n".join(lines) + "\n"
 
 
-def row(feature: Feature, said: str) -> str:
+def row(feature: Feature, output: str) -> str:
     """Return one line of the page, with the verdict `said`."""
     adr = ", ".join(map(str, feature.adr))
     cells = [feature.name, adr, feature.since]
     if feature.document:
         cells = [f"ADR-{adr}" if adr else feature.name, feature.document, feature.server]
-    return "| " + " | ".join([*cells, said, links(feature)]) + " |"
+    return "| " + " | ".join([*cells, output, links(feature)]) + " |"
 
 
 def links(feature: Feature) -> str:

@@ -15,11 +15,11 @@ FIXTURES = {"nats_server", "pair"}
 """Fixtures that use nats-server, even when another test has started it."""
 
 _SHOWN = 40  # lines of the difference
-_KEPT = "compatibility/run"
+_LINES_MAX = "compatibility/run"
 _PARAMETER = re.compile(r"\[nats-server[-\]]")
 _COMPARED = "compared"
 _run = Run()
-_said: list[str] = []
+_outputs: list[str] = []
 
 
 class Comparisons:
@@ -70,20 +70,20 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         page = render(load(), _run)
     except NotRun as missing:
         if writes:
-            _said.append(f"docs/compatibility.md is not written: {missing}")
+            _outputs.append(f"docs/compatibility.md is not written: {missing}")
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         elif _covers_all(config):
-            _said.append(f"docs/compatibility.md is not compared, no test ran of {missing}")
+            _outputs.append(f"docs/compatibility.md is not compared, no test ran of {missing}")
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return
     if writes:
         PAGE.write_text(page)
-        _said.append("docs/compatibility.md is written")
+        _outputs.append("docs/compatibility.md is written")
     elif not PAGE.exists() or PAGE.read_text() != page:
-        _said.append("docs/compatibility.md is not what this run found: python -m tests.compat")
+        _outputs.append("docs/compatibility.md is not what this run found: python -m tests.compat")
         written = PAGE.read_text() if PAGE.exists() else ""
         changes = unified_diff(written.splitlines(), page.splitlines(), lineterm="", n=0)
-        _said.extend(islice(changes, 2, _SHOWN))
+        _outputs.extend(islice(changes, 2, _SHOWN))
         if exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -97,15 +97,15 @@ def _covers_all(config: pytest.Config) -> bool:
 def _keep(config: pytest.Config, again: bool) -> None:
     """Store the results for a later run of some tests, or add the stored ones."""
     assert config.cache is not None
-    kept = config.cache.get(_KEPT, {}) if again else {}
+    kept = config.cache.get(_LINES_MAX, {}) if again else {}
     _run.outcomes = kept.get("outcomes", {}) | _run.outcomes
     _run.compared |= set(kept.get("compared", ()))
     _run.refusals = kept.get("refusals", {}) | _run.refusals
     found = {"outcomes": _run.outcomes, "refusals": _run.refusals}
-    config.cache.set(_KEPT, found | {"compared": sorted(_run.compared)})
+    config.cache.set(_LINES_MAX, found | {"compared": sorted(_run.compared)})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print whether the page was written or compared."""
-    for line in _said:
+    for line in _outputs:
         terminalreporter.write_line(line)

@@ -25,7 +25,7 @@ Address = Callable[[], tuple[str, int]]
 class Client(threading.Thread, ABC):
     """A thread that connects, works, and connects again when the server is gone."""
 
-    patience = 2.0
+    time_limit = 2.0
     """Seconds without an answer after which the client gives up its connection."""
 
     def __init__(self, name: str, address: Address, ledger: Ledger) -> None:
@@ -38,7 +38,7 @@ class Client(threading.Thread, ABC):
     def run(self) -> None:
         while not self.stopping.is_set():
             try:
-                with Wire(self.address(), timeout=self.patience) as wire:
+                with Wire(self.address(), timeout=self.time_limit) as wire:
                     wire.hello()
                     self.work(wire)
             except GONE:
@@ -69,7 +69,7 @@ class Publisher(Client):
 
     # Longer than a starting server holds a publish: the server may read an abandoned connection
     # after its successor, which would change the order.
-    patience = 40.0
+    time_limit = 40.0
 
     def __init__(self, name: str, address: Address, ledger: Ledger, *, ids: bool) -> None:
         super().__init__(name, address, ledger)

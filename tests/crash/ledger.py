@@ -55,7 +55,7 @@ def check(ledger: Ledger, stored: Stored, *, with_id: set[bytes]) -> list[str]:
     """
     return [
         *_promises(ledger, stored),
-        *_strangers(ledger, stored),
+        *_unknown_messages(ledger, stored),
         *_copies(ledger, stored, with_id),
         *_order(ledger, stored),
         *_deliveries(ledger, stored),
@@ -73,7 +73,7 @@ def _promises(ledger: Ledger, stored: Stored) -> list[str]:
     return wrong
 
 
-def _strangers(ledger: Ledger, stored: Stored) -> list[str]:
+def _unknown_messages(ledger: Ledger, stored: Stored) -> list[str]:
     return [
         f"{value!r} at {seq} was never sent"
         for seq, (value, _) in stored.items()

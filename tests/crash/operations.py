@@ -302,7 +302,7 @@ class TakeOver(Operation):
         self.leader.kill()
 
 
-class HandOver(Publish):
+class Transfer(Publish):
     """A transfer at shutdown: the leader gets SIGTERM while a peer forwards a publish to it."""
 
     counted = "hand_over"

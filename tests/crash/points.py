@@ -45,7 +45,7 @@ OPERATIONS: dict[str, type[Operation]] = {
     "delete-consumer": operations.DeleteConsumer,
     "pass-delete-consumer": passed.PassDeleteConsumer,
     "take-over": operations.TakeOver,
-    "hand-over": operations.HandOver,
+    "hand-over": operations.Transfer,
     "move-from": operations.MoveFrom,
     "move-to": operations.MoveTo,
 }
@@ -114,13 +114,13 @@ def judge(world: World, case: Case) -> Verdict:
         where = world.end_at_point(victim)
         if not where:
             _end(operation)
-            return Verdict("", _look(world, operation))
+            return Verdict("", _observe(world, operation))
         heir = world.replace(victim)
         wrong = again(lambda: [*world.look(heir), *operation.judge(heir)])
         if case.how == "stop":
             world.go_on(victim)
             _end(operation)
-        return Verdict(where, wrong + _look(world, operation))
+        return Verdict(where, wrong + _observe(world, operation))
     finally:
         operation.close()
 
@@ -134,7 +134,7 @@ def _end(operation: Operation) -> None:
         operation.victim.process = None
 
 
-def _look(world: World, operation: Operation) -> list[str]:
+def _observe(world: World, operation: Operation) -> list[str]:
     """Return the contradictions after both nodes serve again."""
     nodes: tuple[JetgateServer, ...] = again(world.settle)
     operation.collect()

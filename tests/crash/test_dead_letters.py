@@ -89,7 +89,7 @@ def _fill(server: JetgateServer) -> None:
         assert wire.request("jobs.x", b"job %d" % COUNT).json()["seq"] == COUNT
 
 
-def _letters(server: JetgateServer) -> Counter[int]:
+def _dead_letters(server: JetgateServer) -> Counter[int]:
     """Return the number of dead letters of each message, and check that each has its contents."""
     found: Counter[int] = Counter()
     with Wire(server.address) as wire:
@@ -118,7 +118,7 @@ def test_every_failure_has_one_letter_whatever_was_killed() -> None:
             server.restart()
         eventually(lambda: messages_left(server, STREAM) == 0, within=120)
         worker.stop()
-        letters = _letters(server)
+        letters = _dead_letters(server)
 
     assert worker.back == []  # a message with a confirmed +TERM is never delivered again
     assert letters == Counter(s for s in range(1, COUNT + 1) if verb_of(s) != b"+ACK")

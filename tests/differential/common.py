@@ -59,10 +59,10 @@ def _rolled_up(step: Step) -> Iterator[tuple[str, str]]:
         case _:
             return
     for subject, headers, *_ in messages:
-        said = dict(headers)
-        if "Nats-Rollup" in said:
-            yield subject, said["Nats-Rollup"]
-        elif "Nats-Schedule" in said:
+        wording = dict(headers)
+        if "Nats-Rollup" in wording:
+            yield subject, wording["Nats-Rollup"]
+        elif "Nats-Schedule" in wording:
             yield subject, "sub"  # a schedule replaces the previous message of its subject
 
 

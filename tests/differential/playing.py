@@ -22,7 +22,7 @@ _PIN = re.compile(r"(Nats-Pin-Id: )(\w+)")
 _LAST = re.compile(r"(Nats-Last-Stream: )\d+")
 _UNTOLD = ("cluster", "pause_remaining", "pinned_client_id")
 _BEAT, _ENDS = "NATS/1.0 100 ", ("NATS/1.0 4", "NATS/1.0 503")
-_PATIENCE = 20.0
+_TIME_LIMIT = 20.0
 _HELD = 10.0  # seconds after which an acknowledgement counts as unanswered
 
 
@@ -35,7 +35,7 @@ class Player:
     """
 
     def __init__(self, address: tuple[str, int], name: str) -> None:
-        self.wire = Wire(address, timeout=_PATIENCE)
+        self.wire = Wire(address, timeout=_TIME_LIMIT)
         self.wire.hello()
         self.name = name
         self.config: Fields = {}
@@ -43,7 +43,7 @@ class Player:
         self.delivered: list[bytes] = []
         self._fetches = self._batches = 0
         self._pins: dict[int, str] = {}
-        self._ear = Wire(address, timeout=_PATIENCE)
+        self._ear = Wire(address, timeout=_TIME_LIMIT)
         self._ear.hello()
         self._ear.send(b"SUB rp.> rp\r\nSUB pd.> pd\r\nSUB pq.> q pq\r\n")
         self._ear.flush()

@@ -370,12 +370,12 @@ FOUND_BY_CHANCE = (
 )
 
 
-def lines_of(said: str) -> list[str]:
+def lines_of(wording: str) -> list[str]:
     """Return sorted lines, because nats-server reports several errors in a random order."""
-    return sorted(said.removeprefix("nats-server: ").splitlines())
+    return sorted(wording.removeprefix("nats-server: ").splitlines())
 
 
-def said_by_us(text: str) -> str:
+def our_error(text: str) -> str:
     options = Options()
     try:
         read(text, "c.conf", options, included, os.environ)
@@ -398,16 +398,16 @@ def test_both_servers_report_the_same_about_a_configuration_file(
     Path("deep.conf").write_text("include port_of_x.conf\n")
     Path("c.conf").write_bytes(text.encode())
 
-    said = subprocess.run(
+    wording = subprocess.run(
         [binary(), "-t", "-c", "c.conf"], capture_output=True, text=True, check=False, timeout=60
     )
 
-    assert lines_of(said_by_us(text)) == lines_of(said.stderr)
+    assert lines_of(our_error(text)) == lines_of(wording.stderr)
 
 
 def test_two_directories_of_the_store_are_one_too_many() -> None:
     for text in ("store_dir: a; jetstream { store_dir: b }", "jetstream { store: a }; storedir: a"):
-        assert said_by_us(text).endswith(": Duplicate 'store_dir' configuration\n\n")
+        assert our_error(text).endswith(": Duplicate 'store_dir' configuration\n\n")
 
 
 CONTRADICTIONS = (
@@ -466,9 +466,9 @@ def test_a_check_of_the_file_does_not_speak_of_them(
     monkeypatch.chdir(tmp_path)
     Path("c.conf").write_text(text)
 
-    said = subprocess.run(
+    wording = subprocess.run(
         [binary(), "-t", "-c", "c.conf"], capture_output=True, text=True, check=False, timeout=60
     )
     code = check(parse_flags(["-t", "-c", "c.conf"]))
 
-    assert (code, capsys.readouterr().err) == (0, said.stderr)
+    assert (code, capsys.readouterr().err) == (0, wording.stderr)

@@ -25,7 +25,7 @@ from dropin.config.options import Options
 from dropin.config.reader import Mistakes, read
 from tests.differential.configuration_blocks import blocks
 from tests.differential.configurations import ENVIRONMENT, INCLUDED, configuration
-from tests.differential.test_configuration import lines_of, said_by_us
+from tests.differential.test_configuration import lines_of, our_error
 from tests.support.natsserver import binary
 
 SEEDS = 800
@@ -39,9 +39,9 @@ It reads maps in a random order, and reports only the first error of some kinds.
 _ITS_OWN_FAULT = "runtime error: invalid memory address"
 
 
-def said_by_reference(server: str) -> str:
-    said = subprocess.run([server, "-t", "-c", "c.conf"], capture_output=True, check=False)
-    lines = said.stderr.decode(errors="replace").splitlines(keepends=True)
+def error_of_reference(server: str) -> str:
+    wording = subprocess.run([server, "-t", "-c", "c.conf"], capture_output=True, check=False)
+    lines = wording.stderr.decode(errors="replace").splitlines(keepends=True)
     return "".join(line for line in lines if _ITS_OWN_FAULT not in line)
 
 
@@ -50,9 +50,9 @@ def difference(text: str, server: str) -> tuple[str, str] | None:
     if is_refused(text):
         return None
     Path("c.conf").write_bytes(text.encode())
-    ours = said_by_us(text)
+    ours = our_error(text)
     for _ in range(_ASKED):
-        theirs = said_by_reference(server)
+        theirs = error_of_reference(server)
         if lines_of(ours) == lines_of(theirs):
             return None
         if " error on " in theirs or " is valid " in theirs:

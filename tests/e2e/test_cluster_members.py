@@ -180,7 +180,7 @@ def check_one(cluster: dict[str, Any]) -> None:
     assert list(cluster) == ["name", "leader"]
 
 
-def check_many(cluster: dict[str, Any], others: int) -> None:
+def check_many(cluster: dict[str, Any], peers: int) -> None:
     """Several replicas: the leader, and the others in the order of their names."""
     shown = ["name", "raft_group", "leader", "leader_since", "system_account", "traffic_account"]
     assert list(cluster) == [*shown, "replicas"]
@@ -188,7 +188,7 @@ def check_many(cluster: dict[str, Any], others: int) -> None:
     assert cluster["traffic_account"] == "$SYS"
     names = [each["name"] for each in cluster["replicas"]]
     assert names == sorted({*names} - {cluster["leader"]})
-    assert len(names) == others
+    assert len(names) == peers
     for each in cluster["replicas"]:
         assert {"name", "current", "active", "peer"} <= {*each} <= PEER
         assert len(each["peer"]) == 8
@@ -285,9 +285,9 @@ def test_a_stream_names_its_mirrors_as_alternates(system: System) -> None:
             created = await client.stream("copy", 1, mirror={"name": "origin"})
             await client.stream("second", 1, mirror={"name": "copy"})
             name = (await client.led("origin"))["name"]
-            for stream, others in (("origin", ["copy"]), ("copy", ["second"]), ("second", [])):
+            for stream, peers in (("origin", ["copy"]), ("copy", ["second"]), ("second", [])):
                 info = await client.ask(f"STREAM.INFO.{stream}")
-                named = sorted([stream, *others]) if others else []
+                named = sorted([stream, *peers]) if peers else []
                 found = sorted(info.get("alternates", ()), key=itemgetter("name"))  # in no order
                 assert found == [{"name": each, "cluster": name} for each in named]
             assert "alternates" not in created

@@ -48,10 +48,10 @@ def test_the_next_leader_stores_the_letters_of_the_last(
         created = "PUT", "/v1/streams/DEAD", '{"allow_direct": true}'
         eventually(lambda: request(ports, *created)[0] in (200, 201), within=120)
 
-        def letters() -> list[Any]:
+        def dead_letters() -> list[Any]:
             return list(_post(ports, "/v1/streams/DEAD/messages:read", {})["messages"])
 
-        (letter,) = eventually(letters)
+        (letter,) = eventually(dead_letters)
         assert (letter["text"], letter["headers"]["Jetgate-Dead-Reason-Text"]) == ("bad", ["why"])
 
         def left() -> int:

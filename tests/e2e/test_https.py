@@ -121,7 +121,7 @@ def test_old_versions_are_refused(server: JetgateServer, ca: trustme.CA) -> None
 
 
 @pytest.mark.parametrize(
-    ("cert", "key", "said"),
+    ("cert", "key", "wording"),
     [
         (
             "own.pem",
@@ -142,7 +142,9 @@ def test_old_versions_are_refused(server: JetgateServer, ca: trustme.CA) -> None
         ("own.pem", "sealed.key", "--http-tls-key: {}/sealed.key needs a passphrase"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(files: Path, cert: str, key: str, said: str) -> None:
+def test_a_file_that_cannot_be_used_is_named(
+    files: Path, cert: str, key: str, wording: str
+) -> None:
     code = "from jetgate.http_tls import tls_of; import sys; tls_of(*sys.argv[1:])"
     paths = [str(files / name) if name else "" for name in (cert, key)]
 
@@ -151,7 +153,7 @@ def test_a_file_that_cannot_be_used_is_named(files: Path, cert: str, key: str, s
     )
 
     assert ended.returncode
-    assert said.replace("{}", str(files)) in ended.stderr
+    assert wording.replace("{}", str(files)) in ended.stderr
 
 
 def test_the_command_ends_with_one_line(files: Path, tmp_path: Path) -> None:

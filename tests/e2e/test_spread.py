@@ -80,7 +80,7 @@ async def terminate(at: At, name: str, count: int) -> None:
             await at.client.request(message.reply, b"+TERM", timeout=PATIENT)
 
 
-async def letters(at: At, name: str) -> list[str]:
+async def dead_letters(at: At, name: str) -> list[str]:
     """The bodies of the letters, oldest first."""
     last = (await at.info(name))["state"]["last_seq"]
     return [((await at.js.get_msg(name, seq)).data or b"").decode() for seq in range(1, last + 1)]
@@ -101,7 +101,7 @@ def test_dead_letters_go_once_each_to_the_leader_of_their_stream(nodes: Nodes) -
         await one.move("JOBS", two.name)
         await terminate(one, "JOBS", 2)
         await two.holds("DEAD", 5)
-        assert await letters(three, "DEAD") == ["0", "1", "2", "3", "4"]
+        assert await dead_letters(three, "DEAD") == ["0", "1", "2", "3", "4"]
         await two.holds("JOBS", 0)
 
     run(nodes, scenario, **WHO)
@@ -116,7 +116,7 @@ def test_dead_letters_wait_for_their_stream_and_lack_what_it_does_not_take(nodes
         await terminate(three, "LATE", 3)
         await two.stream("SMALL", max_msg_size=700)
         await one.holds("SMALL", 3)
-        assert await letters(three, "SMALL") == ["small", "", "last"]
+        assert await dead_letters(three, "SMALL") == ["small", "", "last"]
 
     run(nodes, scenario, **WHO)
 
@@ -137,7 +137,7 @@ def test_dead_letters_are_stored_once_where_their_stream_moves_again_and_again(
 
         await asyncio.gather(move(), terminate(two, "MANY", 60))
         await one.holds("MANYDEAD", 60)
-        assert sorted(map(int, await letters(three, "MANYDEAD"))) == list(range(60))
+        assert sorted(map(int, await dead_letters(three, "MANYDEAD"))) == list(range(60))
         await one.holds("MANY", 0)
 
     run(nodes, scenario, **WHO)

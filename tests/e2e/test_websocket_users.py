@@ -35,7 +35,7 @@ def _started(name: str, where: Path, text: str) -> Iterator[DropIn]:
         yield server
 
 
-def _door(server: DropIn) -> tuple[str, int]:
+def _listener(server: DropIn) -> tuple[str, int]:
     host, _, port = server.ports()["websocket"][0].removeprefix("ws://").rpartition(":")
     return host, int(port)
 
@@ -46,10 +46,10 @@ def _info(web: WebSocket) -> dict[str, Any]:
     return dict(json.loads(payload.removeprefix(b"INFO ")))
 
 
-def _who(door: tuple[str, int], cookie: str | None, connect: dict[str, str] | None) -> str:
+def _who(listener: tuple[str, int], cookie: str | None, connect: dict[str, str] | None) -> str:
     """The user a client is that brings these cookies and this CONNECT (None: says none)."""
     hello = b"" if connect is None else b"CONNECT %b\r\n" % json.dumps(_HELLO | connect).encode()
-    with WebSocket(door) as web:
+    with WebSocket(listener) as web:
         web.ask(request({"Cookie": cookie}))
         assert web.head.startswith(b"HTTP/1.1 101")
         _info(web)
@@ -122,11 +122,11 @@ def test_the_user_of_a_connection(case: str, tmp_path: Path) -> None:
     found = []
     for name in NAMES:
         with _started(name, tmp_path, _text(top, block)) as server:
-            door = _door(server)
-            with WebSocket(door) as web:
+            listener = _listener(server)
+            with WebSocket(listener) as web:
                 web.ask(request())
                 asked = _info(web).get("auth_required", False)
-            found.append((asked, [_who(door, *client) for client in clients]))
+            found.append((asked, [_who(listener, *client) for client in clients]))
     ours, theirs = found
     assert ours == theirs
 
@@ -134,7 +134,7 @@ def test_the_user_of_a_connection(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_time_to_authenticate(name: str, tmp_path: Path) -> None:
     text = _text(_USERS, "authorization {timeout: 0.2}")
-    with _started(name, tmp_path, text) as server, WebSocket(_door(server)) as web:
+    with _started(name, tmp_path, text) as server, WebSocket(_listener(server)) as web:
         web.ask(request())
         _info(web)
         assert web.data(b"\r\n") == b"-ERR 'Authentication Timeout'\r\n"
@@ -143,7 +143,7 @@ def test_time_to_authenticate(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_pings_of_its_own(name: str, tmp_path: Path) -> None:
     text = 'ping_interval: "1m"\n' + _text("", 'ping_interval: "200ms"')
-    with _started(name, tmp_path, text) as server, WebSocket(_door(server)) as web:
+    with _started(name, tmp_path, text) as server, WebSocket(_listener(server)) as web:
         web.ask(request())
         _info(web)
         web.send(frame(b'CONNECT {"verbose":false}\r\n'))

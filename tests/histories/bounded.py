@@ -101,7 +101,7 @@ class Hirer(Client):
     As for streams, it never reuses a name after an unknown outcome.
     """
 
-    patience = 10.0  # long enough for the answer of a node after an outage of PostgreSQL
+    time_limit = 10.0  # long enough for the answer of a node after an outage of PostgreSQL
     stream = "RING"
 
     def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:
@@ -175,13 +175,13 @@ def put(
     known: dict[str, Any] = {"op": client.history.next_op(), "stream": stream, "value": value}
     client.history.write("publish", "invoke", subject=subject, **known)
     phase: Any = "unknown"
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     error: dict[str, Any] = {}
     try:
         answer = read_answer(wire.request(subject, value.encode(), headers))
         error = answer.get("error", {})
         phase = "fail" if error else "ok"
-        said = {"text": json.dumps(error)} if error else {"seq": answer["seq"]}
+        fields = {"text": json.dumps(error)} if error else {"seq": answer["seq"]}
     finally:
-        client.history.write("publish", phase, **known, **said)
-    return int(said.get("seq", 0)), error.get("err_code") == 10077
+        client.history.write("publish", phase, **known, **fields)
+    return int(fields.get("seq", 0)), error.get("err_code") == 10077

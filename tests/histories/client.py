@@ -27,7 +27,7 @@ class Client(threading.Thread, ABC):
         failure: Text of an unexpected exception that ended the thread; empty without one.
     """
 
-    patience = 5.0
+    time_limit = 5.0
     """Seconds without an answer after which the client gives up its server."""
 
     def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:
@@ -62,7 +62,7 @@ class Client(threading.Thread, ABC):
                 wire.hello()
             except AssertionError as error:  # the server sent an error
                 raise Closed(str(error)) from None
-            wire.timeout = self.patience
+            wire.timeout = self.time_limit
             self.history.conn += 1
             self.work(wire)
 
@@ -75,7 +75,7 @@ class Client(threading.Thread, ABC):
         quiet = 0
         while not self.stopping.is_set():
             try:
-                frame = wire.frame(self.patience / 5)
+                frame = wire.frame(self.time_limit / 5)
             except Silence:
                 quiet += 1
                 if quiet > 5:

@@ -239,7 +239,7 @@ class Cluster:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(victim, number)
 
-    def cut_power(self) -> None:
+    def switch_off(self) -> None:
         """Stop PostgreSQL as a power cut does. Raises as `power.cut` when it is unavailable."""
         server = self.postgres.server
         if server.pid is not None:

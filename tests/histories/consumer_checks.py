@@ -188,25 +188,25 @@ def floors(view: View) -> Iterator[Violation]:
             shown[key] = event
 
 
-def letters(view: View) -> Iterator[Violation]:
+def dead_letters(view: View) -> Iterator[Violation]:
     """Check that each message that ended without success has one dead letter.
 
     A message that was acknowledged at its first delivery must have none.
     """
     for rule in view.rules.streams:
-        if not rule.letters_of or not view.is_final():
+        if not rule.dead_letters_of or not view.is_final():
             continue
         found = Counter(event.value for event in view.final(rule.name).values())
-        [consumer] = [each for each in view.rules.consumers if each.name == rule.letters_of]
+        [consumer] = [each for each in view.rules.consumers if each.name == rule.dead_letters_of]
         for seq, event in sorted(view.final(consumer.stream).items()):
             lines = view.about[consumer.stream, consumer.name, seq]
-            least, most = _letters_due(lines)
+            least, most = _dead_letters_due(lines)
             if not least <= found[event.value] <= most:
                 text = f"{event.value} has {found[event.value]} letters, not {least} to {most}"
                 yield Violation("letter", text, tuple(lines[-10:]))
 
 
-def _letters_due(lines: list[Event]) -> tuple[int, int]:
+def _dead_letters_due(lines: list[Event]) -> tuple[int, int]:
     """Return the minimum and maximum number of dead letters of a message, from its deliveries."""
     came = [event for event in lines if event.kind == "deliver"]
     ends = [event for event in lines if event.kind == "ack" and event.how in ENDS]
@@ -218,4 +218,4 @@ def _letters_due(lines: list[Event]) -> tuple[int, int]:
     return int(("ack", "invoke") not in phases), 1
 
 
-CHECKS = (redelivered, deliveries, waits, pending, processed, floors, letters)
+CHECKS = (redelivered, deliveries, waits, pending, processed, floors, dead_letters)

@@ -141,7 +141,7 @@ def without_database_time() -> None:
     _replace(DatabaseClock, "now", lambda self: self._machine.now())
 
 
-def _claim_of(link: RouteLink) -> int:
+def _token_of(link: RouteLink) -> int:
     """Return the newest fencing token of a peer; 0 if it owns nothing."""
     return max((claim for claim, _ in link.info.claims), default=0)
 
@@ -152,13 +152,13 @@ def resend_handed() -> None:
     given: deque[tuple[int, bytes]] = deque(maxlen=5000)
 
     def note(self: RouteLink, lines: bytes, sent: int) -> None:
-        if claim := _claim_of(self):
+        if claim := _token_of(self):
             given.append((claim, lines))
         send(self, lines, sent)
 
     def again(self: DatabaseMesh, link: RouteLink, before: RouteInfo) -> None:
         changed(self, link, before)
-        if claim := _claim_of(link):
+        if claim := _token_of(link):
             former = [lines for before, lines in given if before < claim]
             for _ in former:
                 given.popleft()

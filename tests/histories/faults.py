@@ -43,7 +43,7 @@ KINDS = {
 }
 _STREAMS = tuple(STREAMS)
 _STANDBY = {"kill-standby", "stop-standby", "hold-standby"}
-_NEED_OTHERS = {*_STANDBY, "move", "link-cut", "link-hold", "link-hold-one", "link-slow"}
+_NEED_PEERS = {*_STANDBY, "move", "link-cut", "link-hold", "link-hold-one", "link-slow"}
 _END = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
 _TERMINATE = {
     "sessions": f"{_END} and datname = current_database()",
@@ -106,7 +106,7 @@ def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) ->
         only: Kinds of faults; empty: all.
     """
     choose = random.Random(seed)
-    kinds = [kind for kind in only or KINDS if nodes > 1 or kind not in _NEED_OTHERS]
+    kinds = [kind for kind in only or KINDS if nodes > 1 or kind not in _NEED_PEERS]
     faults: list[Fault] = []
     haste = min(1.0, max(0.5, (seconds - _PAUSE_S[1]) / (len(kinds) * sum(_PAUSE_S) / 2)))
     at = choose.uniform(*_PAUSE_S) * haste
@@ -138,7 +138,7 @@ class Chaos:
     def __init__(self, cluster: Cluster, history: SharedWriter) -> None:
         self._cluster = cluster
         self._history = history
-        self._lasting: list[threading.Thread] = []
+        self._continuous: list[threading.Thread] = []
         self._busy = threading.Lock()
         self._held: set[str] = set()
         self._never = threading.Event()
@@ -151,7 +151,7 @@ class Chaos:
             self._never.wait(max(0.0, began + fault.at - time.monotonic()))
             self._begin(fault)
         self._never.wait(max(0.0, began + seconds - time.monotonic()))
-        for thread in self._lasting:
+        for thread in self._continuous:
             thread.join()
 
     def _begin(self, fault: Fault) -> None:
@@ -167,7 +167,7 @@ class Chaos:
                 return
             self._held.add(name)
         thread = threading.Thread(target=self._do, args=(fault, victims, name))
-        self._lasting.append(thread)
+        self._continuous.append(thread)
         thread.start()
 
     def _victims(self, fault: Fault) -> tuple[Node, ...]:
@@ -254,7 +254,7 @@ class Chaos:
                 on(self._cluster.dsn, _TERMINATE[fault.kind])
         elif fault.kind == "postgres-power":
             with contextlib.suppress(OSError, asyncpg.PostgresError):  # likewise
-                self._cluster.cut_power()
+                self._cluster.switch_off()
         else:
             number = signal.SIGQUIT if fault.kind == "postgres-quit" else signal.SIGKILL
             self._cluster.kill_postgres(number)

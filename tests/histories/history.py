@@ -112,7 +112,7 @@ class StreamRule(msgspec.Struct, omit_defaults=True, frozen=True):
     retention: str = "limits"
     mirror: str = ""
     sources: tuple[str, ...] = ()
-    letters_of: str = ""
+    dead_letters_of: str = ""
     max_msgs: int = 0
     ttl: int = 0
 
@@ -189,9 +189,9 @@ class Writer:
         """Return a number for the next request."""
         return next(self._ops)
 
-    def write(self, kind: Kind, phase: Phase = "", **said: str | int | bool) -> Event:
+    def write(self, kind: Kind, phase: Phase = "", **fields: str | int | bool) -> Event:
         """Write a line with the current time."""
-        event = Event(time.monotonic_ns(), self._client, kind, phase, conn=self.conn, **said)  # type: ignore[arg-type]
+        event = Event(time.monotonic_ns(), self._client, kind, phase, conn=self.conn, **fields)  # type: ignore[arg-type]
         self._file.write(self._encode(event) + b"\n")
         return event
 
@@ -203,9 +203,9 @@ class SharedWriter(Writer):
         super().__init__(directory, client)
         self._lock = threading.Lock()
 
-    def write(self, kind: Kind, phase: Phase = "", **said: str | int | bool) -> Event:
+    def write(self, kind: Kind, phase: Phase = "", **fields: str | int | bool) -> Event:
         with self._lock:
-            return super().write(kind, phase, **said)
+            return super().write(kind, phase, **fields)
 
 
 def write_rules(directory: Path, rules: Rules) -> None:

@@ -30,18 +30,18 @@ def lost(view: View) -> Iterator[Violation]:
     for rule in view.with_retention("latest"):
         last = {event.subject: event for event in view.final(rule.name).values()}
         for message in view.messages[rule.name].values():
-            kept = last.get(message.sent.subject)
+            retained = last.get(message.sent.subject)
             for seq, acked in message.acked.items():
-                if kept is None or kept.seq < seq:
-                    lines = (message.sent, acked, *([kept] if kept else []))
+                if retained is None or retained.seq < seq:
+                    lines = (message.sent, acked, *([retained] if retained else []))
                     yield Violation("lost", f"{message.sent.subject} has lost {seq}", lines)
 
 
 def _part(value: str, found: set[str]) -> str:
     """Return the position of a lost message among those of its publisher, as text."""
     name, _, number = value.rpartition("-")
-    kept = [number_of(other) for other in found if other.rpartition("-")[0] == name]
-    return part_of(int(number), kept)
+    retained = [number_of(other) for other in found if other.rpartition("-")[0] == name]
+    return part_of(int(number), retained)
 
 
 def resurrected(view: View) -> Iterator[Violation]:
@@ -73,7 +73,7 @@ def phantoms(view: View) -> Iterator[Violation]:
     known = {value for messages in view.messages.values() for value in messages}
     for stream, places in view.places.items():
         rule = view.streams[stream]
-        is_copy = bool(rule.mirror or rule.sources or rule.letters_of)
+        is_copy = bool(rule.mirror or rule.sources or rule.dead_letters_of)
         for value, seqs in places.items():
             event = view.seen[stream][min(seqs)]
             message = view.messages[stream].get(value)
@@ -219,8 +219,8 @@ def stored(view: View) -> Iterator[Violation]:
     """Check that final reads agree at each node, by SQL, and with the stream's info."""
     if not view.is_final():
         return
-    said = {event.stream: event for event in view.of("stream") if event.phase == "ok"}
-    for stream, event in said.items():
+    fields = {event.stream: event for event in view.of("stream") if event.phase == "ok"}
+    for stream, event in fields.items():
         by_sql = view.final(stream, "SQL")
         for how in view.ways:
             if differing := sorted(set(view.final(stream, how)) ^ set(by_sql)):

@@ -59,7 +59,7 @@ class HttpConsumer(Client):
         for token in list(known):
             self.history.write("ack", "unknown" if token in failed else "ok", **known.pop(token))
 
-    def give_up(self, known: dict[str, dict[str, Any]]) -> None:
+    def abandon(self, known: dict[str, dict[str, Any]]) -> None:
         """Record an unknown outcome for these acknowledgements."""
         for each in known.values():
             self.history.write("ack", "unknown", **each)
@@ -70,7 +70,7 @@ class RestConsumer(HttpConsumer):
     """A client that fetches and acknowledges over HTTP."""
 
     def connect(self, nats: Address, http: Address) -> None:
-        connection = http_client.HTTPConnection(*http, timeout=self.patience)
+        connection = http_client.HTTPConnection(*http, timeout=self.time_limit)
         try:
             connection.connect()
             self.history.conn += 1
@@ -92,7 +92,7 @@ class RestConsumer(HttpConsumer):
                 if status == 200:
                     self.confirm(known, answer)
             finally:
-                self.give_up(known)
+                self.abandon(known)
         return status in (200, 204)
 
     def _ask(
@@ -102,10 +102,10 @@ class RestConsumer(HttpConsumer):
         try:
             connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
             answer = connection.getresponse()
-            said = answer.read()
+            replies = answer.read()
         except http_client.HTTPException as error:
             raise OSError(str(error)) from error
-        return answer.status, json.loads(said) if answer.status == 200 else {}
+        return answer.status, json.loads(replies) if answer.status == 200 else {}
 
 
 class SocketConsumer(HttpConsumer):
@@ -115,7 +115,7 @@ class SocketConsumer(HttpConsumer):
         url = f"ws://{http[0]}:{http[1]}/v1/ws"
         open_: dict[int, dict[str, dict[str, Any]]] = {}
         try:
-            with connect(url, open_timeout=self.patience, close_timeout=1, proxy=None) as ws:
+            with connect(url, open_timeout=self.time_limit, close_timeout=1, proxy=None) as ws:
                 self.history.conn += 1
                 self._follow(ws, open_)
         except WebSocketException as error:
@@ -123,7 +123,7 @@ class SocketConsumer(HttpConsumer):
             raise Closed(str(error)) from error
         finally:
             for known in open_.values():
-                self.give_up(known)
+                self.abandon(known)
 
     def _follow(self, ws: Any, open_: dict[int, dict[str, dict[str, Any]]]) -> None:
         since, number = time.monotonic_ns(), 2
@@ -147,7 +147,7 @@ def frames_of(client: Client, ws: Any) -> Iterator[dict[str, Any]]:
     quiet = 0
     while not client.stopping.is_set():
         try:
-            told = json.loads(ws.recv(timeout=client.patience / 5))
+            told = json.loads(ws.recv(timeout=client.time_limit / 5))
         except TimeoutError:
             quiet += 1
             if quiet > 5:
@@ -179,7 +179,7 @@ class TailReader(Client):
             *([f"Last-Event-ID: {self._id}"] if self._id else []),
         ]
         try:
-            with socket.create_connection(http, timeout=self.patience) as sock:
+            with socket.create_connection(http, timeout=self.time_limit) as sock:
                 sock.sendall("\r\n".join([*head, "", ""]).encode())
                 self.history.conn += 1
                 self._follow(sock)
@@ -187,11 +187,11 @@ class TailReader(Client):
             self.stopping.wait(0.05)
 
     def _follow(self, sock: socket.socket) -> None:
-        said = self._parts(sock, b"\r\n\r\n")
-        status = next(said, b"").split(b"\r\n")[0]
+        replies = self._parts(sock, b"\r\n\r\n")
+        status = next(replies, b"").split(b"\r\n")[0]
         if b" 200 " not in status:
             raise Closed(status.decode())
-        for part in said:
+        for part in replies:
             fields = dict(line.split(": ", 1) for line in part.decode().split("\n") if ": " in line)
             if "data" in fields:
                 self._take(fields.get("event", ""), json.loads(fields["data"]))
@@ -199,7 +199,7 @@ class TailReader(Client):
 
     def _parts(self, sock: socket.socket, end: bytes) -> Iterator[bytes]:
         """Yield the head, then each complete event; raise Silence when no data arrives."""
-        sock.settimeout(self.patience / 5)
+        sock.settimeout(self.time_limit / 5)
         heard, quiet = b"", 0
         while not self.stopping.is_set():
             try:

@@ -96,9 +96,9 @@ class Publisher(Client):
                 sent, "ok", seq=int(answer["seq"]), duplicate=bool(answer.get("duplicate", False))
             )
 
-    def _end(self, sent: _Try, phase: Any, **said: Any) -> None:
+    def _end(self, sent: _Try, phase: Any, **fields: Any) -> None:
         self.history.write(
-            "publish", phase, op=sent.op, stream=self.stream, value=sent.value, **said
+            "publish", phase, op=sent.op, stream=self.stream, value=sent.value, **fields
         )
         if phase != "ok" and self.ids:
             self._again.append(sent.value)
@@ -209,15 +209,17 @@ def publish_one(
     client.history.write("publish", "invoke", subject=subject, expect=expect, **known)
     head = f"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {expect}\r\n\r\n".encode()
     phase: Any = "unknown"
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     try:
         frame = wire.request(subject, value.encode(), head if expect >= 0 else b"")
         answer = read_answer(frame)
         phase = "fail" if "error" in answer else "ok"
-        said = {"text": json.dumps(answer["error"])} if phase == "fail" else {"seq": answer["seq"]}
+        fields = (
+            {"text": json.dumps(answer["error"])} if phase == "fail" else {"seq": answer["seq"]}
+        )
     finally:
-        client.history.write("publish", phase, **known, **said)
-    return int(said.get("seq", 0))
+        client.history.write("publish", phase, **known, **fields)
+    return int(fields.get("seq", 0))
 
 
 def direct_get(client: Client, wire: Wire, stream: str, subject: str, seq: int = 0) -> int:
@@ -229,20 +231,20 @@ def direct_get(client: Client, wire: Wire, stream: str, subject: str, seq: int =
     known: dict[str, Any] = {"op": op, "stream": stream, "how": how}
     client.history.write("get", "invoke", subject=subject, seq=seq, **known)
     phase: Any = "unknown"
-    said: dict[str, Any] = {"subject": subject, "seq": seq}
+    fields: dict[str, Any] = {"subject": subject, "seq": seq}
     try:
         request = json.dumps({"seq": seq} if seq else {"last_by_subj": subject}).encode()
         frame = wire.request(f"$JS.API.DIRECT.GET.{stream}", request)
         found = header(frame, "Nats-Sequence")
         if found:
             phase, seq = "ok", int(found)
-            said = {"seq": seq, "value": frame.payload.decode()}
-            said["subject"] = header(frame, "Nats-Subject")
+            fields = {"seq": seq, "value": frame.payload.decode()}
+            fields["subject"] = header(frame, "Nats-Subject")
             known["stream"] = header(frame, "Nats-Stream")  # a mirror also answers for its origin
         elif b" 404" in frame.headers.split(b"\r\n", 1)[0]:
             phase, seq = "fail", 0
     finally:
-        client.history.write("get", phase, **known, **said)
+        client.history.write("get", phase, **known, **fields)
     return seq if phase == "ok" else 0
 
 
@@ -262,7 +264,7 @@ class RestPublisher(Client):
         raise NotImplementedError("it has a connection of another kind")
 
     def connect(self, nats: Address, http: Address) -> None:
-        connection = http_client.HTTPConnection(*http, timeout=self.patience)
+        connection = http_client.HTTPConnection(*http, timeout=self.time_limit)
         try:
             connection.connect()
             self.history.conn += 1
@@ -287,7 +289,7 @@ class RestPublisher(Client):
             identified=True,
         )
         phase: Any = "unknown"
-        said: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         try:
             key = {"Idempotency-Key": f'"{value}"', "Content-Type": "text/plain"}
             connection.request("POST", f"/v1/subjects/{self.subject}", value, key)
@@ -295,11 +297,11 @@ class RestPublisher(Client):
             body = answer.read()
             if answer.status in (200, 201):
                 phase, self._pending = "ok", ""
-                said = {"seq": json.loads(body)["seq"], "duplicate": answer.status == 200}
+                fields = {"seq": json.loads(body)["seq"], "duplicate": answer.status == 200}
             else:
-                said = {"text": f"{answer.status} {body[:200].decode(errors='replace')}"}
+                fields = {"text": f"{answer.status} {body[:200].decode(errors='replace')}"}
         except http_client.HTTPException as error:
             raise OSError(str(error)) from error
         finally:
-            self.history.write("publish", phase, op=op, stream="LOG", value=value, **said)
+            self.history.write("publish", phase, op=op, stream="LOG", value=value, **fields)
         return not self._pending

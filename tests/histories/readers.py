@@ -75,7 +75,7 @@ class OrderedReader(Client):
         wire.publish(f"$JS.API.CONSUMER.CREATE.{self.stream}", body, reply=answer)
         early = []
         # If the leader ended before it answered, the consumer exists and delivers.
-        until = time.monotonic() + self.patience
+        until = time.monotonic() + self.time_limit
         while not (frame := wire.frame(until - time.monotonic())).verb.endswith(b"MSG") or (
             frame.subject != answer
         ):
@@ -102,7 +102,7 @@ class SocketReader(Client):
     def connect(self, nats: Address, http: Address) -> None:
         url = f"ws://{http[0]}:{http[1]}/v1/ws"
         try:
-            with connect(url, open_timeout=self.patience, close_timeout=1, proxy=None) as socket:
+            with connect(url, open_timeout=self.time_limit, close_timeout=1, proxy=None) as socket:
                 self.history.conn += 1
                 self._follow(socket)
         except WebSocketException as error:
@@ -197,18 +197,18 @@ def observe_stream(client: Historian, wire: Wire, stream: str) -> dict[str, Any]
     known: dict[str, Any] = {"op": op, "stream": stream}
     client.history.write("stream", "invoke", **known)
     state: dict[str, Any] | None = None
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     try:
         answer = wire.request(f"$JS.API.STREAM.INFO.{stream}")
         state = answer.json().get("state") if answer.payload else None
         if state is not None:
-            said = {"first": state["first_seq"], "last": state["last_seq"]}
-            said["messages"] = state["messages"]
-            said["subjects"] = state.get("num_subjects", 0)
-            said["deleted"] = state.get("num_deleted", 0)
-            said["size"] = state["bytes"]
+            fields = {"first": state["first_seq"], "last": state["last_seq"]}
+            fields["messages"] = state["messages"]
+            fields["subjects"] = state.get("num_subjects", 0)
+            fields["deleted"] = state.get("num_deleted", 0)
+            fields["size"] = state["bytes"]
     finally:
-        client.history.write("stream", "ok" if state is not None else "fail", **known, **said)
+        client.history.write("stream", "ok" if state is not None else "fail", **known, **fields)
     return state
 
 
@@ -220,15 +220,15 @@ def observe_consumer(
     known: dict[str, Any] = {"op": op, "stream": stream, "consumer": consumer}
     client.history.write("consumer", "invoke", **known)
     info: dict[str, Any] | None = None
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     try:
         answer = wire.request(f"$JS.API.CONSUMER.INFO.{stream}.{consumer}")
         told = answer.json() if answer.payload else {}
         if "ack_floor" in told:
             info = told
-            said = {"floor": told["ack_floor"]["stream_seq"], "pending": told["num_pending"]}
-            said["unacked"] = told["num_ack_pending"]
-            said["last"] = told["delivered"]["stream_seq"]
+            fields = {"floor": told["ack_floor"]["stream_seq"], "pending": told["num_pending"]}
+            fields["unacked"] = told["num_ack_pending"]
+            fields["last"] = told["delivered"]["stream_seq"]
     finally:
-        client.history.write("consumer", "ok" if info is not None else "fail", **known, **said)
+        client.history.write("consumer", "ok" if info is not None else "fail", **known, **fields)
     return info

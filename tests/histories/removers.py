@@ -10,7 +10,7 @@ from tests.histories.client import Addresses, Client
 from tests.histories.publishers import direct_get, publish_one
 from tests.support.wire import Wire
 
-_KEPT = 20  # messages kept: beyond that the oldest is purged
+_RETAINED = 20  # messages kept: beyond that the oldest is purged
 
 
 class Remover(Client):
@@ -34,7 +34,7 @@ class Remover(Client):
                 self._there.remove(seq)
                 if self._remove(wire, "MSG.DELETE", "seq", seq):
                     direct_get(self, wire, "TRASH", self.subject, seq)
-            if len(self._there) > _KEPT:
+            if len(self._there) > _RETAINED:
                 gone, first = self._there.popleft(), self._there[0]
                 if self._remove(wire, "PURGE", "purge", first):
                     direct_get(self, wire, "TRASH", self.subject, gone)

@@ -170,7 +170,7 @@ class Load:
         return wrong
 
 
-def play(plan: Plan, directory: Path, said: Callable[[str], None]) -> Outcome:
+def play(plan: Plan, directory: Path, report: Callable[[str], None]) -> Outcome:
     """Run a plan; the histories stay in the directory.
 
     Args:
@@ -185,7 +185,7 @@ def play(plan: Plan, directory: Path, said: Callable[[str], None]) -> Outcome:
         load.start()
         try:
             chaos.play(plan.faults, plan.seconds)
-            said("the faults are over")
+            report("the faults are over")
             wrong = [*chaos.failures, *_finish(cluster, load, directory, plan.drain)]
         finally:
             for client in (*load.publishers, *load.readers):

@@ -107,7 +107,7 @@ def _stream_rule(name: str, config: dict[str, Any]) -> StreamRule:
         retention=_RETENTIONS.get(name, config.get("retention", "limits")),
         mirror=config.get("mirror", {}).get("name", ""),
         sources=tuple(source["name"] for source in config.get("sources", [])),
-        letters_of="RETRY" if name == "DEAD" else "",
+        dead_letters_of="RETRY" if name == "DEAD" else "",
         max_msgs=config.get("max_msgs", 0),
         ttl=TTL_S * SECOND if name == "FADING" else 0,
     )

@@ -17,7 +17,7 @@ RULES = Rules(
         StreamRule("WORK", retention="workqueue"),
         StreamRule("MIRROR", mirror="LOG"),
         StreamRule("SUM", sources=("LOG", "WORK")),
-        StreamRule("DEAD", letters_of="C"),
+        StreamRule("DEAD", dead_letters_of="C"),
         StreamRule("RING", retention="ring", max_msgs=2),
         StreamRule("FULL", retention="removing", max_msgs=2),
         StreamRule("FADING", retention="fading", ttl=2 * SECOND),
@@ -40,31 +40,31 @@ class Story:
         self.events: list[Event] = []
         self.ops = 0
 
-    def add(self, client: str, kind: Kind, phase: Phase = "", **said: Any) -> Event:
+    def add(self, client: str, kind: Kind, phase: Phase = "", **fields: Any) -> Event:
         """Add an event; its time `t` follows the previous one unless it is given."""
-        said.setdefault("t", 10 * len(self.events) + 10)
-        self.events.append(Event(client=client, kind=kind, phase=phase, **said))
+        fields.setdefault("t", 10 * len(self.events) + 10)
+        self.events.append(Event(client=client, kind=kind, phase=phase, **fields))
         return self.events[-1]
 
-    def publish(self, value: str, seq: int, stream: str = "LOG", **said: Any) -> None:
+    def publish(self, value: str, seq: int, stream: str = "LOG", **fields: Any) -> None:
         """Add a publish with its outcome; `seq` 0: no answer, -1: refused."""
         client = value.rpartition("-")[0]
         self.ops += 1
         known = {"op": self.ops, "stream": stream, "value": value}
-        said.setdefault("subject", f"{stream.lower()}.{client}")
-        self.add(client, "publish", "invoke", **known, **said)
+        fields.setdefault("subject", f"{stream.lower()}.{client}")
+        self.add(client, "publish", "invoke", **known, **fields)
         if seq > 0:
             self.add(client, "publish", "ok", **known, seq=seq)
         else:
             self.add(client, "publish", "fail" if seq else "unknown", **known)
 
-    def deliver(self, value: str, seq: int, consumer: str = "C", **said: Any) -> None:
+    def deliver(self, value: str, seq: int, consumer: str = "C", **fields: Any) -> None:
         """Add a delivery that was requested just before."""
         stream = "WORK" if consumer == "W" else "LOG"
-        said = {"count": 1, "since": 10 * len(self.events), **said}
-        said.setdefault("subject", f"{stream.lower()}.{value.rpartition('-')[0]}")
+        fields = {"count": 1, "since": 10 * len(self.events), **fields}
+        fields.setdefault("subject", f"{stream.lower()}.{value.rpartition('-')[0]}")
         self.add(
-            consumer, "deliver", stream=stream, consumer=consumer, value=value, seq=seq, **said
+            consumer, "deliver", stream=stream, consumer=consumer, value=value, seq=seq, **fields
         )
 
     def ack(self, seq: int, consumer: str = "C", how: str = "ack", phase: Phase = "ok") -> None:
@@ -77,25 +77,25 @@ class Story:
         self.add(consumer, "ack", "invoke", **known)
         self.add(consumer, "ack", phase, **known)
 
-    def ask(self, kind: Kind, phase: Phase = "ok", client: str = "asks", **said: Any) -> None:
+    def ask(self, kind: Kind, phase: Phase = "ok", client: str = "asks", **fields: Any) -> None:
         """Add a request and its answer; both contain the dict `about`."""
         self.ops += 1
-        about = {"op": self.ops, **said.pop("about")}
+        about = {"op": self.ops, **fields.pop("about")}
         self.add(client, kind, "invoke", **about)
-        self.add(client, kind, phase, **{**about, **said})
+        self.add(client, kind, phase, **{**about, **fields})
 
     def read(self, value: str, seq: int, client: str = "reader") -> None:
         """Add a message that a follower of the stream reads."""
         subject = f"log.{value.rpartition('-')[0]}"
         self.add(client, "read", stream="LOG", value=value, seq=seq, subject=subject)
 
-    def store(self, stream: str, *values: str, **said: Any) -> None:
+    def store(self, stream: str, *values: str, **fields: Any) -> None:
         """Add the final contents of a stream, from sequence 1 on; an empty value is a gap."""
         for seq, value in enumerate(values, 1):
             if value:
                 name = "work" if value.startswith("w") else "log"
                 subject = f"{name}.{value.rpartition('-')[0]}"
-                known = {"stream": stream, "seq": seq, "value": value, "subject": subject, **said}
+                known = {"stream": stream, "seq": seq, "value": value, "subject": subject, **fields}
                 self.add("run", "stored", how="SQL", **known)
                 identified = any(event.identified for event in self.events if event.value == value)
                 msg_id = value if identified and stream != "DEAD" else ""

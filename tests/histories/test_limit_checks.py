@@ -57,14 +57,14 @@ def test_no_more_is_there_than_a_limit_allows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "kinds"),
+    ("retained", "kinds"),
     [([2, 3], set()), ([3], {"limit"}), ([1, 2, 3], {"limit"}), ([1, 3], {"limit"})],
 )
-def test_of_a_ring_the_latest_are_there(kept: list[int], kinds: set[str]) -> None:
+def test_of_a_ring_the_latest_are_there(retained: list[int], kinds: set[str]) -> None:
     story = ended(sound())
     for seq in (1, 2, 3):
         story.publish(f"r-{seq}", seq, "RING")
-    for seq in kept:
+    for seq in retained:
         known: dict[str, Any] = {"stream": "RING", "seq": seq, "value": f"r-{seq}"}
         for how in ("SQL", "NATS"):
             story.add("run", "stored", subject="ring.r", how=how, time=1000 + seq, **known)

@@ -15,7 +15,7 @@ import pytest
 from tests.histories.proxy import Proxy, RouteProxy
 from tests.support.sockets import has_port
 
-SAID = b"select 1"
+LINES = b"select 1"
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def _echo(listener: socket.socket) -> None:
 
 def _answer(connection: socket.socket) -> None:
     with connection, suppress(OSError):
-        while said := connection.recv(4096):
-            connection.sendall(said)
+        while fields := connection.recv(4096):
+            connection.sendall(fields)
 
 
 def connect(proxy: Proxy) -> socket.socket:
@@ -62,7 +62,7 @@ def heard(client: socket.socket) -> bytes:
     """Return the received bytes, up to the length of `SAID`; fewer at the end of the connection."""
     got = b""
     with suppress(ConnectionError):
-        while len(got) < len(SAID) and (data := client.recv(4096)):
+        while len(got) < len(LINES) and (data := client.recv(4096)):
             got += data
     return got
 
@@ -71,20 +71,20 @@ def test_bytes_held_in_either_direction_come_later(proxy: Proxy) -> None:
     with connect(proxy) as client:
         for to_database, to_node in ((True, False), (False, True), (True, True)):
             proxy.hold(to_database=to_database, to_node=to_node)
-            client.sendall(SAID)
+            client.sendall(LINES)
             client.setblocking(False)
             with pytest.raises(BlockingIOError):
                 client.recv(1)
             client.settimeout(30)
             proxy.heal()
 
-            assert heard(client) == SAID
+            assert heard(client) == LINES
 
 
 def test_a_cut_ends_every_connection_and_lets_nobody_in(proxy: Proxy) -> None:
     with connect(proxy) as client:
-        client.sendall(SAID)
-        assert heard(client) == SAID
+        client.sendall(LINES)
+        assert heard(client) == LINES
 
         proxy.cut()
 
@@ -93,16 +93,16 @@ def test_a_cut_ends_every_connection_and_lets_nobody_in(proxy: Proxy) -> None:
             assert heard(other) == b""
     proxy.heal()
     with connect(proxy) as client:
-        client.sendall(SAID)
-        assert heard(client) == SAID
+        client.sendall(LINES)
+        assert heard(client) == LINES
 
 
 def test_slowed_bytes_arrive(proxy: Proxy) -> None:
     proxy.slow(0.01)
     with connect(proxy) as client:
-        client.sendall(SAID)
+        client.sendall(LINES)
 
-        assert heard(client) == SAID
+        assert heard(client) == LINES
 
 
 def test_a_fault_of_one_peer_of_a_node_leaves_the_others_alone() -> None:
@@ -124,18 +124,18 @@ def test_a_fault_of_one_peer_of_a_node_leaves_the_others_alone() -> None:
         for to_peer, from_peer in ((True, False), (False, True)):
             routes.hold("one", to_peer=to_peer, from_peer=from_peer)
             for client in (one, other):
-                client.sendall(SAID)
-            assert heard(other) == SAID
+                client.sendall(LINES)
+            assert heard(other) == LINES
             one.setblocking(False)
             with pytest.raises(BlockingIOError):
                 one.recv(1)
             one.settimeout(30)
             routes.heal("one")
-            assert heard(one) == SAID
+            assert heard(one) == LINES
         routes.cut("one")
         assert heard(one) == b""
-        other.sendall(SAID)
-        assert heard(other) == SAID
+        other.sendall(LINES)
+        assert heard(other) == LINES
 
 
 def test_the_process_of_a_connection_is_known_by_its_port() -> None:

@@ -175,8 +175,8 @@ def number_of(value: str) -> int:
     return int(value.rpartition("-")[2])
 
 
-def part_of(place: int, kept: Collection[int]) -> str:
+def part_of(place: int, retained: Collection[int]) -> str:
     """Return the position of a lost message among the remaining ones: prefix, middle or postfix."""
-    if place > max(kept, default=0):
+    if place > max(retained, default=0):
         return "postfix"
-    return "prefix" if place < min(kept) else "middle"
+    return "prefix" if place < min(retained) else "middle"

@@ -236,8 +236,8 @@ async def _served(dsn: str, doors: frozenset[str]) -> AsyncIterator[tuple[Nats, 
             await server.close()
 
 
-async def _create(door: Nats) -> None:
-    boss = await door.client("boss")
+async def _create(listener: Nats) -> None:
+    boss = await listener.client("boss")
     for config in (STREAM, OWN):
         answer = await boss.request(
             f"$JS.API.STREAM.CREATE.{config['name']}", json.dumps(config).encode(), timeout=20
@@ -245,12 +245,12 @@ async def _create(door: Nats) -> None:
         assert "error" not in json.loads(answer.data), answer.data
 
 
-async def _outcomes(door: Nats | Http) -> dict[str, tuple[bool, str]]:
+async def _outcomes(listener: Nats | Http) -> dict[str, tuple[bool, str]]:
     found: dict[str, tuple[bool, str]] = {}
     for name, case in CASES.items():
-        door.refused.clear()
-        stored = await door.publish(case)
-        found[name] = (stored, door.refused[0] if door.refused else "")
+        listener.refused.clear()
+        stored = await listener.publish(case)
+        found[name] = (stored, listener.refused[0] if listener.refused else "")
     return found
 
 
@@ -263,14 +263,15 @@ REFUSED = {
 }
 
 
-def _said(lacks: str) -> str:
+def _error_lines(lacks: str) -> str:
     doing, _, subject = lacks.partition(" to ")
     verb = "publishing" if doing == "Publish" else "subscribing"
     return f"not permitted: {verb} to {subject.strip(chr(34))} (which a header asks for)"
 
 
 REFUSED_OVER_HTTP = {
-    name: (not case.lacks, _said(case.lacks) if case.lacks else "") for name, case in CASES.items()
+    name: (not case.lacks, _error_lines(case.lacks) if case.lacks else "")
+    for name, case in CASES.items()
 }
 
 
@@ -318,8 +319,8 @@ BOUND = {
 }
 
 
-async def _over_nats(door: Nats, user: str) -> Sender:
-    nc = await door.client(user)
+async def _over_nats(listener: Nats, user: str) -> Sender:
+    nc = await listener.client(user)
 
     async def send(subject: str, body: str, headers: dict[str, str], fast: str = "") -> bytes:
         inbox = nc.new_inbox()
@@ -331,9 +332,9 @@ async def _over_nats(door: Nats, user: str) -> Sender:
     return send
 
 
-async def _made_by_who_may_create(door: Nats) -> list[bytes]:
+async def _made_by_who_may_create(listener: Nats) -> list[bytes]:
     """What a user reads and publishes by streams of its own, without rights on the subjects."""
-    boss, maker = await door.client("boss"), await door.client("maker")
+    boss, maker = await listener.client("boss"), await listener.client("maker")
     await boss.request("sec.known", b"secret", timeout=20)
     for config in (
         {"name": "COPY", "mirror": {"name": "WORK"}, "allow_direct": True},
@@ -385,9 +386,9 @@ async def _over_http(node: Node, user: str) -> tuple[Client, Sender]:
     return client, send
 
 
-async def _check_stored(door: Nats) -> None:
+async def _check_stored(listener: Nats) -> None:
     """Nothing that is stored names its author."""
-    boss = await door.client("boss")
+    boss = await listener.client("boss")
     async for msg in _messages(boss):
         assert "Nats-Batch-Author" not in (msg.headers or {}), msg
 
@@ -412,13 +413,14 @@ def test_nats_server_asks_nobody() -> None:
     ]
 
     async def run(server: NatsServer) -> None:
-        door = Nats("nats://{}:{}".format(*server.address))
-        await _create(door)
-        assert await _outcomes(door) == ALLOWED
+        listener = Nats("nats://{}:{}".format(*server.address))
+        await _create(listener)
+        assert await _outcomes(listener) == ALLOWED
         assert (
-            await _batches(await _over_nats(door, "ann"), await _over_nats(door, "bob")) == SHARED
+            await _batches(await _over_nats(listener, "ann"), await _over_nats(listener, "bob"))
+            == SHARED
         )
-        await door.close()
+        await listener.close()
 
     with NatsServer({"authorization": f"{{ users: [{', '.join(permissions)}] }}"}) as server:
         asyncio.run(run(server))

@@ -77,21 +77,21 @@ def answer(server: Server, sent: bytes, pongs: int) -> bytes:
         wire.frame()
         wire.send(sent)
         wire.sock.settimeout(30)
-        said = b""
-        while said.count(b"PONG\r\n") < pongs:
+        output = b""
+        while output.count(b"PONG\r\n") < pongs:
             try:
                 data = wire.sock.recv(65536)
             except ConnectionError:
                 data = b""
             if not data:
-                return _unasked(said) + b"<end>"
-            said += data
-        return _unasked(said)
+                return _unasked(output) + b"<end>"
+            output += data
+        return _unasked(output)
 
 
-def _unasked(said: bytes) -> bytes:
+def _unasked(output: bytes) -> bytes:
     """The same without the PING of a server that measures the way to a client a second old."""
-    return said.replace(b"PING\r\n", b"")
+    return output.replace(b"PING\r\n", b"")
 
 
 CASES: dict[str, bytes] = {
@@ -239,11 +239,11 @@ def test_the_answer_does_not_depend_on_how_the_bytes_are_divided(
         wire.frame()
         for position in range(len(CASES[name])):
             wire.send(CASES[name][position : position + 1])
-        said = b""
-        while b"PONG\r\n" not in said:
-            said += wire.sock.recv(65536)
+        output = b""
+        while b"PONG\r\n" not in output:
+            output += wire.sock.recv(65536)
 
-    assert _unasked(said) == whole
+    assert _unasked(output) == whole
 
 
 def test_info_has_the_same_members(ours: CoreServer, theirs: NatsServer) -> None:
@@ -455,14 +455,14 @@ def test_too_many_connections(kind: str) -> None:
 
 def test_too_many_subscriptions(kind: str) -> None:
     with configured(kind, max_subscriptions=2) as server:
-        said = answer(
+        output = answer(
             server,
             HELLO + b"SUB a 1\r\nSUB b 2\r\nSUB c 3\r\nUNSUB 1\r\nSUB c 3\r\n"
             b"PUB c 1\r\nx\r\nPING\r\n",
             1,
         )
 
-    assert said == b"-ERR 'maximum subscriptions exceeded'\r\nMSG c 3 1\r\nx\r\nPONG\r\n"
+    assert output == b"-ERR 'maximum subscriptions exceeded'\r\nMSG c 3 1\r\nx\r\nPONG\r\n"
 
 
 def test_other_limits_of_size(kind: str) -> None:
@@ -478,10 +478,10 @@ def test_other_limits_of_size(kind: str) -> None:
 
 def test_too_many_tokens(kind: str) -> None:
     with configured(kind, max_subscription_tokens=3) as server:
-        said = answer(server, HELLO + b"SUB a.b.c 1\r\nSUB a.b.c.d 2\r\nPING\r\n", 1)
+        output = answer(server, HELLO + b"SUB a.b.c 1\r\nSUB a.b.c.d 2\r\nPING\r\n", 1)
 
     text = b'Permissions Violation for Subscription to "a.b.c.d", too many tokens'
-    assert said == b"-ERR '%b'\r\nPONG\r\n" % text
+    assert output == b"-ERR '%b'\r\nPONG\r\n" % text
 
 
 def test_only_the_slow_consumer_is_cut(kind: str) -> None:

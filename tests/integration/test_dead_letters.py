@@ -59,7 +59,7 @@ class Desk:
     def ack(self, frame: Frame, verb: bytes) -> None:
         self.wire.request(frame.reply.decode(), verb)
 
-    def letters(self, number: int) -> list[dict[str, Any]]:
+    def dead_letters(self, number: int) -> list[dict[str, Any]]:
         """The letters, once there are so many."""
 
         def stored() -> bool:
@@ -69,13 +69,13 @@ class Desk:
         eventually(stored)
         last = self.api(f"STREAM.INFO.{self.dead}")["state"]["last_seq"]
         asked = ({"seq": seq} for seq in range(1, last + 1))
-        return [_letter(self.wire, self.dead, request) for request in asked]
+        return [_dead_letter(self.wire, self.dead, request) for request in asked]
 
     def left(self) -> int:
         return int(self.api(f"STREAM.INFO.{self.name}")["state"]["messages"])
 
 
-def _letter(wire: Wire, dead: str, request: dict[str, int]) -> dict[str, Any]:
+def _dead_letter(wire: Wire, dead: str, request: dict[str, int]) -> dict[str, Any]:
     message = wire.api(f"STREAM.MSG.GET.{dead}", request)["message"]
     block = b64decode(message.get("hdrs", "")).decode()
     lines = (line.partition(": ") for line in block.split("\r\n")[1:] if line)
@@ -103,7 +103,7 @@ def test_a_message_beyond_max_deliver_is_kept(desk: Desk) -> None:
         desk.ack(desk.pull(), b"-NAK")
     desk.pull(within=0.05)  # now it would be delivered for the third time
 
-    (letter,) = desk.letters(1)
+    (letter,) = desk.dead_letters(1)
     assert letter.pop("Time").endswith("Z")
     assert letter == {
         "subject": f"{desk.dead}.{desk.name}.C.{desk.name}.a",
@@ -129,7 +129,7 @@ def test_a_message_whose_ack_wait_runs_out_is_kept(desk: Desk) -> None:
     desk.publish("a", b"slow")
     assert desk.pull().payload == b"slow"
 
-    (letter,) = desk.letters(1)
+    (letter,) = desk.dead_letters(1)
 
     assert (letter["body"], letter["Reason"], letter["Deliveries"]) == (b"slow", "max_deliver", "1")
 
@@ -143,7 +143,7 @@ def test_a_terminated_job_moves_from_its_queue(desk: Desk) -> None:
     desk.ack(desk.pull(), b"+TERM cannot\tbe")
     desk.ack(desk.pull(), b"+ACK")
 
-    (letter,) = desk.letters(1)
+    (letter,) = desk.dead_letters(1)
 
     assert (letter["body"], letter["Reason"]) == (b"1", "terminated")
     assert letter["Reason-Text"] == "cannot be"
@@ -159,10 +159,10 @@ def test_two_consumers_bury_the_same_message_each(desk: Desk) -> None:
     for name in ("C", "D"):
         desk.ack(desk.pull(name), b"+TERM")
 
-    letters = desk.letters(2)
+    dead_letters = desk.dead_letters(2)
 
-    assert sorted(letter["Consumer"] for letter in letters) == ["C", "D"]
-    assert [letter["body"] for letter in letters] == [b"x", b"x"]
+    assert sorted(letter["Consumer"] for letter in dead_letters) == ["C", "D"]
+    assert [letter["body"] for letter in dead_letters] == [b"x", b"x"]
     eventually(lambda: desk.left() == 0)
 
 
@@ -175,7 +175,7 @@ def test_policy_all_buries_what_is_terminated_alone(desk: Desk) -> None:
     desk.pull()
     desk.ack(desk.pull(), b"+TERM")
 
-    (letter,) = desk.letters(1)
+    (letter,) = desk.dead_letters(1)
 
     assert letter["body"] == b"2"
 
@@ -192,7 +192,7 @@ def test_letters_wait_for_their_stream_and_hold_up_deliveries(desk: Desk) -> Non
 
     desk.create_dead()
 
-    assert [letter["body"] for letter in desk.letters(2)] == [b"1", b"2"]
+    assert [letter["body"] for letter in desk.dead_letters(2)] == [b"1", b"2"]
     eventually(lambda: desk.left() == 1)
     assert desk.pull().payload == b"3"
 
@@ -205,7 +205,7 @@ def test_a_message_that_is_gone_leaves_a_letter(desk: Desk) -> None:
     desk.api(f"STREAM.MSG.DELETE.{desk.name}", {"seq": 1})
     desk.create_dead()
 
-    (letter,) = desk.letters(1)
+    (letter,) = desk.dead_letters(1)
 
     assert (letter["subject"], letter["body"]) == (f"{desk.dead}.{desk.name}.C", b"")
     assert (letter["Sequence"], letter["Lacks-Payload"]) == ("1", "gone")
@@ -219,10 +219,10 @@ def test_a_letter_that_is_too_large_comes_without_payload(desk: Desk) -> None:
         desk.publish("a", body)
         desk.ack(desk.pull(), b"+TERM")
 
-    letters = desk.letters(3)
+    dead_letters = desk.dead_letters(3)
 
-    assert [letter["body"] for letter in letters] == [b"1", b"", b"3"]
-    assert letters[1]["Lacks-Payload"] == "too-large"
+    assert [letter["body"] for letter in dead_letters] == [b"1", b"", b"3"]
+    assert dead_letters[1]["Lacks-Payload"] == "too-large"
 
 
 def test_headers_that_do_not_fit_beside_those_of_a_letter_are_left_out(desk: Desk) -> None:
@@ -232,7 +232,7 @@ def test_headers_that_do_not_fit_beside_those_of_a_letter_are_left_out(desk: Des
     desk.publish("a", b"x", b"NATS/1.0\r\nX: %s\r\n\r\n" % (b"y" * 65_500))
     desk.ack(desk.pull(), b"+TERM")
 
-    (letter,) = desk.letters(1)
+    (letter,) = desk.dead_letters(1)
 
     assert ("X" in letter, letter["Lacks-Payload"]) == (False, "too-large")
 
@@ -246,14 +246,14 @@ def test_a_letter_of_a_long_subject_holds_up_nothing(desk: Desk, dead: dict[str,
         desk.publish(rest, rest.encode())
         desk.ack(desk.pull(), b"+TERM")
 
-    letters = desk.letters(3)
+    dead_letters = desk.dead_letters(3)
 
     head = f"{desk.dead}.{desk.name}.C.{desk.name}"
-    assert [letter["subject"] for letter in letters] == [
+    assert [letter["subject"] for letter in dead_letters] == [
         f"{head}.{rest}" for rest in ("x" * 2040, "y" * 3800, "b")
     ]
     lacks = "too-large" if dead else None
-    assert [letter.get("Lacks-Payload") for letter in letters] == [lacks, lacks, None]
+    assert [letter.get("Lacks-Payload") for letter in dead_letters] == [lacks, lacks, None]
 
 
 def test_a_stream_that_takes_nothing_is_asked_again(desk: Desk) -> None:
@@ -268,7 +268,7 @@ def test_a_stream_that_takes_nothing_is_asked_again(desk: Desk) -> None:
     config = desk.api(f"STREAM.INFO.{desk.dead}")["config"]
     desk.api(f"STREAM.UPDATE.{desk.dead}", config | {"max_msg_size": -1})
 
-    assert [letter["Sequence"] for letter in desk.letters(2)] == ["1", "2"]
+    assert [letter["Sequence"] for letter in desk.dead_letters(2)] == ["1", "2"]
 
 
 def test_a_consumer_that_goes_leaves_its_letters(desk: Desk) -> None:
@@ -280,7 +280,7 @@ def test_a_consumer_that_goes_leaves_its_letters(desk: Desk) -> None:
     desk.wire.publish(frame.reply.decode(), b"+TERM")
     desk.api(f"CONSUMER.DELETE.{desk.name}.C")
 
-    assert [letter["body"] for letter in desk.letters(1)] == [b"1"]
+    assert [letter["body"] for letter in desk.dead_letters(1)] == [b"1"]
 
 
 def test_without_the_option_nothing_is_kept(desk: Desk) -> None:
@@ -324,12 +324,12 @@ def test_letters_survive_a_restart_before_they_are_stored() -> None:
             wire.hello()
             desk.wire = wire
             desk.create_dead()
-            letters = desk.letters(2)
-            assert [letter["body"] for letter in letters] == [b"1", b"2"]
-            assert {letter["Reason-Text"] for letter in letters} == {"why"}
+            dead_letters = desk.dead_letters(2)
+            assert [letter["body"] for letter in dead_letters] == [b"1", b"2"]
+            assert {letter["Reason-Text"] for letter in dead_letters} == {"why"}
             eventually(lambda: desk.left() == 0)
         server.restart()
         with Wire(server.address) as wire:
             wire.hello()
             desk.wire = wire
-            assert len(desk.letters(2)) == 2
+            assert len(desk.dead_letters(2)) == 2

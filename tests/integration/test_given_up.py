@@ -37,11 +37,11 @@ class Place:
         self.acked: dict[str, list[int]] = {"A": [], "B": []}
         self.is_over = False
 
-    async def publish(self, stream: str, patience: float) -> None:
+    async def publish(self, stream: str, time_limit: float) -> None:
         """Publish until the end, or until nobody is there; what is not answered is left."""
         while not self.is_over:
             try:
-                ack = await self.js.publish(stream.lower(), b"x", timeout=patience)
+                ack = await self.js.publish(stream.lower(), b"x", timeout=time_limit)
             except NatsTimeout:
                 continue
             except _NOBODY:
@@ -90,8 +90,8 @@ def test_a_stream_that_another_node_leads_is_given_up_and_the_others_go_on(datab
         pulls = await js.pull_subscribe("a", durable="C", stream="A", config=explicit)
         number = place.runner("A")
         load = [
-            asyncio.ensure_future(place.publish(name, patience))
-            for name, patience in (("A", 0.5), ("A", 0.5), ("B", 50), ("B", 50))
+            asyncio.ensure_future(place.publish(name, time_limit))
+            for name, time_limit in (("A", 0.5), ("A", 0.5), ("B", 50), ("B", 50))
         ]
         await observed(lambda: min(map(len, acked.values())) > 20)
         [message] = await pulls.fetch(1, timeout=10)

@@ -184,7 +184,7 @@ class BatchRules(RuleBasedStateMachine):
             refused=api_error("JSStreamStoreFailed", err="disk full") if refused else None
         )
         for sent, seq, reply in sent_at:
-            said = _meaning(self.bench.answers.pop(reply))
+            said = _effect(self.bench.answers.pop(reply))
             wanted = self._expect_batched(sent, seq) if sent.batch else self._expect_ordinary(sent)
             assert said == wanted, (sent, seq)
 
@@ -251,7 +251,7 @@ class BatchRules(RuleBasedStateMachine):
             assert (quota.nbytes == 0) == (not self.open)
 
 
-def _meaning(answer: bytes) -> Answer:
+def _effect(answer: bytes) -> Answer:
     if not answer:
         return ("put aside",)
     body = json.loads(answer)

@@ -123,7 +123,7 @@ class CounterRules(RuleBasedStateMachine):
         self.bench.flush(
             refused=api_error("JSStreamStoreFailed", err="disk full") if refused else None
         )
-        return [_meaning(self.bench.answers.pop(reply)) for reply in replies]
+        return [_effect(self.bench.answers.pop(reply)) for reply in replies]
 
     @rule(batch=st.lists(increments, min_size=1, max_size=8))
     def count(self, batch: list[Increment]) -> None:
@@ -201,7 +201,7 @@ class CounterRules(RuleBasedStateMachine):
             assert found == wanted
 
 
-def _meaning(answer: bytes) -> tuple[object, ...]:
+def _effect(answer: bytes) -> tuple[object, ...]:
     body = json.loads(answer)
     if "error" in body:
         return body["seq"], body["error"]["err_code"]

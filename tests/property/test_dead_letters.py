@@ -29,7 +29,7 @@ CONFIG = ConsumerConfig(
 )
 
 
-class Letters(RuleBasedStateMachine):
+class DeadLetters(RuleBasedStateMachine):
     """A consumer of twelve messages, its stored state, and the target."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Letters(RuleBasedStateMachine):
         self.eras = map("era{}".format, count())
         self.machine = self._new()
         self.stored = encode(self.machine.state(0))
-        self.letters: list[int] = []
+        self.dead_letters: list[int] = []
         self.position: tuple[str, int] = ("", 0)
         self.planned: tuple[str, list[tuple[int, DeadLetter]]] | None = None
         self.due = 0
@@ -99,7 +99,7 @@ class Letters(RuleBasedStateMachine):
             return
         era, batch = self.planned
         known = self.position[1] if self.position[0] == era else 0
-        self.letters += [ending.sseq for number, ending in batch if number > known]
+        self.dead_letters += [ending.sseq for number, ending in batch if number > known]
         self.position = era, max(known, batch[-1][0])
         self.planned = None
         if told:
@@ -115,8 +115,8 @@ class Letters(RuleBasedStateMachine):
         self.due = self.machine.endings.last
 
     @invariant()
-    def no_message_has_two_letters(self) -> None:
-        assert max(Counter(self.letters).values(), default=0) <= 1
+    def no_message_has_two_dead_letters(self) -> None:
+        assert max(Counter(self.dead_letters).values(), default=0) <= 1
 
     def teardown(self) -> None:
         """Left to itself, every message ends: acknowledged, or with a letter."""
@@ -126,10 +126,10 @@ class Letters(RuleBasedStateMachine):
             self.write_state()
             self.plan()
             self.commit(told=True)
-        self.no_message_has_two_letters()
-        assert set(self.letters) | self.acked == set(range(1, STORED + 1))
+        self.no_message_has_two_dead_letters()
+        assert set(self.dead_letters) | self.acked == set(range(1, STORED + 1))
         assert sorted(self.machine.settled or []) == sorted(set(self.machine.settled or []))
 
 
-Letters.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
-TestLetters = Letters.TestCase
+DeadLetters.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestDeadLetters = DeadLetters.TestCase

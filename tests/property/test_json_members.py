@@ -64,19 +64,21 @@ def _pair(draw: st.DrawFn, name: str, value: Any) -> str:
 
 
 @given(st.lists(messages(), max_size=6))
-def test_lines_with_a_member_twice_are_refused_and_no_others(said: list[tuple[str, bool]]) -> None:
+def test_lines_with_a_member_twice_are_refused_and_no_others(
+    members: list[tuple[str, bool]],
+) -> None:
     lines = LineDecoder(Settings(), 1 << 20)
-    part = lines.decode([text.encode() for text, _ in said])
+    part = lines.decode([text.encode() for text, _ in members])
 
-    assert part.size == len(said)
+    assert part.size == len(members)
     refused = {place: problem.detail for place, problem in part.refused.items()}
-    for place, (text, is_twice) in enumerate(said):
+    for place, (text, is_twice) in enumerate(members):
         assert (refused.get(place) == "an object has a member twice") is is_twice, text
 
 
 @given(st.lists(messages(), min_size=1, max_size=3), st.booleans())
-def test_frames_with_a_member_twice_are_refused(said: list[tuple[str, bool]], one: bool) -> None:
-    chosen = said[:1] if one else said
+def test_frames_with_a_member_twice_are_refused(members: list[tuple[str, bool]], one: bool) -> None:
+    chosen = members[:1] if one else members
     frames = ['{"type":"pub",' + text[1:] for text, _ in chosen]
     text = frames[0] if one else "[" + ",".join(frames) + "]"
 

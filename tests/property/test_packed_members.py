@@ -38,13 +38,13 @@ Choose = Callable[[list[Any]], Any]
 def _head(choose: Choose, count: int, fixed: tuple[int, int], *leads: int) -> bytes:
     """The head of a map, an array or a text: as short as can be, or longer."""
     sizes = [1 << power for power in range(3 - len(leads), 3)]
-    said = [bytes((fixed[0] + count,))] if count < fixed[1] else []
-    said += [
+    given_members = [bytes((fixed[0] + count,))] if count < fixed[1] else []
+    given_members += [
         bytes((lead,)) + count.to_bytes(size)
         for lead, size in zip(leads, sizes, strict=True)
         if count < 1 << 8 * size
     ]
-    return bytes(choose(said))
+    return bytes(choose(given_members))
 
 
 def _packed(choose: Choose, value: Any) -> bytes:
@@ -84,9 +84,9 @@ def frames(draw: st.DrawFn) -> tuple[bytes, bool]:
 
 @given(st.lists(frames(), min_size=1, max_size=2), st.booleans())
 def test_packed_frames_with_a_member_twice_are_refused_and_no_others(
-    said: list[tuple[bytes, bool]], one: bool
+    given_members: list[tuple[bytes, bool]], one: bool
 ) -> None:
-    chosen = said[:1] if one else said
+    chosen = given_members[:1] if one else given_members
     data = b"".join(frame for frame, _ in chosen)
     whole = data if one else bytes((0x90 + len(chosen),)) + data
 

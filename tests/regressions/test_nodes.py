@@ -101,16 +101,16 @@ def newest(node: JetgateServer, stream: str, subject: str) -> bytes:
 
 
 def depose(
-    dsn: str, leader: JetgateServer, others: Sequence[JetgateServer], of: str
+    dsn: str, leader: JetgateServer, peers: Sequence[JetgateServer], of: str
 ) -> JetgateServer:
     """Stop the leader of a stream; the node that leads it in its place."""
     assert leader.process is not None
     leader.process.send_signal(signal.SIGSTOP)
     end_session(dsn, leader)
-    return leader_of(others, of)
+    return leader_of(peers, of)
 
 
-def others_than(node: JetgateServer, nodes: Nodes) -> list[JetgateServer]:
+def peers_of(node: JetgateServer, nodes: Nodes) -> list[JetgateServer]:
     """All nodes but one."""
     return [each for each in nodes.all if each is not node]
 
@@ -122,7 +122,7 @@ def test_a_deleted_stream_is_not_revived_by_a_node_that_comes_back(dsn: str, nod
         assert store(nodes.all[0], f"{name}.x", b"old") == 1
     former = nodes.leader_of("GONE")
 
-    heir = depose(dsn, former, others_than(former, nodes), "GONE")
+    heir = depose(dsn, former, peers_of(former, nodes), "GONE")
     assert api(heir, "STREAM.DELETE.GONE")["success"]
     assert store(heir, "KEPT.x", b"new") == 2
     assert former.process is not None
@@ -150,7 +150,7 @@ def test_a_stopped_leader_answers_no_direct_get_with_older_messages(dsn: str, no
     with talk(former) as reader:
         reader.send(b"SUB answers 1\r\n")
         reader.flush()
-        heir = depose(dsn, former, others_than(former, nodes), "STALE")
+        heir = depose(dsn, former, peers_of(former, nodes), "STALE")
         assert store(heir, "stale", b"new") == 2
         for _ in range(20):
             body = b'{"last_by_subj":"stale"}'
@@ -264,7 +264,7 @@ def test_nothing_is_lost_when_nodes_leave_stand_still_and_are_killed(
     config = {"name": "ALL", "subjects": ["all"], "allow_direct": True}
     assert "error" not in api(nodes.all[0], "STREAM.CREATE.ALL", config)
     first = nodes.leader_of("ALL")
-    second, third = others_than(first, nodes)
+    second, third = peers_of(first, nodes)
     acked = {store(second, "all", b"%d" % n): b"%d" % n for n in range(5)}
 
     assert first.process is not None

@@ -105,30 +105,30 @@ class Pair:
     origin: Server
     sourcing: Server
     domain: str
-    patience: float = 120.0
+    time_limit: float = 120.0
 
     def begin(self) -> Publisher:
         """Make the streams, publish, and wait until the copies have something."""
-        eventually(self._linked, within=self.patience)
+        eventually(self._linked, within=self.time_limit)
         source = {"name": "ORDERS", "external": {"api": f"$JS.{self.domain}.API", "deliver": ""}}
         create(self.origin, "ORDERS", subjects=["orders.>"], allow_direct=True)
         create(self.sourcing, "MIRROR", mirror=source, allow_direct=True)
         create(self.sourcing, "SOURCED", sources=[source], allow_direct=True)
         publisher = Publisher(self.origin)
         publisher.start()
-        eventually(lambda: self._copied(100), within=self.patience)
+        eventually(lambda: self._copied(100), within=self.time_limit)
         return publisher
 
     def goes_on(self, publisher: Publisher, count: int) -> None:
         """Wait until the origin has acknowledged as many more."""
         before = publisher.acked
-        eventually(lambda: publisher.acked > before + count, within=self.patience)
+        eventually(lambda: publisher.acked > before + count, within=self.time_limit)
 
     def check(self, publisher: Publisher) -> None:
         """Publish no more; the copies must come to be equal to what they copy."""
         count = publisher.stop()
         last = state(self.origin, "ORDERS")["last_seq"]
-        eventually(lambda: self._copied(last), within=self.patience)
+        eventually(lambda: self._copied(last), within=self.time_limit)
         origin = content(self.origin, "ORDERS")
 
         assert len(origin) >= count, "the origin has what it acknowledged"

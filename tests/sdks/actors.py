@@ -237,11 +237,11 @@ class WebSocket:
         for piece in pieces:
             self._publish(f"$O.{bucket}.C.{nuid}", piece)
         digest = urlsafe_b64encode(sha256(text.encode()).digest()).decode()
-        said = {"nuid": nuid, "size": len(text), "chunks": len(pieces)}
-        self._describe(bucket, name, said | {"digest": f"SHA-256={digest}"})
+        fields = {"nuid": nuid, "size": len(text), "chunks": len(pieces)}
+        self._describe(bucket, name, fields | {"digest": f"SHA-256={digest}"})
 
-    def _describe(self, bucket: str, name: str, said: dict[str, Any]) -> None:
-        info = {"bucket": bucket, "name": name, "mtime": "2026-01-01T00:00:00Z", **said}
+    def _describe(self, bucket: str, name: str, fields: dict[str, Any]) -> None:
+        info = {"bucket": bucket, "name": name, "mtime": "2026-01-01T00:00:00Z", **fields}
         headers = {"Nats-Rollup": "sub"}
         self._publish(_meta(bucket, name), json.dumps(info), headers=headers)
 
@@ -326,10 +326,10 @@ class Node:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
-    async def _do(self, act: str, **said: object) -> Any:
+    async def _do(self, act: str, **fields: object) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"act": act, **said}).encode() + b"\n")
+        self._process.stdin.write(json.dumps({"act": act, **fields}).encode() + b"\n")
         line = await self._process.stdout.readline()
         assert line, f"{act} failed in Node"
         return json.loads(line)
@@ -351,8 +351,8 @@ class Node:
         return int(await self._do("put", bucket=bucket, key=key, text=text))
 
     async def update(self, bucket: str, key: str, text: str, revision: int) -> int:
-        said = {"bucket": bucket, "key": key, "text": text, "revision": revision}
-        return int(await self._do("update", **said))
+        fields = {"bucket": bucket, "key": key, "text": text, "revision": revision}
+        return int(await self._do("update", **fields))
 
     async def get(self, bucket: str, key: str) -> Value | None:
         found = await self._do("get", bucket=bucket, key=key)

@@ -223,7 +223,7 @@ def test_announced_sizes_are_not_allocated(jetgate_server: JetgateServer) -> Non
 
 
 @pytest.mark.parametrize(
-    "cut",
+    "split_at",
     [
         b"", b"PU", b"PUB a 5", b"PUB a 5\r\nhe", b"SUB a", b"HPUB a 12 1", b"CONNECT {",
         b"HPUB a 12 14\r\nNATS/1.0\r\n", b"SUB a 1\r\nUNSUB 1", b"SUB a 1\r\nUNSUB 1 5\r\nPING",
@@ -234,14 +234,14 @@ def test_announced_sizes_are_not_allocated(jetgate_server: JetgateServer) -> Non
     ],
 )  # fmt: skip
 def test_connections_that_end_anywhere_leave_nothing(
-    jetgate_server: JetgateServer, cut: bytes
+    jetgate_server: JetgateServer, split_at: bytes
 ) -> None:
     serves(jetgate_server)
     before = descriptors(jetgate_server.pid)
     for reset in (False, True) * 20:
         wire = Wire(jetgate_server.address)
         wire.hello()
-        wire.send(cut)
+        wire.send(split_at)
         if reset:
             linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
             wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)

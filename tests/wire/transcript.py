@@ -33,7 +33,7 @@ from tests.support.typed import problems
 from tests.support.wire import Closed, Frame, Silence, Wire
 
 TRIES = 3
-_PATIENCE = 30.0  # seconds that `= eventually` may take
+_TIME_LIMIT = 30.0  # seconds that `= eventually` may take
 
 _PLACEHOLDER = re.compile(r"<(any|int|time|nuid|size|hsize)(?::(\w+))?>|<\$(\w+)>")
 _FORMS = {
@@ -277,7 +277,7 @@ class Player:
                 raise
             return True
 
-        eventually(attempt, within=_PATIENCE, every=0.05)
+        eventually(attempt, within=_TIME_LIMIT, every=0.05)
 
     def step(self, step: Step) -> None:
         """Play one step. Raises Mismatch with the line of the file."""

@@ -39,13 +39,13 @@ def _steps(printed: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in printed.splitlines()]
 
 
-@pytest.mark.parametrize("door", ["nats", "websocket"])
-def test_users(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("listener", ["nats", "websocket"])
+def test_users(listener: str, tmp_path: Path) -> None:
     node_packages()
     found = []
     for name in NAMES:
         with DropIn(name, "-c", _configured(tmp_path, name, _USERS % _HASH)) as server:
-            found.append(_steps(run_node(_SCRIPTS / "users.mjs", server.ports()[door][0])))
+            found.append(_steps(run_node(_SCRIPTS / "users.mjs", server.ports()[listener][0])))
     ours, theirs = found
     assert len(theirs) == 15
     assert ours == theirs

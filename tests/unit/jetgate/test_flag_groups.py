@@ -20,7 +20,7 @@ class Place:
     number: Annotated[int, typer.Option(min=1)] = 7
 
 
-def said(*words: str, env: dict[str, str] | None = None) -> tuple[int, str]:
+def printed(*words: str, env: dict[str, str] | None = None) -> tuple[int, str]:
     app = typer.Typer()
 
     @app.command()
@@ -42,12 +42,12 @@ def said(*words: str, env: dict[str, str] | None = None) -> tuple[int, str]:
     ],
 )
 def test_a_group_is_made_of_its_flags(words: tuple[str, ...], text: str) -> None:
-    assert said(*words) == (0, text)
+    assert printed(*words) == (0, text)
 
 
 def test_flags_of_a_group_have_help_variables_and_limits() -> None:
-    assert said(env={"TEST_ROAD": "far"}) == (0, "far 7")
-    assert "Its street." in said("--help")[1]
-    code, text = said("--number", "0")
+    assert printed(env={"TEST_ROAD": "far"}) == (0, "far 7")
+    assert "Its street." in printed("--help")[1]
+    code, text = printed("--number", "0")
     assert code == 2
     assert "--number" in text

@@ -69,13 +69,13 @@ def test_the_flags_are_those_of_the_commands() -> None:
 
 def test_the_flags_in_which_the_drop_in_differs_are_those_it_treats_apart() -> None:
     meanings = {
-        re.sub(r"^-+", "", flag): meaning
-        for flags, meaning in _table("Flags of `jetgate-nats-server`")
+        re.sub(r"^-+", "", flag): description
+        for flags, description in _table("Flags of `jetgate-nats-server`")
         for flag in re.findall(r"`([^`]+)`", flags)
     }
 
-    def listed(meaning: str) -> set[str]:
-        names = {drop_in._FLAGS[flag][0] for flag, said in meanings.items() if said == meaning}
+    def listed(description: str) -> set[str]:
+        names = {drop_in._FLAGS[flag][0] for flag, said in meanings.items() if said == description}
         return names - {"user", "pass", "auth"}
 
     refused = {name for name, take in drop_in._SPECIAL.items() if "_refused" in take.__qualname__}

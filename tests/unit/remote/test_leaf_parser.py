@@ -20,7 +20,7 @@ STREAM = (
     b"HMSG a back 12 14\r\nNATS/1.0\r\n\r\nhi\r\n"
     b"HMSG a 12 12\r\nNATS/1.0\r\n\r\n\r\n"
 )
-SAID = [
+LINES = [
     ("info", b'{"server_id":"X"}'),
     ("listener", b"$JS.M.abc", b""),
     ("listener", b"work.>", b"crew"),
@@ -42,7 +42,7 @@ class Sink:
     """Notes every call."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[object, ...]] = []
+        self.lines: list[tuple[object, ...]] = []
 
     def on_message_begun(self) -> None:
         """A server may always send."""
@@ -61,25 +61,25 @@ class Sink:
         payload: bytes,
     ) -> None:
         assert not account
-        self.said.append(("message", subject, reply, headers, payload))
+        self.lines.append(("message", subject, reply, headers, payload))
 
     def on_sub(self, subject: bytes, queue: bytes) -> None:
-        self.said.append(("listener", subject, queue))
+        self.lines.append(("listener", subject, queue))
 
     def on_unsub(self, subject: bytes, queue: bytes) -> None:
-        self.said.append(("gone", subject, queue))
+        self.lines.append(("gone", subject, queue))
 
     def on_info(self, body: bytes) -> None:
-        self.said.append(("info", body))
+        self.lines.append(("info", body))
 
     def on_ping(self) -> None:
-        self.said.append(("ping",))
+        self.lines.append(("ping",))
 
     def on_pong(self) -> None:
-        self.said.append(("pong",))
+        self.lines.append(("pong",))
 
     def on_err(self, text: bytes) -> None:
-        self.said.append(("err", text))
+        self.lines.append(("err", text))
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, len(STREAM)])
@@ -90,7 +90,7 @@ def test_everything_is_read_in_any_pieces(size: int) -> None:
     for start in range(0, len(STREAM), size):
         parser.feed(STREAM[start : start + size])
 
-    assert sink.said == SAID
+    assert sink.lines == LINES
 
 
 @pytest.mark.parametrize(
@@ -103,16 +103,16 @@ def test_unknown_operations_end_the_connection(line: bytes) -> None:
 
 
 def test_a_large_read_gives_the_same_as_single_bytes() -> None:
-    said = STREAM + b"LMSG a 4\r\nlong\r\n" * 100 + STREAM + b"LMSG a r 3\r\nabc\r\n" * 100
+    lines = STREAM + b"LMSG a 4\r\nlong\r\n" * 100 + STREAM + b"LMSG a r 3\r\nabc\r\n" * 100
     together, singly = Sink(), Sink()
 
-    LeafParser(together).feed(said)
+    LeafParser(together).feed(lines)
     parser = LeafParser(singly)
-    for at in range(len(said)):
-        parser.feed(said[at : at + 1])
+    for at in range(len(lines)):
+        parser.feed(lines[at : at + 1])
 
-    assert together.said == singly.said
-    assert len(together.said) == 200 + 2 * len(SAID)
+    assert together.lines == singly.lines
+    assert len(together.lines) == 200 + 2 * len(LINES)
 
 
 def test_a_payload_in_many_pieces_is_joined_once() -> None:
@@ -123,10 +123,10 @@ def test_a_payload_in_many_pieces_is_joined_once() -> None:
     parser.feed(b"LMSG a %d\r\n" % size)
     for _ in range(size // len(piece)):
         parser.feed(piece)
-    assert sink.said == []
+    assert sink.lines == []
     parser.feed(b"\r\n")
 
-    assert sink.said == [("message", b"a", b"", b"", piece * (size // len(piece)))]
+    assert sink.lines == [("message", b"a", b"", b"", piece * (size // len(piece)))]
 
 
 def test_subjects_hold_vertical_tabs_and_form_feeds() -> None:
@@ -134,7 +134,7 @@ def test_subjects_hold_vertical_tabs_and_form_feeds() -> None:
 
     LeafParser(sink).feed(b"LS+ a.\x0b\r\nLMSG a.\x0bb\x0c 1\r\nx\r\n")
 
-    assert sink.said == [
+    assert sink.lines == [
         ("listener", b"a.\x0b", b""),
         ("message", b"a.\x0bb\x0c", b"", b"", b"x"),
     ]

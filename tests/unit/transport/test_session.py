@@ -356,7 +356,9 @@ def test_a_subject_that_ends_in_a_dot_goes_nowhere_in_a_batch_either() -> None:
     with world() as w:
         session, _ = w.join()
         bodies: list[bytes] = []
-        service = w.hub.default_account().subscribe(b"s.>", lambda *said: bodies.append(said[4]))
+        service = w.hub.default_account().subscribe(
+            b"s.>", lambda *wording: bodies.append(wording[4])
+        )
         service.batch = lambda batch: bodies.extend(batch.payloads)
 
         session.data_received(b"PUB s.1 1\r\na\r\nPUB s.1 1\r\nb\r\n")
@@ -401,8 +403,8 @@ def test_messages_of_one_read_go_together_to_a_stream_that_is_all_their_receiver
         w.one_turn()
 
         all_of_them = [b"%d" % i for i in range(len(sent))]
-        said = socket.take()
-        assert said.count(b"-ERR 'Permissions Violation") == refusals
+        wording = socket.take()
+        assert wording.count(b"-ERR 'Permissions Violation") == refusals
         assert session.parser.gathers == together
         if together:
             assert (batches, bodies) == ([all_of_them], [])

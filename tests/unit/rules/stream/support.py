@@ -58,7 +58,7 @@ class Stream:
         if self.plan.segment is not None:
             self.written += self.plan.segment.seqs
         said: Said = list(range(self.plan.ack_first, self.plan.ack_first + len(self.plan.acks)))
-        return said + [_meaning(body) for _, body in self.plan.answers]
+        return said + [_effect(body) for _, body in self.plan.answers]
 
     def one(self, subject: str, payload: bytes = b"", /, **headers: str) -> Any:
         """Publish one message."""
@@ -75,7 +75,7 @@ class Stream:
         return sorted(seq for seq, _, _ in self.plan.removed)
 
 
-def _meaning(body: bytes) -> Any:
+def _effect(body: bytes) -> Any:
     answer = json.loads(body)
     assert answer["stream"] == "S"
     if "error" in answer:

@@ -61,7 +61,7 @@ def test_an_id_alone_or_with_its_stream_is_recognised(block: bytes, msg_id: byte
 
 
 @pytest.mark.parametrize(
-    ("block", "kept"),
+    ("block", "stored"),
     [
         (b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
         (b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\n\r\n"),
@@ -76,8 +76,8 @@ def test_an_id_alone_or_with_its_stream_is_recognised(block: bytes, msg_id: byte
         ),
     ],
 )
-def test_a_block_is_kept_without_status_and_request_info(block: bytes, kept: bytes) -> None:
-    assert stored_block(block) == kept
+def test_a_block_is_kept_without_status_and_request_info(block: bytes, stored: bytes) -> None:
+    assert stored_block(block) == stored
 
 
 def test_one_header_is_found_by_its_name() -> None:

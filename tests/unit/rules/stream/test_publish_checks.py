@@ -36,9 +36,9 @@ FAILING: list[tuple[dict[str, str], int]] = [
 ]
 
 
-def _code(said: object) -> int:
-    assert isinstance(said, tuple)
-    return 0 if said[0] == "duplicate" else said[1]
+def _code(outcome: object) -> int:
+    assert isinstance(outcome, tuple)
+    return 0 if outcome[0] == "duplicate" else outcome[1]
 
 
 PAIRS = [
@@ -101,9 +101,9 @@ def test_an_id_and_a_stream_name_mean_the_same_in_any_order(
         named = [{name: value for name, value in pair.items() if value} for pair in pairs]
         turned = [dict([*reversed(pair.items()), ("A", "b")]) for pair in named]
 
-        said = usual.publish(*[message("a", **headers) for headers in named])
+        outcome = usual.publish(*[message("a", **headers) for headers in named])
 
-        assert said == other.publish(*[message("a", **headers) for headers in turned])
+        assert outcome == other.publish(*[message("a", **headers) for headers in turned])
         assert usual.machine.last_msg_id == other.machine.last_msg_id
         assert len(usual.machine.dedup) == len(other.machine.dedup)
 
@@ -120,19 +120,19 @@ def test_a_wrong_last_sequence_is_refused_with_the_right_one() -> None:
 def test_the_last_sequence_counts_messages_of_the_same_batch() -> None:
     stream = Stream()
 
-    said = stream.publish(message("a"), message("a", Nats_Expected_Last_Sequence="1"))
+    outcome = stream.publish(message("a"), message("a", Nats_Expected_Last_Sequence="1"))
 
-    assert said == [1, 2]
+    assert outcome == [1, 2]
 
 
 def test_of_racing_writers_in_one_batch_exactly_one_wins() -> None:
     stream = Stream()
     writers = [message("a", b"%d" % n, Nats_Expected_Last_Sequence="0") for n in range(5)]
 
-    said = stream.publish(*writers)
+    outcome = stream.publish(*writers)
 
-    assert said[0] == 1
-    assert [_code(answer) for answer in said[1:]] == [10071] * 4
+    assert outcome[0] == 1
+    assert [_code(answer) for answer in outcome[1:]] == [10071] * 4
 
 
 def test_expecting_sequence_zero_of_a_subject_means_that_it_has_no_message() -> None:
@@ -149,10 +149,10 @@ def test_the_sequence_of_a_subject_is_that_of_its_newest_message_in_the_batch() 
     second = message("a", Nats_Expected_Last_Subject_Sequence="1")
     stale = message("a", Nats_Expected_Last_Subject_Sequence="1")
 
-    said = stream.publish(first, second, message("b"), stale)
+    outcome = stream.publish(first, second, message("b"), stale)
 
-    assert said[:3] == [1, 2, 3]
-    assert said[3] == (400, 10071, "wrong last sequence: 2")
+    assert outcome[:3] == [1, 2, 3]
+    assert outcome[3] == (400, 10071, "wrong last sequence: 2")
 
 
 def test_the_expected_sequence_may_be_that_of_other_subjects() -> None:
@@ -211,9 +211,9 @@ def test_a_duplicate_is_answered_with_the_first_sequence() -> None:
 def test_a_duplicate_within_a_batch_is_found() -> None:
     stream = Stream()
 
-    said = stream.publish(message("a", Nats_Msg_Id="i"), message("a", Nats_Msg_Id="i"))
+    outcome = stream.publish(message("a", Nats_Msg_Id="i"), message("a", Nats_Msg_Id="i"))
 
-    assert said == [1, ("duplicate", 1)]
+    assert outcome == [1, ("duplicate", 1)]
     assert stream.written == [1]
 
 
@@ -234,9 +234,9 @@ def test_an_id_of_a_plan_that_was_lost_does_not_block_its_retry() -> None:
 def test_ids_mean_nothing_without_a_duplicate_window() -> None:
     stream = Stream(duplicate_window=0)
 
-    said = stream.publish(message("a", Nats_Msg_Id="i"), message("a", Nats_Msg_Id="i"))
+    outcome = stream.publish(message("a", Nats_Msg_Id="i"), message("a", Nats_Msg_Id="i"))
 
-    assert said == [1, 2]
+    assert outcome == [1, 2]
     assert len(stream.machine.dedup) == 0
 
 
@@ -348,19 +348,19 @@ def test_a_sealed_stream_takes_nothing() -> None:
 def test_a_subject_longer_than_a_row_may_have_is_refused_alone() -> None:
     stream = Stream()
 
-    said = stream.publish(message("a"), (b"a" * 65536, b"", b""), message("b"))
+    outcome = stream.publish(message("a"), (b"a" * 65536, b"", b""), message("b"))
 
-    assert (said[0], said[2]) == (1, 2)
-    assert said[1][1] == 10003
+    assert (outcome[0], outcome[2]) == (1, 2)
+    assert outcome[1][1] == 10003
 
 
 def test_a_batch_with_refusals_answers_in_order() -> None:
     stream = Stream()
 
-    said = stream.publish(message("a"), message("a", Nats_Expected_Stream="T"), message("b"))
+    outcome = stream.publish(message("a"), message("a", Nats_Expected_Stream="T"), message("b"))
 
-    assert (said[0], said[2]) == (1, 2)
-    assert _code(said[1]) == 10060
+    assert (outcome[0], outcome[2]) == (1, 2)
+    assert _code(outcome[1]) == 10060
     assert stored_subjects(stream.plan) == [b"a", b"b"]
 
 
@@ -399,35 +399,35 @@ def test_a_full_stream_refuses_at_exactly_max_bytes(storage: Storage, frame: int
     stream = Stream(storage=storage, discard=Discard.NEW, max_bytes=3 * each)
     batch = [message("a.1", b"x" * 10)] * 4
 
-    said = stream.publish(*batch)
+    outcome = stream.publish(*batch)
 
-    assert said == [1, 2, 3, (503, 10077, "maximum bytes exceeded")]
+    assert outcome == [1, 2, 3, (503, 10077, "maximum bytes exceeded")]
     assert stream.machine.bytes == 3 * each
 
 
 def test_a_full_stream_refuses_at_exactly_max_msgs() -> None:
     stream = Stream(discard=Discard.NEW, max_msgs=2)
 
-    said = stream.publish(message("a"), message("a"), message("a"))
+    outcome = stream.publish(message("a"), message("a"), message("a"))
 
-    assert said == [1, 2, (503, 10077, "maximum messages exceeded")]
+    assert outcome == [1, 2, (503, 10077, "maximum messages exceeded")]
     assert stream.one("a")[1] == 10077
 
 
 def test_a_full_subject_refuses_at_exactly_its_limit() -> None:
     stream = Stream(discard=Discard.NEW, discard_new_per_subject=True, max_msgs_per_subject=2)
 
-    said = stream.publish(message("a"), message("a"), message("a"), message("b"))
+    outcome = stream.publish(message("a"), message("a"), message("a"), message("b"))
 
-    assert said == [1, 2, (503, 10077, "maximum messages per subject exceeded"), 3]
+    assert outcome == [1, 2, (503, 10077, "maximum messages per subject exceeded"), 3]
 
 
 def test_a_full_subject_makes_room_in_a_full_stream() -> None:
     stream = Stream(discard=Discard.NEW, max_msgs=2, max_msgs_per_subject=1)
 
-    said = stream.publish(message("a"), message("b"), message("a"), message("c"))
+    outcome = stream.publish(message("a"), message("b"), message("a"), message("c"))
 
-    assert said == [1, 2, 3, (503, 10077, "maximum messages exceeded")]
+    assert outcome == [1, 2, 3, (503, 10077, "maximum messages exceeded")]
     assert stream.machine.msgs == 2
 
 
@@ -453,11 +453,11 @@ def test_a_roll_up_is_taken_by_a_full_subject_and_refused_by_a_full_stream() -> 
 def test_space_freed_by_a_roll_up_of_the_batch_is_free_for_the_rest_of_it() -> None:
     stream = Stream(discard=Discard.NEW, max_msgs=3)
 
-    said = stream.publish(
+    outcome = stream.publish(
         message("a"), message("a"), message("a", Nats_Rollup="sub"), message("b"), message("b")
     )
 
-    assert said == [1, 2, 3, 4, 5]
+    assert outcome == [1, 2, 3, 4, 5]
     assert stream.machine.msgs == 3
 
 
